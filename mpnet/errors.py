@@ -53,8 +53,8 @@ class InternalError(Exception):
     """A fault of mpnet itself: nothing that a user can mend, so it is none of `MpnetError`."""
 
     @classmethod
-    def of(cls, error: Exception, place: str) -> InternalError:
-        """One line about an error that should not have come up while `place` was worked on."""
+    def of(cls, error: Exception, location: str) -> InternalError:
+        """One line about an error that should not have come up while `location` was worked on."""
         import traceback  # slow, and never needed by whoever starts
         from pathlib import Path
 
@@ -62,4 +62,4 @@ class InternalError(Exception):
         frames = [x for x in traceback.extract_tb(error.__traceback__) if folder in Path(x.filename).parents]
         where = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
         what = f"{type(error).__name__}{where}: {' '.join(str(error).split())[:200]}"
-        return cls(f"{place}: this is a fault of mpnet, please report it with the file and this line: {what}")
+        return cls(f"{location}: this is a fault of mpnet, please report it with the file and this line: {what}")

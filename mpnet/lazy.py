@@ -8,14 +8,14 @@ import sys
 from typing import Any, Callable, Mapping
 
 
-def lazy_names(package: str, places: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
+def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
     """A module's `__getattr__` (PEP 562): names by the module that holds them."""
-    place_of = {name: place for place, names in places.items() for name in names}
+    module_of = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:
-        if name not in place_of:
+        if name not in module_of:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = getattr(importlib.import_module(place_of[name]), name)
+        value = getattr(importlib.import_module(module_of[name]), name)
         setattr(sys.modules[package], name, value)
         return value
 

@@ -21,12 +21,12 @@ def declared(package: str, path: Iterable[str], name: str, kind: type[Declared])
 
     package, path: its `__name__` and `__path__`.
     """
-    found = {}
+    declarations = {}
     for module in pkgutil.iter_modules(path):
         value = getattr(importlib.import_module(f"{package}.{module.name}"), name, None)
         if isinstance(value, kind):
-            found[module.name] = value
-    return found
+            declarations[module.name] = value
+    return declarations
 
 
 def module_names(folder: Path) -> tuple[str, ...]:
@@ -45,11 +45,11 @@ def require(who: str, packages: Iterable[str], extra: str) -> None:
     absent, old = [], []
     for requirement in packages:
         name, _, oldest = requirement.partition(">=")
-        found = version_of(name)
-        if found is None:
+        installed = version_of(name)
+        if installed is None:
             absent.append(name)
-        elif oldest and _numbers(found) < _numbers(oldest):
-            old.append(f"{name} {oldest} or newer (this is {found})")
+        elif oldest and _numbers(installed) < _numbers(oldest):
+            old.append(f"{name} {oldest} or newer (this is {installed})")
     if absent or old:
         raise ConfigError(f"{who}: needs {', '.join([*absent, *old])}; pip install --upgrade 'mpnet[{extra}]'")
 

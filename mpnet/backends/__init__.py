@@ -83,4 +83,4 @@ def backend(name: str) -> Backend:
 
 def runner_of(target: str, flavour: str) -> str | None:
     """The backend that runs a target in a flavour; None when there is none."""
-    return next((name for name, row in backends().items() if (row.target, row.flavour) == (target, flavour)), None)
+    return next((name for name, known in backends().items() if (known.target, known.flavour) == (target, flavour)), None)

@@ -47,7 +47,7 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
     options, prepared = configuration.options, configuration.prepared
     folded = {new[index]: prepared.folded[index] for index in part.layers if index in prepared.folded}
     means = {new[index]: prepared.channel_means[index] for index in part.layers if index in prepared.channel_means}
-    own = Prepared(
+    prepared_part = Prepared(
         network,
         Weights({}),
         prepared.kernels,
@@ -57,7 +57,7 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
         statistics=_statistics(prepared, part),
     )
     return Configuration.of(
-        own,
+        prepared_part,
         _precisions(configuration.precisions, part, network),
         _options(whole, options, part, new),
         names=configuration.names,
@@ -75,7 +75,7 @@ def _precisions(plan: PrecisionPlan, part: Part, network: NetworkSpec) -> Precis
         (*(plan[index] for index in part.layers), *[FP32] * heads),
         (*(plan.origins[index] for index in part.layers), *["always"] * heads),
         tuple(layer.index for layer in network.convolutions),
-        tuple(number for number, index in enumerate(part.layers) if index in plan.own),
+        tuple(number for number, index in enumerate(part.layers) if index in plan.keyed),
     )
 
 
@@ -93,7 +93,7 @@ def _options(whole: NetworkSpec, options: EngineOptions, part: Part, new: dict[i
         options.default,
         {new[i]: options.layers[i] for i in part.layers if i in options.layers},
         ranges,
-        {new[i]: options.said[i] for i in part.layers if i in options.said},
+        {new[i]: options.complete[i] for i in part.layers if i in options.complete},
     )
 
 

@@ -81,12 +81,12 @@ def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
     differing: dict[str, str] = {}
     options = configuration.options
     for index in configuration.precisions.weighted:
-        if configuration.precisions[index].carries_scale and index in options.said:
-            said = options.said[index].said()
+        if configuration.precisions[index].carries_scale and index in options.complete:
+            asked = options.complete[index].plain_values()
             for path, wanted in _flat(chosen.mode).items():
-                found = _flat(said).get(path)
-                if found != wanted:
-                    differing[path] = f"{path} is {found}"
+                value = _flat(asked).get(path)
+                if value != wanted:
+                    differing[path] = f"{path} is {value}"
     if not differing:
         return ""
     right = " ".join(f"--set quantization.{path}={value}" for path, value in _flat(chosen.mode).items())
@@ -97,7 +97,7 @@ def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    flat: dict[str, Any] = {}
     for name, value in tree.items():
-        found.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value})
-    return found
+        flat.update(_flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {prefix + name: value})
+    return flat

@@ -43,25 +43,25 @@ class LiteRTModel:
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
                 raise EngineError(f"LiteRT {self.version}: {_first_line(error)}") from None
-            for found, index in zip(results, self._outputs, strict=True):
-                found.append(self._interpreter.get_tensor(index))
-        return [np.concatenate(found) for found in results]
+            for images, index in zip(results, self._outputs, strict=True):
+                images.append(self._interpreter.get_tensor(index))
+        return [np.concatenate(images) for images in results]
 
     def executed(self) -> Executed:
         """By the operators of the file, and those that XNNPACK took over."""
         operators = self._interpreter._get_ops_details()
         names = {detail["index"]: detail["name"] for detail in self._interpreter.get_tensor_details()}
-        taken = {int(tensor) for row in operators if row["op_name"] == _DELEGATE for tensor in row["inputs"]}
-        found = {}
-        for row in operators:
-            layer = layer_of(names.get(int(row["outputs"][0]), ""))
-            if row["op_name"] in _CONVOLUTIONS and layer is not None:
-                activations, weights = (np.dtype(kind).name for kind in row["operand_types"][:2])
+        taken = {int(tensor) for operator in operators if operator["op_name"] == _DELEGATE for tensor in operator["inputs"]}
+        executed = {}
+        for operator in operators:
+            layer = layer_of(names.get(int(operator["outputs"][0]), ""))
+            if operator["op_name"] in _CONVOLUTIONS and layer is not None:
+                activations, weights = (np.dtype(kind).name for kind in operator["operand_types"][:2])
                 precision = "int8" if weights == "int8" else "fp32"
-                where = "XNNPACK" if int(row["inputs"][1]) in taken else "a kernel of TensorFlow Lite, not XNNPACK"
+                where = "XNNPACK" if int(operator["inputs"][1]) in taken else "a kernel of TensorFlow Lite, not XNNPACK"
                 hybrid = precision == "int8" and activations == "float32"
-                found[layer] = (precision, f"{where}, hybrid" if hybrid else where)
-        return found
+                executed[layer] = (precision, f"{where}, hybrid" if hybrid else where)
+        return executed
 
     def layer_ms(self) -> None:
         """It does not say."""

@@ -34,27 +34,27 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class _Run:
-    """A part in its backend. found: what the last pass gave."""
+    """A part in its backend. results: what the last pass gave."""
 
     model: Model
-    found: list[NDArray[np.float32]] = field(default_factory=list)
+    results: list[NDArray[np.float32]] = field(default_factory=list)
 
     def forward(self, x: NDArray[Any]) -> None:
         """All of the part."""
-        self.found = self.model.forward(np.ascontiguousarray(x, dtype=np.float32))
+        self.results = self.model.forward(np.ascontiguousarray(x, dtype=np.float32))
 
-    def take(self, place: int, out: NDArray[Any]) -> None:
+    def copy_result(self, position: int, out: NDArray[Any]) -> None:
         """A result of the last pass."""
-        np.copyto(out, self.found[place], casting="same_kind")
+        np.copyto(out, self.results[position], casting="same_kind")
 
 
 @dataclass(frozen=True)
 class Elsewhere(Operation):
-    """One result of a run of layers that another backend computes. place: among its results. first: whether it runs it."""
+    """One result of a run of layers that another backend computes. position: among its results. first: whether it runs it."""
 
     run: _Run = field(compare=False, repr=False)
     backend: str = ""
-    place: int = 0
+    position: int = 0
     first: bool = False
     shape: Shape = (0, 0, 0)
     stored: Precision = FP32
@@ -71,21 +71,21 @@ class Elsewhere(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         calls = [Call(self.run.forward, (inputs[0].data,), 0)] if self.first else []
-        return [*calls, Call(self.run.take, (self.place, out.data))]
+        return [*calls, Call(self.run.copy_result, (self.position, out.data))]
 
 
 class MixedModel:
     """A configuration whose layers several backends run; see mpnet.backends.Model."""
 
     def __init__(
-        self, configuration: Configuration, found: Partition, parts: Sequence[tuple[Part, Deployment]], threads: int
+        self, configuration: Configuration, layer_partition: Partition, parts: Sequence[tuple[Part, Deployment]], threads: int
     ) -> None:
         self.version = version_of(parts)
         runs = [(part, _Run(deployment.open(threads)), deployment.engine) for part, deployment in parts]
         plan = configuration.plan
         for part, run, name in runs:
             plan = _replaced(plan, part, run, name)
-        self._session = Session(_own(configuration.prepared, found), plan, threads)
+        self._session = Session(_with_fallback(configuration.prepared, layer_partition), plan, threads)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         """See mpnet.backends.Model."""
@@ -106,13 +106,13 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
     Raises: ConfigError for an unknown backend, and for packages that are missing or too old; EngineError when a backend
     refuses its part.
     """
-    found = partition(configuration.network, configuration.precisions, configuration.options, names)
-    parts = [(part, deploy(part.backend, cut(configuration, part))) for part in found.parts]
+    layer_partition = partition(configuration.network, configuration.precisions, configuration.options, names)
+    parts = [(part, deploy(part.backend, cut(configuration, part))) for part in layer_partition.parts]
     executed: dict[int, tuple[str, str]] = {}
     layers: dict[int, tuple[str, str, str]] = {}
     for part, deployment in parts:
         numbered = dict(enumerate(part.layers))
-        layers.update({numbered[n]: said for n, said in deployment.exported.layers.items() if n in numbered})
+        layers.update({numbered[n]: placement for n, placement in deployment.exported.layers.items() if n in numbered})
         executed.update(
             {
                 numbered[n]: (runs, f"in {part.backend}: {where}" if where else f"in {part.backend}")
@@ -121,18 +121,18 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
             }
         )
     for index in configuration.precisions.weighted:
-        if found.who(index) == found.own:
-            executed[index] = (configuration.precisions[index].name, f"in {found.own}")
+        if layer_partition.who(index) == layer_partition.fallback:
+            executed[index] = (configuration.precisions[index].name, f"in {layer_partition.fallback}")
     notes = [note for _, deployment in parts for note in deployment.notes]
     digest = hashlib.sha256(json.dumps([(part.backend, part.layers, d.digest) for part, d in parts]).encode()).hexdigest()
     return Deployment(
-        "+".join(dict.fromkeys([*(part.backend for part in found.parts), found.own])),
+        "+".join(dict.fromkeys([*(part.backend for part in layer_partition.parts), layer_partition.fallback])),
         version_of(parts),
         digest,
         Exported({}, {}, layers),
-        partial(MixedModel, configuration, found, parts),
+        partial(MixedModel, configuration, layer_partition, parts),
         executed,
-        tuple(dict.fromkeys([*notes, *found.reasons.values()])),
+        tuple(dict.fromkeys([*notes, *layer_partition.reasons.values()])),
     )
 
 
@@ -141,8 +141,8 @@ def version_of(parts: Sequence[tuple[Part, Deployment]]) -> str:
     return "+".join(dict.fromkeys([*(deployment.version for _, deployment in parts), __version__]))
 
 
-def _own(prepared: Prepared, found: Partition) -> Prepared:
-    if found.own != SCALAR or prepared.kernels.name == "scalar":
+def _with_fallback(prepared: Prepared, layer_partition: Partition) -> Prepared:
+    if layer_partition.fallback != SCALAR or prepared.kernels.name == "scalar":
         return prepared
     return prepared.on(kernels("scalar"))
 
@@ -158,9 +158,9 @@ def _replaced(plan: Plan, part: Part, run: _Run, name: str) -> Plan:
     at = sum(step in steps for step in layout.steps[:first])
     mine: list[Step] = []
     there = {given}  # layers that pass a tensor on share its slot
-    for place, slot in enumerate(layout.results[index] for index in part.gives):
+    for position, slot in enumerate(layout.results[index] for index in part.gives):
         if slot not in there:
-            operation = Elsewhere(run, name, place, not mine, layout.shapes[slot], layout.precisions[slot])
+            operation = Elsewhere(run, name, position, not mine, layout.shapes[slot], layout.precisions[slot])
             mine.append(Step(operation, part.layers[-1], (given,), slot, layout.precisions[given], layout.precisions[slot]))
             there.add(slot)
     # A conversion that a later layer shares with one of the part's stays, behind what it converts.

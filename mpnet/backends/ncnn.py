@@ -63,17 +63,17 @@ class NcnnModel:
             extractor = self._net.create_extractor()
             # A Mat made of an array borrows its memory: `planes` lives until the last extract.
             extractor.input("picture", self._ncnn.Mat(planes))
-            for found, name in zip(results, self._outputs, strict=True):
+            for images, name in zip(results, self._outputs, strict=True):
                 status, result = extractor.extract(name)
                 if status != 0:
                     raise EngineError(f"ncnn {self.version} could not compute {name} (status {status})")
-                found.append(np.array(result).transpose(1, 2, 0))
+                images.append(np.array(result).transpose(1, 2, 0))
             del extractor, planes
-        return [np.ascontiguousarray(np.stack(found), np.float32) for found in results]
+        return [np.ascontiguousarray(np.stack(images), np.float32) for images in results]
 
     def executed(self) -> Executed:
         """By the weights that each convolution of the file has and the options that ncnn runs with."""
-        found = {}
+        executed = {}
         option = self._net.opt
         for line in self._param.splitlines()[2:]:
             words = line.split()
@@ -89,8 +89,8 @@ class NcnnModel:
             else:
                 half = option.use_fp16_arithmetic
                 runs = ("fp16" if half else "fp32", f"16-bit arithmetic {'on' if half else 'off'}")
-            found[layer] = runs
-        return found
+            executed[layer] = runs
+        return executed
 
     def layer_ms(self) -> None:
         """Its Python module does not say."""

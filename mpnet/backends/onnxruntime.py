@@ -73,18 +73,18 @@ class OnnxRuntimeModel:
 
     def executed(self) -> Executed:
         """See mpnet.backends.Model: read from the optimised graph."""
-        found: dict[int, tuple[str, str]] = {}
+        executed: dict[int, tuple[str, str]] = {}
         for node in self.optimised().graph.node:
             precision = _CONVOLUTIONS.get(node.op_type)
             layer = next((index for name in (node.name, *node.output) if (index := layer_of(name)) is not None), None)
             if precision is not None and layer is not None:
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                found[layer] = (
+                executed[layer] = (
                     precision,
                     f"{node.op_type} of the optimised graph"
                     + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
                 )
-        return found
+        return executed
 
     def layer_ms(self) -> Mapping[int, float]:
         """See mpnet.backends.Model: from ONNX Runtime's profile, the mean of some passes."""

@@ -70,7 +70,7 @@ class OpenVinoModel:
 
     def executed(self) -> Executed:
         """See mpnet.backends.Model: read from the runtime model."""
-        found: dict[int, tuple[str, str]] = {}
+        executed: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
             facts = {
                 key: _text(node.rt_info[key])
@@ -81,12 +81,12 @@ class OpenVinoModel:
             if facts.get("layerType") == "Convolution" and layer is not None:
                 precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
                 asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                found[layer] = (
+                executed[layer] = (
                     precision,
                     f"{facts.get('primitiveType', 'convolution')} of the runtime model"
                     + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
                 )
-        return found
+        return executed
 
     def layer_ms(self) -> Mapping[int, float]:
         """See mpnet.backends.Model: from OpenVINO's counters, the mean of some passes."""

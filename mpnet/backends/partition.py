@@ -19,7 +19,7 @@ from mpnet.export import Target, target
 from mpnet.model.layers import YoloSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 
-OWN, SCALAR = "mpnet", "reference"
+ENGINE, SCALAR = "mpnet", "reference"
 """mpnet's kernels for this CPU, and its scalar ones: the same bits, at other speeds."""
 
 
@@ -38,22 +38,22 @@ class Part:
 
 @dataclass(frozen=True)
 class Partition:
-    """own: which of mpnet's kernels run the rest. parts: in order. reasons: one line for each layer that a preferred
+    """fallback: which of mpnet's kernels run the rest. parts: in order. reasons: one line for each layer that a preferred
     backend does not run, by layer index."""
 
-    own: str
+    fallback: str
     parts: tuple[Part, ...]
     reasons: dict[int, str]
 
     def who(self, index: int) -> str:
         """Who runs a layer."""
-        return next((part.backend for part in self.parts if index in part.layers), self.own)
+        return next((part.backend for part in self.parts if index in part.layers), self.fallback)
 
 
 def check_backends(names: Sequence[str]) -> None:
     """Raises: ConfigError for a list that holds an unknown name, or one twice."""
     for name in names:
-        if name not in (OWN, SCALAR):
+        if name not in (ENGINE, SCALAR):
             backend(name)
     if len(set(names)) != len(names) or not names:
         raise ConfigError(f"backends: {', '.join(names) or 'nothing'}; name each backend once, the preferred one first")
@@ -65,11 +65,11 @@ def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOp
     Raises: ConfigError for unknown names.
     """
     check_backends(names)
-    own = next((name for name in names if name in (OWN, SCALAR)), SCALAR)
-    preferred = [name for name in names[: names.index(own) if own in names else len(names)]]
-    rows = {name: (row := backend(name), target(row.target)) for name in preferred}
+    fallback = next((name for name in names if name in (ENGINE, SCALAR)), SCALAR)
+    preferred = [name for name in names[: names.index(fallback) if fallback in names else len(names)]]
+    candidates = {name: (candidate := backend(name), target(candidate.target)) for name in preferred}
     reasons: dict[int, str] = {}
-    chosen = [_choice(network, precisions, options, index, rows, reasons) for index in range(len(network.layers))]
+    chosen = [_choice(network, precisions, options, index, candidates, reasons) for index in range(len(network.layers))]
     parts: list[Part] = []
     for name, layers in _runs(network, precisions, chosen, reasons):
         if any(network.layers[index].has_weights for index in layers):
@@ -79,12 +79,12 @@ def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOp
         else:
             for index in layers:
                 reasons.setdefault(index, "a run without convolutions is not worth the way there and back")
-    said = {}
+    messages = {}
     for index, reason in sorted(reasons.items()):
         layer = network.layers[index]
-        who = next((part.backend for part in parts if index in part.layers), own)
-        said[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {who}: {reason}"
-    return Partition(own, tuple(parts), said)
+        who = next((part.backend for part in parts if index in part.layers), fallback)
+        messages[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {who}: {reason}"
+    return Partition(fallback, tuple(parts), messages)
 
 
 def _choice(
@@ -92,7 +92,7 @@ def _choice(
     precisions: PrecisionPlan,
     options: EngineOptions,
     index: int,
-    rows: dict[str, tuple[Backend, Target]],
+    candidates: dict[str, tuple[Backend, Target]],
     reasons: dict[int, str],
 ) -> str:
     """The first backend that supports a layer, '' for none. Heads hand tensors over; whoever makes those does."""
@@ -100,8 +100,8 @@ def _choice(
     if isinstance(layer, YoloSpec):
         return ""
     refused: list[str] = []
-    for name, (row, form) in rows.items():
-        why = form.refuses(layer, precisions[index], options.of(index), row.flavour)
+    for name, (candidate, form) in candidates.items():
+        why = form.refuses(layer, precisions[index], options.of(index), candidate.flavour)
         if not why and result_storage(layer, precisions[index]).carries_scale:
             why = "its result is int8 codes, which do not leave mpnet"
         if not why and layer in network.valued:
@@ -120,16 +120,16 @@ def _runs(
     network: NetworkSpec, precisions: PrecisionPlan, chosen: Sequence[str], reasons: dict[int, str]
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Maximal stretches of layers with one backend that read one tensor from before; heads between do not end them."""
-    found: list[tuple[str, list[int]]] = []
+    runs: list[tuple[str, list[int]]] = []
     reads: set[int] = set()
     for layer in network.layers:
         name = chosen[layer.index]
         if isinstance(layer, YoloSpec):
             continue
-        if found and found[-1][0] == name:
-            outside = reads | (set(layer.inputs) - set(found[-1][1]))
+        if runs and runs[-1][0] == name:
+            outside = reads | (set(layer.inputs) - set(runs[-1][1]))
             if not name or len(outside) == 1:
-                found[-1][1].append(layer.index)
+                runs[-1][1].append(layer.index)
                 reads = outside
                 continue
         reads = set(layer.inputs)
@@ -139,8 +139,8 @@ def _runs(
         elif name and _codes(network, precisions, layer.inputs[0]):
             reasons[layer.index] = f"{name}: it reads int8 codes, which do not leave mpnet"
             name = ""
-        found.append((name, [layer.index]))
-    return [(name, tuple(layers)) for name, layers in found if name]
+        runs.append((name, [layer.index]))
+    return [(name, tuple(layers)) for name, layers in runs if name]
 
 
 def _codes(network: NetworkSpec, precisions: PrecisionPlan, tensor: int) -> bool:

@@ -32,14 +32,14 @@ class LayerPlacement:
 def placements(configuration: Configuration, exported: Exported, executed: Executed | None) -> list[LayerPlacement]:
     """Every layer that has a precision of its own, or that somebody says something of."""
     plan, network = configuration.precisions, configuration.network
-    said = {*plan.weighted, *plan.own, *exported.layers, *(executed or {})}
-    found = []
-    for index in sorted(index for index in said if 0 <= index < len(network.layers)):
+    listed = {*plan.weighted, *plan.keyed, *exported.layers, *(executed or {})}
+    result = []
+    for index in sorted(index for index in listed if 0 <= index < len(network.layers)):
         asked, written, why = exported.layers.get(index, (plan[index].name, plan[index].base, ""))
         runs, where = (executed or {}).get(index, ("", ""))
         remark = "; ".join(text for text in (why, where) if text)
-        found.append(LayerPlacement(index, network.layers[index].name, asked, written, runs, remark))
-    return found
+        result.append(LayerPlacement(index, network.layers[index].name, asked, written, runs, remark))
+    return result
 
 
 def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]:
@@ -47,8 +47,8 @@ def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]
     lines = []
     for layer in layers:
         if layer.falls_back:
-            place = f" in {engine}" if engine else ""
-            where = f"runs in {layer.executed}{place}" if layer.executed else f"is written in {layer.written}"
+            engine_text = f" in {engine}" if engine else ""
+            where = f"runs in {layer.executed}{engine_text}" if layer.executed else f"is written in {layer.written}"
             lines.append(
                 f"layer {layer.index} ({layer.name}) is wanted in {layer.asked} but {where}"
                 f"{f': {layer.why}' if layer.why else ''}"

@@ -10,7 +10,7 @@ from typing import Any
 import click
 
 from mpnet.backends import backends
-from mpnet.backends.partition import OWN, check_backends
+from mpnet.backends.partition import ENGINE, check_backends
 from mpnet.cli.options import (
     backends_option,
     command_line,
@@ -83,7 +83,7 @@ def command(
     if engine is not None and chosen:
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
-    other = engine or (None if names[0] == OWN else names)
+    other = engine or (None if names[0] == ENGINE else names)
     report = run_experiment(spec, engine=other, **said)
     result = report.deployed or report.result
     if report.reused and not quiet:

@@ -15,7 +15,7 @@ from mpnet.config.measures import DROP, droppable, limits, objectives
 from mpnet.config.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.model.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
 from mpnet.model.precision import PRECISIONS
-from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 from mpnet.model.task import TASKS
 from mpnet.packages import module_names
 
@@ -134,7 +134,7 @@ class PrecisionSection:
 class QuantizationSection:
     """options: for all layers, over the cfg; layers: (selector, options) pairs over those, later ones win."""
 
-    options: QuantizationOptions = field(default=NOTHING_SAID, metadata=inline(QuantizationOptions))
+    options: QuantizationOptions = field(default=NO_OPTIONS, metadata=inline(QuantizationOptions))
     layers: tuple[tuple[str, QuantizationOptions], ...] = field(default=(), metadata=selectors(section(QuantizationOptions)))
 
 

@@ -55,10 +55,10 @@ class TrialIdentity:
     def digests(self) -> dict[str, str | None]:
         """The `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
-            own.name: digest_of(value) if own.name in ("plan", "options", "protocol", "engine") else value
-            for own in fields(self)
-            for value in [getattr(self, own.name)]
-            if value is not None or own.name == "calibration"  # the others: identities without them are those of 0.1.0
+            part.name: digest_of(value) if part.name in ("plan", "options", "protocol", "engine") else value
+            for part in fields(self)
+            for value in [getattr(self, part.name)]
+            if value is not None or part.name == "calibration"  # the others: identities without them are those of 0.1.0
         }
         if not any(BY_CODE[code].is_narrow for code in split_key(self.plan)[0] if code in BY_CODE):
             parts.pop("lessons", None)

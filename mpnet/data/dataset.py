@@ -104,19 +104,19 @@ class Dataset:
     def of(
         images: Sequence[ImageRecord],
         categories: Sequence[Category],
-        rows: Sequence[tuple[int, int, Sequence[float], float, bool]],
+        objects: Sequence[tuple[int, int, Sequence[float], float, bool]],
         notes: Sequence[str] = (),
     ) -> Dataset:
         """A data set from rows (image position, category position, box, area, crowd), ordered by image here."""
-        ordered = sorted(rows, key=lambda row: row[0])  # stable: within an image the order stays
+        ordered = sorted(objects, key=lambda labelled_object: labelled_object[0])  # stable: within an image the order stays
         return Dataset(
             tuple(images),
             tuple(categories),
-            np.array([row[0] for row in ordered], dtype=np.int32),
-            np.array([row[1] for row in ordered], dtype=np.int32),
-            np.array([row[2] for row in ordered], dtype=np.float64).reshape(-1, 4),
-            np.array([row[3] for row in ordered], dtype=np.float64),
-            np.array([row[4] for row in ordered], dtype=bool),
+            np.array([labelled_object[0] for labelled_object in ordered], dtype=np.int32),
+            np.array([labelled_object[1] for labelled_object in ordered], dtype=np.int32),
+            np.array([labelled_object[2] for labelled_object in ordered], dtype=np.float64).reshape(-1, 4),
+            np.array([labelled_object[3] for labelled_object in ordered], dtype=np.float64),
+            np.array([labelled_object[4] for labelled_object in ordered], dtype=bool),
             tuple(notes),
         )
 
@@ -128,20 +128,20 @@ class Dataset:
 
         labels: for each image a position in categories.
         """
-        rows = [
+        objects = [
             (position, label, (0, 0, image.width, image.height), float(image.width * image.height), False)
             for position, (image, label) in enumerate(zip(images, labels, strict=True))
         ]
-        return Dataset.of(images, categories, rows, notes)
+        return Dataset.of(images, categories, objects, notes)
 
     @property
     def labelled_count(self) -> int:
         """How many of the images, the first ones, have labels."""
         return len(self.images) - self.unlabelled
 
-    def of_labelled(self, found: F) -> F:
-        """What was found in the labelled images. found: in all images."""
-        labelled: F = found.of_images(np.arange(self.labelled_count)) if self.unlabelled else found
+    def of_labelled(self, findings: F) -> F:
+        """What was found in the labelled images. findings: in all images."""
+        labelled: F = findings.of_images(np.arange(self.labelled_count)) if self.unlabelled else findings
         return labelled
 
     def with_unlabelled(self, images: Sequence[ImageRecord]) -> Dataset:

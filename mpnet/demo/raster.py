@@ -34,7 +34,7 @@ def _sine_table() -> list[int]:
         return total
 
     pi = (4 * (4 * arctan_inverse(5) - arctan_inverse(239))) >> 24
-    table = []
+    quarter_sines = []
     for k in range(TURN // 4 + 1):
         angle = 2 * pi * k // TURN
         term, total, n = angle, angle, 1
@@ -44,9 +44,9 @@ def _sine_table() -> list[int]:
                 break
             total += term
             n += 2
-        table.append((total * ONE + (1 << (bits - 1))) >> bits)
+        quarter_sines.append((total * ONE + (1 << (bits - 1))) >> bits)
     quarter = TURN // 4
-    full = table + [table[quarter - k] for k in range(1, quarter + 1)]
+    full = quarter_sines + [quarter_sines[quarter - k] for k in range(1, quarter + 1)]
     return full + [-full[k] for k in range(1, 2 * quarter)]
 
 

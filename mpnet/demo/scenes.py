@@ -132,9 +132,9 @@ def _draw(image: Image, stream: Stream, shape: Shape, pose: _Pose, silhouette: N
     """Draw a shape in colours that differ by `least` from what is behind it."""
     rows, columns, canvas_rows, canvas_columns = _window(pose)
     view = image[rows, columns]
-    own = silhouette >= FULL // 2
-    count = max(int(own.sum()), 1)
-    behind = view[own].sum(axis=0, dtype=np.int64) // count
+    inside = silhouette >= FULL // 2
+    count = max(int(inside.sum()), 1)
+    behind = view[inside].sum(axis=0, dtype=np.int64) // count
     ground = (int(behind[0]), int(behind[1]), int(behind[2]))
     paints = [texture.colour(stream)]
     while texture.contrast(paints[0], ground) < least:
@@ -142,7 +142,7 @@ def _draw(image: Image, stream: Stream, shape: Shape, pose: _Pose, silhouette: N
     paints.append(texture.colour(stream))
     while texture.contrast(paints[1], paints[0]) < 200:
         paints[1] = texture.colour(stream)
-    height, width = own.shape
+    height, width = inside.shape
     shade = None
     if stream.chance(60):
         across = np.arange(width, dtype=np.int32) * stream.between(-90, 90) // width

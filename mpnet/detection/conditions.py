@@ -48,15 +48,15 @@ class Condition:
         return np.clip(changed, 0, 255).astype(np.uint8)
 
 
-def condition(text: str, place: str) -> Condition:
-    """`fog`, or `fog:4` with a severity. place: of the text, for messages. Raises: ConfigError."""
+def condition(text: str, location: str) -> Condition:
+    """`fog`, or `fog:4` with a severity. location: of the text, for messages. Raises: ConfigError."""
     name, colon, severity = text.strip().partition(":")
     if name not in CONDITIONS:
-        raise ConfigError(f"{place}: {shown(text)} is no condition; known are {', '.join(CONDITIONS)}")
+        raise ConfigError(f"{location}: {shown(text)} is no condition; known are {', '.join(CONDITIONS)}")
     if not colon:
         return Condition(name, USUAL_SEVERITY)
     if severity not in ("1", "2", "3", "4", "5"):
-        raise ConfigError(f"{place}: {shown(text)}: a severity is 1 to {SEVERITIES}, such as {name}:{USUAL_SEVERITY}")
+        raise ConfigError(f"{location}: {shown(text)}: a severity is 1 to {SEVERITIES}, such as {name}:{USUAL_SEVERITY}")
     return Condition(name, int(severity))
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.data.detections import rows_of
 from mpnet.detection.decoders import ImportedHead, ready
-from mpnet.detection.other_heads import HeadPlace, OtherHead, ready_head
+from mpnet.detection.other_heads import HeadContext, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
 from mpnet.errors import ConfigError, DataError, EngineError
 from mpnet.kernels._core import ffi, lib
@@ -137,13 +137,13 @@ def decode_head(
         )
     if not 0 <= confidence < 1:
         raise ConfigError(f"detection.confidence: {confidence} is outside [0, 1)")
-    places = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
+    geometries = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
     images = head.shape[0] if cells is None else len(cells.starts) - 1
-    if places.shape != (images, 4):
-        raise DataError(f"{images} images need as many geometries, not {len(places)}")
+    if geometries.shape != (images, 4):
+        raise DataError(f"{images} images need as many geometries, not {len(geometries)}")
     if cells is not None and (yolo.other is not None or head.size != cells.rows * yolo.channels):
         raise DataError(f"{cells.rows} cells of a [yolo] layer need as many rows; got an array of shape {head.shape}")
-    places = np.ascontiguousarray(places, dtype=np.float32)
+    geometries = np.ascontiguousarray(geometries, dtype=np.float32)
     tensor = np.ascontiguousarray(head, dtype=np.float32)
     coordinates, scale_x_y = int(yolo.new_coords), yolo.scale_x_y
     anchors = np.array(yolo.anchors, dtype=np.float32)
@@ -153,8 +153,8 @@ def decode_head(
     if isinstance(yolo.other, ImportedHead):
         tensor = ready(tensor, yolo.other)
     elif yolo.other is not None:
-        place = HeadPlace(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
-        tensor = ready_head(tensor, yolo.other, anchors, place)
+        context = HeadContext(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
+        tensor = ready_head(tensor, yolo.other, anchors, context)
     height, width = tensor.shape[1:3] if cells is None else cells.grid
     spec = ffi.new(
         "mp_yolo_head *",
@@ -186,7 +186,7 @@ def decode_head(
                 starts,
                 chosen,
                 images,
-                places,
+                geometries,
                 confidence,
                 capacity,
                 scratch,

@@ -58,8 +58,8 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
         )
     wh = np.ascontiguousarray(sizes, dtype=np.float32)
     # A struct does not keep alive what it points to; the heads do.
-    rows = [(images, *c_arguments(head.offsets, head.category, head.score, head.box)) for head in heads]
-    table = ffi.new("mp_candidates[]", rows)
+    structs = [(images, *c_arguments(head.offsets, head.category, head.score, head.box)) for head in heads]
+    candidates = ffi.new("mp_candidates[]", structs)
     count = sum(len(head) for head in heads)
     fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
     scratch = np.empty(7 * (fullest + lib.MP_NMS_BLOCK), dtype=np.float32)
@@ -71,7 +71,7 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
     check_status(
         lib.mp_nms(
             *c_arguments(
-                table,
+                candidates,
                 len(heads),
                 KINDS[choice.kind],
                 choice.threshold,

@@ -57,7 +57,7 @@ class OtherHead:
         return anchors * (self.entries + self.classes)
 
 
-class HeadPlace(NamedTuple):
+class HeadContext(NamedTuple):
     """What making a head ready needs beside the head: the network's input in pixels, [yolo]'s stretch, scores wanted."""
 
     net_width: int
@@ -67,12 +67,12 @@ class HeadPlace(NamedTuple):
     confidence: float
 
 
-def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, place: HeadPlace) -> Floats:
+def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadContext) -> Floats:
     """(n, grid height, grid width, anchors * (5 + classes)) for mp_decode_yolo with `head.coordinates`."""
     if head.kind == "detection":
         return _detection(tensor, head)
     n, grid_h, grid_w, _ = tensor.shape
-    out = np.empty((n, grid_h, grid_w, len(anchors) * (5 + place.classes)), np.float32)
+    out = np.empty((n, grid_h, grid_w, len(anchors) * (5 + context.classes)), np.float32)
     tree = head.tree
     arrays = {
         "starts": None if tree is None else np.array(tree.starts, np.int32),
@@ -88,14 +88,14 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, place: HeadPlac
             "anchors": len(anchors),
             "entries": head.entries,
             "classes": head.classes,
-            "out_classes": place.classes,
+            "out_classes": context.classes,
             "classes_by": CLASSES_BY.index(head.classes_by),
             "point": POINTS.index(head.point),
             "background": int(head.background),
-            "net_w": place.net_width,
-            "net_h": place.net_height,
-            "scale_x_y": place.scale_x_y,
-            "threshold": place.confidence,
+            "net_w": context.net_width,
+            "net_h": context.net_height,
+            "scale_x_y": context.scale_x_y,
+            "threshold": context.confidence,
             "groups": 0 if tree is None else len(tree.starts) - 1,
             **{name: ffi.NULL if array is None else address(array) for name, array in arrays.items()},
         },
@@ -117,9 +117,9 @@ def _detection(tensor: Floats, head: OtherHead) -> Floats:
         classes = parts / np.add.accumulate(parts, axis=3)[..., -1:]
     rest = flat[:, cells * head.classes :]
     objectness = rest[:, : cells * boxes].reshape(n, cells, boxes, 1)
-    places = rest[:, cells * boxes :].reshape(n, cells, boxes, 4).copy()
+    boxes_of_cells = rest[:, cells * boxes :].reshape(n, cells, boxes, 4).copy()
     if not head.root:
         # Decoding squares them.
-        places[..., 2:] = np.sqrt(np.maximum(places[..., 2:], 0))
-    joined = np.concatenate([places, objectness, np.broadcast_to(classes, (n, cells, boxes, head.classes))], axis=3)
+        boxes_of_cells[..., 2:] = np.sqrt(np.maximum(boxes_of_cells[..., 2:], 0))
+    joined = np.concatenate([boxes_of_cells, objectness, np.broadcast_to(classes, (n, cells, boxes, head.classes))], axis=3)
     return np.ascontiguousarray(joined.reshape(n, head.side, head.side, -1), np.float32)

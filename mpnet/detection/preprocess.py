@@ -74,9 +74,9 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
         raise ConfigError(f"a network input of {net_width} x {net_height} is outside 1 to {MAX_NET_SIDE} pixels")
     if max(image_width, image_height) > MAX_IMAGE_SIDE:
         raise DataError(f"an image of {image_width} x {image_height} pixels has a side above {MAX_IMAGE_SIDE}; scale it")
-    place = ffi.new("mp_geometry *")
-    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], place), "resizing")
-    return Geometry(image_width, image_height, net_width, net_height, place.width, place.height)
+    fitted = ffi.new("mp_geometry *")
+    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], fitted), "resizing")
+    return Geometry(image_width, image_height, net_width, net_height, fitted.width, fitted.height)
 
 
 def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:

@@ -123,8 +123,8 @@ def analyze(
 
 def _is_lowered(plan: Plan, index: int) -> bool:
     layer = plan.network.layers[index]
-    own = layer.has_weights or index in plan.precision.own
-    return own and plan.precision[index] is not FP32
+    has_precision = layer.has_weights or index in plan.precision.keyed
+    return has_precision and plan.precision[index] is not FP32
 
 
 def _walk(
@@ -213,14 +213,14 @@ def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats, prepared: Prepare
     if tensor.params is None:
         meter.observe(values, exact)
         return
-    for image, row in enumerate(tensor.params):
+    for image, params in enumerate(tensor.params):
         meter.observe(
             values[image],
             exact[image],
-            scale=float(row["scale"]),
+            scale=float(params["scale"]),
             codes=tensor.data[image],
-            low=int(row["low"]),
-            high=int(row["high"]),
+            low=int(params["low"]),
+            high=int(params["high"]),
         )
 
 
@@ -270,12 +270,12 @@ def _bins(values: GrowingHistogram) -> tuple[int, ...]:
 
 def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[ErrorMeter]]) -> tuple[LayerAnalysis, ...]:
     decibels = {index: tuple(meter.result().sqnr_db for meter in meters) for index, meters in alone.items()}
-    noises = {index: sum(10 ** (-db / 10) for db in own) for index, own in decibels.items()}
+    noises = {index: sum(10 ** (-db / 10) for db in alone_db) for index, alone_db in decibels.items()}
     total = sum(noises.values())
-    found = []
+    analyses = []
     for index in sorted(noises, key=lambda index: -noises[index]):
         layer, result = plan.network.layers[index], results[index]
-        found.append(
+        analyses.append(
             LayerAnalysis(
                 index,
                 layer.name,
@@ -287,4 +287,4 @@ def _layers(plan: Plan, results: dict[int, _Meters], alone: dict[int, list[Error
                 noises[index] / total if total > 0 else 0.0,
             )
         )
-    return tuple(found)
+    return tuple(analyses)

@@ -22,19 +22,19 @@ class PrecisionPlan:
     precisions: by layer index, resolved; layers without weights and keys have that of the tensor that they get.
     origins:    who said so, by layer index: `cfg line 12`, `default`, `experiment: heads`, `sweep`, `input`.
     weighted:   indices of the layers with weights.
-    own:        indices of layers without weights that have a precision of their own.
+    keyed:        indices of layers without weights that have a precision of their own.
     """
 
     precisions: tuple[Precision, ...]
     origins: tuple[str, ...]
     weighted: tuple[int, ...]
-    own: tuple[int, ...]
+    keyed: tuple[int, ...]
 
     @cached_property
     def key(self) -> str:
         """The canonical text, see mpnet.model.plan_key. Equal keys mean equal plans of one network."""
         return format_key(
-            [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.own}
+            [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.keyed}
         )
 
     @property
@@ -85,18 +85,18 @@ def assign(
     stored: list[Precision] = []
     for layer in network.layers:
         inputs = [FP32 if index == NETWORK_INPUT else stored[index] for index in layer.inputs]
-        own, origin = chosen.get(layer.index, (None, "input"))
-        _check(network, layer, own)
-        result = layer_precision(layer, own, inputs)
+        chosen_precision, origin = chosen.get(layer.index, (None, "input"))
+        _check(network, layer, chosen_precision)
+        result = layer_precision(layer, chosen_precision, inputs)
         precisions.append(result)
         origins.append("always" if layer.always_fp32 else origin)
         stored.append(result_storage(layer, result))
         if layer.index not in lifted:
             _check_promise(network, layer, result, inputs, precisions)
-    own_indices = tuple(
+    keyed = tuple(
         layer.index for layer in network.layers if layer.index in chosen and not layer.has_weights and not layer.always_fp32
     )
-    return PrecisionPlan(tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), own_indices)
+    return PrecisionPlan(tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), keyed)
 
 
 def assign_key(network: NetworkSpec, key: str) -> PrecisionPlan:
@@ -112,14 +112,16 @@ def _default(network: NetworkSpec, default: Precision | str | None) -> tuple[Pre
     return FP32, "default"
 
 
-def _check(network: NetworkSpec, layer: LayerSpec, own: Precision | None) -> None:
-    if own is None:
+def _check(network: NetworkSpec, layer: LayerSpec, chosen: Precision | None) -> None:
+    if chosen is None:
         return
-    place = f"{network.source}:{layer.line}: layer {layer.index} ({layer.name})"
-    if layer.always_fp32 and own is not FP32:
-        raise PrecisionError(f"{place}: [{layer.kind}] is always fp32, {own} is not possible; leave it out of precision.layers")
-    if own is not own.tensor and not layer.has_weights:
-        raise PrecisionError(f"{place}: {own} is for convolutions; use {own.tensor}")
+    layer_text = f"{network.source}:{layer.line}: layer {layer.index} ({layer.name})"
+    if layer.always_fp32 and chosen is not FP32:
+        raise PrecisionError(
+            f"{layer_text}: [{layer.kind}] is always fp32, {chosen} is not possible; leave it out of precision.layers"
+        )
+    if chosen is not chosen.tensor and not layer.has_weights:
+        raise PrecisionError(f"{layer_text}: {chosen} is for convolutions; use {chosen.tensor}")
 
 
 def _check_promise(
@@ -129,8 +131,8 @@ def _check_promise(
     keys = layer.declared
     if keys is None or keys.quantize is not False:
         return
-    for index, found in zip(layer.inputs, inputs, strict=True):
-        if found is wanted.tensor:
+    for index, stored in zip(layer.inputs, inputs, strict=True):
+        if stored is wanted.tensor:
             continue
         if index == NETWORK_INPUT:
             source = "the image, which is fp32"
@@ -141,7 +143,7 @@ def _check_promise(
                 source += f", whose sums are de-scaled to {precisions[maker].widened}"
         raise PrecisionError(
             f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
-            f"{wanted}) needs no conversion, but it gets {found} from {source}; set quantize=1 or one precision"
+            f"{wanted}) needs no conversion, but it gets {stored} from {source}; set quantize=1 or one precision"
         )
 
 

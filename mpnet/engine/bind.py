@@ -47,13 +47,17 @@ def image_conversions(plan: Plan) -> set[int]:
     for number, step in enumerate(plan.steps):
         for slot in step.inputs:
             readers.setdefault(slot, []).append(number)
-    found = set()
+    conversions = set()
     for number, step in enumerate(plan.steps):
         if step.inputs == (0,) and isinstance(step.operation, Quantize | Cast) and step.operation.rules is not None:
-            own = readers.get(step.output, [])
-            if len(own) == 1 and isinstance(plan.steps[own[0]].operation, Convolve) and step.output not in plan.outputs:
-                found.add(number)
-    return found
+            consumers = readers.get(step.output, [])
+            if (
+                len(consumers) == 1
+                and isinstance(plan.steps[consumers[0]].operation, Convolve)
+                and step.output not in plan.outputs
+            ):
+                conversions.add(number)
+    return conversions
 
 
 class BoundPlan:

@@ -28,7 +28,7 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
 
     Raises: ConfigError when two layers read one tensor and ask for ranges that may differ.
     """
-    found: dict[int, tuple[Request, int]] = {}
+    requests: dict[int, tuple[Request, int]] = {}
     for layer in network.layers:
         how = options.of(layer.index)
         if not how.calibrated or layer.always_fp32:
@@ -36,18 +36,18 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
         tensors = list(layer.inputs)
         if quantised_afterwards(layer):
             tensors.append(layer.index)
-        request = (scheme_of(CalibrationMethod, options.said[layer.index].activations), how.activations)
+        request = (scheme_of(CalibrationMethod, options.complete[layer.index].activations), how.activations)
         for tensor in (range_owner(network, tensor) for tensor in tensors):
             if tensor in network.stated_ranges:
                 continue
-            known = found.setdefault(tensor, (request, layer.index))
+            known = requests.setdefault(tensor, (request, layer.index))
             if _decides(known[0]) != _decides(request):
                 raise ConfigError(
                     f"layers {known[1]} ({network.layers[known[1]].name}) and {layer.index} ({layer.name}) read one "
                     f"tensor, but ask for calibration by {known[0][0]} ({known[0][1].mode}) and {request[0]} "
                     f"({request[1].mode}); give both the same"
                 )
-    return {tensor: request for tensor, (request, _) in sorted(found.items())}
+    return {tensor: request for tensor, (request, _) in sorted(requests.items())}
 
 
 def _decides(request: Request) -> tuple[str, ActivationScheme | None]:

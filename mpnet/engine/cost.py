@@ -71,14 +71,14 @@ def plan_cost(plan: Plan) -> dict[str, int]:
 class CostModel:
     """Costs of very many configurations of one network under one set of options, each without a plan.
 
-    own: layers without weights that have a precision of their own.
+    keyed: layers without weights that have a precision of their own.
     """
 
-    def __init__(self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None) -> None:
-        self._lowerings = Lowerings(network, options, own)
+    def __init__(self, network: NetworkSpec, options: EngineOptions, keyed: Mapping[int, Precision] | None = None) -> None:
+        self._lowerings = Lowerings(network, options, keyed)
         self._nothing: list[Precision | None] = [None] * len(network.layers)
         self._weighted = [layer.index for layer in network.convolutions]
-        self._rows: dict[Lowering, tuple[int, ...]] = {}
+        self._counts: dict[Lowering, tuple[int, ...]] = {}
 
     def costs(self, key: str, names: Collection[str] | None = None) -> dict[str, int]:
         """What `plan_cost` says of a configuration, but for arena_bytes. names: of the measures that are needed, None:
@@ -87,22 +87,22 @@ class CostModel:
         for index, code in zip(self._weighted, split_key(key)[0], strict=True):
             wanted[index] = BY_CODE[code]
         if names is not None and PEAK not in names:
-            return _sums(map(self._row, self._lowerings.chosen(wanted)))
+            return _sums(map(self._counts_of, self._lowerings.chosen(wanted)))
         layout = lay_out(self._lowerings, wanted)
-        sums = _sums(map(self._row, layout.lowerings))
+        sums = _sums(map(self._counts_of, layout.lowerings))
         fuse(layout)
         return sums | {PEAK: layout.peak_bytes()}
 
-    def _row(self, low: Lowering) -> tuple[int, ...]:
-        row = self._rows.get(low)
-        if row is None:
-            row = self._rows[low] = _counts(low)
-        return row
+    def _counts_of(self, low: Lowering) -> tuple[int, ...]:
+        counts = self._counts.get(low)
+        if counts is None:
+            counts = self._counts[low] = _counts(low)
+        return counts
 
 
 def _counts(low: Lowering) -> tuple[int, ...]:
     return tuple(count(low) for count in LAYER_COSTS.values())
 
 
-def _sums(rows: Iterable[tuple[int, ...]]) -> dict[str, int]:
-    return dict(zip(LAYER_COSTS, map(sum, zip(*rows, strict=True)), strict=True))
+def _sums(counts: Iterable[tuple[int, ...]]) -> dict[str, int]:
+    return dict(zip(LAYER_COSTS, map(sum, zip(*counts, strict=True)), strict=True))

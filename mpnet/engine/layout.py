@@ -109,17 +109,17 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
     for low in layout.lowerings:
         layer, index = low.layer, low.layer.index
         slots = [0 if i == NETWORK_INPUT else results[i] for i in layer.inputs]
-        for place, conversion in enumerate(low.convert):
+        for position, conversion in enumerate(low.convert):
             if conversion is not None:
-                slot, known = slots[place], (slots[place], id(conversion))
+                slot, known = slots[position], (slots[position], id(conversion))
                 if known not in shared:
                     shared[known] = add(conversion, index, (slot,), shapes[slot], conversion.target)
-                slots[place] = shared[known]
-        for place, part in enumerate(low.slices):
+                slots[position] = shared[known]
+        for position, part in enumerate(low.slices):
             if part is not None:
-                slot = slots[place]
+                slot = slots[position]
                 shape = part.result_shape(network, [shapes[slot]])
-                slots[place] = add(part, index, (slot,), shape, precisions[slot])
+                slots[position] = add(part, index, (slot,), shape, precisions[slot])
         slot, main = slots[0], low.main
         if main is not None and main.is_head:
             # A head reads its tensor and makes none: decoding works on what enters the yolo layer.

@@ -47,13 +47,13 @@ class Lowering:
         return () if self.main is None else (self.main, *self.rest)
 
 
-def layer_precision(layer: LayerSpec, own: Precision | None, inputs: Sequence[Precision]) -> Precision:
+def layer_precision(layer: LayerSpec, chosen: Precision | None, inputs: Sequence[Precision]) -> Precision:
     """A layer's precision: its own, else the highest of its input tensors; [yolo] is fp32, weights default to fp32."""
     if layer.always_fp32:
         return FP32
     if layer.has_weights:
-        return own or FP32
-    return own.tensor if own is not None else highest(inputs)
+        return chosen or FP32
+    return chosen.tensor if chosen is not None else highest(inputs)
 
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
@@ -84,13 +84,13 @@ def range_owner(network: NetworkSpec, tensor: int) -> int:
 class Lowerings:
     """The lowerings of one network under one set of options, each made once. Equal conversions are one object.
 
-    own: layers without weights that have a precision of their own.
+    keyed: layers without weights that have a precision of their own.
     """
 
-    def __init__(self, network: NetworkSpec, options: EngineOptions, own: Mapping[int, Precision] | None = None) -> None:
+    def __init__(self, network: NetworkSpec, options: EngineOptions, keyed: Mapping[int, Precision] | None = None) -> None:
         self.network = network
         self._options = options
-        self._own = dict(own or {})
+        self._keyed = dict(keyed or {})
         self._made: dict[tuple[int, Precision | None, tuple[Precision, ...]], Lowering] = {}
         self._conversions: dict[Conversion, Conversion] = {}
 
@@ -103,8 +103,8 @@ class Lowerings:
         key = (index, wanted, inputs)
         made = self._made.get(key)
         if made is None:
-            own = wanted or self._own.get(index)
-            precision = layer_precision(self.network.layers[index], own, inputs)
+            chosen = wanted or self._keyed.get(index)
+            precision = layer_precision(self.network.layers[index], chosen, inputs)
             made = self._made[key] = self._lower(index, precision, inputs)
         return made
 
@@ -113,11 +113,11 @@ class Lowerings:
 
         Raises: as `of`.
         """
-        found: list[Lowering] = []
+        lowered: list[Lowering] = []
         for layer in self.network.layers:
-            inputs = tuple([FP32 if i == NETWORK_INPUT else found[i].result for i in layer.inputs])
-            found.append(self.of(layer.index, wanted[layer.index], inputs))
-        return found
+            inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
+            lowered.append(self.of(layer.index, wanted[layer.index], inputs))
+        return lowered
 
     def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor

@@ -73,11 +73,11 @@ def channel_means(
     network = prepared.network
     meters = {layer.index: ChannelMeans() for layer in network.convolutions}
 
-    def take(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+    def observe(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         flat = isinstance(layer, ConnectedSpec)
         meters[layer.index].observe(data.reshape(len(data), -1) if flat else data, weights)
 
-    observe_tensors(prepared, batches, [_reading(network, network.convolutions, take, weighed)], threads)
+    observe_tensors(prepared, batches, [_reading(network, network.convolutions, observe, weighed)], threads)
     return {layer: meter.result() for layer, meter in meters.items()}
 
 
@@ -112,17 +112,17 @@ def input_products(
         for layer in chosen
     }
 
-    def take(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
+    def observe(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         products[layer.index].observe(data.reshape(len(data), *layer.kernel_input), weights)
 
-    observe_tensors(prepared, batches(), [_reading(network, chosen, take, weighed=True)], threads)
-    return {index: (own.covariance(), own.positions) for index, own in products.items()}
+    observe_tensors(prepared, batches(), [_reading(network, chosen, observe, weighed=True)], threads)
+    return {index: (layer_products.covariance(), layer_products.positions) for index, layer_products in products.items()}
 
 
 def _reading(
     network: NetworkSpec,
     layers: Sequence[ConvolutionSpec],
-    take: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None],
+    observe: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None],
     weighed: bool,
 ) -> TensorObserver:
     """Hands over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
@@ -136,21 +136,21 @@ def _reading(
         if tensor in held:
             layer, head = heads[tensor]
             assert head.objectness is not None
-            take(layer, held.pop(tensor), cell_weights(data, len(head.head_anchors), head.objectness, head.new_coords))
+            observe(layer, held.pop(tensor), cell_weights(data, len(head.head_anchors), head.objectness, head.new_coords))
         for layer in readers.get(tensor, ()):
             if layer.index in heads:
                 held[layer.index] = np.array(data)  # its memory may be another tensor's when its weights are known
             else:
-                take(layer, data, None)
+                observe(layer, data, None)
 
     return show
 
 
 def _heads(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
     """Convolutions whose every cell a head decodes by an objectness, by index."""
-    found = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
+    head_of = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
     return {
-        layer.index: (layer, found[layer.index])
+        layer.index: (layer, head_of[layer.index])
         for layer in network.convolutions
-        if layer.index in found and not isinstance(layer, ConnectedSpec)
+        if layer.index in head_of and not isinstance(layer, ConnectedSpec)
     }

@@ -13,7 +13,7 @@ from mpnet.model.precision import Precision
 from mpnet.model.quantization import (
     NARROW_GRANULARITIES,
     NARROW_METHODS,
-    NOTHING_SAID,
+    NO_OPTIONS,
     ActivationOptions,
     QuantizationOptions,
     WeightOptions,
@@ -67,14 +67,14 @@ class EngineOptions:
     batch_norm: darknet divides by sqrt(v) + 1e-6, alexeyab by sqrt(v + 1e-5); auto: as the network's dialect.
     default, layers: how layers are quantised; `layers` by index over `default`.
     ranges:     calibrated ranges, needed for the inputs of calibrated int8 layers.
-    said:       the complete options as plain values, per layer index; for protocols and identities.
+    complete:       the complete options as plain values, per layer index; for protocols and identities.
     """
 
     batch_norm: str = "auto"
     default: LayerQuantization = LayerQuantization()
     layers: Mapping[int, LayerQuantization] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
-    said: Mapping[int, QuantizationOptions] = field(default_factory=dict)
+    complete: Mapping[int, QuantizationOptions] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.batch_norm not in BATCH_NORMS:
@@ -83,7 +83,7 @@ class EngineOptions:
     @property
     def equalise(self) -> bool:
         """Whether weights are equalised before quantising: a matter of the whole network, wanted by any layer."""
-        return any(said.equalisation for said in self.said.values())
+        return any(options.equalisation for options in self.complete.values())
 
     def of(self, layer: int) -> LayerQuantization:
         """How this layer is quantised."""
@@ -102,7 +102,7 @@ _COMPLETE = QuantizationOptions(
 
 def resolve_options(
     network: NetworkSpec,
-    options: QuantizationOptions = NOTHING_SAID,
+    options: QuantizationOptions = NO_OPTIONS,
     layers: Iterable[tuple[str, QuantizationOptions]] = (),
     *,
     batch_norm: str = "auto",
@@ -115,16 +115,16 @@ def resolve_options(
     """
     chosen = {}
     for layer in network.layers:
-        said = _COMPLETE
+        layer_options = _COMPLETE
         for keys in (network.declared, layer.declared):
             if keys is not None:
-                said = said.overlaid(keys.quantization)
-        chosen[layer.index] = said.overlaid(options)
+                layer_options = layer_options.overlaid(keys.quantization)
+        chosen[layer.index] = layer_options.overlaid(options)
     for selector, over in layers:
         for index in select_layers(network, selector):
             chosen[index] = chosen[index].overlaid(over)
-    made = {said: layer_quantization(said) for said in dict.fromkeys(chosen.values())}
-    schemes = {index: made[said] for index, said in chosen.items()}
+    made = {asked: layer_quantization(asked) for asked in dict.fromkeys(chosen.values())}
+    schemes = {index: made[asked] for index, asked in chosen.items()}
     batch_norm = network.dialect if batch_norm == "auto" else batch_norm
     return EngineOptions(batch_norm, LayerQuantization(), schemes, {**network.stated_ranges, **(ranges or {})}, chosen)
 
@@ -146,15 +146,15 @@ def without_statistics(options: EngineOptions) -> EngineOptions:
     return replace(options, default=rounded_plainly(options.default), layers=layers)
 
 
-def layer_quantization(said: QuantizationOptions) -> LayerQuantization:
+def layer_quantization(options: QuantizationOptions) -> LayerQuantization:
     """Options as the schemes of mpnet.quantization; what is not said is the default."""
-    said = _COMPLETE.overlaid(said)
-    narrow = said.narrow
+    options = _COMPLETE.overlaid(options)
+    narrow = options.narrow
     return LayerQuantization(
-        scheme_of(ActivationScheme, said.activations),
-        scheme_of(WeightScheme, said.weights),
-        said.activations.ranges == "calibrated",
-        bool(said.bias_correction),
+        scheme_of(ActivationScheme, options.activations),
+        scheme_of(WeightScheme, options.weights),
+        options.activations.ranges == "calibrated",
+        bool(options.bias_correction),
         NarrowScheme(
             narrow.granularity or NARROW_GRANULARITIES[0],
             narrow.method or NARROW_METHODS[0],

@@ -58,12 +58,12 @@ class Plan:
     @cached_property
     def conversions(self) -> tuple[tuple[Step, ...], ...]:
         """For each layer the conversion steps that were inserted on its behalf."""
-        found: list[list[Step]] = [[] for _ in self.network.layers]
+        by_layer: list[list[Step]] = [[] for _ in self.network.layers]
         for step in self.steps:
             # The conversion of a result without heads belongs to the last layer.
             if step.operation.is_conversion:
-                found[step.layer].append(step)
-        return tuple(tuple(steps) for steps in found)
+                by_layer[step.layer].append(step)
+        return tuple(tuple(steps) for steps in by_layer)
 
     @cached_property
     def unchecked_outputs(self) -> tuple[tuple[int, int], ...]:
@@ -108,7 +108,7 @@ def plan_of(network: NetworkSpec, precision_plan: PrecisionPlan, options: Engine
         precision_plan,
         options,
         tuple(layout.steps),
-        tuple(Slot(*row) for row in slots),
+        tuple(Slot(*fields) for fields in slots),
         tuple(layout.outputs),
         tuple(layout.results),
         tuple(layout.lowerings),

@@ -97,7 +97,7 @@ def fold_network(
     formula = network.dialect if batch_norm == "auto" else batch_norm
     with ThreadPoolExecutor(threads) as pool:
         folded = pool.map(lambda layer: fold_batch_norm(layer, weights.layers[layer.index], formula), network.convolutions)
-        return {layer.index: own for layer, own in zip(network.convolutions, folded, strict=True)}
+        return {layer.index: convolution for layer, convolution in zip(network.convolutions, folded, strict=True)}
 
 
 class Prepared:
@@ -230,9 +230,9 @@ class Prepared:
         if ready is None:
             layer = self.network.layers[index]
             assert isinstance(layer, ShortcutSpec)
-            own = normalised_weights(self.values[index], layer.normalisation)
+            normalised = normalised_weights(self.values[index], layer.normalisation)
             ready = self._shortcuts[index] = np.ascontiguousarray(
-                np.broadcast_to(own, (len(own), layer.out_shape[2])), np.float32
+                np.broadcast_to(normalised, (len(normalised), layer.out_shape[2])), np.float32
             )
         return ready
 
@@ -302,6 +302,6 @@ class Prepared:
         try:
             packed = self.kernels.pack_conv(shape, operation.precision, weights)
         except KernelError as error:
-            place = f"layer {layer.index} ({layer.name})"
-            raise EngineError(f"{place} cannot run as {operation.precision}: {error}") from None
+            layer_text = f"layer {layer.index} ({layer.name})"
+            raise EngineError(f"{layer_text} cannot run as {operation.precision}: {error}") from None
         return PreparedConvolution(packed, constants.bias, constants.weight_scale, kernel_activation(layer.activation))

@@ -78,7 +78,7 @@ class Verifier:
         self._plan = plan
         self._threads = threads
         self._simulations: dict[int, _Simulation] = {}
-        self._found: dict[int, StepCheck] = {}
+        self._checks: dict[int, StepCheck] = {}
 
     def run(self, batches: Iterable[Floats]) -> tuple[StepCheck, ...]:
         """Check all steps on these images (n, height, width, channels). Raises: DataError without any."""
@@ -89,7 +89,7 @@ class Verifier:
             images += len(batch)
         if images == 0:
             raise DataError("there is no image to verify on; give at least one")
-        return tuple(self._found[number] for number in sorted(self._found))
+        return tuple(self._checks[number] for number in sorted(self._checks))
 
     def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:
         operation, x = step.operation, inputs[0]
@@ -110,8 +110,8 @@ class Verifier:
 
     def _add(self, number: int, step: Step, values: int, differing: int, largest: float, share: float) -> None:
         name = self._plan.network.layers[step.layer].name
-        known = self._found.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
-        self._found[number] = replace(
+        known = self._checks.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
+        self._checks[number] = replace(
             known,
             values=known.values + values,
             differing=known.differing + differing,

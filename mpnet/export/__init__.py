@@ -163,7 +163,7 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
     precisions, then lower ones.
     """
     network, plan = configuration.network, configuration.precisions
-    overrides = {index: plan[index] for index in (*plan.weighted, *plan.own)}
+    overrides = {index: plan[index] for index in (*plan.weighted, *plan.keyed)}
     for _ in range(len(network.layers) + 1):
         refused = _refused(wanted, configuration, plan, flavour)
         if not refused:

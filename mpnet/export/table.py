@@ -22,7 +22,7 @@ from mpnet.model.precision import FP32, INT8, PRECISIONS, Precision
 from mpnet.model.quantization import (
     ACTIVATION_MODES,
     ACTIVATION_RANGES,
-    NOTHING_SAID,
+    NO_OPTIONS,
     WEIGHT_GRANULARITIES,
     WEIGHT_METHODS,
     ActivationOptions,
@@ -83,7 +83,7 @@ def _questions() -> Iterator[tuple[str, LayerSpec, Precision, QuantizationOption
         for precision in PRECISIONS.values():
             possible = precision is FP32 if layer.always_fp32 else layer.has_weights or precision is precision.tensor
             if possible:
-                yield operation, layer, precision, NOTHING_SAID
+                yield operation, layer, precision, NO_OPTIONS
     plain = _convolution()
     for mode in ACTIVATION_MODES:
         for ranges in ACTIVATION_RANGES:

@@ -22,7 +22,7 @@ def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSec
     default = Counter(plan[index].name for index in plan.weighted).most_common(1)
     name = default[0][0] if default else FP32.name
     wanted: dict[str, list[int]] = {}
-    for index in (*plan.weighted, *plan.own):
+    for index in (*plan.weighted, *plan.keyed):
         keys = network.layers[index].declared
         said = None if keys is None else keys.precision
         if said is None and network.layers[index].has_weights:

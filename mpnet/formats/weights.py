@@ -120,18 +120,18 @@ class _Unread(Mapping[int, _Value]):
 def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>") -> Weights:
     """The weights of `network` from the bytes of a file."""
     version, seen, start = _parse_header(content, len(content), network, source)
-    values = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
-    reader = _Reader(values, source)
+    numbers = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
+    reader = _Reader(numbers, source)
     transposed = version[0] > _OLDEST_TRANSPOSED or version[1] > _OLDEST_TRANSPOSED
     layers: dict[int, ConvolutionWeights] = {}
-    own: dict[int, Floats] = {}
+    values: dict[int, Floats] = {}
     for layer in network.layers:
         if isinstance(layer, ConvolutionSpec):
             layers[layer.index] = _convolution(reader, layer, layers, transposed)
         elif isinstance(layer, ImplicitSpec | ShortcutSpec) and layer in network.valued:
             shape = layer.value_shape
-            own[layer.index] = reader.take(layer, "weights", shape) if layer.load else np.zeros(shape, np.float32)
-    return Weights(layers, version, seen, source, hashlib.sha256(content).hexdigest(), own)
+            values[layer.index] = reader.take(layer, "weights", shape) if layer.load else np.zeros(shape, np.float32)
+    return Weights(layers, version, seen, source, hashlib.sha256(content).hexdigest(), values)
 
 
 def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source: str) -> tuple[tuple[int, int, int], int, int]:
@@ -231,9 +231,9 @@ def _weights(reader: _Reader, layer: ConvolutionSpec, transposed: bool) -> Float
     return reader.take(layer, "weights", shape)
 
 
-def _wrong_size(source: str | Path, network: NetworkSpec, found: int, expected: int) -> FormatError:
-    what = "too short" if found < expected else "too long"
+def _wrong_size(source: str | Path, network: NetworkSpec, size_bytes: int, expected: int) -> FormatError:
+    what = "too short" if size_bytes < expected else "too long"
     return FormatError(
-        f"{source}: {what}: {found} bytes, but {network.source} needs {expected} ({network.parameters} values); "
+        f"{source}: {what}: {size_bytes} bytes, but {network.source} needs {expected} ({network.parameters} values); "
         "use the weights that belong to this cfg, or download them again"
     )

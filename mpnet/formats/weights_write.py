@@ -27,18 +27,18 @@ def weights_content(weights: Weights, network: NetworkSpec) -> bytes:
     return b"".join(parts)
 
 
-def _blocks(layer: ConvolutionSpec, own: ConvolutionWeights) -> list[Floats | None]:
+def _blocks(layer: ConvolutionSpec, convolution: ConvolutionWeights) -> list[Floats | None]:
     """In the order of the file."""
-    norm = [own.scales, own.means, own.variances] if layer.batch_normalize and layer.load_scales else []
+    norm = [convolution.scales, convolution.means, convolution.variances] if layer.batch_normalize and layer.load_scales else []
     if isinstance(layer, BatchnormSpec):
-        return [own.biases, *norm]
+        return [convolution.biases, *norm]
     if isinstance(layer, ConnectedSpec):
         height, width, channels = layer.in_shape
-        ordered = own.weights.reshape(layer.filters, height, width, channels).transpose(0, 3, 1, 2)
-        return [own.biases, ordered, *norm]
-    weights = own.weights
+        ordered = convolution.weights.reshape(layer.filters, height, width, channels).transpose(0, 3, 1, 2)
+        return [convolution.biases, ordered, *norm]
+    weights = convolution.weights
     if isinstance(layer, DeconvolutionalSpec):
         weights = weights.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
     elif layer.flipped:
         weights = weights.reshape(layer.filters, -1).T
-    return [own.biases, *norm, weights]
+    return [convolution.biases, *norm, weights]

@@ -53,11 +53,11 @@ def pooled_size(shape: ConvShape, out: NDArray[Any]) -> tuple[int, int]:
     """(height, width) of a convolution's result after 2x2/2 pooling, with or without incomplete windows as out says."""
     sides = []
     for axis, side in ((1, shape.out_h), (2, shape.out_w)):
-        found = out.shape[axis] if out.ndim == 4 else 0
+        pooled = out.shape[axis] if out.ndim == 4 else 0
         allowed = sorted({max(side // 2, 1), (side + 1) // 2})
-        if found not in allowed:
+        if pooled not in allowed:
             raise KernelError(f"out has shape {out.shape}; pooling {side} makes {' or '.join(map(str, allowed))}")
-        sides.append(found)
+        sides.append(pooled)
     return sides[0], sides[1]
 
 

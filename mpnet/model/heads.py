@@ -138,15 +138,15 @@ class DecodedSpec(YoloSpec, kind="yolo"):
     @property
     def decoding(self) -> dict[str, object]:
         """Its decoder and that one's keys, as plain values."""
-        own: dict[str, object] = {"decoder": self.decoder}
+        keys: dict[str, object] = {"decoder": self.decoder}
         if self.decoder == "yolov8":
-            own["reg_max"] = self.reg_max
+            keys["reg_max"] = self.reg_max
         if self.decoder == "ssd":
-            own |= {
+            keys |= {
                 "coords": self.coords,
                 "softmax": int(self.softmax),
                 "yx": int(self.yx),
                 "linear": int(self.linear),
                 "variances": list(self.variances),
             }
-        return own
+        return keys

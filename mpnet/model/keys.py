@@ -101,16 +101,18 @@ def keys_of(declared: type | Mapping[str, Metadata]) -> dict[str, Key]:
 def names_of(declared: type | Mapping[str, Metadata]) -> tuple[str, ...]:
     """The names that a mapping of a dataclass's keys may have."""
     return tuple(
-        name for own, key in keys_of(declared).items() for name in (names_of(key.of) if key.kind == "inline" else (own,))
+        name
+        for field_name, key in keys_of(declared).items()
+        for name in (names_of(key.of) if key.kind == "inline" else (field_name,))
     )
 
 
 def paths_of(declared: type | Mapping[str, Metadata], prefix: str = "") -> dict[str, Key]:
     """All keys by dotted name, of the sections below as well."""
-    found: dict[str, Key] = {}
+    keys: dict[str, Key] = {}
     for name, key in keys_of(declared).items():
         if key.kind in ("section", "inline"):
-            found |= paths_of(key.of, f"{prefix}{name}." if key.kind == "section" else prefix)
+            keys |= paths_of(key.of, f"{prefix}{name}." if key.kind == "section" else prefix)
         else:
-            found[prefix + name] = key
-    return found
+            keys[prefix + name] = key
+    return keys

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from mpnet.model.precision import Precision
-from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 
 Shape = tuple[int, int, int]
 NETWORK_INPUT = -1
@@ -63,7 +63,7 @@ class PrecisionKeys:
     line: int
     quantize: bool | None = None
     quantize_line: int = 0
-    quantization: QuantizationOptions = NOTHING_SAID
+    quantization: QuantizationOptions = NO_OPTIONS
     range: tuple[float, float] | None = None
 
 

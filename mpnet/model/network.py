@@ -172,31 +172,33 @@ class NetworkSpec:
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
         """For each layer the layers that read it."""
-        found: list[list[int]] = [[] for _ in self.layers]
+        readers: list[list[int]] = [[] for _ in self.layers]
         for layer in self.layers:
             for index in dict.fromkeys(layer.inputs):
                 if index != NETWORK_INPUT:
-                    found[index].append(layer.index)
-        return tuple(tuple(readers) for readers in found)
+                    readers[index].append(layer.index)
+        return tuple(tuple(layer_readers) for layer_readers in readers)
 
     @cached_property
     def stated_ranges(self) -> Mapping[int, tuple[float, float]]:
         """What the cfg says of calibrated ranges: (minimum, maximum) by layer index, of the image by NETWORK_INPUT."""
         keys = {NETWORK_INPUT: self.declared, **{layer.index: layer.declared for layer in self.layers}}
-        return {index: said.range for index, said in keys.items() if said is not None and said.range is not None}
+        return {
+            index: declared.range for index, declared in keys.items() if declared is not None and declared.range is not None
+        }
 
     def readers_of(self, index: int) -> set[int]:
         """The layers that get this layer's tensor, also through layers without weights, which follow its precision."""
-        found: set[int] = set()
+        readers: set[int] = set()
         waiting = [index]
         consumers = self.consumers
         while waiting:
             for reader in consumers[waiting.pop()]:
-                if reader not in found:
-                    found.add(reader)
+                if reader not in readers:
+                    readers.add(reader)
                     if not self.layers[reader].has_weights:
                         waiting.append(reader)
-        return found
+        return readers
 
     def source_convolution(self, index: int) -> int | None:
         """The convolution whose values layer `index` passes on unmixed (through dropout and routes of one), or None."""

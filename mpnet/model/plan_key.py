@@ -20,10 +20,10 @@ SHORT = 24
 """Characters that a key takes in a table at most."""
 
 
-def format_key(weighted: Sequence[Precision], own: Mapping[int, Precision]) -> str:
-    """weighted: precisions of the layers with weights, in order; own: of layers without weights that have keys."""
+def format_key(weighted: Sequence[Precision], keyed: Mapping[int, Precision]) -> str:
+    """weighted: precisions of the layers with weights, in order; keyed: of layers without weights that have keys."""
     key = "".join(precision.code for precision in weighted)
-    rest = ",".join(f"{index}:{own[index].code}" for index in sorted(own))
+    rest = ",".join(f"{index}:{keyed[index].code}" for index in sorted(keyed))
     return f"{key}+{rest}" if rest else key
 
 
@@ -43,12 +43,12 @@ def short_key(key: str, longest: int = SHORT) -> str:
     if len(key) <= longest:
         return key
     codes, rest = split_key(key)
-    own = rest if len(rest) <= longest // 3 else f" +{rest.count(',') + 1} more"
+    keyed = rest if len(rest) <= longest // 3 else f" +{rest.count(',') + 1} more"
     for shown in (codes, _counted((code, len(list(same))) for code, same in groupby(codes))):
-        if len(shown + own) <= longest and own in ("", rest):
-            return shown + own
+        if len(shown + keyed) <= longest and keyed in ("", rest):
+            return shown + keyed
     counts = _counted(Counter(codes).most_common())
-    return f"{counts}{own} #{hashlib.sha256(key.encode()).hexdigest()[:6]}"
+    return f"{counts}{keyed} #{hashlib.sha256(key.encode()).hexdigest()[:6]}"
 
 
 def _counted(pairs: Iterable[tuple[str, int]]) -> str:

@@ -128,12 +128,12 @@ def highest(met: Iterable[Precision]) -> Precision:
     """What tensors of these precisions, which are bases, meet in: the highest; of two that rank alike (fp16 and bf16, neither
     of which holds the other's values) the next above both.
     """
-    found = set(met)
-    top = max(row.rank for row in found)
-    of_top = [row for row in found if row.rank == top]
+    bases = set(met)
+    top = max(base.rank for base in bases)
+    of_top = [base for base in bases if base.rank == top]
     if len(of_top) == 1:
         return of_top[0]
-    return min((PRECISIONS[name] for name in BASE_NAMES if PRECISIONS[name].rank > top), key=lambda row: row.rank)
+    return min((PRECISIONS[name] for name in BASE_NAMES if PRECISIONS[name].rank > top), key=lambda base: base.rank)
 
 
 def precision(name: str) -> Precision:

@@ -158,26 +158,26 @@ class QuantizationOptions:
         """These options with everything that `above` says put over them."""
         return _overlay(self, above)
 
-    def said(self) -> dict[str, Any]:
+    def plain_values(self) -> dict[str, Any]:
         """What is said, as nested plain values; nothing for what is not. Goes into protocols and identities."""
-        plain = {name: _said(value) if is_dataclass(value) else value for name, value in _said(self).items()}
+        plain = {name: _stated(value) if is_dataclass(value) else value for name, value in _stated(self).items()}
         return {name: value for name, value in plain.items() if value != {}}
 
 
-NOTHING_SAID = QuantizationOptions()
+NO_OPTIONS = QuantizationOptions()
 
 
 def scheme_of(kind: type[_Scheme], options: ActivationOptions | WeightOptions) -> _Scheme:
     """A dataclass of the quantization folder from what options say of its fields; the others have its defaults."""
-    names = {own.name for own in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in _said(options).items() if name in names})
+    names = {option.name for option in fields(kind)}  # type: ignore[arg-type]
+    return kind(**{name: value for name, value in _stated(options).items() if name in names})
 
 
-def _said(options: Any) -> dict[str, Any]:
-    return {own.name: value for own in fields(options) if (value := getattr(options, own.name)) is not None}
+def _stated(options: Any) -> dict[str, Any]:
+    return {option.name: value for option in fields(options) if (value := getattr(options, option.name)) is not None}
 
 
 def _overlay(below: _Options, above: _Options) -> _Options:
-    said = _said(above)
-    nested = {name: _overlay(getattr(below, name), value) for name, value in said.items() if is_dataclass(value)}
-    return replace(below, **(said | nested))
+    stated = _stated(above)
+    nested = {name: _overlay(getattr(below, name), value) for name, value in stated.items() if is_dataclass(value)}
+    return replace(below, **(stated | nested))

@@ -73,5 +73,5 @@ class CalibratedRanges:
         """Raises DataError, naming what differs, when these ranges were made for something else."""
         for what, digest in digests.items():
             if self.digests.get(what) != digest:
-                found = self.digests.get(what, "none")
-                raise DataError(f"ranges: made for other {what} ({found[:12]}, not {digest[:12]}); calibrate again")
+                made_for = self.digests.get(what, "none")
+                raise DataError(f"ranges: made for other {what} ({made_for[:12]}, not {digest[:12]}); calibrate again")

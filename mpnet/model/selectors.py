@@ -85,12 +85,12 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
 
 def layer_selectors(network: NetworkSpec) -> tuple[tuple[str, ...], ...]:
     """For each layer what selects it: its index, its name, the groups that it is in (without `all` and `conv`)."""
-    found = [[str(layer.index), layer.name] for layer in network.layers]
+    selectors = [[str(layer.index), layer.name] for layer in network.layers]
     for name, indices in layer_groups(network).items():
         if name not in ("all", "conv"):
             for index in indices:
-                found[index].append(name)
-    return tuple(tuple(names) for names in found)
+                selectors[index].append(name)
+    return tuple(tuple(names) for names in selectors)
 
 
 def select_layers(network: NetworkSpec, selector: str | int) -> tuple[int, ...]:

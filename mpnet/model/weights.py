@@ -69,8 +69,8 @@ def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
             layers[layer.index] = ConvolutionWeights(biases, weights)
     values = {layer.index: 1 + random.uniform(-0.5, 0.5, layer.value_shape).astype(np.float32) for layer in network.valued}
     digest = hashlib.sha256()
-    for own in layers.values():
-        for array in (own.biases, own.scales, own.means, own.variances, own.weights):
+    for convolution in layers.values():
+        for array in (convolution.biases, convolution.scales, convolution.means, convolution.variances, convolution.weights):
             if array is not None:
                 digest.update(array.tobytes())
     for array in values.values():

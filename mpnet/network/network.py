@@ -134,13 +134,13 @@ class Network:
             raise ConfigError(f"{self.spec.source}: has no detection head such as [yolo], so it detects nothing")
         pixels = image if isinstance(image, np.ndarray) else read_image(image)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
-        found = [
+        candidates = [
             decode_head(tensor, head, [geometry], confidence)
             for head, tensor in zip(yolo_heads(self.spec), self._session.forward(x), strict=True)
         ]
         last = self.spec.yolos[-1]
         sizes = np.array([[pixels.shape[1], pixels.shape[0]]], dtype=np.float32)
-        kept = suppress(found, sizes, NmsOptions(nms_kind or last.nms_kind, nms, last.beta_nms)).clipped(sizes)
+        kept = suppress(candidates, sizes, NmsOptions(nms_kind or last.nms_kind, nms, last.beta_nms)).clipped(sizes)
         boxes = [
             Box(self.names[category], category, score, *box)
             for category, score, box in zip(kept.category.tolist(), kept.score.tolist(), kept.box.tolist(), strict=True)

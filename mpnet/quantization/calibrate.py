@@ -125,18 +125,18 @@ class Calibrator:
 
     def result(self, digests: Mapping[str, str]) -> CalibratedRanges:
         """What was found. Raises: DataError naming the tensor that nothing was observed of."""
-        found = []
+        ranges = []
         for tensor, estimator in self._estimators.items():
             name = self._names.get(tensor, "?")
             try:
                 low, high = estimator.range()
             except DataError as error:
                 raise DataError(f"calibration: tensor {tensor} ({name}): {error}") from None
-            found.append(TensorRange(tensor, name, low, high, estimator.minimum, estimator.maximum, str(estimator.method)))
+            ranges.append(TensorRange(tensor, name, low, high, estimator.minimum, estimator.maximum, str(estimator.method)))
         images = max((e.images for e in self._estimators.values()), default=0)
         if images == 0:
             raise DataError("calibration: there is no int8 layer to calibrate; use dynamic ranges or assign int8")
-        return CalibratedRanges(tuple(found), images, dict(digests))
+        return CalibratedRanges(tuple(ranges), images, dict(digests))
 
 
 def _percentile_range(histogram: GrowingHistogram, percentile: float, symmetric: bool) -> tuple[float, float]:

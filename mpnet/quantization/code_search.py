@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 Reals = NDArray[np.float64]
-_Places = NDArray[np.intp]
+_Indices = NDArray[np.intp]
 _Any = TypeVar("_Any", np.float64, np.intp)
 
 BLOCK = 64
@@ -77,38 +77,38 @@ def _searched(wanted: Reals, parts: Reals, factor: Reals, largest: int, beams: i
     depth, filters = wanted.shape
     pull = np.zeros((depth, filters, 1))  # factor @ errors of what was chosen, for each way
     cost = np.zeros((filters, 1))
-    blocks: list[tuple[slice, Reals, _Places]] = []
+    blocks: list[tuple[slice, Reals, _Indices]] = []
     for end in range(depth, 0, -BLOCK):
         start = max(end - BLOCK, 0)
         near = pull[start:end]
         errors: list[Reals] = []
-        parents: list[_Places] = []
+        parents: list[_Indices] = []
         for at in range(end - 1, start - 1, -1):
-            rate, own, part = factor[at, at], wanted[at, :, None], parts[at, :, None]
-            codes, cost, parent = _extended(own + near[at - start] / rate, part, rate, cost, largest, beams)
-            error = own - codes * part
+            rate, goal, part = factor[at, at], wanted[at, :, None], parts[at, :, None]
+            codes, cost, parent = _extended(goal + near[at - start] / rate, part, rate, cost, largest, beams)
+            error = goal - codes * part
             near = _of(near[: at - start], parent) + factor[start:at, at, None, None] * error
             errors.append(error)
             parents.append(parent)
         chosen = np.empty((end - start, *cost.shape))
         way = np.broadcast_to(np.arange(cost.shape[1]), cost.shape)
-        for place, (error, parent) in enumerate(zip(reversed(errors), reversed(parents), strict=True)):
-            chosen[place] = _along(error, way)
+        for position, (error, parent) in enumerate(zip(reversed(errors), reversed(parents), strict=True)):
+            chosen[position] = _along(error, way)
             way = _along(parent, way)
         blocks.append((slice(start, end), chosen, way))
         moved = factor[:start, start:end] @ chosen.reshape(end - start, -1)
         pull = _of(pull[:start], way) + moved.reshape(start, *cost.shape)
-    found = np.empty((depth, filters))
+    best_errors = np.empty((depth, filters))
     best = np.argmin(cost, axis=1)[:, None]
     for block, chosen, way in reversed(blocks):
-        found[block] = np.take_along_axis(chosen, best[None], 2)[:, :, 0]
+        best_errors[block] = np.take_along_axis(chosen, best[None], 2)[:, :, 0]
         best = _along(way, best)
-    return found
+    return best_errors
 
 
 def _extended(
     wanted: Reals, part: Reals, rate: np.float64, cost: Reals, largest: int, beams: int
-) -> tuple[Reals, Reals, _Places]:
+) -> tuple[Reals, Reals, _Indices]:
     """(codes, cost, parent) of the best ways with one code more: the nearest, or the one on the other side of what is wanted.
 
     wanted, cost: (filters, ways). parent: the way that each is made of.
@@ -127,16 +127,16 @@ def _extended(
     return np.take_along_axis(codes, kept, 1), np.take_along_axis(total, kept, 1), kept % ways
 
 
-def _along(values: NDArray[_Any], way: _Places) -> NDArray[_Any]:
+def _along(values: NDArray[_Any], way: _Indices) -> NDArray[_Any]:
     """values (filters, ways) of each way."""
     return values if values.shape[1] == 1 == way.shape[1] else np.take_along_axis(values, way, 1)
 
 
-def _of(values: Reals, parent: _Places) -> Reals:
+def _of(values: Reals, parent: _Indices) -> Reals:
     """values (n, filters, ways) of each way's parent."""
     count, filters, ways = values.shape
     if ways == 1 == parent.shape[1]:
         return values
-    places = parent + np.arange(filters)[:, None] * ways
-    taken: Reals = np.take(values.reshape(count, filters * ways), places.ravel(), axis=1)
+    sources = parent + np.arange(filters)[:, None] * ways
+    taken: Reals = np.take(values.reshape(count, filters * ways), sources.ravel(), axis=1)
     return taken.reshape(count, *parent.shape)

@@ -45,7 +45,7 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
     for layer in network.convolutions:
         if layer.activation not in HOMOGENEOUS:
             continue
-        found: set[int] = set()
+        readers: set[int] = set()
         open_tensors, sound = [layer.index], True
         while open_tensors and sound:
             tensor = open_tensors.pop()
@@ -57,7 +57,7 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
                 if isinstance(consumer, ConvolutionSpec):
                     # A connected layer has weights per value; scales are per channel.
                     sound = sound and consumer.kernel_input[2] == consumer.in_shape[2]
-                    found.add(index)
+                    readers.add(index)
                 elif copies or (
                     isinstance(consumer, MaxpoolSpec | UpsampleSpec | DropoutSpec | EmptySpec)
                     and (not isinstance(consumer, MaxpoolSpec) or not consumer.depth)
@@ -65,8 +65,8 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
                     open_tensors.append(index)
                 else:
                     sound = False
-        if sound and found:
-            pairs.append(EqualisationPair(layer.index, tuple(sorted(found))))
+        if sound and readers:
+            pairs.append(EqualisationPair(layer.index, tuple(sorted(readers))))
     return tuple(pairs)
 
 

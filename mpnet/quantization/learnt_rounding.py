@@ -147,12 +147,19 @@ def learn_codes(
     searches = positions is None or not is_scarce(positions, rows.shape[1])
     codes = np.empty(rows.shape)
     for group in range(groups):
-        own = slice(group * filters, (group + 1) * filters)
-        layer = _Filters(rows[own], multipliers[own].astype(np.float64), covariance[group], scheme.largest, unit, searches)
+        group_filters = slice(group * filters, (group + 1) * filters)
+        layer = _Filters(
+            rows[group_filters],
+            multipliers[group_filters].astype(np.float64),
+            covariance[group],
+            scheme.largest,
+            unit,
+            searches,
+        )
         if scheme.method == "mse":
-            codes[own], scales[own] = layer.adapted(scales[own])
+            codes[group_filters], scales[group_filters] = layer.adapted(scales[group_filters])
         else:
-            codes[own] = layer.learnt(scales[own]).codes
+            codes[group_filters] = layer.learnt(scales[group_filters]).codes
     return codes.astype(np.int8).reshape(weights.shape), scales
 
 
@@ -225,12 +232,12 @@ class _Filters:
         best, least = scales, np.full(len(scales), np.inf)
         for share in SHARES:
             tried = self._bounded(scales * share, finest)
-            found = self.searched(tried, 1, 0) if self.searches else self._descended(tried, 1)
-            best, least = _better((best, least), (tried, self._harm(tried, found)))
+            descent = self.searched(tried, 1, 0) if self.searches else self._descended(tried, 1)
+            best, least = _better((best, least), (tried, self._harm(tried, descent)))
         first = self.learnt(best)
         # The scale that the codes want: 1 + (codes . pull) / (codes . codes @ covariance) of the one that they have.
-        own = _dot(first.codes, first.codes @ self.covariance)
-        change = np.where(own > 0, _dot(first.codes, first.pull) / self.unit / np.maximum(own, 1.0), 0.0)
+        curvature = _dot(first.codes, first.codes @ self.covariance)
+        change = np.where(curvature > 0, _dot(first.codes, first.pull) / self.unit / np.maximum(curvature, 1.0), 0.0)
         fitted = self._bounded((best * (1 + change)).astype(np.float32), finest)
         second = self.learnt(fitted)
         improved = self._harm(fitted, second) < self._harm(best, first)
@@ -239,10 +246,10 @@ class _Filters:
     def _bounded(self, scales: NDArray[np.float32], finest: NDArray[np.float32]) -> NDArray[np.float32]:
         return np.maximum(np.maximum(scales, finest * _LEAST_SHARE), np.float32(2.0**-100))
 
-    def _harm(self, scales: NDArray[np.float32], found: Descent) -> Reals:
+    def _harm(self, scales: NDArray[np.float32], descent: Descent) -> Reals:
         """Squared error of each filter's output, but for a factor that all have."""
         real = scales.astype(np.float64)
-        return np.asarray(found.harm * (real * real))
+        return np.asarray(descent.harm * (real * real))
 
 
 def _better(

@@ -18,10 +18,9 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
 
-PARAMS = np.dtype(
-    [(name, np.int32) for name in ("mode", "rounding", "zero_point", "low", "high")]
-    + [(name, np.float32) for name in ("scale", "inv_scale", "offset", "range_min", "range_max")]
-)
+_INTEGERS = ("zero_point", "low", "high")
+_REALS = ("scale", "inv_scale", "offset", "range_min", "range_max")
+PARAMS = np.dtype([(name, np.int32) for name in ("mode", "rounding", *_INTEGERS)] + [(name, np.float32) for name in _REALS])
 
 
 def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> NDArray[Any]:
@@ -67,12 +66,12 @@ def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: A
 
 def quant_params(params: NDArray[Any], image: int) -> QuantParams:
     """One row of an array of PARAMS as QuantParams."""
-    row = params[image]
+    record = params[image]
     return QuantParams(
-        ACTIVATION_MODES[row["mode"]], SCHEME_ROUNDINGS[row["rounding"]], float(row["scale"]), float(row["inv_scale"]),
-        int(row["zero_point"]), float(row["offset"]), int(row["low"]), int(row["high"]),
-        float(row["range_min"]), float(row["range_max"]),
-    )  # fmt: skip
+        ACTIVATION_MODES[record["mode"]],
+        SCHEME_ROUNDINGS[record["rounding"]],
+        **{name: record[name].item() for name in (*_INTEGERS, *_REALS)},
+    )
 
 
 def tensor_quant(params: NDArray[Any]) -> TensorQuant:

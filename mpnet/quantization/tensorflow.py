@@ -321,10 +321,10 @@ def _slices(
             )
         if count != 1 and mode == "MIN_FIRST":
             raise PrecisionError(f"{operation}: mode MIN_FIRST does not work per slice; leave axis out or use SCALED")
-    found = []
+    parts = []
     for k, (low, high) in enumerate(zip(minima.reshape(-1), maxima.reshape(-1), strict=True)):
         where, name = (..., "") if count == 1 else ((slice(None),) * axis + (k,), f" in slice {k}")
         if high < low:
             raise PrecisionError(f"{operation}: min_range {low} > max_range {high}{name}; swap them")
-        found.append(_Slice(where, name, low, high))
-    return found
+        parts.append(_Slice(where, name, low, high))
+    return parts

@@ -149,12 +149,14 @@ def bench_level(
     # Steps of all precisions in turn as well: what disturbs the machine for a moment must not meet those of one alone. Each
     # behind a pass of its own, so that its weights are in the cache as far as they fit.
     calls = [step_calls(session, len(image)) for session in sessions]
-    works: list[list[Work]] = [[one_pass, *(work for _, work in own)] for one_pass, own in zip(passes, calls, strict=True)]
+    works: list[list[Work]] = [
+        [one_pass, *(work for _, work in session_calls)] for one_pass, session_calls in zip(passes, calls, strict=True)
+    ]
     pieces = iter(in_turn(*chain.from_iterable(works), repeats=repeats, warm_up=0))
     cases = []
-    for name, key, session, own, times in zip(names, keys, sessions, calls, taken, strict=True):
-        whole, parts = next(pieces), list(islice(pieces, len(own)))
-        steps = tuple(_step(prepared, step, peak, threads) for step in steps_of(session, own, parts))
+    for name, key, session, session_calls, times in zip(names, keys, sessions, calls, taken, strict=True):
+        whole, parts = next(pieces), list(islice(pieces, len(session_calls)))
+        steps = tuple(_step(prepared, step, peak, threads) for step in steps_of(session, session_calls, parts))
         macs = sum(step.macs for step in steps)
         # What the peak would need for the same products, each at its own precision.
         ideal_ms = sum(step.share * step.time.min_ms for step in steps if step.share is not None)

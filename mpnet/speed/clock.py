@@ -63,14 +63,14 @@ class _Others:
     """How many cores other programs keep busy, from the system's own count of time."""
 
     def __init__(self) -> None:
-        self._begin, self._busy, self._own = time.perf_counter(), _busy_seconds(), time.process_time()
+        self._begin, self._busy, self._process_seconds = time.perf_counter(), _busy_seconds(), time.process_time()
 
     def cores(self) -> float:
         """On average since the beginning; 0 where it is not known."""
         seconds, busy = time.perf_counter() - self._begin, _busy_seconds()
         if self._busy is None or busy is None or seconds < _TICKS_SECONDS:
             return 0.0
-        return max(0.0, (busy - self._busy - (time.process_time() - self._own)) / seconds)
+        return max(0.0, (busy - self._busy - (time.process_time() - self._process_seconds)) / seconds)
 
 
 def _busy_seconds() -> float | None:
@@ -113,14 +113,14 @@ def in_turn(
     others = _Others()
     begin, done = time.perf_counter(), 0
     while done < repeats and (done < least or time.perf_counter() - begin < seconds):
-        for work, own in zip(works, taken, strict=True):
+        for work, times in zip(works, taken, strict=True):
             if settled:
                 work()
-            own.append(once(work))
+            times.append(once(work))
         done += 1
         advance(len(works))
     busy = others.cores()
-    return [Times(tuple(own), busy) for own in taken]
+    return [Times(tuple(times), busy) for times in taken]
 
 
 def together(parts: Iterable[Times]) -> Times:

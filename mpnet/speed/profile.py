@@ -105,13 +105,13 @@ def measure_steps(session: Session, image: NDArray[np.float32], repeats: int) ->
     session.forward(image, copy=False)
     calls = step_calls(session, len(image))
     *parts, whole = in_turn(*(work for _, work in calls), partial(session.forward, image, copy=False), repeats=repeats)
-    found: dict[str, list[Times]] = {}
+    by_signature: dict[str, list[Times]] = {}
     for (number, _), times in zip(calls, parts, strict=True):
-        found.setdefault(step_signature(session.run_plan, session.run_plan.steps[number]), []).append(times)
+        by_signature.setdefault(step_signature(session.run_plan, session.run_plan.steps[number]), []).append(times)
     # Heads only hand tensors over: no call, no time.
     none = Times((0.0,) * repeats)
     every = (step_signature(session.run_plan, step) for step in session.run_plan.steps)
-    return {signature: together(found[signature]) if signature in found else none for signature in every}, whole
+    return {signature: together(by_signature[signature]) if signature in by_signature else none for signature in every}, whole
 
 
 def profile_network(

@@ -51,8 +51,8 @@ def open_network(
         network = read_cfg(source)
         options = resolve_options(network)
     else:
-        network, said = read_cfg(source.model.cfg, source.model.dialect), source.quantization
-        options = resolve_options(network, said.options, said.layers, batch_norm=source.model.batch_norm)
+        network, quantization = read_cfg(source.model.cfg, source.model.dialect), source.quantization
+        options = resolve_options(network, quantization.options, quantization.layers, batch_norm=source.model.batch_norm)
     if not network.convolutions:
         raise ConfigError(f"{network.source}: has no layer with weights, so there is nothing to {purpose}")
     values = random_weights(network) if weights is None else read_weights(weights, network)
@@ -87,12 +87,12 @@ def steps_of(session: Session, calls: Sequence[tuple[int, Work]], taken: Sequenc
     parts: dict[int, list[Times]] = {}
     for (number, _), times in zip(calls, taken, strict=True):
         parts.setdefault(number, []).append(times)
-    found = []
-    for number, own in parts.items():
-        step, times = session.run_plan.steps[number], together(own)
+    step_times = []
+    for number, call_times in parts.items():
+        step, times = session.run_plan.steps[number], together(call_times)
         name = f"{step.operation.name} for {session.plan.network.layers[step.layer].name}"
-        found.append(StepTime(step, name, times.min_ms, times.median_ms))
-    return tuple(found)
+        step_times.append(StepTime(step, name, times.min_ms, times.median_ms))
+    return tuple(step_times)
 
 
 def latency_of(times: Times, isa: str, threads: int, steps: list[dict[str, Any]]) -> dict[str, Any]:
@@ -122,7 +122,7 @@ def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
         attempts.append(measure())
         if not any(times.doubt(threads, cpu_count()) for times in attempts[-1]):
             return attempts[-1]
-    return min(attempts, key=lambda found: max(times.median_ms / times.min_ms for times in found))
+    return min(attempts, key=lambda attempt: max(times.median_ms / times.min_ms for times in attempt))
 
 
 def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:

@@ -21,7 +21,7 @@ SCORE_SECONDS = 60e-6
 
 def seconds_per_pass(bench: Workbench) -> float:
     """About how long a forward pass over all images takes in one thread: two, of one image, are timed."""
-    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, said={}))
+    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, complete={}))
     session = Session(bench.prepared, plan, 1)
     image = np.zeros((1, *bench.network.in_shape), np.float32)
     [taken] = in_turn(partial(session.forward, image), repeats=1)

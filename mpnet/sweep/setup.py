@@ -145,7 +145,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         network=bench.network,
         weights=bench.weights,
         options=tuple(OptionsInForce(b.options, b.channel_means, _statistics(b, setup.space)) for b in setup.benches),
-        own={i: plan[i] for i in plan.own},
+        own={i: plan[i] for i in plan.keyed},
         decoder=bench.decoder,
         dataset=bench.dataset,
         images=np.array(images) if remote else where,

@@ -17,7 +17,7 @@ from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, precision
-from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 from mpnet.model.selectors import select_layers
 
 MAX_OPTION_SETS = 1000
@@ -46,7 +46,7 @@ class OptionSet:
     """One combination of the quantisation options that a sweep varies; text: `path=value, ...`, '' for none."""
 
     text: str = ""
-    options: QuantizationOptions = NOTHING_SAID
+    options: QuantizationOptions = NO_OPTIONS
 
 
 @dataclass(frozen=True)
@@ -208,7 +208,7 @@ def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
         raise ConfigError(f"sweep.space.quantization: {count} combinations of options; 1 to {MAX_OPTION_SETS} can be swept")
     sets = []
     for picks in itertools.product(*(range(len(row.values)) for row in section.quantization)):
-        options, words = NOTHING_SAID, []
+        options, words = NO_OPTIONS, []
         for row, pick in zip(section.quantization, picks, strict=True):
             options = options.overlaid(row.options[pick])
             words.append(f"{row.path}={row.values[pick]}")

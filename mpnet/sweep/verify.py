@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, Mapping, Sequence
 
 from mpnet.backends.deployment import Deployment, ready
-from mpnet.backends.partition import OWN, SCALAR, check_backends
+from mpnet.backends.partition import ENGINE, SCALAR, check_backends
 from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, VerifySection
 from mpnet.config.measures import DEPLOYED
@@ -48,7 +48,7 @@ def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]
         )
     check_backends(names)
     for name in names:
-        if name not in (OWN, SCALAR):
+        if name not in (ENGINE, SCALAR):
             ready(name)
     return names
 

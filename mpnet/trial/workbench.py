@@ -139,7 +139,9 @@ class Workbench:
     @cached_property
     def quantization(self) -> dict[str, Any]:
         """The complete quantisation options as plain values: what all layers have, and per layer what differs."""
-        said = {index: self.options.said[index].said() for index in self._weighted if index in self.options.said}
+        said = {
+            index: self.options.complete[index].plain_values() for index in self._weighted if index in self.options.complete
+        }
         if not said:
             return {}
         texts = [repr(value) for value in said.values()]

@@ -103,7 +103,7 @@ def test_runs_are_as_long_as_can_be_and_fallbacks_are_named(monkeypatch: pytest.
 def test_without_mpnet_the_scalar_kernels_are_last(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = configuration(tiny_cfg(), "q" * 13)
     refuse(monkeypatch, whole.network.layers[0].line)
-    assert partition(whole.network, whole.precisions, whole.options, ("scalar",)).own == "reference"
+    assert partition(whole.network, whole.precisions, whole.options, ("scalar",)).fallback == "reference"
     deployment = deploy_mixed(("scalar",), whole)
     assert deployment.engine == "scalar+reference"
     x = np.random.default_rng(0).random((1, *whole.network.in_shape), np.float32)

@@ -17,7 +17,7 @@ from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.precision import PRECISIONS
-from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
 from tests.engine.family import LAYERS, family_cfg
 
@@ -38,7 +38,7 @@ def test_all_levels_and_the_oracle_give_the_same_bits(name: str) -> None:
         for own in (False, True):
             # Layers without weights in a precision of their own as well: conversions before and after them.
             layers = {index: PRECISIONS[precision].base for index in free} if own else {}
-            options = without_statistics(resolve_options(network, CALIBRATED if own else NOTHING_SAID, ranges=ranges))
+            options = without_statistics(resolve_options(network, CALIBRATED if own else NO_OPTIONS, ranges=ranges))
             plan = build_plan(network, assign(network, precision, layers), options)
             expected = Session(oracle, plan).forward(BATCH)
             for level in prepared:

@@ -24,7 +24,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import BASE_NAMES, BY_CODE, PRECISIONS
-from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 
 Batch = NDArray[np.float32]
@@ -35,7 +35,7 @@ PLANS: dict[str, tuple[str, dict[str | int, str]]] = {
     "variants": ("fp16_half", {0: "fp32_winograd", "conv-5": "fp32_winograd"}),
 }
 OPTIONS: dict[str, QuantizationOptions] = {
-    "dynamic": NOTHING_SAID,
+    "dynamic": NO_OPTIONS,
     "calibrated": QuantizationOptions(ActivationOptions(ranges="calibrated")),
     "symmetric": QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated", rounding="half_away")),
     "power_of_two": QuantizationOptions(

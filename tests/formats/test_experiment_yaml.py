@@ -55,13 +55,16 @@ def test_all_keys_arrive() -> None:
     assert (experiment.detection.resize, experiment.detection.confidence) == ("letterbox", 0.001)
     assert experiment.precision.default == "int8"
     assert experiment.precision.layers == (("0", "fp16"), ("*/yolo-1", "fp32"))
-    assert experiment.quantization.options.said() == {
+    assert experiment.quantization.options.plain_values() == {
         "activations": {"mode": "symmetric", "ranges": "calibrated", "method": "percentile", "percentile": 99.99},
         "weights": {"granularity": "per_channel"},
     }
     [(selector, options)] = experiment.quantization.layers
     assert selector == "heads"
-    assert options.said() == {"activations": {"ranges": "dynamic"}, "weights": {"granularity": "per_tensor", "method": "mse"}}
+    assert options.plain_values() == {
+        "activations": {"ranges": "dynamic"},
+        "weights": {"granularity": "per_tensor", "method": "mse"},
+    }
     assert experiment.sweep is not None
     assert experiment.sweep.space.layers == (("first", ("fp32",)),)
     assert experiment.sweep.space.tied == (("conv-1", "conv-2"),)
@@ -86,7 +89,7 @@ def test_paths_count_from_the_file(tmp_path: Path) -> None:
 def test_options_overlay_only_what_they_say() -> None:
     experiment = parse_experiment(FULL)
     below, above = experiment.quantization.options, experiment.quantization.layers[0][1]
-    assert below.overlaid(above).said() == {
+    assert below.overlaid(above).plain_values() == {
         "activations": {"mode": "symmetric", "ranges": "dynamic", "method": "percentile", "percentile": 99.99},
         "weights": {"granularity": "per_tensor", "method": "mse"},
     }

@@ -10,7 +10,7 @@ import pytest
 
 from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
 from mpnet.model.precision import FP16
-from mpnet.model.quantization import NOTHING_SAID, QuantizationOptions, WeightOptions
+from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions, WeightOptions
 from mpnet.model.selectors import select_layers
 from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.inference import run_plans
@@ -24,7 +24,7 @@ PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor")
         ("aix", PER_TENSOR, 3.0),
         ("aix", PER_TENSOR, 10.0),
         ("tiny", PER_TENSOR, 3.0),
-        ("tiny", NOTHING_SAID, 10.0),
+        ("tiny", NO_OPTIONS, 10.0),
         ("fastest", PER_TENSOR, 10.0),
     ],
     ids=["aix-tensor-3", "aix-tensor-10", "tiny-tensor-3", "tiny-channel-10", "fastest-tensor-10"],

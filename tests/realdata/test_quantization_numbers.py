@@ -14,7 +14,7 @@ import pytest
 
 from mpnet.api import run_experiment
 from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
-from mpnet.model.quantization import NOTHING_SAID, ActivationOptions, QuantizationOptions, WeightOptions
+from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions, WeightOptions
 from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.result import Result
 
@@ -31,7 +31,7 @@ PER_TENSOR_CORRECTED = replace(PER_TENSOR, bias_correction=True, equalisation=Tr
 def run(output: Path) -> Run:
     """Run an experiment with other options, unless another test did."""
 
-    def call(experiment: Experiment, options: QuantizationOptions = NOTHING_SAID, **layers: str) -> Result:
+    def call(experiment: Experiment, options: QuantizationOptions = NO_OPTIONS, **layers: str) -> Result:
         default = layers.pop("default", "int8")
         precision = PrecisionSection(default, tuple((name.lstrip("_"), value) for name, value in layers.items()))
         changed = replace(experiment, precision=precision, quantization=QuantizationSection(options), output=output)
@@ -48,8 +48,8 @@ def figures(result: Result) -> tuple[float, float]:
 @pytest.mark.parametrize(
     ("options", "layers", "least_ap", "least_agreement"),
     [
-        (NOTHING_SAID, {"default": "fp16"}, 44.45, 99.9),
-        (NOTHING_SAID, {}, 44.2, 95.0),
+        (NO_OPTIONS, {"default": "fp16"}, 44.45, 99.9),
+        (NO_OPTIONS, {}, 44.2, 95.0),
         (SYMMETRIC, {}, 43.9, 91.0),
         (CALIBRATED, {}, 44.0, 95.5),
         (CORRECTED, {}, 44.0, 98.0),
@@ -82,7 +82,7 @@ def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Ru
     assert agreement >= 97.0
 
 
-@pytest.mark.parametrize(("options", "least_ap"), [(NOTHING_SAID, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"])
+@pytest.mark.parametrize(("options", "least_ap"), [(NO_OPTIONS, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"])
 def test_yolo_fastest(fastest: Experiment, run: Run, options: QuantizationOptions, least_ap: float) -> None:
     assert figures(run(fastest, options))[0] >= least_ap
 

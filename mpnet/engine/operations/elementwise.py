@@ -88,7 +88,7 @@ class Combine(Operation):
         """For each input after the first: weights per channel of the sum so far, and of the input."""
         channels = inputs[0][2]
         ones = np.ones(channels, np.float32)
-        found = []
+        pairs = []
         for number, other in enumerate(inputs[1:], 1):
             if self.layer >= 0:
                 weights = prepared.shortcut_weights(self.layer)
@@ -97,8 +97,8 @@ class Combine(Operation):
                 first, second = ones.copy(), ones * np.float32(self.beta)
                 if number == 1:
                     first[: min(channels, other[2])] = self.alpha
-            found.append((first, second))
-        return found
+            pairs.append((first, second))
+        return pairs
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         calls = []

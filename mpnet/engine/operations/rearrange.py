@@ -202,9 +202,9 @@ class Spread(Rearrange):
     def order(self, shape: Shape) -> NDArray[np.int64]:
         height, width, channels = shape
         f = self.factor
-        found = np.full((channels, (height - 1) * f + 1, (width - 1) * f + 1), -1, np.int64)
-        found[:, ::f, ::f] = _positions(shape)
-        return found
+        order = np.full((channels, (height - 1) * f + 1, (width - 1) * f + 1), -1, np.int64)
+        order[:, ::f, ::f] = _positions(shape)
+        return order
 
 
 @dataclass(frozen=True)
@@ -214,8 +214,8 @@ class Flatten(Rearrange):
     extra: int = 0
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
-        found = np.concatenate([_positions(shape).ravel(), np.full(self.extra, -1, np.int64)])
-        return found.reshape(-1, 1, 1)
+        order = np.concatenate([_positions(shape).ravel(), np.full(self.extra, -1, np.int64)])
+        return order.reshape(-1, 1, 1)
 
 
 @dataclass(frozen=True)
@@ -254,8 +254,8 @@ class Reorg(Rearrange):
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         height, width, channels = shape
-        found = reorg_order(channels, height, width, self.stride, self.reverse)
-        return found.reshape(_reorganised(shape, self.stride, self.reverse))
+        order = reorg_order(channels, height, width, self.stride, self.reverse)
+        return order.reshape(_reorganised(shape, self.stride, self.reverse))
 
 
 @dataclass(frozen=True)
@@ -292,9 +292,9 @@ def reorg_order(c: int, h: int, w: int, stride: int, reverse: bool) -> NDArray[n
     k, y, x = np.meshgrid(np.arange(c), np.arange(h), np.arange(w), indexing="ij")
     offset = k // part
     column, row = x * stride + offset % stride, y * stride + offset // stride
-    place = (column + w * stride * (row + h * stride * (k % part))).ravel()
+    source = (column + w * stride * (row + h * stride * (k % part))).ravel()
     if not reverse:
-        return place
-    found = np.empty_like(place)
-    found[place] = np.arange(place.size)
-    return found
+        return source
+    inverse = np.empty_like(source)
+    inverse[source] = np.arange(source.size)
+    return inverse

@@ -77,7 +77,7 @@ class Lowering:
             layer_name(index, "output"): self._blobs[slot]
             for index, slot in zip(network.outputs, self._plan.outputs, strict=True)
         }
-        for index in configuration.precisions.own:
+        for index in configuration.precisions.keyed:
             asked = configuration.precisions[index]
             if asked.stored is FLOAT16:
                 self.layers[index] = (asked.name, "fp32", "ncnn's files store weights in half, not activations")

@@ -171,7 +171,7 @@ class Lowering:
 
     def _weightless(self) -> None:
         """Say what became of layers without weights that have a precision of their own."""
-        for index in self._configuration.precisions.own:
+        for index in self._configuration.precisions.keyed:
             asked, slot = self._configuration.precisions[index], self._plan.layer_slots[index]
             while slot in self._same and (slot, None) not in self._made:
                 slot = self._same[slot]

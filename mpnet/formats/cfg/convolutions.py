@@ -18,12 +18,12 @@ from mpnet.model.layers import (
 )
 
 
-def _said(section: CfgSection, at: Position, kind: type[ConvolutionSpec]) -> dict[str, Any]:
-    said = section.said(kind)
-    if "activation" in said:
-        said["activation"] = at.activation(section, said["activation"])
+def _fields(section: CfgSection, at: Position, kind: type[ConvolutionSpec]) -> dict[str, Any]:
+    fields = section.fields_of(kind)
+    if "activation" in fields:
+        fields["activation"] = at.activation(section, fields["activation"])
     normalised = section.integer("batch_normalize", 0, 0, 2) or section.integer("cbn", 0, 0, 1)
-    return said | {
+    return fields | {
         "batch_normalize": bool(normalised),
         "load": not section.flag("dontload", False),
         "load_scales": not section.flag("dontloadscales", False),
@@ -37,23 +37,23 @@ def _padding(section: CfgSection, size: int) -> int:
 
 def convolutional(section: CfgSection, at: Position) -> LayerSpec:
     """[convolutional]. pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it."""
-    said = _said(section, at, ConvolutionSpec)
-    filters, size, groups, blur = (said[name] for name in ("filters", "size", "groups", "blur"))
+    fields = _fields(section, at, ConvolutionSpec)
+    filters, size, groups, blur = (fields[name] for name in ("filters", "size", "groups", "blur"))
     if size == 1:
-        said["dilation"] = 1
-    dilation = said["dilation"]
+        fields["dilation"] = 1
+    dilation = fields["dilation"]
     padding = _padding(section, size) * dilation
     channels = at.in_shape[2]
     if channels % groups or filters % groups:
         section.fail(f"groups={groups} must divide the {channels} input channels and the {filters} filters", "groups")
     pair = strides(section)
-    own = (1, 1) if blur else pair
-    out_shape = window(section, at.in_shape, dilation * (size - 1) + 1, own, 2 * padding, filters)
+    kernel_strides = (1, 1) if blur else pair
+    out_shape = window(section, at.in_shape, dilation * (size - 1) + 1, kernel_strides, 2 * padding, filters)
     if blur:
         out_shape = blurred(section, out_shape, blur, pair)
-    stride, sample = common_stride(own)
-    said |= {"stride": stride, "sample": sample, "padding": padding, "blur_strides": pair if blur else (1, 1)}
-    layer = ConvolutionSpec(**at.common(section, out_shape), **said, shares=_shared(section, at))
+    stride, sample = common_stride(kernel_strides)
+    fields |= {"stride": stride, "sample": sample, "padding": padding, "blur_strides": pair if blur else (1, 1)}
+    layer = ConvolutionSpec(**at.common(section, out_shape), **fields, shares=_shared(section, at))
     if layer.shares is not None:
         _check_shared(section, layer, at.layers[layer.shares])
     return layer
@@ -81,8 +81,8 @@ def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec)
 
 def connected(section: CfgSection, at: Position) -> LayerSpec:
     """[connected]."""
-    said = _said(section, at, ConnectedSpec)
-    return ConnectedSpec(**at.common(section, (1, 1, said["filters"])), **said)
+    fields = _fields(section, at, ConnectedSpec)
+    return ConnectedSpec(**at.common(section, (1, 1, fields["filters"])), **fields)
 
 
 def batchnorm(section: CfgSection, at: Position) -> LayerSpec:
@@ -94,9 +94,9 @@ def batchnorm(section: CfgSection, at: Position) -> LayerSpec:
 
 def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:
     """[deconvolutional]: (in - 1) * stride + size - 2 * padding."""
-    said = _said(section, at, DeconvolutionalSpec)
-    size, filters = said["size"], said["filters"]
-    stride, padding = section.integer("stride", 1, 1, MAX_KERNEL), _padding(section, said["size"])
+    fields = _fields(section, at, DeconvolutionalSpec)
+    size, filters = fields["size"], fields["filters"]
+    stride, padding = section.integer("stride", 1, 1, MAX_KERNEL), _padding(section, fields["size"])
     if padding > size - 1:
         section.fail(f"padding={padding} of a deconvolution of size {size} is not supported; use at most {size - 1}")
     height, width, channels = at.in_shape
@@ -106,7 +106,7 @@ def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:
     if min(sides) < 1:
         section.fail(f"padding={padding} leaves nothing of {width}x{height}; lower it", "padding")
     return DeconvolutionalSpec(
-        **at.common(section, (sides[0], sides[1], filters)), **said, stride=1, padding=size - 1 - padding, spread=stride
+        **at.common(section, (sides[0], sides[1], filters)), **fields, stride=1, padding=size - 1 - padding, spread=stride
     )
 
 

@@ -15,20 +15,20 @@ def dialect_of(sections: Sequence[CfgSection]) -> tuple[str, str]:
     for section in sections:
         kind = ALIASES.get(section.name, section.name)
         values = {key: entry.value for key, entry in section.entries.items()}
-        reader, found = READERS.get(kind), ""
+        reader, special = READERS.get(kind), ""
         if reader is not None and reader.alexeyab:
-            found = f"[{section.name}]"
+            special = f"[{section.name}]"
         elif values.get("activation") in ALEXEYAB_ACTIVATIONS:
-            found = f"activation={values['activation']}"
+            special = f"activation={values['activation']}"
         elif kind == "shortcut" and "," in values.get("from", "").rstrip(","):
-            found = f"from={values['from']}"
+            special = f"from={values['from']}"
         elif any(values.get(key, values.get("stride", "1")) != values.get("stride", "1") for key in ("stride_x", "stride_y")):
-            found = "different strides per axis"
+            special = "different strides per axis"
         elif reader is not None:
             odd = [key for key, usual in reader.alexeyab_keys.items() if not _same(values.get(key, usual), usual)]
-            found = f"{odd[0]}={values[odd[0]]}" if odd else ""
-        if found:
-            return "alexeyab", f"only AlexeyAB's program has {found}, line {section.line}"
+            special = f"{odd[0]}={values[odd[0]]}" if odd else ""
+        if special:
+            return "alexeyab", f"only AlexeyAB's program has {special}, line {section.line}"
     return "darknet", "nothing in it needs AlexeyAB's program"
 
 

@@ -42,8 +42,8 @@ def edit_precisions(content: bytes, wanted: Sequence[Precision | None], source: 
         target = wanted[layer.index]
         if target is None or isinstance(layer, YoloSpec):
             continue
-        own = layer.declared.precision if layer.declared is not None else None
-        if target == own or (own is None and layer.has_weights and target == fallback):
+        declared = layer.declared.precision if layer.declared is not None else None
+        if target == declared or (declared is None and layer.has_weights and target == fallback):
             continue
         changed[layer.index] = target
         affected |= {layer.index} | network.readers_of(layer.index)
@@ -95,7 +95,7 @@ def _check_result(content: bytes, changed: dict[int, Precision], source: str) ->
 
 
 def _set_precision(lines: list[list[str]], start: int, stop: int, target: Precision) -> None:
-    found: set[str] = set()
+    present: set[str] = set()
     last_key, blanks = start, ""
     for number in range(start + 1, stop):
         match = _KEY_LINE.fullmatch(lines[number][0])
@@ -104,13 +104,13 @@ def _set_precision(lines: list[list[str]], start: int, stop: int, target: Precis
         indent, written, equals, value, rest = match.groups()
         last_key, blanks, key = number, indent, _key(match)
         if key in PRECISIONS:
-            found.add(key)
+            present.add(key)
             new = "1" if key == target.name else "0"
             if value != new:
                 lines[number][0] = f"{indent}{written}{equals}{new}{rest}"
-    if target.name in found:
+    if target.name in present:
         return
-    missing = [name for name in USUAL_NAMES if name not in found] if not found else []
+    missing = [name for name in USUAL_NAMES if name not in present] if not present else []
     if target.name not in missing:
         missing.append(target.name)
     end = lines[last_key][1] or lines[start][1]

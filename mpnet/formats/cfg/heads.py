@@ -51,7 +51,7 @@ def _anchors(section: CfgSection, at: Position, num: int) -> tuple[tuple[float, 
 
 
 def _masked(section: CfgSection, at: Position, kind: type[YoloSpec]) -> dict[str, Any]:
-    said = section.said(kind)
+    fields = section.fields_of(kind)
     num = section.integer("num", 1, 1, 1000)
     anchors = _anchors(section, at, num)
     mask = section.integers("mask", 0, len(anchors) - 1) or tuple(range(num))
@@ -59,20 +59,20 @@ def _masked(section: CfgSection, at: Position, kind: type[YoloSpec]) -> dict[str
         at.warnings.append(
             f"{section.source}:{section.line}: mask goes up to {max(mask)} though num={num}; the anchors listed count"
         )
-    _check_channels(section, at, len(mask), kind.entries, said["classes"])
-    return at.common(section, at.in_shape) | said | {"mask": mask, "anchors": anchors}
+    _check_channels(section, at, len(mask), kind.entries, fields["classes"])
+    return at.common(section, at.in_shape) | fields | {"mask": mask, "anchors": anchors}
 
 
 def detection(section: CfgSection, at: Position) -> LayerSpec:
     """[detection]; its input has side * side * (classes + num * 5) values."""
-    said = section.said(DetectionSpec)
+    fields = section.fields_of(DetectionSpec)
     if section.integer("coords", 1, 1, 100) != 4:
         section.fail("coords of [detection] must be 4: x, y, width, height", "coords")
     height, width, channels = at.in_shape
-    values, wanted = height * width * channels, said["side"] ** 2 * (said["classes"] + 5 * said["boxes"])
+    values, wanted = height * width * channels, fields["side"] ** 2 * (fields["classes"] + 5 * fields["boxes"])
     if values != wanted:
         section.fail(f"[detection] needs {wanted} values, but the layer before has {values}")
-    return DetectionSpec(**at.common(section, at.in_shape), **said)
+    return DetectionSpec(**at.common(section, at.in_shape), **fields)
 
 
 def yolo(section: CfgSection, at: Position) -> LayerSpec:
@@ -84,7 +84,7 @@ def yolo(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def _decoded(section: CfgSection, at: Position, decoder: str) -> LayerSpec:
-    said, num = section.said(DecodedSpec), section.integer("num", 1, 1, 1000)
+    fields, num = section.fields_of(DecodedSpec), section.integer("num", 1, 1, 1000)
     anchors: tuple[tuple[float, float], ...] = ()
     mask: tuple[int, ...] = ()
     if decoder in ("yolov5", "ssd"):
@@ -94,7 +94,7 @@ def _decoded(section: CfgSection, at: Position, decoder: str) -> LayerSpec:
     if len(variances) != 4:
         section.fail("variances are four numbers: of x, y, w, h", "variances")
     layer = DecodedSpec(
-        **at.common(section, at.in_shape), **said, mask=mask, anchors=anchors, decoder=decoder, variances=variances
+        **at.common(section, at.in_shape), **fields, mask=mask, anchors=anchors, decoder=decoder, variances=variances
     )
     if layer.head_channels not in (0, at.in_shape[2]):
         section.fail(
@@ -112,18 +112,18 @@ def gaussian_yolo(section: CfgSection, at: Position) -> LayerSpec:
 
 def region(section: CfgSection, at: Position) -> LayerSpec:
     """[region]; its input has num * (5 + classes) channels."""
-    said = section.said(RegionSpec)
-    num, classes = section.integer("num", 1, 1, 1000), said["classes"]
+    fields = section.fields_of(RegionSpec)
+    num, classes = section.integer("num", 1, 1, 1000), fields["classes"]
     _check_channels(section, at, num, 5, classes)
     anchors = _anchors(section, at, num)
     tree = read_tree(section, "tree")
     numbers = read_map(section, "map", tree)
     if tree is not None and len(tree) != classes:
         section.fail(f"the tree has {len(tree)} nodes for classes={classes}", "tree")
-    raw = at.dialect == "alexeyab" and not said["softmax"] and tree is None
+    raw = at.dialect == "alexeyab" and not fields["softmax"] and tree is None
     return RegionSpec(
         **at.common(section, at.in_shape),
-        **said,
+        **fields,
         mask=tuple(range(num)),
         anchors=anchors,
         tree=tree,
@@ -134,14 +134,14 @@ def region(section: CfgSection, at: Position) -> LayerSpec:
 
 def softmax(section: CfgSection, at: Position) -> LayerSpec:
     """[softmax]."""
-    said, tree = section.said(SoftmaxSpec), read_tree(section, "tree")
+    fields, tree = section.fields_of(SoftmaxSpec), read_tree(section, "tree")
     height, width, channels = at.in_shape
     values = height * width * channels
-    if values % said["groups"]:
-        section.fail(f"groups={said['groups']} does not divide the {values} values of its input", "groups")
-    if tree is not None and (len(tree) * said["groups"] != values):
-        section.fail(f"the tree has {len(tree)} nodes for {values // said['groups']} values", "tree")
-    return SoftmaxSpec(**at.common(section, at.in_shape), **said, tree=tree)
+    if values % fields["groups"]:
+        section.fail(f"groups={fields['groups']} does not divide the {values} values of its input", "groups")
+    if tree is not None and (len(tree) * fields["groups"] != values):
+        section.fail(f"the tree has {len(tree)} nodes for {values // fields['groups']} values", "tree")
+    return SoftmaxSpec(**at.common(section, at.in_shape), **fields, tree=tree)
 
 
 _TRAINING = (

@@ -17,7 +17,7 @@ def route(section: CfgSection, at: Position) -> LayerSpec:
     inputs = layer_references(section, at, "layers")
     if not inputs:
         section.fail("layers is missing; say which layers to join, for example layers=-1,8")
-    groups = section.said(RouteSpec)["groups"]
+    groups = section.fields_of(RouteSpec)["groups"]
     group_id = section.integer("group_id", 0, 0, groups - 1)
     shapes = [at.shape(index) for index in inputs]
     for index, shape in zip(inputs, shapes, strict=True):
@@ -40,13 +40,13 @@ def shortcut(section: CfgSection, at: Position) -> LayerSpec:
     others = layer_references(section, at, "from")
     if not others:
         section.fail("from is missing; say which layer to add, for example from=-3")
-    said = section.said(ShortcutSpec)
-    said["activation"] = at.activation(section, said["activation"])
+    fields = section.fields_of(ShortcutSpec)
+    fields["activation"] = at.activation(section, fields["activation"])
     weights = _TYPES[section.value("weights_type", Key("text", tuple(_TYPES)), "none")]
     normalisation = _NORMALISATIONS[section.value("weights_normalization", Key("text", tuple(_NORMALISATIONS)), "none")]
     layer = ShortcutSpec(
         **at.common(section, at.in_shape, *others),
-        **said,
+        **fields,
         weights_type=weights,
         normalisation=normalisation,
         load=not section.flag("dontload", False),
@@ -74,17 +74,17 @@ def _check_added(section: CfgSection, at: Position, layer: ShortcutSpec, index: 
 def scale_channels(section: CfgSection, at: Position) -> LayerSpec:
     """[scale_channels]: another layer times the one before, which has a value per channel or per pixel."""
     other = one_reference(section, at, "from")
-    said = section.said(ScaleChannelsSpec)
-    said["activation"] = at.activation(section, said["activation"])
+    fields = section.fields_of(ScaleChannelsSpec)
+    fields["activation"] = at.activation(section, fields["activation"])
     shape = at.shape(other)
-    wanted: Shape = (shape[0], shape[1], 1) if said["per_pixel"] else (1, 1, shape[2])
+    wanted: Shape = (shape[0], shape[1], 1) if fields["per_pixel"] else (1, 1, shape[2])
     if at.in_shape != wanted:
         section.fail(
             f"layer {at.index - 1} {shape_text(at.in_shape)} cannot scale layer {other} {shape_text(shape)}; it must be "
             f"{shape_text(wanted)}",
             "from",
         )
-    return ScaleChannelsSpec(**at.common(section, shape, other), **said)
+    return ScaleChannelsSpec(**at.common(section, shape, other), **fields)
 
 
 def sam(section: CfgSection, at: Position) -> LayerSpec:
@@ -93,18 +93,18 @@ def sam(section: CfgSection, at: Position) -> LayerSpec:
     if at.shape(other) != at.in_shape:
         shapes = f"{at.index - 1} {shape_text(at.in_shape)} and {other} {shape_text(at.shape(other))}"
         section.fail(f"layers {shapes} differ in shape", "from")
-    said = section.said(SamSpec)
-    said["activation"] = at.activation(section, said["activation"])
-    return SamSpec(**at.common(section, at.in_shape, other), **said)
+    fields = section.fields_of(SamSpec)
+    fields["activation"] = at.activation(section, fields["activation"])
+    return SamSpec(**at.common(section, at.in_shape, other), **fields)
 
 
 def implicit(section: CfgSection, at: Position) -> LayerSpec:
     """[implicit]: constants."""
-    said = section.said(ImplicitSpec)
+    fields = section.fields_of(ImplicitSpec)
     for key in ("mean", "std"):  # of the values that training starts from
         section.text(key)
     load = not section.flag("dontload", False)
-    return ImplicitSpec(**at.common(section, (said["atoms"], 1, said["filters"])), **said, load=load)
+    return ImplicitSpec(**at.common(section, (fields["atoms"], 1, fields["filters"])), **fields, load=load)
 
 
 READERS = {

@@ -100,7 +100,7 @@ def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], Layer
     """Builds layers that read the one before, whose results have its shape, and whose fields all are keys."""
 
     def build(section: CfgSection, at: Position) -> LayerSpec:
-        values = section.said(kind)
+        values = section.fields_of(kind)
         if "activation" in values:
             values["activation"] = at.activation(section, values["activation"])
         return kind(**at.common(section, at.in_shape), **values)
@@ -163,10 +163,10 @@ def layer_references(section: CfgSection, at: Position, key: str) -> tuple[int, 
 
 def one_reference(section: CfgSection, at: Position, key: str) -> int:
     """The one that a key names."""
-    found = layer_references(section, at, key)
-    if len(found) != 1:
+    layers = layer_references(section, at, key)
+    if len(layers) != 1:
         section.fail(f"{key} must name exactly one layer, for example {key}=-3", key)
-    return found[0]
+    return layers[0]
 
 
 def shape_text(shape: Shape) -> str:

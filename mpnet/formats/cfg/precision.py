@@ -24,9 +24,9 @@ def precision_keys(section: CfgSection) -> PrecisionKeys | None:
     chosen = [key for key in given if section.flag(key, False)]
     line = section.entries[(chosen or given)[-1]].line if given else section.line
     if given and len(chosen) != 1:
-        found = f"{' and '.join(chosen)} are 1" if chosen else f"{', '.join(given)}: none is 1"
+        problem = f"{' and '.join(chosen)} are 1" if chosen else f"{', '.join(given)}: none is 1"
         raise PrecisionError(
-            f"{section.source}:{line}: {found} in [{section.name}]; exactly one of {', '.join(BASE_NAMES)} must be 1, "
+            f"{section.source}:{line}: {problem} in [{section.name}]; exactly one of {', '.join(BASE_NAMES)} must be 1, "
             "or none of them given"
         )
     quantize = section.flag("quantize", True) if "quantize" in section.entries else None
@@ -39,5 +39,5 @@ def precision_keys(section: CfgSection) -> PrecisionKeys | None:
         return None
     quantize_line = section.entries["quantize"].line if quantize is not None else 0
     precision = PRECISIONS[chosen[0]] if chosen else None
-    said = QuantizationOptions(**section.said(QuantizationOptions))
-    return PrecisionKeys(precision, line, quantize, quantize_line, said, stated)
+    quantization = QuantizationOptions(**section.fields_of(QuantizationOptions))
+    return PrecisionKeys(precision, line, quantize, quantize_line, quantization, stated)

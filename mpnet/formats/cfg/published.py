@@ -35,9 +35,9 @@ class Misfit:
         if any(head.classes != self.classes or sum(head.anchors, ()) != self.anchors for head in heads):
             return None
         wrong, right = next((h, right) for h, right in zip(heads, self.trained, strict=True) if h.mask != right)
-        said, trained = (",".join(map(str, mask)) for mask in (wrong.mask, right))
+        written, trained = (",".join(map(str, mask)) for mask in (wrong.mask, right))
         return wrong, (
-            f"mask = {said} is that of the official {self.name}.cfg, but its published weights were trained with "
+            f"mask = {written} is that of the official {self.name}.cfg, but its published weights were trained with "
             f"{trained}; with them {self.costs}; {self.remedy}, unless these weights were trained with this mask"
         )
 
@@ -58,5 +58,5 @@ MISFITS = (
 
 def misfits(layers: Sequence[LayerSpec], source: str) -> list[str]:
     """A warning for each published misfit that these layers are: `source:line: ...`."""
-    found = [misfit.warning(layers) for misfit in MISFITS]
-    return [f"{source}:{said[0].line}: {said[1]}" for said in found if said is not None]
+    warnings = [misfit.warning(layers) for misfit in MISFITS]
+    return [f"{source}:{warning[0].line}: {warning[1]}" for warning in warnings if warning is not None]

@@ -131,11 +131,13 @@ def _check_left_over(section: CfgSection, training_words: str, only: Mapping[str
             section.fail(f"{key}={shorten(text)} is not supported in [{section.name}]; only {key}={value} is", key)
     known = {key for key, entry in section.entries.items() if entry.used} | training
     for key, entry in section.repeated:
-        first, place = section.entries[key], f"{section.source}:{entry.line}"
+        first, location = section.entries[key], f"{section.source}:{entry.line}"
         if key in training or entry.value == first.value:
-            warnings.append(f"{place}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
+            warnings.append(f"{location}: {shorten(key)} is given twice; the first, in line {first.line}, counts")
         elif key in known:
-            warnings.append(f"{place}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet")
+            warnings.append(
+                f"{location}: {key}={shorten(entry.value)} contradicts line {first.line}, which counts, as in Darknet"
+            )
     for key, entry in section.entries.items():
         if entry.commented and entry.used and entry.value[0].isalpha():
             warnings.append(
@@ -150,7 +152,7 @@ def _check_left_over(section: CfgSection, training_words: str, only: Mapping[str
             import difflib  # for mistakes only
 
             near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
-        place = f"{section.source}:{entry.line}"
+        location = f"{section.source}:{entry.line}"
         if near:
-            raise PrecisionError(f"{place}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
-        warnings.append(f"{place}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")
+            raise PrecisionError(f"{location}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
+        warnings.append(f"{location}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")

@@ -59,16 +59,16 @@ class CfgSection:
             return default
         return bool(self._typed(name, text, _BIT)) if key.kind == "flag" else self._typed(name, text, key)
 
-    def said(self, declared: type) -> dict[str, Any]:
+    def fields_of(self, declared: type) -> dict[str, Any]:
         """What the section says of the keys that a dataclass declares for cfg files, by field, defaults included."""
-        found: dict[str, Any] = {}
-        for own in fields(declared):
-            key = own.metadata.get("key")
+        values: dict[str, Any] = {}
+        for declared_field in fields(declared):
+            key = declared_field.metadata.get("key")
             if key is not None and key.kind == "section":
-                found[own.name] = key.of(**self.said(key.of))
+                values[declared_field.name] = key.of(**self.fields_of(key.of))
             elif key is not None and key.cfg:
-                found[own.name] = self.value(key.cfg, key, own.default)
-        return found
+                values[declared_field.name] = self.value(key.cfg, key, declared_field.default)
+        return values
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
         """A whole number in [low, high]."""

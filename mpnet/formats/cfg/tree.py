@@ -31,10 +31,10 @@ def _read(section: CfgSection, key: str) -> tuple[Path, str] | None:
 
 def read_tree(section: CfgSection, key: str) -> Tree | None:
     """The tree that a key names, None when it is absent. A line is `name parent`; parents come first, roots have -1."""
-    found = _read(section, key)
-    if found is None:
+    file = _read(section, key)
+    if file is None:
         return None
-    path, text = found
+    path, text = file
     parents: list[int] = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():
@@ -53,11 +53,11 @@ def read_tree(section: CfgSection, key: str) -> Tree | None:
 
 def read_map(section: CfgSection, key: str, tree: Tree | None) -> tuple[int, ...]:
     """The node of each class that a map file lists, one a line; () when the key is absent or there is no tree."""
-    found = _read(section, key) if tree is not None else None
-    if found is None or tree is None:
+    file = _read(section, key) if tree is not None else None
+    if file is None or tree is None:
         section.text(key)
         return ()
-    path, text = found
+    path, text = file
     nodes = []
     for number, line in enumerate(text.splitlines(), 1):
         if not line.strip():

@@ -26,7 +26,7 @@ MAX_SIDE = 32768
 
 def maxpool(section: CfgSection, at: Position) -> LayerSpec:
     """[maxpool]; without `padding` the total is size - 1."""
-    shape, pair, blur = at.in_shape, strides(section), section.said(MaxpoolSpec)["blur"]
+    shape, pair, blur = at.in_shape, strides(section), section.fields_of(MaxpoolSpec)["blur"]
     depth = section.integer("out_channels", 1, 1, MAX_CHANNELS)
     if section.flag("maxpool_depth", False):
         if depth > shape[2]:
@@ -34,12 +34,12 @@ def maxpool(section: CfgSection, at: Position) -> LayerSpec:
         for key in ("size", "padding"):
             section.text(key)
         return MaxpoolSpec(**at.common(section, (shape[0], shape[1], depth)), depth=depth)
-    own = (1, 1) if blur else pair
-    size, padding = _pooling(section, shape, own)
-    out_shape = window(section, shape, size, own, padding, shape[2])
+    kernel_strides = (1, 1) if blur else pair
+    size, padding = _pooling(section, shape, kernel_strides)
+    out_shape = window(section, shape, size, kernel_strides, padding, shape[2])
     if blur:
         out_shape = blurred(section, out_shape, blur, pair)
-    stride, sample = common_stride(own)
+    stride, sample = common_stride(kernel_strides)
     return MaxpoolSpec(
         **at.common(section, out_shape),
         size=size,
@@ -78,7 +78,7 @@ def avgpool(section: CfgSection, at: Position) -> LayerSpec:
 def upsample(section: CfgSection, at: Position) -> LayerSpec:
     """[upsample] by a whole factor; a negative stride sums blocks."""
     height, width, channels = at.in_shape
-    said = section.said(UpsampleSpec)
+    fields = section.fields_of(UpsampleSpec)
     stride = section.integer("stride", 2, -64, 64)
     factor = abs(stride)
     if factor == 0 or (stride < 0 and factor > min(height, width)):
@@ -89,7 +89,7 @@ def upsample(section: CfgSection, at: Position) -> LayerSpec:
         shape = (height * factor, width * factor, channels)
         if max(shape[:2]) > MAX_SIDE:
             section.fail(f"the result would be {shape[1]}x{shape[0]}; the limit is {MAX_SIDE}")
-    return UpsampleSpec(**at.common(section, shape), **said, factor=factor, shrinks=stride < 0)
+    return UpsampleSpec(**at.common(section, shape), **fields, factor=factor, shrinks=stride < 0)
 
 
 def crop(section: CfgSection, at: Position) -> LayerSpec:
@@ -99,69 +99,75 @@ def crop(section: CfgSection, at: Position) -> LayerSpec:
     wide = section.integer("crop_width", 1, 1, MAX_SIDE)
     if high > height or wide > width:
         section.fail(f"a crop of {wide}x{high} does not fit into the input of {width}x{height}")
-    said = section.said(CropSpec)
-    return CropSpec(**at.common(section, (high, wide, channels)), **said, left=(width - wide) // 2, top=(height - high) // 2)
+    fields = section.fields_of(CropSpec)
+    return CropSpec(**at.common(section, (high, wide, channels)), **fields, left=(width - wide) // 2, top=(height - high) // 2)
 
 
 def pad(section: CfgSection, at: Position) -> LayerSpec:
     """[pad]."""
     height, width, channels = at.in_shape
-    said = section.said(PadSpec)
+    fields = section.fields_of(PadSpec)
     shape = (
-        height + said["top"] + said["bottom"],
-        width + said["left"] + said["right"],
-        channels + said["front"] + said["back"],
+        height + fields["top"] + fields["bottom"],
+        width + fields["left"] + fields["right"],
+        channels + fields["front"] + fields["back"],
     )
     if shape[2] > MAX_CHANNELS or max(shape[:2]) > MAX_SIDE:
         section.fail(f"the result would be {shape_text(shape)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}")
-    return PadSpec(**at.common(section, shape), **said)
+    return PadSpec(**at.common(section, shape), **fields)
 
 
 def slice_(section: CfgSection, at: Position) -> LayerSpec:
     """[slice]."""
     height, width, channels = at.in_shape
-    said = section.said(SliceSpec)
-    if said["first"] + said["channels"] > channels:
-        section.fail(f"channels {said['first']} to {said['first'] + said['channels'] - 1} of {channels} do not exist", "first")
-    return SliceSpec(**at.common(section, (height, width, said["channels"])), **said)
+    fields = section.fields_of(SliceSpec)
+    if fields["first"] + fields["channels"] > channels:
+        section.fail(
+            f"channels {fields['first']} to {fields['first'] + fields['channels'] - 1} of {channels} do not exist", "first"
+        )
+    return SliceSpec(**at.common(section, (height, width, fields["channels"])), **fields)
 
 
 def reorg(section: CfgSection, at: Position) -> LayerSpec:
     """[reorg]."""
-    said = section.said(ReorgSpec)
+    fields = section.fields_of(ReorgSpec)
     height, width, channels = at.in_shape
-    if said["flatten"]:
-        return ReorgSpec(**at.common(section, _reorganised(section, at.in_shape, said["stride"], said["reverse"])), **said)
-    if said["extra"]:
-        return ReorgSpec(**at.common(section, (1, 1, height * width * channels + said["extra"])), **said)
-    shape = _reorganised(section, at.in_shape, said["stride"], said["reverse"])
-    if channels % said["stride"] ** 2:
-        section.fail(f"stride={said['stride']} needs a multiple of {said['stride'] ** 2} channels, not {channels}", "stride")
-    return ReorgSpec(**at.common(section, shape), **said)
+    if fields["flatten"]:
+        return ReorgSpec(
+            **at.common(section, _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])), **fields
+        )
+    if fields["extra"]:
+        return ReorgSpec(**at.common(section, (1, 1, height * width * channels + fields["extra"])), **fields)
+    shape = _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])
+    if channels % fields["stride"] ** 2:
+        section.fail(
+            f"stride={fields['stride']} needs a multiple of {fields['stride'] ** 2} channels, not {channels}", "stride"
+        )
+    return ReorgSpec(**at.common(section, shape), **fields)
 
 
 def reorg3d(section: CfgSection, at: Position) -> LayerSpec:
     """[reorg3d]."""
-    said = section.said(Reorg3dSpec)
-    shape = _reorganised(section, at.in_shape, said["stride"], said["reverse"])
-    if said["reverse"] and shape[2] // said["stride"] ** 2 < 1:
-        section.fail(f"stride={said['stride']} needs more than {at.in_shape[2]} channels to be reversed", "stride")
-    return Reorg3dSpec(**at.common(section, shape), **said)
+    fields = section.fields_of(Reorg3dSpec)
+    shape = _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])
+    if fields["reverse"] and shape[2] // fields["stride"] ** 2 < 1:
+        section.fail(f"stride={fields['stride']} needs more than {at.in_shape[2]} channels to be reversed", "stride")
+    return Reorg3dSpec(**at.common(section, shape), **fields)
 
 
 def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) -> Shape:
     height, width, channels = shape
     square = stride * stride
-    found = (
+    result = (
         (height * stride, width * stride, channels // square)
         if reverse
         else (height // stride, width // stride, channels * square)
     )
-    if height * width * channels != found[0] * found[1] * found[2]:
+    if height * width * channels != result[0] * result[1] * result[2]:
         section.fail(f"stride={stride} does not divide the input {shape_text(shape)}", "stride")
-    if found[2] > MAX_CHANNELS or max(found[:2]) > MAX_SIDE:
-        section.fail(f"the result would be {shape_text(found)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}", "stride")
-    return found
+    if result[2] > MAX_CHANNELS or max(result[:2]) > MAX_SIDE:
+        section.fail(f"the result would be {shape_text(result)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}", "stride")
+    return result
 
 
 READERS = {

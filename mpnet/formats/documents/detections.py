@@ -49,19 +49,19 @@ def read_detections(path: Path | str, dataset: Dataset) -> Detections:
     scores: list[float] = []
     boxes: list[list[float]] = []
     for position, record in enumerate(document):
-        place = f"{named(path)}: [{position}]"
+        location = f"{named(path)}: [{position}]"
         if not isinstance(record, dict):
-            raise FormatError(f"{place}: a detection is an object, not {shown(record)}")
-        image_id, category_id = integer(record, "image_id", place), integer(record, "category_id", place)
+            raise FormatError(f"{location}: a detection is an object, not {shown(record)}")
+        image_id, category_id = integer(record, "image_id", location), integer(record, "category_id", location)
         if image_id not in image_position:
-            raise FormatError(f"{place}: image_id {image_id} is not in the data set; evaluate with its own")
+            raise FormatError(f"{location}: image_id {image_id} is not in the data set; evaluate with its own")
         if category_id not in category_position:
-            raise FormatError(f"{place}: category_id {category_id} is not in the data set; evaluate with its own")
-        score = number(record, "score", place)
+            raise FormatError(f"{location}: category_id {category_id} is not in the data set; evaluate with its own")
+        score = number(record, "score", location)
         if abs(score) > 1e6:
-            raise FormatError(f"{place}: score {score} is beyond any probability")
+            raise FormatError(f"{location}: score {score} is beyond any probability")
         images.append(image_position[image_id])
         categories.append(category_position[category_id])
         scores.append(score)
-        boxes.append(box(record, "bbox", place))
+        boxes.append(box(record, "bbox", location))
     return Detections.of(len(dataset.images), images, categories, scores, np.array(boxes, dtype=np.float32))

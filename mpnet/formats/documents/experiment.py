@@ -48,7 +48,7 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
     experiment = read_section(Experiment, tree, "", base)
     if not _NAME.match(experiment.name):
         raise ConfigError(
-            f"{tree.items['name'].place}: name is {shown(experiment.name)}; it names a folder: use up to 100 of letters, "
+            f"{tree.items['name'].location}: name is {shown(experiment.name)}; it names a folder: use up to 100 of letters, "
             "digits, '.', '_' and '-', the first a letter or digit"
         )
     if experiment.data is not None:
@@ -73,7 +73,7 @@ def _check_data(data: DataSection, node: Mapping) -> None:
     for other in ("labels", "annotations"):
         if other != needed and getattr(data, other) is not None:
             raise ConfigError(
-                f"{node.items[other].place}: data.{other} does not go with format {data.format}; remove it "
+                f"{node.items[other].location}: data.{other} does not go with format {data.format}; remove it "
                 "or change data.format"
             )
 
@@ -89,13 +89,15 @@ def _override(tree: Mapping, override: str) -> None:
     at = tree
     for depth, part in enumerate(parts[:-1], start=1):
         below = at.items.setdefault(part, Mapping(source))
-        at.key_places.setdefault(part, source)
+        at.key_locations.setdefault(part, source)
         if not isinstance(below, Mapping):
-            said = ".".join(parts[:depth])
-            raise ConfigError(f"{source}: {said!r} holds one value in {below.place}; set it whole: --set '{said}={{...}}'")
+            dotted = ".".join(parts[:depth])
+            raise ConfigError(
+                f"{source}: {dotted!r} holds one value in {below.location}; set it whole: --set '{dotted}={{...}}'"
+            )
         at = below
     at.items[parts[-1]] = node
-    at.key_places[parts[-1]] = source
+    at.key_locations[parts[-1]] = source
 
 
 def _split(keys: str) -> list[str]:

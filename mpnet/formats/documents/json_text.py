@@ -111,38 +111,38 @@ def parse_json(
         raise FormatError(f"{named(name)}: not valid JSON ({reason}); {remedy}") from None
 
 
-def number(record: dict[str, Any], key: str, place: str) -> float:
+def number(record: dict[str, Any], key: str, location: str) -> float:
     """A finite number. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
-        raise FormatError(f"{place}: '{key}' must be a number, not {shown(value)}")
+        raise FormatError(f"{location}: '{key}' must be a number, not {shown(value)}")
     try:
         result = float(value)
     except OverflowError:
         result = math.inf
     if not math.isfinite(result):
-        raise FormatError(f"{place}: '{key}' is not finite ({shown(value)})")
+        raise FormatError(f"{location}: '{key}' is not finite ({shown(value)})")
     return result
 
 
-def integer(record: dict[str, Any], key: str, place: str) -> int:
+def integer(record: dict[str, Any], key: str, location: str) -> int:
     """An integer within 64 bits. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
-        raise FormatError(f"{place}: '{key}' must be an integer, not {shown(value)}")
+        raise FormatError(f"{location}: '{key}' must be an integer, not {shown(value)}")
     return value
 
 
-def box(record: dict[str, Any], key: str, place: str) -> list[float]:
+def box(record: dict[str, Any], key: str, location: str) -> list[float]:
     """[x, y, width, height], finite, sizes not negative. Raises: FormatError naming place and key."""
     value = record.get(key)
     if not isinstance(value, list) or len(value) != 4:
-        raise FormatError(f"{place}: '{key}' must be [x, y, width, height], not {shown(value)}")
-    result = [number({key: part}, key, place) for part in value]
+        raise FormatError(f"{location}: '{key}' must be [x, y, width, height], not {shown(value)}")
+    result = [number({key: part}, key, location) for part in value]
     if result[2] < 0 or result[3] < 0:
-        raise FormatError(f"{place}: '{key}' has a negative width or height: {shown(value)}")
+        raise FormatError(f"{location}: '{key}' has a negative width or height: {shown(value)}")
     if max(map(abs, result)) > 1e7:
-        raise FormatError(f"{place}: '{key}' is beyond any image: {shown(value)}")
+        raise FormatError(f"{location}: '{key}' is beyond any image: {shown(value)}")
     return result
 
 
@@ -155,15 +155,15 @@ def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, di
         raise FormatError(f"{named(name)}: must be a JSON object with a list '{key}'")
     seen: set[int] = set()
     for position, record in enumerate(document[key]):
-        place = f"{named(name)}: {key}[{position}]"
+        location = f"{named(name)}: {key}[{position}]"
         if not isinstance(record, dict):
-            raise FormatError(f"{place} must be an object, not {shown(record)}")
+            raise FormatError(f"{location} must be an object, not {shown(record)}")
         if "id" in record:
-            identity = integer(record, "id", place)
+            identity = integer(record, "id", location)
             if identity in seen:
-                raise FormatError(f"{place}: id {identity} was used before; ids must differ")
+                raise FormatError(f"{location}: id {identity} was used before; ids must differ")
             seen.add(identity)
-        yield place, record
+        yield location, record
 
 
 def finite(value: Any) -> Any:

@@ -16,7 +16,7 @@ MAX_SCORE = 1e30
 """Well within float32."""
 
 
-def predictions_json(found: Classifications, dataset: Dataset) -> bytes:
+def predictions_json(classifications: Classifications, dataset: Dataset) -> bytes:
     """The best classes of each image as UTF-8 JSON, one image a line, in the data set's order.
 
     Nine significant digits give every float32 back exactly; the same classifications give the same bytes.
@@ -25,7 +25,9 @@ def predictions_json(found: Classifications, dataset: Dataset) -> bytes:
     lines = [
         f'{{"image_id":{image.id},"category_ids":[{",".join(str(ids[c]) for c in classes)}],'
         f'"scores":[{",".join(f"{score:.9g}" for score in scores)}]}}'
-        for image, classes, scores in zip(dataset.images, found.category.tolist(), found.score.tolist(), strict=True)
+        for image, classes, scores in zip(
+            dataset.images, classifications.category.tolist(), classifications.score.tolist(), strict=True
+        )
     ]
     return ("[\n" + ",\n".join(lines) + "\n]\n" if lines else "[]\n").encode()
 
@@ -42,24 +44,24 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
             f"{named(path)}: classifications of these images are a list of {len(dataset.images)}, not "
             f"{len(document) if isinstance(document, list) else shown(document)}"
         )
-    position = {category.id: place for place, category in enumerate(dataset.categories)}
+    position = {category.id: index for index, category in enumerate(dataset.categories)}
     kept = min(KEPT, len(dataset.categories))
     categories: list[list[int]] = []
     scores: list[list[float]] = []
     for index, (record, image) in enumerate(zip(document, dataset.images, strict=True)):
-        place = f"{named(path)}: [{index}]"
+        location = f"{named(path)}: [{index}]"
         if not isinstance(record, dict):
-            raise FormatError(f"{place}: a classification is an object, not {shown(record)}")
-        if integer(record, "image_id", place) != image.id:
-            raise FormatError(f"{place}: image_id {record['image_id']} where the data set has {image.id}; run again")
-        listed = _list(record, "category_ids", kept, place)
-        classes = [integer({"category_ids": identity}, "category_ids", place) for identity in listed]
+            raise FormatError(f"{location}: a classification is an object, not {shown(record)}")
+        if integer(record, "image_id", location) != image.id:
+            raise FormatError(f"{location}: image_id {record['image_id']} where the data set has {image.id}; run again")
+        listed = _list(record, "category_ids", kept, location)
+        classes = [integer({"category_ids": identity}, "category_ids", location) for identity in listed]
         unknown = [identity for identity in classes if identity not in position]
         if unknown:
-            raise FormatError(f"{place}: category id {unknown[0]} is not in the data set; evaluate with its own")
-        values = [number({"scores": value}, "scores", place) for value in _list(record, "scores", kept, place)]
+            raise FormatError(f"{location}: category id {unknown[0]} is not in the data set; evaluate with its own")
+        values = [number({"scores": value}, "scores", location) for value in _list(record, "scores", kept, location)]
         if max(map(abs, values)) > MAX_SCORE:
-            raise FormatError(f"{place}: 'scores' holds one beyond {MAX_SCORE:g}")
+            raise FormatError(f"{location}: 'scores' holds one beyond {MAX_SCORE:g}")
         categories.append([position[identity] for identity in classes])
         scores.append(values)
     try:
@@ -68,8 +70,8 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
         raise FormatError(f"{named(path)}: {shown(str(error))}; run again") from None
 
 
-def _list(record: dict[str, Any], key: str, count: int, place: str) -> list[Any]:
+def _list(record: dict[str, Any], key: str, count: int, location: str) -> list[Any]:
     values = record.get(key)
     if not isinstance(values, list) or len(values) != count:
-        raise FormatError(f"{place}: {key!r} must be a list of {count}, not {shown(values)}")
+        raise FormatError(f"{location}: {key!r} must be a list of {count}, not {shown(values)}")
     return values

@@ -44,18 +44,18 @@ def read_ranges(path: Path | str) -> CalibratedRanges:
     if not all(isinstance(value, str) for value in digests.values()):
         raise FormatError(f"{path}: 'digests' must be an object of texts, not {shown(digests)}")
     tensors = []
-    for place, record in records(document, "tensors", path):
+    for location, record in records(document, "tensors", path):
         name, method = record.get("name"), record.get("method")
         if not isinstance(name, str) or not isinstance(method, str):
-            raise FormatError(f"{place}: 'name' and 'method' must be texts, not {shown(name)} and {shown(method)}")
+            raise FormatError(f"{location}: 'name' and 'method' must be texts, not {shown(name)} and {shown(method)}")
         with np.errstate(over="ignore"):  # infinity then is an error of its own
             low, high, seen_low, seen_high = (
-                float(np.float32(number(record, key, place))) for key in ("min", "max", "seen_min", "seen_max")
+                float(np.float32(number(record, key, location))) for key in ("min", "max", "seen_min", "seen_max")
             )
         try:
-            tensors.append(TensorRange(integer(record, "tensor", place), name, low, high, seen_low, seen_high, method))
+            tensors.append(TensorRange(integer(record, "tensor", location), name, low, high, seen_low, seen_high, method))
         except DataError as error:
-            raise FormatError(f"{place}: {error}") from None
+            raise FormatError(f"{location}: {error}") from None
     try:
         return CalibratedRanges(tuple(tensors), integer(document, "images", str(path)), digests)
     except DataError as error:

@@ -69,33 +69,33 @@ class Count:
     """A whole number from 0 on, however large: a network of 120 layers has 2^120 assignments."""
 
 
-def mismatch(value: Any, kind: Kind, place: str) -> str | None:
+def mismatch(value: Any, kind: Kind, location: str) -> str | None:
     """What is wrong with a value, such as `precision.layers[3].index must be a whole number, not 'x'`; None: nothing."""
     if isinstance(kind, Maybe):
-        return None if value is None else mismatch(value, kind.kind, place)
+        return None if value is None else mismatch(value, kind.kind, location)
     if isinstance(kind, Text):
         fits = isinstance(value, str) and re.fullmatch(kind.pattern, value) is not None
-        return None if fits else f"{place} must be {kind.what}, not {shown(value)}"
+        return None if fits else f"{location} must be {kind.what}, not {shown(value)}"
     if isinstance(kind, Count):
         fits = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-        return None if fits else f"{place} must be a whole number from 0 on, not {shown(value)}"
+        return None if fits else f"{location} must be a whole number from 0 on, not {shown(value)}"
     if isinstance(kind, Within):
         fits = _is(value, float) and kind.low <= value <= kind.high
-        return None if fits else f"{place} must be a number from {kind.low:g} to {kind.high:g}, not {shown(value)}"
+        return None if fits else f"{location} must be a number from {kind.low:g} to {kind.high:g}, not {shown(value)}"
     parts: list[tuple[str, Any, Kind]] = []
     if isinstance(kind, Many) and isinstance(value, list) and len(value) >= kind.least:
-        parts = [(f"{place}[{number}]", part, kind.kind) for number, part in enumerate(value)]
+        parts = [(f"{location}[{number}]", part, kind.kind) for number, part in enumerate(value)]
     elif isinstance(kind, Named) and isinstance(value, dict):
-        parts = [(f"{place}.{shown(name)[1:-1]}", part, kind.kind) for name, part in value.items()]
+        parts = [(f"{location}.{shown(name)[1:-1]}", part, kind.kind) for name, part in value.items()]
     elif isinstance(kind, Fields) and isinstance(value, dict):
         for name in kind.required:
             if name not in value:
-                return f"{place}.{name} is missing"
+                return f"{location}.{name} is missing"
         both = {**kind.optional, **kind.required}
-        parts = [(f"{place}.{name}", value[name], part) for name, part in both.items() if name in value]
+        parts = [(f"{location}.{name}", value[name], part) for name, part in both.items() if name in value]
     elif not _is(value, kind):
         word = _WORDS[kind if isinstance(kind, type) else list if isinstance(kind, Many) else dict]
-        return f"{place} must be {word}, not {shown(value)}"
+        return f"{location} must be {word}, not {shown(value)}"
     return next(filter(None, (mismatch(part, inner, where) for where, part, inner in parts)), None)
 
 

@@ -28,32 +28,32 @@ def read_section(declared: type[_Declared], node: Node, path: str, base: Path) -
     path: dotted name of the mapping, '' for the whole file. base: the folder that paths count from.
     Raises: ConfigError with file and line.
     """
-    found = mapping(node, path or "the file")
+    section = mapping(node, path or "the file")
     known = names_of(declared)
-    for key, place in found.key_places.items():
+    for key, location in section.key_locations.items():
         if key not in known:
             where = f" in {path!r}" if path else ""
-            raise ConfigError(f"{place}: unknown key {shown(key)}{where}{nearest(key, known)}")
-    return declared(**_said(declared, found, path, base))
+            raise ConfigError(f"{location}: unknown key {shown(key)}{where}{nearest(key, known)}")
+    return declared(**_field_values(declared, section, path, base))
 
 
-def _said(declared: type | dict[str, Any], found: Mapping, path: str, base: Path) -> dict[str, Any]:
+def _field_values(declared: type | dict[str, Any], section: Mapping, path: str, base: Path) -> dict[str, Any]:
     required = set()
     if isinstance(declared, type):
         required = {f.name for f in fields(declared) if f.default is MISSING and f.default_factory is MISSING}
-    said: dict[str, Any] = {}
-    for own, key in keys_of(declared).items():
-        name, node = f"{path}.{own}" if path else own, found.items.get(own)
+    values: dict[str, Any] = {}
+    for field_name, key in keys_of(declared).items():
+        name, node = f"{path}.{field_name}" if path else field_name, section.items.get(field_name)
         if key.kind == "inline":
-            values = _said(key.of, found, path, base)
-            said[own] = key.of(**values) if isinstance(key.of, type) else values
+            inline = _field_values(key.of, section, path, base)
+            values[field_name] = key.of(**inline) if isinstance(key.of, type) else inline
         elif key.none and isinstance(node, Scalar) and node.text in (key.none, "null", "~"):
-            said[own] = None
+            values[field_name] = None
         elif node is not None and not _is_null(node, name):
-            said[own] = value_of(node, name, key, base)
-        elif own in required:
-            raise missing(found, name)
-    return said
+            values[field_name] = value_of(node, name, key, base)
+        elif field_name in required:
+            raise missing(section, name)
+    return values
 
 
 def _is_null(node: Node, name: str) -> bool:
@@ -61,13 +61,13 @@ def _is_null(node: Node, name: str) -> bool:
         return False
     # `resize:` with nothing behind it is an oversight; `limit: null` says "none" on purpose.
     if node.text == "":
-        raise ConfigError(f"{node.place}: {name} has no value; give one or remove the key")
+        raise ConfigError(f"{node.location}: {name} has no value; give one or remove the key")
     return True
 
 
-def missing(found: Mapping, name: str) -> ConfigError:
+def missing(section: Mapping, name: str) -> ConfigError:
     """The error for a key that must be there."""
-    return ConfigError(f"{found.place}: key {name!r} is missing; see docs/experiments.md")
+    return ConfigError(f"{section.location}: key {name!r} is missing; see docs/experiments.md")
 
 
 def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
@@ -92,18 +92,18 @@ def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
 def _single(node: Node, name: str, key: Key, base: Path) -> Any:
     if not isinstance(node, Scalar):
         what = "a list" if isinstance(node, Sequence) else "a mapping"
-        raise ConfigError(f"{node.place}: {name} is {what}; it must be one value")
-    said = f"{node.place}: {name} is {shown(node.text)}"
+        raise ConfigError(f"{node.location}: {name} is {what}; it must be one value")
+    written = f"{node.location}: {name} is {shown(node.text)}"
     if key.kind == "path":
         if "\0" in node.text or not node.text.strip():
-            raise ConfigError(f"{said}; it must be a path")
+            raise ConfigError(f"{written}; it must be a path")
         return base / Path(node.text)
     if key.choices and node.text not in key.choices:
-        raise ConfigError(f"{said}{nearest(node.text, key.choices)}")
+        raise ConfigError(f"{written}{nearest(node.text, key.choices)}")
     try:
         return typed(node.text, key)
     except ValueError as wanted:
-        raise ConfigError(f"{said}; it must be {wanted}") from None
+        raise ConfigError(f"{written}; it must be {wanted}") from None
 
 
 def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
@@ -111,23 +111,23 @@ def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
     items = node.items if isinstance(node, Sequence) else [node]
     values = tuple(_single(item, name, key, base) for item in items)
     if not values:
-        raise ConfigError(f"{node.place}: {name} is an empty list; name at least one")
+        raise ConfigError(f"{node.location}: {name} is an empty list; name at least one")
     for position, value in enumerate(values):
         if value in values[:position]:
-            raise ConfigError(f"{items[position].place}: {name} names {shown(value)} twice; keep one")
+            raise ConfigError(f"{items[position].location}: {name} names {shown(value)} twice; keep one")
     return values
 
 
 def _option_range(path: str, value: Node, name: str) -> OptionRange:
     """One option of quantisation and the values that a sweep tries."""
     if path not in _OPTIONS:
-        raise ConfigError(f"{value.place}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
+        raise ConfigError(f"{value.location}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
     values = _each_once(value, f"{name}.{path}", _ANY, Path())
     options = []
     for written in values:
-        node: Node = Scalar(written, True, value.place)
+        node: Node = Scalar(written, True, value.location)
         for key in reversed(path.split(".")):
-            node = Mapping(value.place, {key: node}, {key: value.place})
+            node = Mapping(value.location, {key: node}, {key: value.location})
         options.append(read_section(QuantizationOptions, node, name, Path()))
     return OptionRange(path, values, tuple(options))
 
@@ -136,12 +136,12 @@ def mapping(node: Node, name: str) -> Mapping:
     """`node` as a mapping, or the error that says what it is instead."""
     if not isinstance(node, Mapping):
         what = "a list" if isinstance(node, Sequence) else shown(node.text)
-        raise ConfigError(f"{node.place}: {name} is {what}; it must hold `key: value` pairs")
+        raise ConfigError(f"{node.location}: {name} is {what}; it must hold `key: value` pairs")
     return node
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
     known = list(known)
-    found = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
-    return f"; did you mean {found[0]!r}?" if found else f"; known are {', '.join(known)}"
+    near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"

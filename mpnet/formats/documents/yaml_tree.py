@@ -30,24 +30,24 @@ class Scalar:
 
     text: str
     plain: bool
-    place: str
+    location: str
 
 
 @dataclass
 class Sequence:
     """A list of values."""
 
-    place: str
+    location: str
     items: list[Scalar | Sequence | Mapping] = field(default_factory=list)
 
 
 @dataclass
 class Mapping:
-    """Keys with values, in the order of the file; key_places: where each key stands."""
+    """Keys with values, in the order of the file; key_locations: where each key stands."""
 
-    place: str
+    location: str
     items: dict[str, Scalar | Sequence | Mapping] = field(default_factory=dict)
-    key_places: dict[str, str] = field(default_factory=dict)
+    key_locations: dict[str, str] = field(default_factory=dict)
 
 
 Node = Scalar | Sequence | Mapping
@@ -62,23 +62,23 @@ def read_yaml_file(path: Path) -> Node:
 def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
     """The tree of a YAML document; messages name `source` and, when `numbered`, the line. Raises ConfigError."""
 
-    def place(lines_before: int) -> str:
+    def location_of(lines_before: int) -> str:
         return f"{source}:{lines_before + 1}" if numbered else source
 
     try:
         content = data.decode("utf-8-sig") if isinstance(data, bytes) else data
-        return _build(yaml.parse(content, Loader=yaml.SafeLoader), source, place)
+        return _build(yaml.parse(content, Loader=yaml.SafeLoader), source, location_of)
     except ConfigError:
         raise
     except UnicodeDecodeError as error:
-        where = place(error.object[: error.start].count(b"\n"))
+        where = location_of(error.object[: error.start].count(b"\n"))
         raise ConfigError(f"{where}: is not UTF-8 text; save it as UTF-8") from None
     except yaml.reader.ReaderError as error:
-        where = place(content.count("\n", 0, error.position))
+        where = location_of(content.count("\n", 0, error.position))
         raise ConfigError(f"{where}: character {error.character!r} is not allowed in YAML; remove it") from None
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
-        where, problem = place(mark.line if mark else 0), error.problem or error.context
+        where, problem = location_of(mark.line if mark else 0), error.problem or error.context
         raise ConfigError(f"{where}: is not valid YAML: {problem}; mend that line") from None
     except yaml.YAMLError as error:
         raise ConfigError(f"{source}: is not valid YAML: {str(error).splitlines()[0]}") from None
@@ -87,17 +87,17 @@ def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
         raise ConfigError(f"{source}: is not valid YAML: {error}") from None
 
 
-def _build(events: Iterator[yaml.Event], source: str, place_of: Callable[[int], str]) -> Node:
+def _build(events: Iterator[yaml.Event], source: str, location_of: Callable[[int], str]) -> Node:
     """Build the tree without recursion, so that nesting can cost neither stack nor time."""
     root: Node | None = None
     stack: list[tuple[Mapping | Sequence, list[Scalar]]] = []  # each with the key that waits for its value
     documents = count = 0
     for event in events:
-        place = place_of(event.start_mark.line) if event.start_mark else source
+        location = location_of(event.start_mark.line) if event.start_mark else source
         if isinstance(event, yaml.DocumentStartEvent):
             documents += 1
             if documents > 1:
-                raise ConfigError(f"{place}: a second document starts here; an experiment is one document")
+                raise ConfigError(f"{location}: a second document starts here; an experiment is one document")
             continue
         if isinstance(event, (yaml.MappingEndEvent, yaml.SequenceEndEvent)):
             stack.pop()
@@ -106,26 +106,26 @@ def _build(events: Iterator[yaml.Event], source: str, place_of: Callable[[int], 
             continue
         count += 1
         if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-            raise ConfigError(f'{place}: anchors and aliases (&, *) are not read; quote globs such as "*/yolo-1"')
+            raise ConfigError(f'{location}: anchors and aliases (&, *) are not read; quote globs such as "*/yolo-1"')
         if count > MAX_NODES:
-            raise ConfigError(f"{place}: holds more than {MAX_NODES} values; an experiment needs far fewer")
+            raise ConfigError(f"{location}: holds more than {MAX_NODES} values; an experiment needs far fewer")
         tag = getattr(event, "tag", None)
         if tag not in _PLAIN_TAGS:
-            raise ConfigError(f"{place}: tag {shown(str(tag))} is not read; write the value plainly")
+            raise ConfigError(f"{location}: tag {shown(str(tag))} is not read; write the value plainly")
         node: Node
         if isinstance(event, yaml.ScalarEvent):
-            node = Scalar(event.value, event.style is None, place)
+            node = Scalar(event.value, event.style is None, location)
         elif isinstance(event, yaml.MappingStartEvent):
-            node = Mapping(place)
+            node = Mapping(location)
         else:
-            node = Sequence(place)
+            node = Sequence(location)
         if stack:
             _attach(stack[-1], node)
         else:
             root = node
         if not isinstance(node, Scalar):
             if len(stack) >= MAX_DEPTH:
-                raise ConfigError(f"{place}: is nested more than {MAX_DEPTH} deep; an experiment needs 5")
+                raise ConfigError(f"{location}: is nested more than {MAX_DEPTH} deep; an experiment needs 5")
             stack.append((node, []))
     if root is None:
         raise ConfigError(f"{source}: is empty; see docs/experiments.md for the keys")
@@ -139,11 +139,11 @@ def _attach(top: tuple[Mapping | Sequence, list[Scalar]], node: Node) -> None:
     elif waiting:
         key = waiting.pop()
         parent.items[key.text] = node
-        parent.key_places[key.text] = key.place
+        parent.key_locations[key.text] = key.location
     else:
         if not isinstance(node, Scalar):
-            raise ConfigError(f"{node.place}: a list or mapping stands where a key should; quote the key")
+            raise ConfigError(f"{node.location}: a list or mapping stands where a key should; quote the key")
         if node.text in parent.items:
-            first = parent.key_places[node.text].rpartition(":")[2]
-            raise ConfigError(f"{node.place}: key {shown(node.text)} is given twice (first in line {first}); keep one")
+            first = parent.key_locations[node.text].rpartition(":")[2]
+            raise ConfigError(f"{node.location}: key {shown(node.text)} is given twice (first in line {first}); keep one")
         waiting.append(node)

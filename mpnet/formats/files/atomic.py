@@ -163,12 +163,12 @@ def check_writable(folder: str | Path) -> None:
     For the beginning of long work, so that it is not lost at its end.
     """
     with _named(Path(folder)):
-        place = Path(os.path.abspath(folder))
-        while not place.exists() and not place.is_symlink():
-            place = place.parent
-        if not place.is_dir():
-            raise StoreError(f"{folder}: cannot be written: {place} is not a folder; choose another place")
-        with tempfile.TemporaryFile(dir=place, prefix=".mpnet"):
+        existing = Path(os.path.abspath(folder))
+        while not existing.exists() and not existing.is_symlink():
+            existing = existing.parent
+        if not existing.is_dir():
+            raise StoreError(f"{folder}: cannot be written: {existing} is not a folder; choose another place")
+        with tempfile.TemporaryFile(dir=existing, prefix=".mpnet"):
             pass
 
 

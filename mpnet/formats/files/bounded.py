@@ -33,15 +33,15 @@ def read_bounded(
     """
     data = b""
     try:
-        found = os.stat(path)
+        state = os.stat(path)
         # Opening a named pipe would wait for a writer.
-        if stat.S_ISREG(found.st_mode) and found.st_size <= limit_bytes:
+        if stat.S_ISREG(state.st_mode) and state.st_size <= limit_bytes:
             with open(path, "rb") as file:
                 data = file.read(limit_bytes + 1)
     except (OSError, ValueError) as problem:
         raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
-    if not stat.S_ISREG(found.st_mode):
-        raise error(f"{named(path)}: is {kind_of(found.st_mode)}; name {a(what)}")
-    if max(found.st_size, len(data)) > limit_bytes:
+    if not stat.S_ISREG(state.st_mode):
+        raise error(f"{named(path)}: is {kind_of(state.st_mode)}; name {a(what)}")
+    if max(state.st_size, len(data)) > limit_bytes:
         raise error(f"{named(path)}: is larger than {bytes_text(limit_bytes)}; this is no {what}")
     return data

@@ -37,10 +37,10 @@ def file_state(path: str | Path) -> FileState | None:
     """The state of a file at this moment; None when it cannot be had."""
     try:
         real = os.path.realpath(path)
-        found = os.stat(real)
+        state = os.stat(real)
     except (OSError, ValueError):
         return None
-    return FileState(real, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return FileState(real, state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns, state.st_ctime_ns)
 
 
 def known_digest(state: FileState, cache: FileCache) -> str | None:

@@ -163,20 +163,20 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
 
 def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
     """`probe` of each, numbered from 1. Raises: DataError that names all that cannot be used."""
-    found, problems = [], [""] * len(paths)
+    records, problems = [], [""] * len(paths)
     for number, path in enumerate(paths):
         try:
-            found.append(probe(path, number + 1))
+            records.append(probe(path, number + 1))
         except DataError as error:
             problems[number] = str(error)
-    if len(found) < len(paths):  # then look closer at the others, so that one message names them all
+    if len(records) < len(paths):  # then look closer at the others, so that one message names them all
         for number, path in enumerate(paths):
             try:
                 walked(read_bytes(path), path)
             except DataError as error:
                 problems[number] = problems[number] or str(error)
         raise DataError(all_at_once([problem for problem in problems if problem], len(paths), "images"))
-    return found
+    return records
 
 
 def probe(path: Path | str, identity: int) -> ImageRecord:

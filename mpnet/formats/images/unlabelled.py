@@ -23,12 +23,12 @@ def read_unlabelled(path: Path | str) -> list[ImageRecord]:
 
     Paths in a list count from its folder. Raises: DataError when there is no image, or one that cannot be used.
     """
-    place = Path(path)
-    if place.suffix.lower() in VIDEO_SUFFIXES:
-        return probe_video(place)
-    files = _listed(place) if place.suffix.lower() in LIST_SUFFIXES else _folder(place)
+    source = Path(path)
+    if source.suffix.lower() in VIDEO_SUFFIXES:
+        return probe_video(source)
+    files = _listed(source) if source.suffix.lower() in LIST_SUFFIXES else _folder(source)
     if not files:
-        raise DataError(f"{named(place)}: holds no images ({' '.join(SUFFIXES)}); check data.unlabelled")
+        raise DataError(f"{named(source)}: holds no images ({' '.join(SUFFIXES)}); check data.unlabelled")
     return probe_all(files)
 
 

@@ -46,13 +46,13 @@ def walk(data: bytes, width: int, height: int) -> bytes:
 def _jpeg(data: bytes, pixels: int) -> bytes:
     scans = at = 0
     for _ in range(MAX_PARTS):
-        found = _JPEG_MARKER.search(data, at)
-        if found is None or found[1] == b"\xd9":
+        marker = _JPEG_MARKER.search(data, at)
+        if marker is None or marker[1] == b"\xd9":
             return data
-        at = found.end()
-        if found[1] not in b"\x01\xd8":
+        at = marker.end()
+        if marker[1] not in b"\x01\xd8":
             at += max(2, int.from_bytes(data[at : at + 2], "big"))
-        if found[1] == b"\xda":
+        if marker[1] == b"\xda":
             scans += 1
             if scans * pixels > MAX_SCAN_PIXELS and scans > 1:
                 raise ValueError(

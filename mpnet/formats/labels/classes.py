@@ -61,12 +61,12 @@ def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, l
         text = line.strip()
         if not text:
             continue
-        place = f"{named(listed)}:{number}"
-        path, label = _entry(text, index, place)
+        location = f"{named(listed)}:{number}"
+        path, label = _entry(text, index, location)
         if not path.isprintable():
-            raise FormatError(f"{place}: {shown(path)} is no path of an image")
+            raise FormatError(f"{location}: {shown(path)} is no path of an image")
         if path in seen:
-            raise FormatError(f"{place}: {shown(path)} is in line {seen[path]} already; list each image once")
+            raise FormatError(f"{location}: {shown(path)} is in line {seen[path]} already; list each image once")
         seen[path] = number
         entries.append((Path(images) / path, label))
         if len(entries) == limit:
@@ -76,7 +76,7 @@ def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, l
     return _dataset(entries, names, ())
 
 
-def _entry(text: str, index: dict[str, int], place: str) -> tuple[str, int]:
+def _entry(text: str, index: dict[str, int], location: str) -> tuple[str, int]:
     """Path and class index of one line."""
     for blank in _BLANKS.finditer(text):  # names may hold blanks, so the longest that is one counts
         if (word := text[blank.end() :]) in index:
@@ -85,24 +85,24 @@ def _entry(text: str, index: dict[str, int], place: str) -> tuple[str, int]:
     if tail and tail[0].isascii() and tail[0].isdigit():
         if len(tail[0]) > 9 or int(tail[0]) >= len(index):
             raise FormatError(
-                f"{place}: class {shown(tail[0])} is not an index from 0 to {len(index) - 1}; check list and names"
+                f"{location}: class {shown(tail[0])} is not an index from 0 to {len(index) - 1}; check list and names"
             )
         return head, int(tail[0])
-    found = sorted((name for name in index if name in text), key=len, reverse=True)
+    names_in_text = sorted((name for name in index if name in text), key=len, reverse=True)
     # `arrow` within `double-arrow` is no second class; Darknet takes whichever its names list first.
-    if found and not any(name in text.replace(found[0], "\n") for name in found[1:]):
-        return text, index[found[0]]
-    if found:
+    if names_in_text and not any(name in text.replace(names_in_text[0], "\n") for name in names_in_text[1:]):
+        return text, index[names_in_text[0]]
+    if names_in_text:
         raise FormatError(
-            f"{place}: {shown(text)} holds the names of several classes ({', '.join(map(shown, found[:3]))}); "
+            f"{location}: {shown(text)} holds the names of several classes ({', '.join(map(shown, names_in_text[:3]))}); "
             "write `path class`"
         )
-    raise FormatError(f"{place}: {shown(text)} names no class; write `path class`, a name of model.names or its index")
+    raise FormatError(f"{location}: {shown(text)} names no class; write `path class`, a name of model.names or its index")
 
 
 def _folders(root: Path) -> list[Path]:
     try:
-        found = sorted(
+        folders = sorted(
             (entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith(".")),
             key=lambda entry: entry.name,
         )
@@ -110,11 +110,11 @@ def _folders(root: Path) -> list[Path]:
         raise DataError(
             f"{named(root)}: the folder of classes cannot be read ({reason_of(error)}); check data.images"
         ) from None
-    if not 1 <= len(found) <= MAX_CATEGORIES:
+    if not 1 <= len(folders) <= MAX_CATEGORIES:
         raise DataError(
-            f"{named(root)}: holds {len(found)} folders; format imagefolder needs one for each class, 1 to {MAX_CATEGORIES}"
+            f"{named(root)}: holds {len(folders)} folders; format imagefolder needs one for each class, 1 to {MAX_CATEGORIES}"
         )
-    return found
+    return folders
 
 
 def _index_of(names: Sequence[str]) -> dict[str, int]:

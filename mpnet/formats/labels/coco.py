@@ -31,44 +31,44 @@ def read_coco(
     listed = _images(document, annotations)
     chosen = sorted(listed)[:limit]
     image_position = {identity: position for position, identity in enumerate(chosen)}
-    rows: list[tuple[int, int, list[float], float, bool]] = []
-    for place, record in records(document, "annotations", annotations):
-        image_id, category_id = integer(record, "image_id", place), integer(record, "category_id", place)
+    objects: list[tuple[int, int, list[float], float, bool]] = []
+    for location, record in records(document, "annotations", annotations):
+        image_id, category_id = integer(record, "image_id", location), integer(record, "category_id", location)
         if image_id not in listed:
-            raise FormatError(f"{place}: image_id {image_id} is not among the images")
+            raise FormatError(f"{location}: image_id {image_id} is not among the images")
         if category_id not in category_position:
-            raise FormatError(f"{place}: category_id {category_id} is not among the categories")
+            raise FormatError(f"{location}: category_id {category_id} is not among the categories")
         crowd = record.get("iscrowd", 0)
         if crowd not in (0, 1):
-            raise FormatError(f"{place}: 'iscrowd' must be 0 or 1, not {shown(crowd)}")
-        corners = box(record, "bbox", place)
-        area = number(record, "area", place) if "area" in record else corners[2] * corners[3]
+            raise FormatError(f"{location}: 'iscrowd' must be 0 or 1, not {shown(crowd)}")
+        corners = box(record, "bbox", location)
+        area = number(record, "area", location) if "area" in record else corners[2] * corners[3]
         if area < 0:
-            raise FormatError(f"{place}: 'area' is negative ({area})")
+            raise FormatError(f"{location}: 'area' is negative ({area})")
         if image_id in image_position:
-            rows.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
-    found, broken = [], []
+            objects.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
+    image_records, broken = [], []
     for identity in chosen:
         try:
-            found.append(_record(identity, *listed[identity], Path(images), annotations))
+            image_records.append(_record(identity, *listed[identity], Path(images), annotations))
         except DataError as error:
             broken.append(str(error))
     if broken:
         raise DataError(all_at_once(broken, len(chosen), "images"))
-    return Dataset.of(found, categories, rows)
+    return Dataset.of(image_records, categories, objects)
 
 
 def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
-    found: list[Category] = []
-    for place, record in records(document, "categories", name):
-        identity = integer(record, "id", place)
+    categories: list[Category] = []
+    for location, record in records(document, "categories", name):
+        identity = integer(record, "id", location)
         title = record.get("name")
         if not isinstance(title, str):
-            raise FormatError(f"{place}: 'name' must be text, not {shown(title)}")
-        found.append(Category(identity, title))
-    if not 1 <= len(found) <= MAX_CATEGORIES:
-        raise FormatError(f"{named(name)}: has {len(found)} categories; 1 to {MAX_CATEGORIES} are possible")
-    by_id = sorted(found, key=lambda category: category.id)
+            raise FormatError(f"{location}: 'name' must be text, not {shown(title)}")
+        categories.append(Category(identity, title))
+    if not 1 <= len(categories) <= MAX_CATEGORIES:
+        raise FormatError(f"{named(name)}: has {len(categories)} categories; 1 to {MAX_CATEGORIES} are possible")
+    by_id = sorted(categories, key=lambda category: category.id)
     if names is None:
         return tuple(by_id)
     by_name = {category.name: category for category in by_id}
@@ -84,19 +84,19 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
 
 def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
     """File name, width and height by id."""
-    found: dict[int, tuple[str, int, int]] = {}
-    for place, record in records(document, "images", name):
-        identity = integer(record, "id", place)
+    images: dict[int, tuple[str, int, int]] = {}
+    for location, record in records(document, "images", name):
+        identity = integer(record, "id", location)
         file_name = record.get("file_name")
         if not isinstance(file_name, str) or not file_name or "\0" in file_name:
-            raise FormatError(f"{place}: 'file_name' must be text, not {shown(file_name)}")
+            raise FormatError(f"{location}: 'file_name' must be text, not {shown(file_name)}")
         parts = PurePosixPath(file_name)
         if parts.is_absolute() or ".." in parts.parts:
-            raise FormatError(f"{place}: 'file_name' {shown(file_name)} leaves the images folder; use names inside it")
-        found[identity] = (file_name, integer(record, "width", place), integer(record, "height", place))
-    if not found:
+            raise FormatError(f"{location}: 'file_name' {shown(file_name)} leaves the images folder; use names inside it")
+        images[identity] = (file_name, integer(record, "width", location), integer(record, "height", location))
+    if not images:
         raise FormatError(f"{named(name)}: lists no images")
-    return found
+    return images
 
 
 def _record(identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str) -> ImageRecord:

@@ -52,11 +52,11 @@ def read_listed(
     Raises: DataError for what cannot be read or names no images, FormatError with file and line for bad labels,
     or no names.
     """
-    found = describe_listed(file, images)
-    names = names or found.names
+    listed = describe_listed(file, images)
+    names = names or listed.names
     if names is None:
         raise FormatError(f"{named(file)}: names no classes; name them with model.names")
-    chosen = found.images[:limit]
+    chosen = listed.images[:limit]
     texts = [_label_file(image) for image in chosen]
     records = probe_all(chosen)
     if not any(map(isfile, texts)):
@@ -64,12 +64,12 @@ def read_listed(
             f"{named(texts[0])}: no such file, and no other image of {named(file)} has labels either; they "
             "stand in `labels/` for images in `images/`, or beside their images"
         )
-    rows: list[tuple[int, int, list[float], float, bool]] = []
+    objects: list[tuple[int, int, list[float], float, bool]] = []
     for position, (text, record) in enumerate(zip(texts, records, strict=True)):
         if isfile(text):
             for index, (cx, cy, w, h) in parse_labels(read_text(text), text, len(names)):
                 pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
-                rows.append((position, index, pixels, pixels[2] * pixels[3], False))
+                objects.append((position, index, pixels, pixels[2] * pixels[3], False))
     notes = []
     without = [image for image, text in zip(chosen, texts, strict=True) if not isfile(text)]
     if without:
@@ -77,13 +77,13 @@ def read_listed(
             f"{len(without)} of {len(chosen)} images have no label file and count as empty, "
             f"for example {shown(without[0].name)}"
         )
-    trained = [image for image in chosen if image in found.training]
+    trained = [image for image in chosen if image in listed.training]
     if trained:
         notes.append(
             f"{len(trained)} of {len(chosen)} images are in the training list as well, so figures flatter the "
             f"network, for example {shown(trained[0].name)}"
         )
-    return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], rows, notes)
+    return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], objects, notes)
 
 
 def describe_listed(file: Path | str, images: Path | str | None = None) -> Listed:
@@ -103,18 +103,20 @@ def _folders_from(folder: Path) -> list[Path]:
 
 def _darknet(path: Path, bases: list[Path]) -> Listed:
     """`key = value` lines; `valid`, `names` and `train` count."""
-    said: dict[str, str] = {}
+    entries: dict[str, str] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         text = line.partition("#")[0].strip()
         key, equals, value = text.partition("=")
         if text and not equals:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is not of the form key = value")
-        said[key.strip()] = value.strip()
-    if not said.get("valid"):
+        entries[key.strip()] = value.strip()
+    if not entries.get("valid"):
         raise FormatError(f"{named(path)}: names no `valid` list of images; add a line such as valid = valid.txt")
-    names = read_names(_existing(said["names"], bases, path, "names")) if said.get("names") else None
-    valid = _listed(_existing(said["valid"], bases, path, "valid"), bases)
-    training = next((base / said["train"] for base in bases if said.get("train") and isfile(base / said["train"])), None)
+    names = read_names(_existing(entries["names"], bases, path, "names")) if entries.get("names") else None
+    valid = _listed(_existing(entries["valid"], bases, path, "valid"), bases)
+    training = next(
+        (base / entries["train"] for base in bases if entries.get("train") and isfile(base / entries["train"])), None
+    )
     return Listed(valid, names, _quietly(training, bases))
 
 
@@ -130,47 +132,47 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
         raise FormatError(f"{named(path)}: names no images for validation; add a line such as val: images/val")
     training = items.get("train")
     return Listed(
-        tuple(image for place in _texts(items[split]) for image in _split(place, roots, path, split)),
+        tuple(image for path_text in _texts(items[split]) for image in _split(path_text, roots, path, split)),
         _names(items, path),
         frozenset()
         if _nothing(training)
         else frozenset(
             image
-            for place in _texts(training)  # type: ignore[arg-type]
+            for path_text in _texts(training)  # type: ignore[arg-type]
             for base in roots
-            if exists(base / place)
-            for image in _quietly(base / place, roots)
+            if exists(base / path_text)
+            for image in _quietly(base / path_text, roots)
         ),
     )
 
 
-def _roots(base: Path, said: str) -> Iterator[Path]:
+def _roots(base: Path, stated: str) -> Iterator[Path]:
     """Where a data.yaml's paths may count from: its `path`, which itself counts from its folder or from `datasets` beside."""
-    if said:
-        yield base / said
-        yield base.absolute().parent / "datasets" / said
+    if stated:
+        yield base / stated
+        yield base.absolute().parent / "datasets" / stated
     yield base
 
 
-def _split(place: str, roots: list[Path], path: Path, key: str) -> tuple[Path, ...]:
-    tried = [place, *([place.removeprefix("../")] if place.startswith("../") else [])]
+def _split(path_text: str, roots: list[Path], path: Path, key: str) -> tuple[Path, ...]:
+    tried = [path_text, *([path_text.removeprefix("../")] if path_text.startswith("../") else [])]
     for root, name in itertools.product(roots, tried):
         if exists(root / name):
             return _images_at(root / name, roots)
     raise DataError(
-        f"{named(path)}: {key} is {shown(place)}, which is nowhere ({named(roots[0] / place)} was looked for "
+        f"{named(path)}: {key} is {shown(path_text)}, which is nowhere ({named(roots[0] / path_text)} was looked for "
         "first); check `path`, or set data.images to the folder that paths count from"
     )
 
 
-def _images_at(place: Path, bases: list[Path]) -> tuple[Path, ...]:
+def _images_at(source: Path, bases: list[Path]) -> tuple[Path, ...]:
     """The images of a folder and of those below it, or of a list."""
-    if not isdir(place):
-        return _listed(place, bases)
-    found = tuple(sorted(_below(place, DEEPEST)))
-    if not found:
-        raise DataError(f"{named(place)}: holds no images ({' '.join(SUFFIXES)})")
-    return found
+    if not isdir(source):
+        return _listed(source, bases)
+    images = tuple(sorted(_below(source, DEEPEST)))
+    if not images:
+        raise DataError(f"{named(source)}: holds no images ({' '.join(SUFFIXES)})")
+    return images
 
 
 def _below(folder: Path, deep: int) -> Iterator[Path]:
@@ -185,10 +187,10 @@ def _below(folder: Path, deep: int) -> Iterator[Path]:
             yield folder / entry.name
 
 
-def _quietly(place: Path | None, bases: list[Path]) -> frozenset[Path]:
+def _quietly(source: Path | None, bases: list[Path]) -> frozenset[Path]:
     """The images of a training list, none where it cannot be read: nothing hangs on it but a remark."""
     try:
-        return frozenset() if place is None else frozenset(_images_at(place, bases))
+        return frozenset() if source is None else frozenset(_images_at(source, bases))
     except DataError:
         return frozenset()
 
@@ -223,12 +225,12 @@ def _texts(node: Node) -> list[str]:
     return [item.text for item in items if isinstance(item, Scalar)]
 
 
-def _existing(said: str, bases: list[Path], path: Path, key: str) -> Path:
+def _existing(stated: str, bases: list[Path], path: Path, key: str) -> Path:
     for base in bases:
-        if isfile(base / said):
-            return base / said
+        if isfile(base / stated):
+            return base / stated
     raise DataError(
-        f"{named(path)}: {key} is {shown(said)}, which is nowhere ({named(bases[0] / said)} was looked for "
+        f"{named(path)}: {key} is {shown(stated)}, which is nowhere ({named(bases[0] / stated)} was looked for "
         "first); set data.images to the folder that paths count from"
     )
 
@@ -242,7 +244,7 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
         line = data.count(b"\n", 0, error.start) + 1
         raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None
     base: Path | None = None
-    found: dict[Path, int] = {}
+    line_of: dict[Path, int] = {}
     for number, text in enumerate(lines, 1):
         if not text:
             continue
@@ -250,23 +252,23 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
             raise FormatError(f"{named(path)}:{number}: {shown(text)} is no path of an image ({' '.join(SUFFIXES)})")
         if base is None:
             base = next((folder for folder in bases if isfile(folder / text)), bases[0])
-        if base / text in found:
+        if base / text in line_of:
             raise FormatError(
-                f"{named(path)}:{number}: {shown(text)} is in line {found[base / text]} already; list each image once"
+                f"{named(path)}:{number}: {shown(text)} is in line {line_of[base / text]} already; list each image once"
             )
-        found[base / text] = number
-    if not found:
+        line_of[base / text] = number
+    if not line_of:
         raise FormatError(f"{named(path)}: lists no images; write their paths, one a line")
-    return tuple(found)
+    return tuple(line_of)
 
 
 def _label_file(image: Path) -> Path:
     """Where an image's labels are: in the folder `labels` in place of the last `images`, else beside it."""
     parts = list(image.parts)
-    for own, other in (("images", "labels"), ("JPEGImages", "labels")):
-        if own in parts[:-1]:
-            place = len(parts) - 2 - parts[:-1][::-1].index(own)
-            moved = Path(*parts[:place], other, *parts[place + 1 :]).with_suffix(".txt")
+    for image_folder, label_folder in (("images", "labels"), ("JPEGImages", "labels")):
+        if image_folder in parts[:-1]:
+            position = len(parts) - 2 - parts[:-1][::-1].index(image_folder)
+            moved = Path(*parts[:position], label_folder, *parts[position + 1 :]).with_suffix(".txt")
             if isfile(moved) or not isfile(image.with_suffix(".txt")):
                 return moved
     return image.with_suffix(".txt")

@@ -61,14 +61,14 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
         )
     chosen = files[:limit]
     records = probe_all(chosen)
-    rows: list[tuple[int, int, list[float], float, bool]] = []
+    objects: list[tuple[int, int, list[float], float, bool]] = []
     for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
         if file.stem in texts:
             for index, (cx, cy, w, h) in parse_labels(read_text(texts[file.stem]), texts[file.stem], len(names)):
                 pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
-                rows.append((position, index, pixels, pixels[2] * pixels[3], False))
+                objects.append((position, index, pixels, pixels[2] * pixels[3], False))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
-    return Dataset.of(records, categories, rows, _notes(chosen, texts, stems))
+    return Dataset.of(records, categories, objects, _notes(chosen, texts, stems))
 
 
 def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[int, tuple[float, float, float, float]]]:
@@ -77,31 +77,31 @@ def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[in
     Raises: FormatError with the line for anything but five numbers, a class index in range, a centre inside the
     image and sizes in (0, 1].
     """
-    rows: list[tuple[int, tuple[float, float, float, float]]] = []
+    labels: list[tuple[int, tuple[float, float, float, float]]] = []
     for number, line in enumerate(text.split("\n"), 1):
         words = line.split()
         if not words:
             continue
-        place = f"{named(name)}:{number}"
+        location = f"{named(name)}:{number}"
         if len(words) != 5:
-            raise FormatError(f"{place}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
+            raise FormatError(f"{location}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
         if not (words[0].isascii() and words[0].isdigit() and len(words[0]) < 10 and int(words[0]) < class_count):
             raise FormatError(
-                f"{place}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; check labels and names"
+                f"{location}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; check labels and names"
             )
         try:
             cx, cy, w, h = (float(word) for word in words[1:])
         except ValueError:
-            raise FormatError(f"{place}: {shown(line.strip())} holds something that is no number") from None
+            raise FormatError(f"{location}: {shown(line.strip())} holds something that is no number") from None
         if not all(map(math.isfinite, (cx, cy, w, h))):
-            raise FormatError(f"{place}: {shown(line.strip())} holds a number that is not finite")
+            raise FormatError(f"{location}: {shown(line.strip())} holds a number that is not finite")
         if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
             raise FormatError(
-                f"{place}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
+                f"{location}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
                 "0 to 1, size above 0 to 1); divide pixels by width and height"
             )
-        rows.append((int(words[0]), (cx, cy, w, h)))
-    return rows
+        labels.append((int(words[0]), (cx, cy, w, h)))
+    return labels
 
 
 def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path]) -> tuple[str, ...]:
