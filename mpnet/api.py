@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
     from mpnet.network.network import Box, Label, Network, load_network
+    from mpnet.resolve.trials import trials
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
     from mpnet.trial.result import Result, read_result
@@ -37,6 +38,7 @@ __all__ = [
     "read_experiment",
     "read_result",
     "run_experiment",
+    "trials",
 ]
 
 # A program that detects need not wait until everything that evaluates is imported.
@@ -48,6 +50,7 @@ __getattr__ = lazy_names(
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
+        "mpnet.resolve.trials": ("trials",),
         "mpnet.network.network": ("Box", "Label", "Network", "load_network"),
         "mpnet.trial.result": ("Result", "read_result"),
     },

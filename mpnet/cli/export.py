@@ -21,6 +21,8 @@ from mpnet.model.plan_key import short_key
 from mpnet.packages import require
 from mpnet.report.placement import print_placements
 from mpnet.resolve.source import Files, configuration_named
+from mpnet.resolve.stored import split_source
+from mpnet.resolve.trials import TABLES, write_trials
 
 
 @declare(
@@ -28,6 +30,7 @@ from mpnet.resolve.source import Files, configuration_named
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
     "mpnet export runs/aix/sweep.sqlite:safe --to yaml",
     "mpnet export experiments/demo.yaml --to onnx --flavour openvino -o demo.onnx",
+    "mpnet export runs/aix/sweep.sqlite -o trials.parquet",
     "mpnet export runs/example/0123456789abcdef --to bundle --packed neon_dotprod,neon -o net.mpnet",
     quiet=False,
 )
@@ -35,8 +38,8 @@ from mpnet.resolve.source import Files, configuration_named
 @click.option(
     "--to",
     "said",
-    type=click.Choice(list(targets())),
-    help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}.",
+    type=click.Choice([*targets(), *TABLES]),
+    help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}; parquet, csv: all trials of a STORE.",
 )
 @click.option(
     "--flavour",
@@ -100,6 +103,10 @@ def command(
     For the others the program that runs the file, where it is installed, is asked which precision it really executes in
     each layer; a layer that falls back is a warning.
     """
+    form = said or ("" if out is None else out.suffix[1:])
+    if form in TABLES:
+        _write_table(source, form, out, as_json)
+        return
     name = said or _meant(out)
     chosen = target(name)
     if out is None and chosen.reads_weights:
@@ -151,6 +158,19 @@ def command(
         )
     for line in filter(None, [*warnings, remark]):
         note(line)
+
+
+def _write_table(source: str, form: str, out: Path | None, as_json: bool) -> None:
+    if out is None:
+        raise ConfigError(f"--to {form}: name a file with -o, such as -o trials.{form}")
+    path, sweep = split_source(source)
+    if sweep is not None and not sweep.isdecimal():
+        raise ConfigError(f"{source}: a table is of all trials; name {path}, or {path}:2 for its second sweep")
+    count = write_trials(path, out, form, None if sweep is None else int(sweep))
+    if as_json:
+        print_json({"source": source, "target": form, "written": str(out), "trials": count})
+    else:
+        console().print(f"{out}: {count:,} trials ({bytes_text(out.stat().st_size)})", soft_wrap=True)
 
 
 def _meant(out: Path | None) -> str:

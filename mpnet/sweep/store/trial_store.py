@@ -369,6 +369,14 @@ class TrialStore:
         with translated(self.path):
             return int(self._db.execute(f"SELECT count(*) FROM trials{where}", values).fetchone()[0])
 
+    def measured(self, contexts: Iterable[int]) -> tuple[str, ...]:
+        """The measures that any finished trial of these contexts has, in the order of the columns."""
+        counts = ", ".join(f'count("{name}")' for name in self._measures)
+        numbers = ", ".join(str(int(context)) for context in contexts)
+        with translated(self.path):
+            row = self._db.execute(f"SELECT {counts} FROM trials WHERE context IN ({numbers})").fetchone()
+        return tuple(name for name, count in zip(self._measures, row, strict=True) if count)
+
     def trials(self, context: int) -> Iterator[Trial]:
         """All finished trials, by rising key."""
         with translated(self.path):
