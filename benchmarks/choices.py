@@ -85,7 +85,7 @@ def forward(experiment: Path, pool: Path, seconds: float, most: int) -> bool:
     while keys and time.monotonic() - begin < seconds:
         part, keys = keys[:AT_ONCE], keys[AT_ONCE:]
         for key, run in zip(part, run_plans(bench, [bench.plan(assign_key(bench.network, key)) for key in part]), strict=True):
-            found: Detections = run.found
+            found: Detections = run.predictions
             np.savez(
                 pool / f"{key}.npz", image_index=found.image_index, category=found.category, score=found.score, box=found.box
             )

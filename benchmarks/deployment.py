@@ -138,11 +138,11 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
             runners.append(Runner(plan, opened, own))
             places.append((key, own, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)
-        meter = Meter(bench.dataset, outcomes[0].found)
+        meter = Meter(bench.dataset, outcomes[0].predictions)
         for key, own, place, deployment in places:
             figures = {}
             for side, number in (("mpnet", own), ("engine", place)):
-                values = meter.measure(outcomes[number].found, sizes=False, darknet=False).values
+                values = meter.measure(outcomes[number].predictions, sizes=False, darknet=False).values
                 figures[side] = {"AP": values["AP"], "agreement_AP": values["agreement_AP"]}
             row: dict[str, Any] = {"key": key, **figures, "head_error": outcomes[place].head_error}
             if deployment is not None:

@@ -188,7 +188,7 @@ def pool(folders: list[Path]) -> tuple[Dataset, list[tuple[str, Detections]]]:
     """The data set of finished runs, and the name and the detections of each. Raises: MpnetError."""
     results = [read_result(path) for path in folders]
     dataset = open_dataset(results[0].document)
-    return dataset, [(result.name, kit_of(result.task).read(result.found_path, dataset)) for result in results]
+    return dataset, [(result.name, kit_of(result.task).read(result.predictions_path, dataset)) for result in results]
 
 
 if __name__ == "__main__":

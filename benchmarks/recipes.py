@@ -51,7 +51,7 @@ def main() -> None:
     plans = [bench.plan(bench.uniform("fp32")), bench.plan(plan)]
     runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: forward)]
     fp32, own, engine = run_all(bench, runners)
-    meter = bench.kit.meter(bench.dataset, fp32.found)
+    meter = bench.kit.meter(bench.dataset, fp32.predictions)
     names = ("AP", "agreement_AP")
     asked = [index for index in plan.weighted if plan[index].carries_scale]
     made = quantised_layers(onnx.load(said.model))
@@ -59,8 +59,8 @@ def main() -> None:
         json.dumps(
             {
                 "precision": plan.key,
-                "mpnet": meter.values(own.found, names),
-                "engine": meter.values(engine.found, names),
+                "mpnet": meter.values(own.predictions, names),
+                "engine": meter.values(engine.predictions, names),
                 "layers_as_asked": made == asked,
                 "differ": sorted(set(made) ^ set(asked)),
             },

@@ -177,8 +177,10 @@ def main() -> None:
 
 def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:
     """A row of the table."""
-    metrics, _ = measure_detections(outcome.found, bench.dataset)
-    agreed = DETECTION_KIT.agreement(baseline.found, outcome.found, bench.dataset, "fp32", list(outcome.head_sqnr_db))
+    metrics, _ = measure_detections(outcome.predictions, bench.dataset)
+    agreed = DETECTION_KIT.agreement(
+        baseline.predictions, outcome.predictions, bench.dataset, "fp32", list(outcome.head_sqnr_db)
+    )
     cost = plan_cost(plan)
     heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])
     figures = [metrics["AP"], metrics["AP50"], agreed["AP"], agreed["AP75"], agreed["AP95"]]

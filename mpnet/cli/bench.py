@@ -47,7 +47,7 @@ def command(
     names = DEFAULT_PRECISIONS if precisions is None else words(precisions)
     if not isinstance(named, Path) and precisions is None:
         names = (key_of(named), *names)
-    found = bench_network(
+    bench = bench_network(
         named,
         weights=weights,
         precisions=names,
@@ -57,9 +57,9 @@ def command(
         progress=progress(quiet),
     )
     if as_json:
-        print_json(found.as_json())
+        print_json(bench.as_json())
     else:
-        _print(found)
+        _print(bench)
 
 
 def _numbers(text: str) -> list[int]:
@@ -69,13 +69,13 @@ def _numbers(text: str) -> list[int]:
         raise ConfigError(f"--threads {text[:40]}: use whole numbers with commas, such as 1,2") from None
 
 
-def _print(found: Bench) -> None:
+def _print(bench: Bench) -> None:
     out = console()
-    for isa, peak in found.peaks.items():
+    for isa, peak in bench.peaks.items():
         out.print(f"{isa}: peak of one thread {2 * peak.fp32:.1f} GFLOP/s in fp32, {2 * peak.int8:.1f} GOP/s in int8")
     columns = ("precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine", "first result")
-    for isa, threads in dict.fromkeys((case.isa, case.threads) for case in found.cases):
-        cases = [case for case in found.cases if (case.isa, case.threads) == (isa, threads)]
+    for isa, threads in dict.fromkeys((case.isa, case.threads) for case in bench.cases):
+        cases = [case for case in bench.cases if (case.isa, case.threads) == (isa, threads)]
         where = f"{isa}, {threads} thread{'s' if threads > 1 else ''}"
         print_table(
             out,
@@ -98,15 +98,15 @@ def _print(found: Bench) -> None:
         print_table(
             out,
             ("layer", "MACs", *(short_key(case.precision) for case in cases)),
-            _layers(found, cases),
+            _layers(bench, cases),
             f"{where}: ms (share of peak) per layer",
         )
     out.print("conversions and engine: share of a pass; first result: of a configuration that never ran, over a pass of it")
 
 
-def _layers(found: Bench, cases: list[BenchCase]) -> Iterator[list[str]]:
+def _layers(bench: Bench, cases: list[BenchCase]) -> Iterator[list[str]]:
     """A row per layer that takes time, with its conversions; a cell per precision."""
-    for layer in found.network.layers:
+    for layer in bench.network.layers:
         parts = [[step for step in case.steps if step.time.step.layer == layer.index] for case in cases]
         if any(parts):
             macs = max((step.macs for part in parts for step in part), default=0)

@@ -89,7 +89,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
 def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     """The configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
     best = sweep["best"]
-    judged = next(row for row in sweep["picks"].values() if row["trial"] == best["trial"])
+    judged = next(pick for pick in sweep["picks"].values() if pick["trial"] == best["trial"])
     section = precision_section(network, assign_key(network, best["precision"]))
     yield f"The best configuration found is {best['precision']}: {section_text(section)}."
     # One set of images for all figures: those that did not choose, where there are any.
@@ -125,9 +125,9 @@ def _command(*arguments: str, json_to: IO[str] | None = None) -> None:
     console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
     arguments = (*arguments, "--json") if json_to else arguments
     # Results record the command line that made them: the one shown here, not `mpnet demo`.
-    own, sys.argv = sys.argv, ["mpnet", *arguments]
+    typed, sys.argv = sys.argv, ["mpnet", *arguments]
     try:
         with contextlib.redirect_stdout(json_to) if json_to else contextlib.nullcontext():
             cli.main(args=list(arguments), prog_name="mpnet", standalone_mode=False)
     finally:
-        sys.argv = own
+        sys.argv = typed

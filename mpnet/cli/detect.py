@@ -139,16 +139,16 @@ def command(
     with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                found = _video(source, target, compared, quiet, most) if source.is_video else _image(source, target, compared)
+                record = _video(source, target, compared, quiet, most) if source.is_video else _image(source, target, compared)
             except DataError as error:
                 if len(sources) == 1:
                     raise
                 failed.append({"path": str(source.path), "reason": str(error)})
                 fail(str(error))
             else:
-                files.append(found)
+                files.append(record)
                 if not as_json:
-                    _print(found, compared)
+                    _print(record, compared)
             advance(1)
     if as_json:
         print_json(
@@ -186,9 +186,9 @@ def _experiment(
 def _of_experiment(experiment: Experiment, default: str | None, layers: tuple[str, ...], dialect: str) -> Network:
     from dataclasses import replace
 
-    said = experiment.precision
+    section = experiment.precision
     over = tuple((str(selector), str(precision)) for selector, precision in selected_precisions(layers).items())
-    precision = replace(said, default=default or said.default, layers=(*said.layers, *over))
+    precision = replace(section, default=default or section.default, layers=(*section.layers, *over))
     model = experiment.model if dialect == "auto" else replace(experiment.model, dialect=dialect)
     return network_of(replace(experiment, precision=precision, model=model))
 
@@ -218,7 +218,7 @@ def _own_images(data: DataSection) -> list[Path]:
 def _protocol(
     network: Network,
     task: Task,
-    said: DetectionSection | None,
+    section: DetectionSection | None,
     confidence: float,
     nms: float | None,
     nms_kind: str | None,
@@ -227,14 +227,16 @@ def _protocol(
     """How images become boxes: by the command line, then the experiment, then the cfg."""
     protocol: dict[str, Any] = {
         "input": list(network.spec.in_shape),
-        "resize": resize or (said.resize if said else None) or task.resize,
+        "resize": resize or (section.resize if section else None) or task.resize,
         "dialect": network.spec.dialect,
         "batch_norm": network.options.batch_norm,
     }
     if task is CLASSIFICATION:
         return {**protocol, "task": task.name}
-    kind = nms_kind or (said.nms_kind if said else None) or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
-    overlap = nms if nms is not None else said.nms if said else NMS
+    kind = (
+        nms_kind or (section.nms_kind if section else None) or (network.spec.yolos[-1].nms_kind if network.spec.yolos else None)
+    )
+    overlap = nms if nms is not None else section.nms if section else NMS
     return {**protocol, "confidence": confidence, "nms": overlap, "nms_kind": kind}
 
 
@@ -248,9 +250,9 @@ def _sides(network: Network, beside: str | None) -> list[Network]:
         raise ConfigError(
             f"--beside {beside[:60]!r}: is no precision ({', '.join(PRECISIONS)}) and no key such as {network.precision[:60]}"
         )
-    said = dict[str | int, str | Precision]()
-    said.update((index, own) for index, own in parse_key(network.spec, beside).items())
-    return [network, network.with_precision(None, said)]
+    precisions = dict[str | int, str | Precision]()
+    precisions.update((index, precision) for index, precision in parse_key(network.spec, beside).items())
+    return [network, network.with_precision(None, precisions)]
 
 
 def _caption(network: Network) -> str:

@@ -153,8 +153,8 @@ def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Advance,
 
 def _continues(answer: http.client.HTTPResponse, start: int) -> bool:
     """Whether the answer really begins at byte `start`."""
-    found = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
-    return answer.status == 206 and found is not None and int(found.group(1)) == start
+    match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
+    return answer.status == 206 and match is not None and int(match.group(1)) == start
 
 
 def _size(file: IO[bytes]) -> int:

@@ -44,15 +44,17 @@ def find_sources(paths: Sequence[Path]) -> list[Source]:
 def _files(path: Path) -> list[Path]:
     known = (*IMAGE_SUFFIXES, *VIDEO_SUFFIXES)
     try:
-        folder, there = path.is_dir(), path.is_file()
-        found = sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file()) if folder else []
+        folder, is_file = path.is_dir(), path.is_file()
+        entries = (
+            sorted(entry for entry in path.iterdir() if entry.suffix.lower() in known and entry.is_file()) if folder else []
+        )
     except ValueError as error:
         raise DataError(f"{str(path)!r}: {error}; check the path") from None
-    if folder and not found:
+    if folder and not entries:
         raise ConfigError(f"{path}: holds no images or videos (known suffixes: {', '.join(known)})")
     if folder:
-        return found
-    if not there:
+        return entries
+    if not is_file:
         raise DataError(f"{path}: no such file or folder; check the path")
     if path.suffix.lower() not in known:
         raise DataError(f"{path}: is neither an image nor a video (known suffixes: {', '.join(known)})")

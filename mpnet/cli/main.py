@@ -200,8 +200,8 @@ def describe_os_error(error: OSError) -> str:
         errno.EISDIR: "name a file",
         errno.EEXIST: "choose another name",
     }.get(error.errno or 0, "check the path and the disk")
-    place = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
-    return f"{place}{reason}; {remedy}"
+    prefix = f"{os.fsdecode(error.filename)}: " if isinstance(error.filename, (str, bytes)) else ""
+    return f"{prefix}{reason}; {remedy}"
 
 
 def _open_streams() -> None:

@@ -82,9 +82,9 @@ def declare(
     context = {"help_option_names": ["-h", "--help"], "max_content_width": 110}
 
     def made(function: Callable[..., Any]) -> ExampleCommand:
-        found = click.command(cls=ExampleCommand, examples=examples, context_settings=context)(function)
-        found.params += [*(RUNTIME if runtime else ()), *([QUIET] if quiet else ()), *([JSON] if json else ())]
-        return found
+        declared = click.command(cls=ExampleCommand, examples=examples, context_settings=context)(function)
+        declared.params += [*(RUNTIME if runtime else ()), *([QUIET] if quiet else ()), *([JSON] if json else ())]
+        return declared
 
     return made
 

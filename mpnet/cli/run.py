@@ -78,13 +78,13 @@ def command(
     spec = experiment_of(source, with_unlabelled(overrides, unlabelled), threads, isa)
     if no_baseline:
         spec = replace(spec, baseline=None)
-    said: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}
+    arguments: dict[str, Any] = {"force": force, "command": command_line(), "progress": progress(quiet)}
     names = words(chosen) if chosen else spec.backends
     if engine is not None and chosen:
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
     other = engine or (None if names[0] == ENGINE else names)
-    report = run_experiment(spec, engine=other, **said)
+    report = run_experiment(spec, engine=other, **arguments)
     result = report.deployed or report.result
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")

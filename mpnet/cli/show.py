@@ -65,10 +65,10 @@ def command(
     document = _document(plan)
     names = words(chosen) if chosen else backends
     if names != OWN_BACKENDS:
-        found = partition(plan.network, plan.precision, plan.options, names)
+        parts = partition(plan.network, plan.precision, plan.options, names)
         for row in document["layers"]:
-            row["backend"] = found.who(row["index"])
-        for line in found.reasons.values():
+            row["backend"] = parts.who(row["index"])
+        for line in parts.reasons.values():
             note(line)
     if as_json:
         print_json(document)
@@ -83,7 +83,7 @@ def _plan(
 ) -> tuple[Plan, tuple[str, ...]]:
     """The plan, and who is to run it."""
     named = cfg_or_experiment(source, overrides)
-    said = dict[str | int, Precision | str]()
+    declared = dict[str | int, Precision | str]()
     backends = OWN_BACKENDS
     if isinstance(named, Path):
         network = read_cfg(named, dialect)
@@ -92,10 +92,10 @@ def _plan(
         model, quantization = named.model, named.quantization
         network = read_cfg(model.cfg, model.dialect if dialect == "auto" else dialect)
         options = resolve_options(network, quantization.options, quantization.layers, batch_norm=model.batch_norm)
-        default, said = default or named.precision.default, dict(named.precision.layers)
+        default, declared = default or named.precision.default, dict(named.precision.layers)
         backends = named.backends
     options = with_some_ranges(options, network)
-    return build_plan(network, assign(network, default, {**said, **selected_precisions(layers)}), options), backends
+    return build_plan(network, assign(network, default, {**declared, **selected_precisions(layers)}), options), backends
 
 
 def _document(plan: Plan) -> dict[str, Any]:

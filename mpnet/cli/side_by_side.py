@@ -47,5 +47,5 @@ class SideBySide:
 
     def plain(self, views: list[View]) -> dict[str, Any]:
         """As documents hold it."""
-        own, *others = ({"precision": view.caption, self.key: [one.plain() for one in view.predictions]} for view in views)
-        return {self.key: own[self.key], **({"beside": others[0]} if others else {})}
+        first, *others = ({"precision": view.caption, self.key: [one.plain() for one in view.predictions]} for view in views)
+        return {self.key: first[self.key], **({"beside": others[0]} if others else {})}

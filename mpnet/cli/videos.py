@@ -84,7 +84,7 @@ def _looked(
         if not 0 < width * height <= MAX_PIXELS:
             raise DataError(f"{name}: frames of {width} x {height} pixels are outside the limit of {MAX_PIXELS}")
         writer = None
-        begin = said = time.perf_counter()
+        begin = reported = time.perf_counter()
         number = since = 0
         try:
             for number, frame in enumerate(_frames(reader, most), start=1):
@@ -97,9 +97,9 @@ def _looked(
                         writer = _writer(stack, target, rate, copy.shape[1], copy.shape[0])
                     writer.write(np.ascontiguousarray(copy[:, :, ::-1]))
                 now = time.perf_counter()
-                if now - said >= interval:
-                    tell(now - begin, (number - since) / max(now - said, 1e-9), views)
-                    said, since = now, number
+                if now - reported >= interval:
+                    tell(now - begin, (number - since) / max(now - reported, 1e-9), views)
+                    reported, since = now, number
         except KeyboardInterrupt:  # how people leave a camera; of a video it is none of that
             if not interval or not frames:
                 raise

@@ -14,11 +14,11 @@ TOP: dict[str, int] = {"top1": 1, "top5": 5}
 """Measures, and among how many of the best classes the right one must be."""
 
 
-def right(found: Classifications, labels: NDArray[np.int32], best: int) -> NDArray[np.bool_]:
+def right(predictions: Classifications, labels: NDArray[np.int32], best: int) -> NDArray[np.bool_]:
     """bool (images,): whether the label is among the `best` best classes. Raises: DataError for other images."""
-    if len(found) != len(labels):
-        raise DataError(f"the run has {len(found)} images, the data set {len(labels)}")
-    return np.asarray((found.category[:, :best] == labels[:, None]).any(axis=1))
+    if len(predictions) != len(labels):
+        raise DataError(f"the run has {len(predictions)} images, the data set {len(labels)}")
+    return np.asarray((predictions.category[:, :best] == labels[:, None]).any(axis=1))
 
 
 def share(chosen: NDArray[np.bool_]) -> float:
@@ -26,15 +26,15 @@ def share(chosen: NDArray[np.bool_]) -> float:
     return float(np.count_nonzero(chosen) / len(chosen) * PERCENT) if len(chosen) else -1.0
 
 
-def agreement(found: Classifications, baseline: Classifications) -> float:
+def agreement(predictions: Classifications, baseline: Classifications) -> float:
     """Percent of the images whose best class is the baseline's; -1 of none. Raises: DataError for other images."""
-    return share(right(found, baseline.best, 1))
+    return share(right(predictions, baseline.best, 1))
 
 
-def per_class(found: Classifications, labels: NDArray[np.int32], classes: int) -> list[dict[str, float]]:
+def per_class(predictions: Classifications, labels: NDArray[np.int32], classes: int) -> list[dict[str, float]]:
     """For each class truths, top1 and top5 (percent of its images, -1 without any)."""
     truths = np.bincount(labels, minlength=classes)
-    hits = {name: np.bincount(labels[right(found, labels, best)], minlength=classes) for name, best in TOP.items()}
+    hits = {name: np.bincount(labels[right(predictions, labels, best)], minlength=classes) for name, best in TOP.items()}
     return [
         {"truths": int(count), **{name: float(hit[c] / count * PERCENT) if count else -1.0 for name, hit in hits.items()}}
         for c, count in enumerate(truths)

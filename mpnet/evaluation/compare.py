@@ -175,6 +175,6 @@ def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -
     sure = detections.select(detections.score >= np.float32(score))
     matches = match(sure, truths, thresholds=np.array([0.5]))
     hit = matches.truth >= 0
-    found = np.full(len(truths.source), -1, dtype=np.int64)
-    found[truths.source[matches.truth[hit]]] = positions[matches.detection[hit]]
-    return found
+    finders = np.full(len(truths.source), -1, dtype=np.int64)
+    finders[truths.source[matches.truth[hit]]] = positions[matches.detection[hit]]
+    return finders

@@ -27,13 +27,13 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
     detections = dataset.of_labelled(detections)
     sure = detections.select(detections.score >= np.float32(score))
     truths = Truths.of_dataset(dataset)
-    found = found_objects(sure, truths, score)
+    finders = found_objects(sure, truths, score)
     matrix = np.zeros((classes + 1, classes + 1), dtype=np.int64)
-    right = ~dataset.crowd & (found >= 0)
+    right = ~dataset.crowd & (finders >= 0)
     np.add.at(matrix, (dataset.category[right], dataset.category[right]), 1)
     left = np.ones(len(sure), dtype=bool)
-    left[found[found >= 0]] = False
-    missed, others = ~dataset.crowd & (found < 0), sure.select(left)
+    left[finders[finders >= 0]] = False
+    missed, others = ~dataset.crowd & (finders < 0), sure.select(left)
     alike = replace(others, category=np.zeros_like(others.category))
     order = np.lexsort((-alike.score, alike.image_index))
     alike = Detections(alike.image_count, alike.image_index[order], alike.category, alike.score[order], alike.box[order])

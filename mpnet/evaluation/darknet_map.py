@@ -25,11 +25,11 @@ def darknet_ap50(detections: Detections, dataset: Dataset | Truths) -> NDArray[n
     detections, truths = truths.of_labelled(detections), without_crowds(truths)
     taken = best_overlap(detections, truths, 0.5)
     order = np.argsort(-detections.score, kind="stable")
-    found = taken[order]
+    truth_of = taken[order]
     first = np.zeros(len(order), dtype=bool)
-    first[np.unique(found, return_index=True)[1]] = True
-    right = first & (found >= 0)
-    wrong = found < 0
+    first[np.unique(truth_of, return_index=True)[1]] = True
+    right = first & (truth_of >= 0)
+    wrong = truth_of < 0
     category = detections.category[order]
     positives = truths.counted().sum(axis=0)
     result = np.full(truths.category_count, -1.0)

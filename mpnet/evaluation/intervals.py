@@ -86,15 +86,15 @@ class Resampled:
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
 
-def _widened(resampled: Resampled, variance: float, own: float) -> tuple[float, float]:
-    """(t, variance of what was not seen) beside `variance`, that of what was; own: the measure's own variance."""
-    unseen = UNSEEN * own / resampled.images
+def _widened(resampled: Resampled, variance: float, measure_variance: float) -> tuple[float, float]:
+    """(t, variance of what was not seen) beside `variance`, that of what was; measure_variance: the measure's own variance."""
+    unseen = UNSEEN * measure_variance / resampled.images
     total = variance + unseen
     parts = variance**2 / resampled.degrees() + unseen**2 / _UNSEEN_DEGREES  # Satterthwaite
     return float(t_point(total**2 / parts if parts else np.inf)), unseen
 
 
-def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tuple[float, float]:
+def value_interval(value: float, resampled: Resampled, measure_variance: float = 0.0) -> tuple[float, float]:
     """Interval of a measure from 0 to 100, its bias taken off: AP of few images comes out too high.
 
     The variance grows with what is missing from 100, as a share's does in Wilson's interval: where little is missing,
@@ -103,7 +103,7 @@ def value_interval(value: float, resampled: Resampled, own: float = 0.0) -> tupl
     variance = resampled.left_out_variance()
     if np.isnan(variance):
         return 0.0, 100.0
-    t, unseen = _widened(resampled, variance, own)
+    t, unseen = _widened(resampled, variance, measure_variance)
     missing = max(100 - value + resampled.bias(value), 0.0)
     half = t * float(np.sqrt(variance))
     growth = half**2 / max(missing, half) if half else 0.0
@@ -131,10 +131,10 @@ def own_variance(agreeing: Resampled, baseline: Resampled | None) -> float:
 
 def difference_interval(difference: float, first: Resampled, second: Resampled, most: float = 100.0) -> tuple[float, float]:
     """Interval of a paired difference second - first of a measure that can differ by `most`: percent, unless told."""
-    between, own = second - first, (first.variance() + second.variance()) / 2
+    between, measure_variance = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
-    if np.isnan(variance) or np.isnan(own):
+    if np.isnan(variance) or np.isnan(measure_variance):
         return -most, most
-    t, unseen = _widened(between, variance, own)
+    t, unseen = _widened(between, variance, measure_variance)
     half = t * float(np.sqrt(variance + unseen))
     return max(-most, difference - half), min(most, difference + half)

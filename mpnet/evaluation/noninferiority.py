@@ -133,13 +133,13 @@ def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None
 
 def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Loss | None:
     """The loss of a paired difference second - first, in percent points."""
-    between, own = second - first, (first.variance() + second.variance()) / 2
+    between, measure_variance = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
-    if math.isnan(variance) or math.isnan(own):
+    if math.isnan(variance) or math.isnan(measure_variance):
         return None
-    return Loss(first.images, -difference, variance, between.degrees(), _spread(own, first))
+    return Loss(first.images, -difference, variance, between.degrees(), _spread(measure_variance, first))
 
 
-def _spread(own: float, resampled: Resampled) -> float:
+def _spread(measure_variance: float, resampled: Resampled) -> float:
     """Points by which images differ; at least SPREAD: a network that finds nothing varies little, and shows nothing by it."""
-    return max(SPREAD, math.sqrt(own * resampled.images))
+    return max(SPREAD, math.sqrt(measure_variance * resampled.images))

@@ -137,15 +137,15 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
     """
     wanted = target(name)
     flavour = wanted.flavour(flavour)
-    said = {option: value for option, value in (options or {}).items() if value}
-    for option in said:
+    given = {option: value for option, value in (options or {}).items() if value}
+    for option in given:
         if option not in wanted.options:
             raise ConfigError(f"--{option.replace('_', '-')}: --to {name} knows no such option; leave it out")
     require(f"--to {name}", wanted.packages, wanted.extra)
     refused = unsupported(wanted, configuration, flavour)
     if refused:
         raise ConfigError(_refusal(name, wanted, configuration, flavour, refused))
-    return wanted.write(configuration, flavour, said)
+    return wanted.write(configuration, flavour, given)
 
 
 def unsupported(wanted: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
@@ -193,20 +193,25 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
 
 def _refused(wanted: Target, configuration: Configuration, plan: PrecisionPlan, flavour: str) -> dict[int, str]:
     options = configuration.options
-    found = {}
+    reasons = {}
     for layer in configuration.network.layers:
         reason = wanted.refuses(layer, plan[layer.index], options.of(layer.index), flavour)
         if reason:
-            found[layer.index] = reason
-    return found
+            reasons[layer.index] = reason
+    return reasons
 
 
 def _by_distance(asked: Precision) -> list[Precision]:
     """The other precisions, the nearest first."""
-    others = [row for row in PRECISIONS.values() if row is not asked]
+    others = [precision for precision in PRECISIONS.values() if precision is not asked]
     return sorted(
         others,
-        key=lambda row: (row is not asked.tensor, row.rank < asked.rank, abs(row.rank - asked.rank), row is not row.tensor),
+        key=lambda precision: (
+            precision is not asked.tensor,
+            precision.rank < asked.rank,
+            abs(precision.rank - asked.rank),
+            precision is not precision.tensor,
+        ),
     )
 
 

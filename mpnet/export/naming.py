@@ -11,9 +11,9 @@ def layer_name(index: int, what: str) -> str:
 
 def layer_of(name: str) -> int | None:
     """The layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
-    _, found, rest = name.partition("layer_")
+    _, prefix, rest = name.partition("layer_")
     digits = rest.partition("_")[0]
-    return int(digits) if found and digits.isdigit() else None
+    return int(digits) if prefix and digits.isdigit() else None
 
 
 def unused(name: str, taken: set[str]) -> str:

@@ -49,11 +49,11 @@ class Row:
 
 def columns(known: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
     """(target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
-    found = {}
+    by_name = {}
     for name, target in known.items():
         for flavour in target.flavours or ("",):
-            found[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
-    return found
+            by_name[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
+    return by_name
 
 
 def support_table(known: Mapping[str, Target]) -> list[Row]:

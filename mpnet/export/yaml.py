@@ -24,13 +24,15 @@ def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSec
     wanted: dict[str, list[int]] = {}
     for index in (*plan.weighted, *plan.keyed):
         keys = network.layers[index].declared
-        said = None if keys is None else keys.precision
-        if said is None and network.layers[index].has_weights:
-            said = PRECISIONS[name]
-        if said is not plan[index]:
+        declared = None if keys is None else keys.precision
+        if declared is None and network.layers[index].has_weights:
+            declared = PRECISIONS[name]
+        if declared is not plan[index]:
             wanted.setdefault(plan[index].name, []).append(index)
     weighted = list(plan.weighted)
-    return PrecisionSection(name, tuple((selector(network, weighted, layers), own) for own, layers in wanted.items()))
+    return PrecisionSection(
+        name, tuple((selector(network, weighted, layers), precision) for precision, layers in wanted.items())
+    )
 
 
 def selector(network: NetworkSpec, weighted: Sequence[int], layers: Sequence[int]) -> str:
@@ -52,16 +54,16 @@ def selector(network: NetworkSpec, weighted: Sequence[int], layers: Sequence[int
 
 def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, str]]:
     """Numbers, and ranges for three and more neighbours among the layers with weights."""
-    place = {index: number for number, index in enumerate(weighted)}
-    found: list[tuple[int, str]] = []
+    rank = {index: number for number, index in enumerate(weighted)}
+    parts: list[tuple[int, str]] = []
     run: list[int] = []
     for index in [*layers, None]:
-        if run and index in place and run[-1] in place and place[index] == place[run[-1]] + 1:
+        if run and index in rank and run[-1] in rank and rank[index] == rank[run[-1]] + 1:
             run.append(index)
             continue
-        found += [(run[0], f"{run[0]}..{run[-1]}")] if len(run) > 2 else [(number, str(number)) for number in run]
+        parts += [(run[0], f"{run[0]}..{run[-1]}")] if len(run) > 2 else [(number, str(number)) for number in run]
         run = [] if index is None else [index]
-    return found
+    return parts
 
 
 def section_text(section: PrecisionSection) -> str:

@@ -37,7 +37,7 @@ from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
-from mpnet.trial.reopen import image_loader, read_evidence, reason, reopen
+from mpnet.trial.reopen import image_loader, open_predictions, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
 FRONT_RUNS = 32
@@ -75,7 +75,7 @@ def collect(
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
-    data = _with_evidence(from_results(results), results, draws, seed, score)
+    data = _with_comparison(from_results(results), results, draws, seed, score)
     if compute:
         data = _with_layers(data, results[-1].document, progress)
     else:
@@ -93,11 +93,11 @@ def _of_sweep(
     sweep: int | None,
     score: float | None,
 ) -> ReportData:
-    found = sweep_status(path, sweep)
-    state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(found["state"], "interrupted")
+    status = sweep_status(path, sweep)
+    state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(status["state"], "interrupted")
     stored = read_sweep(path, choose, sweep, finished=state == "finished")
     document = stored.document
-    data = from_store(stored, path, Status(state, int(found["trials"]), found["total"]))
+    data = from_store(stored, path, Status(state, int(status["trials"]), status["total"]))
     data = _with_cfg(data, document)
     what = "Intervals, classes, lost and gained objects, images, error and time per layer"
     if not compute:
@@ -133,25 +133,25 @@ def _with_front(
     images = len(machine.bench.dataset.images)
     try:
         with progress("front", images) as advance:
-            found = machine.found([table.keys[row] for row in rows], advance)
-        view, dataset, chosen = view_of(data.task), machine.bench.dataset, found[rows.index(table.chosen)]
+            predictions = machine.predictions([table.keys[row] for row in rows], advance)
+        view, dataset, chosen = view_of(data.task), machine.bench.dataset, predictions[rows.index(table.chosen)]
         sets = _sets(dataset, document)
-        whole = view.pairing(dataset, found[0], draws, seed)
+        whole = view.pairing(dataset, predictions[0], draws, seed)
         with progress("intervals", len(sets) * (len(rows) - 1)) as advance:
             for prefix, positions in sets.items():
                 # A figure and its interval are of the same images: the stored figures' own.
                 part = dataset.subset(positions.tolist())
-                pairing = view.pairing(part, found[0].of_images(positions), draws, seed) if len(sets) > 1 else whole
+                pairing = view.pairing(part, predictions[0].of_images(positions), draws, seed) if len(sets) > 1 else whole
                 pairs = {}
-                for row, other in zip(rows[1:], found[1:], strict=True):
+                for row, other in zip(rows[1:], predictions[1:], strict=True):
                     pairs[row] = pairing.pair(other.of_images(positions) if len(sets) > 1 else other)
                     _check_same(data, row, prefix + data.task.quality, pairs[row].values.get(data.task.quality))
                     advance(1)
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
         data = _with_losses(data)
-        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, found[0], chosen, image_loader(document)))
-        data = _with_operating_point(data, dataset, found[0], chosen, score, draws, seed)
-        return _with_confusion(data, view, dataset, found[0], chosen)
+        data = with_changes(data, whole.pair(chosen), view.gallery(dataset, predictions[0], chosen, image_loader(document)))
+        data = _with_operating_point(data, dataset, predictions[0], chosen, score, draws, seed)
+        return _with_confusion(data, view, dataset, predictions[0], chosen)
     except MpnetError as error:
         return with_missing(data, Missing("Intervals, classes, lost and gained objects, images", reason(error)))
 
@@ -221,8 +221,8 @@ def _with_baseline(results: list[Result]) -> list[Result]:
     if len(results) > 1:
         return results
     named = [_beside(results[0], "agreement", "baseline"), _beside(results[0], "deployed", "reference")]
-    found = {result.id: result for result in named if result is not None}
-    return [*found.values(), *results]
+    by_id = {result.id: result for result in named if result is not None}
+    return [*by_id.values(), *results]
 
 
 def _beside(result: Result, part: str, key: str) -> Result | None:
@@ -237,7 +237,7 @@ def _beside(result: Result, part: str, key: str) -> Result | None:
     return other if other is not None and other.id != result.id else None
 
 
-def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: int, score: float | None) -> ReportData:
+def _with_comparison(data: ReportData, results: list[Result], draws: int, seed: int, score: float | None) -> ReportData:
     if len(results) == 1:
         return with_missing(
             data,
@@ -248,16 +248,18 @@ def _with_evidence(data: ReportData, results: list[Result], draws: int, seed: in
             ),
         )
     try:
-        dataset, found = read_evidence(results)
+        dataset, predictions = open_predictions(results)
         view = view_of(data.task)
-        pairing = view.pairing(dataset, found[0], draws, seed)
-        pairs = {row: pairing.pair(other) for row, other in enumerate(found) if row}
+        pairing = view.pairing(dataset, predictions[0], draws, seed)
+        pairs = {row: pairing.pair(other) for row, other in enumerate(predictions) if row}
         data = with_pairs(data, pairs, pairing.intervals_by)
         data = with_changes(
-            data, pairs[len(found) - 1], view.gallery(dataset, found[0], found[-1], image_loader(results[-1].document))
+            data,
+            pairs[len(predictions) - 1],
+            view.gallery(dataset, predictions[0], predictions[-1], image_loader(results[-1].document)),
         )
-        data = _with_operating_point(data, dataset, found[0], found[-1], score, draws, seed)
-        return _with_confusion(data, view, dataset, found[0], found[-1])
+        data = _with_operating_point(data, dataset, predictions[0], predictions[-1], score, draws, seed)
+        return _with_confusion(data, view, dataset, predictions[0], predictions[-1])
     except MpnetError as error:
         return with_missing(
             data,
@@ -301,7 +303,7 @@ def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -
     if gallery is not None:
         changes = gallery.changes(_spread(changes), CROPS)
         images = gallery.worst(chosen.images, WORST_IMAGES)
-    harmed_first = sorted(chosen.classes, key=lambda row: row.interval.difference if row.interval else 0.0)
+    harmed_first = sorted(chosen.classes, key=lambda of_class: of_class.interval.difference if of_class.interval else 0.0)
     changes = tuple(replace(change, image=Path(change.image).name) for change in changes)
     return replace(data, classes=tuple(harmed_first), changes=changes, worst=images, verdict=chosen.verdict)
 

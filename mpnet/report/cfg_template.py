@@ -38,7 +38,7 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
         content.decode(encoding := "utf-8")
     except UnicodeDecodeError:
         encoding = "latin-1"
-    position_of = {layer.index: place for place, layer in enumerate(network.convolutions)}
+    position_of = {layer.index: order for order, layer in enumerate(network.convolutions)}
     parts: list[tuple[object, int | None]] = []
     for number in range(len(original)):
         # Before the first header, then [net], then one section per layer.

@@ -49,58 +49,60 @@ def compare_runs(
     results = [result for result, _ in sides]
     try:
         dataset = open_dataset(results[0].document)
-        found = [kit_of(result.task).read(result.found_path, dataset) if known is None else known for result, known in sides]
+        predictions = [
+            kit_of(result.task).read(result.predictions_path, dataset) if known is None else known for result, known in sides
+        ]
     except MpnetError as error:
         if images is not None:
             raise
         return compare_results(results, missing=reason(error))
-    compared = compare_results(results, dataset, found, draws=draws, seed=seed, score=score)
+    compared = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
     if images is not None:
-        _write_images(compared, view_of(results[0].task), dataset, found, images, image_loader(results[0].document))
+        _write_images(compared, view_of(results[0].task), dataset, predictions, images, image_loader(results[0].document))
     return compared
 
 
 def _write_images(
-    compared: Comparison, view: View, dataset: Dataset, found: Sequence[Any], images: Path, load: LoadImage
+    compared: Comparison, view: View, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
 ) -> None:
-    for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, found[1:], strict=True):
-        drawn = view.gallery(dataset, found[0], other, load).changes(pair.changes, len(pair.changes))
-        folder = images if len(found) == 2 else images / run["id"]
+    for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, predictions[1:], strict=True):
+        drawn = view.gallery(dataset, predictions[0], other, load).changes(pair.changes, len(pair.changes))
+        folder = images if len(predictions) == 2 else images / run["id"]
         names = write_changes(drawn, folder)
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
 
 
 def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
     """Results of all sources; those of one store run together, on images that are decoded once."""
-    found: dict[int, _Compared] = {}
+    compared: dict[int, _Compared] = {}
     trials: dict[Path, list[int]] = {}
-    for place, source in enumerate(sources):
+    for position, source in enumerate(sources):
         path = split_source(source)[0]
         if is_store(path):
-            trials.setdefault(path.resolve(), []).append(place)
+            trials.setdefault(path.resolve(), []).append(position)
         else:
-            found[place] = (read_result(path), None)
-    for places in trials.values():
-        configurations = [find_configuration(sources[place]) for place in places]
-        found.update(zip(places, _run_again(configurations, progress), strict=True))
-    return [found[place] for place in range(len(sources))]
+            compared[position] = (read_result(path), None)
+    for positions in trials.values():
+        configurations = [find_configuration(sources[position]) for position in positions]
+        compared.update(zip(positions, _run_again(configurations, progress), strict=True))
+    return [compared[position] for position in range(len(sources))]
 
 
 def _run_again(configurations: Sequence[StoredConfiguration], progress: Progress) -> list[_Compared]:
     machine = Machine(reopen(configurations[0].document, configurations[0].output))
     bench = machine.bench
     with progress("images", len(bench.inputs)) as advance:
-        outcomes = run_plans(bench, [machine.plan(found.key) for found in configurations], advance)
+        outcomes = run_plans(bench, [machine.plan(configuration.key) for configuration in configurations], advance)
     sides: list[_Compared] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
-    for found, outcome in zip(configurations, outcomes, strict=True):
+    for configuration, outcome in zip(configurations, outcomes, strict=True):
         document = build_document(
             bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=turns.latency(outcome.plan.precision.key)
         )
-        if found.held_out:
-            chose = {name: found.values[name] for name in found.held_out if name in found.values}
-            document["selection"], document["held_out"] = chose, found.held_out
-        sides.append((Result(found.store or Path(), document), outcome.found))
+        if configuration.held_out:
+            chose = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
+            document["selection"], document["held_out"] = chose, configuration.held_out
+        sides.append((Result(configuration.store or Path(), document), outcome.predictions))
     return sides
 
 

@@ -32,7 +32,7 @@ class Comparison:
 def compare_results(
     results: Sequence[Result],
     dataset: Dataset | None = None,
-    found: Sequence[Any] = (),
+    predictions: Sequence[Any] = (),
     *,
     draws: int = DRAWS,
     seed: int = 0,
@@ -43,7 +43,7 @@ def compare_results(
 
     score: threshold at which detectors' errors are counted; None: the one with the best F1 of the first.
 
-    dataset, found: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
+    dataset, predictions: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
     says why.
     Raises: ConfigError for fewer than two runs, or runs on different images or labels.
     """
@@ -60,11 +60,11 @@ def compare_results(
     points: list[dict[str, Any] | None] = [None] * len(results)
     pairs: tuple[Pair, ...] = ()
     if dataset is not None:
-        pairing = view_of(task).pairing(dataset, found[0], draws, seed)
-        pairs, intervals_by = tuple(pairing.pair(other) for other in found[1:]), pairing.intervals_by
+        pairing = view_of(task).pairing(dataset, predictions[0], draws, seed)
+        pairs, intervals_by = tuple(pairing.pair(other) for other in predictions[1:]), pairing.intervals_by
         if task is DETECTION:
-            point = OperatingPoint(dataset, found[0], score, draws, seed)
-            points = [None, *(point.of(other) for other in found[1:])]
+            point = OperatingPoint(dataset, predictions[0], score, draws, seed)
+            points = [None, *(point.of(other) for other in predictions[1:])]
     beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
     protocols = [result.document["protocol"] for result in results]
     document = {
@@ -124,7 +124,7 @@ def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dic
         "precision": result.document["precision"].get("key", ""),
         "metrics": metrics,
         "differences": differences,
-        "intervals": {} if pair is None else {name: _interval(name, found) for name, found in pair.metrics.items()},
+        "intervals": {} if pair is None else {name: _interval(name, interval) for name, interval in pair.metrics.items()},
         "cost": dict(result.document["cost"]),
         "latency": result.document.get("latency"),
         "deployed": result.document.get("deployed"),
@@ -139,41 +139,41 @@ def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dic
 def _agreement(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any] | None:
     """Agreement with *this* baseline: computed anew where detections are there; SQNR only if it was the run's own."""
     stored = result.document.get("agreement")
-    own = stored if stored is not None and stored.get("baseline") == baseline.id else None
+    comparable = stored if stored is not None and stored.get("baseline") == baseline.id else None
     if pair is None or task.agreement not in pair.values:
-        return own
+        return comparable
     values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement", task=task)}
-    return {"baseline": baseline.id, **values, "head_sqnr_db": own["head_sqnr_db"] if own else None}
+    return {"baseline": baseline.id, **values, "head_sqnr_db": comparable["head_sqnr_db"] if comparable else None}
 
 
-def _interval(name: str, found: Interval) -> dict[str, Any]:
+def _interval(name: str, interval: Interval) -> dict[str, Any]:
     """within_noise: None of what gets no verdict (`Measure.judged`)."""
-    said = verdict(measure(name), found)
+    judgement = verdict(measure(name), interval)
     return {
-        "difference": found.difference,
-        "low": found.low,
-        "high": found.high,
-        "within_noise": None if said is None else said == "noise",
+        "difference": interval.difference,
+        "low": interval.low,
+        "high": interval.high,
+        "within_noise": None if judgement is None else judgement == "noise",
     }
 
 
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Layers with weights, or with a precision that differs between runs."""
     rows = []
-    tables = [{row["index"]: row for row in result.document["precision"].get("layers", [])} for result in results]
-    for index, row in tables[0].items():
-        found = [table.get(index, {}) for table in tables]
-        precisions = [str(layer.get("precision", "-")) for layer in found]
-        if row.get("parameters") or len(set(precisions)) > 1:
+    tables = [{first["index"]: first for first in result.document["precision"].get("layers", [])} for result in results]
+    for index, first in tables[0].items():
+        layers = [table.get(index, {}) for table in tables]
+        precisions = [str(layer.get("precision", "-")) for layer in layers]
+        if first.get("parameters") or len(set(precisions)) > 1:
             rows.append(
                 {
                     "index": index,
-                    "type": row.get("type", ""),
-                    "name": row.get("name", ""),
-                    "macs": row.get("macs", 0),
+                    "type": first.get("type", ""),
+                    "name": first.get("name", ""),
+                    "macs": first.get("macs", 0),
                     "precisions": precisions,
                     "differs": len(set(precisions)) > 1,
-                    "weight_bytes": [layer.get("weight_bytes", 0) for layer in found],
+                    "weight_bytes": [layer.get("weight_bytes", 0) for layer in layers],
                 }
             )
     return rows
@@ -185,7 +185,7 @@ def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -
     # The data are the same, and so are the classes, unless somebody edited a result.
     for first, *others in zip(*(result.document["per_class"] for result in results), strict=False):
         values = [row[quality] for row in (first, *others)]
-        found = [table.get(first["name"]) for table in intervals]
+        of_classes = [table.get(first["name"]) for table in intervals]
         rows.append(
             {
                 "id": first["id"],
@@ -194,7 +194,7 @@ def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -
                 quality: values,
                 "differences": [value - values[0] for value in values],
                 "intervals": [
-                    None if row is None or row.interval is None else _interval(quality, row.interval) for row in found
+                    None if row is None or row.interval is None else _interval(quality, row.interval) for row in of_classes
                 ],
             }
         )

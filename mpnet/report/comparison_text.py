@@ -56,20 +56,21 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     rows: list[list[object]] = [["precision", *[precision_text(short_key(run["precision"])) for run in runs]]]
     for name in names_of("accuracy"):
         if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
-            rows.append([name, *[_metric(run, name, place > 0) for place, run in enumerate(runs)]])
+            rows.append([name, *[_metric(run, name, position > 0) for position, run in enumerate(runs)]])
     for name in names_of("agreement"):
-        found = [
-            (run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if place else None for place, run in enumerate(runs)
+        values = [
+            (run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if position else None
+            for position, run in enumerate(runs)
         ]
-        if any(value is not None for value in found):
+        if any(value is not None for value in values):
             rows.append(
                 [
                     name.replace("_", " "),
                     "",
-                    *[_of_itself(run, name, value) for run, value in zip(runs[1:], found[1:], strict=True)],
+                    *[_of_itself(run, name, value) for run, value in zip(runs[1:], values[1:], strict=True)],
                 ]
             )
-    heads = [(run["agreement"] or {}).get("head_sqnr_db") if place else None for place, run in enumerate(runs)]
+    heads = [(run["agreement"] or {}).get("head_sqnr_db") if position else None for position, run in enumerate(runs)]
     if any(heads):
         rows.append(
             [
@@ -83,9 +84,9 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
         rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
     for part, words in (("selection", "on the images that chose"), ("held_out", "on held-out images")):
         for name in (task.quality, task.agreement):
-            found = [(run.get(part) or {}).get(name) for run in runs]
-            if any(value is not None for value in found):
-                rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, found[0]) for v in found]])
+            values = [(run.get(part) or {}).get(name) for run in runs]
+            if any(value is not None for value in values):
+                rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, values[0]) for v in values]])
     title = "metrics in percent, differences to the first run"
     if document["intervals_by"]:
         title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval reaches zero"
@@ -106,11 +107,11 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
     text.append(f" {number_text(difference, 2, True)}")
     if interval is None:
         return text
-    said = f" [{number_text(interval['low'], 2, True)},{number_text(interval['high'], 2, True)}]"
+    bounds = f" [{number_text(interval['low'], 2, True)},{number_text(interval['high'], 2, True)}]"
     if interval["within_noise"]:
-        text.append(said + " noise", style="dim")
+        text.append(bounds + " noise", style="dim")
     else:
-        text.append(said, style="red" if difference < 0 else "green")
+        text.append(bounds, style="red" if difference < 0 else "green")
         text.append(" lower" if difference < 0 else " higher", style="red" if difference < 0 else "green")
     return text
 
@@ -149,8 +150,8 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
     )
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
     columns = [""]
-    for place, name in enumerate(_names(document)):
-        columns += [name, *([""] if place else [])]
+    for position, name in enumerate(_names(document)):
+        columns += [name, *([""] if position else [])]
     if len(runs) == 2:  # more leave no room
         columns.append("")
     print_table(console, columns, rows, title)
@@ -159,27 +160,30 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
 def _shares(values: list[float], texts: list[str]) -> list[object]:
     """Cells of a row: each value, of all but the first its share of that one; of two runs a bar of the second's share."""
     first, cells = values[0], list[object]()
-    for place, (text, value) in enumerate(zip(texts, values, strict=True)):
+    for position, (text, value) in enumerate(zip(texts, values, strict=True)):
         known = first > 0 and value == value
-        cells += [text, *([f"{value / first:.0%}" if known else ""] if place else [])]
-        if len(values) == 2 and place:
+        cells += [text, *([f"{value / first:.0%}" if known else ""] if position else [])]
+        if len(values) == 2 and position:
             cells.append(Share(value / first) if known else "")
     return cells
 
 
 def _layers(document: Mapping[str, Any], console: Console) -> None:
-    rows = document["layers"]
-    differing = [row for row in rows if row["differs"]]
+    layers = document["layers"]
+    differing = [layer for layer in layers if layer["differs"]]
     if not differing:
         console.print("all layers have the same precision in all runs\n")
         return
-    total = sum(row["macs"] for row in rows) or 1
-    cells = [[row["index"], row["name"] or row["type"], f"{row['macs'] / total:.1%}", *row["precisions"]] for row in differing]
+    total = sum(layer["macs"] for layer in layers) or 1
+    cells = [
+        [layer["index"], layer["name"] or layer["type"], f"{layer['macs'] / total:.1%}", *layer["precisions"]]
+        for layer in differing
+    ]
     print_table(
         console,
         ["layer", "name", "MACs", *_names(document)],
         cells,
-        f"precision: {len(differing)} of {len(rows)} layers differ",
+        f"precision: {len(differing)} of {len(layers)} layers differ",
         left=(1,),
     )
 
@@ -195,7 +199,7 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     top = max(map(weight, rows))
     real = (
         [
-            sum(found is not None and not found["within_noise"] for found in column)
+            sum(interval is not None and not interval["within_noise"] for interval in column)
             for column in zip(*(row["intervals"] for row in rows), strict=True)
         ]
         if rows[0]["intervals"]
@@ -204,8 +208,8 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     cells = []
     for row in sorted(rows, key=lambda row: -weight(row)):
         cell: list[object] = [row["name"], row["truths"], f"{row[quality][0]:.2f}"]
-        for place, (value, difference) in enumerate(zip(row[quality][1:], row["differences"][1:], strict=True)):
-            interval = row["intervals"][place] if row["intervals"] else None
+        for number, (value, difference) in enumerate(zip(row[quality][1:], row["differences"][1:], strict=True)):
+            interval = row["intervals"][number] if row["intervals"] else None
             noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
             change = f"{number_text(difference, 2, True):>7}{noise}"
             cell.append(f"{value:6.2f} {change} {signed_bar(difference, top, 5, unicode)}")
@@ -234,7 +238,7 @@ def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task
         [change["kind"], *(_shown(change[key]) for key in view.change.values()), change.get("file", "")] for change in changes
     ]
     columns = ["", *view.change, "file" if any(row[-1] for row in rows) else ""]
-    words = [place for place, key in enumerate(view.change.values(), 1) if isinstance(changes[0][key], str)]
+    words = [column for column, key in enumerate(view.change.values(), 1) if isinstance(changes[0][key], str)]
     print_table(console, columns, rows, title, left=(0, *words, len(columns) - 1), limit=CHANGES_SHOWN)
 
 

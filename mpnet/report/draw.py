@@ -55,16 +55,16 @@ def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np
         cv2.rectangle(out, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
     scale = max(0.35, (height + width) / 3200)
     taken = np.empty((len(labels), 4), np.int64)
-    texts, places = 0, []
+    texts, text_corners = 0, []
     for label, box in zip(labels, corners, strict=True):
         size = _text_size(label.text, scale, line)
-        place = _free_place(box, size, (width, height), taken[:texts]) if label.text else (0, 0)
+        corner = _free_place(box, size, (width, height), taken[:texts]) if label.text else (0, 0)
         if label.text:
-            taken[texts] = (*place, place[0] + size[0], place[1] + size[1])
+            taken[texts] = (*corner, corner[0] + size[0], corner[1] + size[1])
             texts += 1
-        places.append(place)
-    for label, place in reversed(list(zip(labels, places, strict=True))):
-        _write(out, label.text, place, class_colour(label.category), scale, line)
+        text_corners.append(corner)
+    for label, corner in reversed(list(zip(labels, text_corners, strict=True))):
+        _write(out, label.text, corner, class_colour(label.category), scale, line)
     return out
 
 
@@ -113,29 +113,29 @@ def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], taken
     # Edges of what is taken are where room begins.
     edges = taken[np.sort(nearest[:_NEAREST])].tolist()
     near += [(x, y) for b in edges for x in (left, b[0] - w, b[2]) for y in (b[1] - h, b[3], top - h)]
-    places = np.array([inside(x, y) for x, y in near])
-    far = np.abs(places - first).sum(axis=1)
-    x, y = places[np.lexsort((far, _covered(places, size, taken[nearest[:_SEEN]])))[0]].tolist()
+    candidates = np.array([inside(x, y) for x, y in near])
+    far = np.abs(candidates - first).sum(axis=1)
+    x, y = candidates[np.lexsort((far, _covered(candidates, size, taken[nearest[:_SEEN]])))[0]].tolist()
     return x, y
 
 
-def _covered(places: NDArray[np.int64], size: tuple[int, int], taken: NDArray[np.int64]) -> NDArray[np.int64]:
+def _covered(corners: NDArray[np.int64], size: tuple[int, int], taken: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many pixels of what is taken, (n, 4), a text at each of some places, (m, 2), would cover: (m,)."""
     sides = []
     for axis in (0, 1):  # arrays of one axis each: pairs in one array take twice the time
-        low = places[:, None, axis]
+        low = corners[:, None, axis]
         sides.append(np.maximum(np.minimum(low + size[axis], taken[:, axis + 2]) - np.maximum(low, taken[:, axis]), 0))
     covered: NDArray[np.int64] = np.einsum("mn,mn->m", *sides)
     return covered
 
 
 def _write(
-    out: NDArray[np.uint8], text: str, place: tuple[int, int], colour: tuple[int, int, int], scale: float, line: int
+    out: NDArray[np.uint8], text: str, corner: tuple[int, int], colour: tuple[int, int, int], scale: float, line: int
 ) -> None:
     if not text:
         return
     thickness = max(1, line // 2)
-    (x, y), (w, h) = place, _text_size(text, scale, line)
+    (x, y), (w, h) = corner, _text_size(text, scale, line)
     below = cv2.getTextSize(_ascii(text), _FONT, scale, thickness)[1]
     cv2.rectangle(out, (x, y), (x + w, y + h), colour, -1)
     bright = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 140

@@ -53,7 +53,7 @@ class Figure:
 
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
     """Every plot for which there is data, in the page's order."""
-    found = [
+    figures = [
         front(data),
         *sensitivities(data),
         heat(data),
@@ -63,12 +63,12 @@ def all_figures(data: ReportData) -> tuple[Figure, ...]:
         sizes(data),
         classes(data),
     ]
-    return tuple(figure for figure in found if figure is not None)
+    return tuple(figure for figure in figures if figure is not None)
 
 
 def _label(name: str) -> str:
-    row = measure(name)
-    return f"{row.label} ({row.unit})" if row.unit and row.unit != "%" else row.label
+    quantity = measure(name)
+    return f"{quantity.label} ({quantity.unit})" if quantity.unit and quantity.unit != "%" else quantity.label
 
 
 def front(data: ReportData) -> Figure | None:
@@ -102,36 +102,36 @@ def front(data: ReportData) -> Figure | None:
 def _named(data: ReportData) -> dict[int, str]:
     """The rows that have names: the baseline, and the picks, or what is chosen where there are none."""
     table = data.configurations
-    found = {} if table.baseline is None else {table.baseline: "baseline"}
+    names = {} if table.baseline is None else {table.baseline: "baseline"}
     for pick in data.picks:
         if pick.row is not None:
-            found[pick.row] = f"{found[pick.row]}, {pick.name}" if pick.row in found else pick.name
+            names[pick.row] = f"{names[pick.row]}, {pick.name}" if pick.row in names else pick.name
     if table.chosen is not None:
-        found.setdefault(table.chosen, "chosen")
-    return found
+        names.setdefault(table.chosen, "chosen")
+    return names
 
 
 def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
     """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
     start = data.configurations.value(data.configurations.baseline, name)
-    found = [data.intervals.get(int(row), {}).get(name) for row in rows]
-    if not any(found):
+    intervals = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    if not any(intervals):
         return None, None
     nan = float("nan")
-    return [start + i.low if i else nan for i in found], [start + i.high if i else nan for i in found]
+    return [start + i.low if i else nan for i in intervals], [start + i.high if i else nan for i in intervals]
 
 
 def sensitivities(data: ReportData) -> list[Figure]:
     """Per layer, both ways; one figure per measure that has them."""
     out = []
-    for row in leading(data.task):
-        name = row.name
-        found = by_layer(data.configurations, data.layers, name)
-        if not found:
+    for quantity in leading(data.task):
+        name = quantity.name
+        entries = by_layer(data.configurations, data.layers, name)
+        if not entries:
             continue
         series = []
-        for code in dict.fromkeys(s.code for s in found):
-            rows = [s for s in found if s.code == code]
+        for code in dict.fromkeys(s.code for s in entries):
+            rows = [s for s in entries if s.code == code]
             names = [s.layer.name for s in rows]
             colour = BY_CODE[code].base if code in BY_CODE else "accent"
             series.append(Series(f"only this layer in {rows[0].precision}", names, [s.alone for s in rows], colour))
@@ -139,21 +139,21 @@ def sensitivities(data: ReportData) -> list[Figure]:
                 Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows], colour + "-light")
             )
         columns: dict[str, Sequence[Any]] = {
-            "layer": [s.layer.index for s in found],
-            "name": [s.layer.name for s in found],
-            "precision": [s.precision for s in found],
-            "only_this": [s.alone for s in found],
-            "all_but_this": [s.rest for s in found],
+            "layer": [s.layer.index for s in entries],
+            "name": [s.layer.name for s in entries],
+            "precision": [s.precision for s in entries],
+            "only_this": [s.alone for s in entries],
+            "all_but_this": [s.rest for s in entries],
         }
         absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
-        label = row.label if absolute else f"change of {row.label}"
+        label = quantity.label if absolute else f"change of {quantity.label}"
         out.append(
             Figure(
                 f"sensitivity-{name}",
                 "bars",
                 f"{label[0].upper()}{label[1:]} per layer",
                 "layer",
-                label + (f" ({row.unit})" if row.unit == "dB" else ""),
+                label + (f" ({quantity.unit})" if quantity.unit == "dB" else ""),
                 tuple(series),
                 columns=columns,
                 note="values, not changes: the baseline has no noise" if absolute else "",
@@ -188,8 +188,8 @@ def heat(data: ReportData) -> Figure | None:
     keys = tuple(table.keys[row] for row in rows)
     names = tuple(layer.name for layer in data.weighted)
     columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [named.get(row, "") for row in rows]}
-    for place, name in enumerate(names):
-        columns[name] = [key[place] if place < len(key) else "" for key in keys]
+    for position, name in enumerate(names):
+        columns[name] = [key[position] if position < len(key) else "" for key in keys]
     for name in (table.objective, table.cost):
         columns[name] = [float(table.columns[name][row]) for row in rows]
     note = f"{measure(table.objective).label} and share of the baseline's {measure(table.cost).label} before each row"
@@ -308,16 +308,16 @@ def classes(data: ReportData) -> Figure | None:
     rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
     if not rows:
         return None
-    found, quality = [c.interval for c in rows if c.interval], data.task.quality
+    intervals, quality = [c.interval for c in rows if c.interval], data.task.quality
     label = f"change of {measure(quality).label}"
     columns: dict[str, Sequence[Any]] = {
         "class": [c.name for c in rows],
         "truths": [c.truths for c in rows],
         f"baseline_{quality}": [c.baseline.get(quality, float("nan")) for c in rows],
         f"chosen_{quality}": [c.chosen.get(quality, float("nan")) for c in rows],
-        "difference": [i.difference for i in found],
-        "low": [i.low for i in found],
-        "high": [i.high for i in found],
+        "difference": [i.difference for i in intervals],
+        "low": [i.low for i in intervals],
+        "high": [i.high for i in intervals],
     }
     return Figure(
         "classes",
@@ -329,10 +329,10 @@ def classes(data: ReportData) -> Figure | None:
             Series(
                 label,
                 [c.name for c in rows],
-                [i.difference for i in found],
+                [i.difference for i in intervals],
                 "accent",
-                [i.low for i in found],
-                [i.high for i in found],
+                [i.low for i in intervals],
+                [i.high for i in intervals],
             ),
         ),
         columns=columns,

@@ -43,7 +43,7 @@ class Gallery:
 
         Raises: DataError when an image is gone or broken.
         """
-        positions = {record.path: place for place, record in enumerate(self.dataset.images)}
+        positions = {record.path: position for position, record in enumerate(self.dataset.images)}
         by_image: dict[str, list[int]] = {}
         for number, change in enumerate(changes[:limit]):
             by_image.setdefault(change.image, []).append(number)
@@ -69,8 +69,8 @@ class Gallery:
                 _shrunk(image, labels, TRIPLE_WIDTH)
                 for labels in (
                     self._truths(score.position),
-                    self._found(self.baseline, score.position),
-                    self._found(self.other, score.position),
+                    self._predicted(self.baseline, score.position),
+                    self._predicted(self.other, score.position),
                 )
             ]
             out.append(Image(Path(record.path).name, caption, *map(jpeg, views)))
@@ -90,7 +90,7 @@ class Gallery:
         views = []
         for run in (self.baseline, self.other):
             # Whatever else is in the image would only hide the object in question.
-            near = [label for label in self._found(run, position) if overlap(np.array(label.box), truth) > NEAR]
+            near = [label for label in self._predicted(run, position) if overlap(np.array(label.box), truth) > NEAR]
             views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
         gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
         return jpeg(np.concatenate([views[0], gap, views[1]], axis=1))
@@ -106,7 +106,7 @@ class Gallery:
             for row in rows
         ]
 
-    def _found(self, run: Detections, position: int) -> list[Label]:
+    def _predicted(self, run: Detections, position: int) -> list[Label]:
         first, last = int(run.offsets[position]), int(run.offsets[position + 1])
         rows = [row for row in range(first, last) if run.score[row] >= np.float32(BASELINE_SCORE)]
         rows.sort(key=lambda row: -float(run.score[row]))

@@ -59,7 +59,7 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
         console,
         names,
         [[cell(row) for _, _, cell in columns] for row in document["layers"]],
-        left=[place for place, (_, right, _) in enumerate(columns) if not right],
+        left=[number for number, (_, right, _) in enumerate(columns) if not right],
         optional=[names.index(name) for name in _OPTIONAL],
         fold=[names.index("selectors"), names.index("conversions")],
     )

@@ -325,5 +325,5 @@ class ReportData:
     @property
     def weighted(self) -> tuple[Layer, ...]:
         """Layers that have a place in precision strings, in its order."""
-        found = [layer for layer in self.layers if layer.position is not None]
-        return tuple(sorted(found, key=lambda layer: layer.position or 0))
+        weighted = [layer for layer in self.layers if layer.position is not None]
+        return tuple(sorted(weighted, key=lambda layer: layer.position or 0))

@@ -21,7 +21,7 @@ def of_run(report: RunReport) -> dict[str, Any] | None:
     bench, result = report.bench, report.deployed or report.result
     if result.task is not DETECTION:
         return None
-    sides = [bench.kit.read(run.found_path, bench.dataset) for run in (report.baseline, result) if run is not None]
+    sides = [bench.kit.read(run.predictions_path, bench.dataset) for run in (report.baseline, result) if run is not None]
     point = OperatingPoint(bench.dataset, sides[0], bench.experiment.detection.deployed)
     return point.of(sides[1] if len(sides) > 1 else None)
 

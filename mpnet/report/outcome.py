@@ -55,8 +55,8 @@ def print_outcome(
     rows.append(["latency", *[short_latency(latency) if latency else "-" for latency in times]])
     rows.append(["  taken with", *[_machine(latency) for latency in times]])
     if deployed is not None:
-        own, other = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
-        rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{own:.2f} ms", f"{other:.2f} ms"])
+        in_mpnet, in_engine = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
+        rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{in_mpnet:.2f} ms", f"{in_engine:.2f} ms"])
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows)
     if point is not None:

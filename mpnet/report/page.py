@@ -131,7 +131,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
         "layers": [{"index": layer.index, "name": layer.name, "position": layer.position} for layer in data.layers],
         "intervals": {
-            row: {name: [i.difference, i.low, i.high] for name, i in found.items()} for row, found in data.intervals.items()
+            row: {name: [i.difference, i.low, i.high] for name, i in by_name.items()} for row, by_name in data.intervals.items()
         },
         # The front's numbers are the table's; a second copy would double the page.
         "figures": {name: {k: list(v) for k, v in figure.columns.items()} for name, figure in shown.items() if name != "front"},
@@ -140,7 +140,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
         else {
             "file": data.cfg.file_name,
             "encoding": data.cfg.encoding,
-            "parts": [[part if isinstance(part, str) else dict(part), place] for part, place in data.cfg.parts],
+            "parts": [[part if isinstance(part, str) else dict(part), position] for part, position in data.cfg.parts],
         },
     }
 
@@ -176,10 +176,10 @@ def _asset(folder: str, name: str) -> str:
 
 @lru_cache(maxsize=1)
 def _scripts() -> str:
-    found = sorted(
+    names = sorted(
         item.name for item in resources.files("mpnet.report").joinpath("static").iterdir() if item.name.endswith(".js")
     )
-    return "\n".join(_asset("static", name) for name in found)
+    return "\n".join(_asset("static", name) for name in names)
 
 
 def _number(value: float | None, digits: int = 2, signed: bool = False) -> str:
@@ -192,25 +192,25 @@ def _minus(text: str) -> str:
 
 
 def _chip(precision: str) -> Markup:
-    row = PRECISIONS.get(precision)
-    return Markup('<span class="chip {}">{}</span>').format(row.base if row else "", precision)
+    known = PRECISIONS.get(precision)
+    return Markup('<span class="chip {}">{}</span>').format(known.base if known else "", precision)
 
 
-def _tone(row: ClassRow) -> str:
-    if row.interval is None or row.interval.noise:
+def _tone(of_class: ClassRow) -> str:
+    if of_class.interval is None or of_class.interval.noise:
         return "noise"
-    return "bad" if row.interval.difference < 0 else "good"
+    return "bad" if of_class.interval.difference < 0 else "good"
 
 
 class _Whisker:
     """Draws intervals of all rows on one axis, so that they compare by eye."""
 
     def __init__(self, rows: Sequence[ClassRow]) -> None:
-        found = [abs(v) for row in rows if row.interval for v in (row.interval.low, row.interval.high)]
-        self.largest = max(found, default=1.0) or 1.0
+        ends = [abs(v) for row in rows if row.interval for v in (row.interval.low, row.interval.high)]
+        self.largest = max(ends, default=1.0) or 1.0
 
     def __call__(self, interval: Interval) -> Markup:
-        def place(value: float) -> float:
+        def x_of(value: float) -> float:
             return 60 + 56 * value / self.largest
 
         colour = "muted" if interval.noise else "bad" if interval.difference < 0 else "good"
@@ -219,7 +219,7 @@ class _Whisker:
             '<svg width="120" height="14" viewBox="0 0 120 14" aria-hidden="true"><path d="M60 0V14" '
             'stroke="var(--line)"/><path d="M{:.1f} 7H{:.1f}" stroke="var(--{})" stroke-width="2"/><circle cx="{:.1f}" '
             'cy="7" r="3.4" fill="var(--{})"/></svg> <small>{}</small>'
-        ).format(place(interval.low), place(interval.high), colour, place(interval.difference), colour, words)
+        ).format(x_of(interval.low), x_of(interval.high), colour, x_of(interval.difference), colour, words)
 
 
 def _status(data: ReportData) -> str:
@@ -235,31 +235,33 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
     if table.chosen is None:
         return []
     tiles = []
-    for row in (row for row in MEASURES if row.headline):
-        name = row.name if row.cost or data.judged + row.name not in table.columns else data.judged + row.name
+    for quantity in (quantity for quantity in MEASURES if quantity.headline):
+        name = (
+            quantity.name if quantity.cost or data.judged + quantity.name not in table.columns else data.judged + quantity.name
+        )
         value, start = table.value(table.chosen, name), table.value(table.baseline, name)
         if not math.isfinite(value):
             continue
         interval = data.intervals.get(table.chosen, {}).get(name)
-        said = verdict(row, interval) if interval is not None else None
+        outcome = verdict(quantity, interval) if interval is not None else None
         change, note = "", ""
         if table.baseline != table.chosen and math.isfinite(start):
-            if row.cost and start > 0:
+            if quantity.cost and start > 0:
                 change = f"{value / start:.0%} of baseline"
-            elif row.kind != "agreement":
-                change = _number(value - start, row.digits, True)
+            elif quantity.kind != "agreement":
+                change = _number(value - start, quantity.digits, True)
         if interval is not None:
-            note = f"95 %: {_minus_all(bounds(interval, None if row.judged else row.itself))}" + (
-                ", within noise" if said == "noise" else ""
+            note = f"95 %: {_minus_all(bounds(interval, None if quantity.judged else quantity.itself))}" + (
+                ", within noise" if outcome == "noise" else ""
             )
         tiles.append(
             {
-                "label": row.label,
+                "label": quantity.label,
                 "value": amount(name, value),
                 "change": change,
                 "note": note,
-                "means": row.means,
-                "tone": {"loss": "bad", "gain": "good"}.get(said or "", "noise"),
+                "means": quantity.means,
+                "tone": {"loss": "bad", "gain": "good"}.get(outcome or "", "noise"),
                 "on": data.images_of(name),
             }
         )
@@ -269,16 +271,16 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
 def _picks(data: ReportData) -> list[dict[str, Any]]:
     """What somebody could take, each with its loss, what it saves and the command that takes it away."""
     label = measure(data.task.quality).label
-    headline = [row.name for row in MEASURES if row.headline and row.cost]
-    found = []
+    headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
+    cards = []
     for pick in data.picks:
         losses = [
             (f"{_number(i.difference, 2, True)}", f"({_minus_all(bounds(i))})", words)
             for words, i in list(pick.losses.items())[:1]
         ]
         saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
-        found.append({"pick": pick, "label": label, "losses": losses, "saves": saves})
-    return found
+        cards.append({"pick": pick, "label": label, "losses": losses, "saves": saves})
+    return cards
 
 
 def _minus_all(text: str) -> str:
@@ -288,30 +290,30 @@ def _minus_all(text: str) -> str:
 def _means(data: ReportData) -> list[Any]:
     """Every measure of the page, for an explanation of terms."""
     names = {name.removeprefix(HELD_OUT) for name in data.configurations.columns}
-    return [row for row in in_report_order() if row.name in names and row.means]
+    return [quantity for quantity in in_report_order() if quantity.name in names and quantity.means]
 
 
 def _confusion(data: ReportData) -> dict[str, Any] | None:
     """The confusion matrices without classes that neither occur nor are found, largest count for shades."""
-    found = data.confusion
-    if found is None:
+    confusion = data.confusion
+    if confusion is None:
         return None
-    both = found.baseline + found.chosen
+    both = confusion.baseline + confusion.chosen
     used = np.flatnonzero(both.sum(axis=0) + both.sum(axis=1))
     rows = [
         {
-            "name": found.names[r],
+            "name": confusion.names[r],
             "cells": [
-                _cell(int(found.baseline[r, c]), int(found.chosen[r, c]), int(found.chosen[r].sum()), bool(r == c))
+                _cell(int(confusion.baseline[r, c]), int(confusion.chosen[r, c]), int(confusion.chosen[r].sum()), bool(r == c))
                 for c in used
             ],
         }
         for r in used
     ]
     return {
-        "columns": [found.names[c] for c in used],
+        "columns": [confusion.names[c] for c in used],
         "rows": rows,
-        "left_out": len(found.names) - len(used),
+        "left_out": len(confusion.names) - len(used),
         "nothing": view_of(data.task).nothing,
     }
 
@@ -330,11 +332,11 @@ def _cell(before: int, after: int, total: int, right: bool) -> dict[str, Any]:
 def _filters(data: ReportData) -> dict[str, list[str]]:
     """What lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
     rows = [change.columns() for change in data.changes]
-    found = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
-    order = {"lost": 0, "gained": 1, **{size: place for place, size in enumerate(SIZES)}}
+    choices = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
+    order = {"lost": 0, "gained": 1, **{size: number for number, size in enumerate(SIZES)}}
     return {
         name: sorted(values, key=lambda value: (order.get(value, 0), value))
-        for name, values in found.items()
+        for name, values in choices.items()
         if len(values) > 1
     }
 
@@ -356,9 +358,9 @@ def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, 
 
 def _axes(data: ReportData, cost: bool) -> list[Any]:
     return [
-        row
-        for row in map(measure, data.configurations.columns)
-        if row.cost == cost and np.isfinite(data.configurations.columns[row.name]).any()
+        quantity
+        for quantity in map(measure, data.configurations.columns)
+        if quantity.cost == cost and np.isfinite(data.configurations.columns[quantity.name]).any()
     ]
 
 
@@ -386,20 +388,20 @@ def _latency(data: ReportData) -> str:
 
 
 def _class_verdict(data: ReportData) -> str:
-    found = [c for c in data.classes if c.interval]
+    classes = [c for c in data.classes if c.interval]
     real = sorted(
-        (c for c in found if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
+        (c for c in classes if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
     )
-    if not found:
+    if not classes:
         return ""
     on = f"On all {data.images} images " if data.images else ""
     left_out = (len(data.confusion.names) - bool(view_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
     rest = f" {left_out} more have no {data.task.thing} in these images and are not listed." if left_out > 0 else ""
-    of = f"{len(found)} classes" + (" that have an interval" if len(found) < len(data.classes) else "")
+    of = f"{len(classes)} classes" + (" that have an interval" if len(classes) < len(data.classes) else "")
     if not real:
         return f"{on}{'n' if on else 'N'}one of {of} changes beyond noise.{rest}"
     names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")
-    by_chance = f"; with {len(found)} classes about {max(1, round(len(found) * 0.05))} would be by chance alone"
+    by_chance = f"; with {len(classes)} classes about {max(1, round(len(classes) * 0.05))} would be by chance alone"
     return f"{on}{len(real)} of {of} change beyond noise ({names}){by_chance}.{rest}"
 
 

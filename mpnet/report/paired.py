@@ -77,13 +77,13 @@ class Pairing:
         classes: tuple[ClassRow, ...] = ()
         for area, result in side.results.items():
             before = self._baseline.results[area]
-            found = compare(before, self._baseline.draws[area], result, side.draws[area])
-            for name in found.metrics if area == "all" else ("AP",):
+            differences = compare(before, self._baseline.draws[area], result, side.draws[area])
+            for name in differences.metrics if area == "all" else ("AP",):
                 label = name if area == "all" else f"AP_{area}"
                 if result.summary[name] >= 0:
-                    metrics[label], values[label] = found.metrics[name], result.summary[name]
+                    metrics[label], values[label] = differences.metrics[name], result.summary[name]
             if area == "all":
-                classes = self._classes(before, result, found)
+                classes = self._classes(before, result, differences)
         agreement_values, agreement_metrics = self._agree(other)
         changes, images = self._changes(other)
         return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, images)
@@ -98,8 +98,8 @@ class Pairing:
                 results[area] = self._evaluator.evaluate_area(detections, area)
         return _Side(detections, results, {area: bootstrap(r, weight) for area, r in results.items()})
 
-    def _classes(self, before: CocoResult, after: CocoResult, found: Differences) -> tuple[ClassRow, ...]:
-        tables = zip(self.dataset.names, before.per_class(), after.per_class(), found.per_class["AP"], strict=True)
+    def _classes(self, before: CocoResult, after: CocoResult, differences: Differences) -> tuple[ClassRow, ...]:
+        tables = zip(self.dataset.names, before.per_class(), after.per_class(), differences.per_class["AP"], strict=True)
         return tuple(
             ClassRow(name, int(first["truths"]), first, second, interval)
             for name, first, second, interval in tables
@@ -170,7 +170,7 @@ def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArra
     inside = inside_images(first, dataset.sizes)
     sure = inside.select(inside.score >= np.float32(BASELINE_SCORE))
     truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
-    found = found_objects(second, truths, BASELINE_SCORE / 2)
-    lonely = found < 0
+    finders = found_objects(second, truths, BASELINE_SCORE / 2)
+    lonely = finders < 0
     sums = np.bincount(sure.image_index[lonely], weights=sure.score[lonely], minlength=first.image_count)
     return sums.astype(np.float64)

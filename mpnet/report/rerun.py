@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a network again for a report: findings of configurations, error and time of every layer."""
+"""Runs a network again for a report: predictions of configurations, error and time of every layer."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class Machine:
         """The steps for a precision string. Raises: PrecisionError when it is of another network."""
         return self.bench.plan(assign_key(self.bench.network, key))
 
-    def found(self, keys: Sequence[str], advance: Advance) -> list[Any]:
+    def predictions(self, keys: Sequence[str], advance: Advance) -> list[Any]:
         """What each configuration finds; the first is the baseline."""
-        return [outcome.found for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
+        return [outcome.predictions for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
 
     def rows(self, key: str) -> list[dict[str, Any]]:
         """The layers, as result.json holds them."""
@@ -102,14 +102,14 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
 
 def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
     """Calibrated range of what enters each layer that has one."""
-    found = {}
+    ranges = {}
     for layer in plan.network.convolutions:
         if plan.options.of(layer.index).calibrated and layer.inputs:
             owner = NETWORK_INPUT if layer.inputs[0] == NETWORK_INPUT else range_owner(plan.network, layer.inputs[0])
             bounds = plan.options.ranges.get(owner)
             if bounds is not None:
-                found[layer.index] = (float(bounds[0]), float(bounds[1]))
-    return found
+                ranges[layer.index] = (float(bounds[0]), float(bounds[1]))
+    return ranges
 
 
 def _number(value: float | None) -> float:

@@ -37,19 +37,19 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
     rows: Mapping[str, int] = {key: row for row, key in enumerate(configurations.keys)}
     high = configurations.keys[baseline]
     weighted, rest_of_key = split_key(high)
-    found = []
+    sensitivities = []
     for layer in layers:
-        place = layer.position
-        if place is None or place >= len(high):
+        position = layer.position
+        if position is None or position >= len(high):
             continue
         codes = sorted(
-            {key[place] for key in rows if len(key) > place} - {high[place]},
+            {key[position] for key in rows if len(key) > position} - {high[position]},
             key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0,
         )
         for code in codes:
-            alone = rows.get(high[:place] + code + high[place + 1 :])
+            alone = rows.get(high[:position] + code + high[position + 1 :])
             low = code * len(weighted) + rest_of_key
-            rest = rows.get(low[:place] + high[place] + low[place + 1 :])
+            rest = rows.get(low[:position] + high[position] + low[position + 1 :])
             start = configurations.value(baseline, measure)
             floor = configurations.value(rows.get(low), measure)
             if math.isinf(start):
@@ -58,5 +58,5 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
             other = configurations.value(rest, measure) - floor
             if not (math.isnan(one) and math.isnan(other)):
                 name = BY_CODE[code].name if code in BY_CODE else code
-                found.append(Sensitivity(layer, name, code, one, other))
-    return tuple(found)
+                sensitivities.append(Sensitivity(layer, name, code, one, other))
+    return tuple(sensitivities)

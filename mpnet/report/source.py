@@ -85,7 +85,9 @@ def result_values(document: Mapping[str, Any]) -> dict[str, float]:
         if heads:
             values["head_sqnr_db"] = mean_sqnr(heads)
     cost = document["cost"]
-    values.update({row.name: float(cost[row.name]) for row in by_axis(True) if cost.get(row.name) is not None})
+    values.update(
+        {quantity.name: float(cost[quantity.name]) for quantity in by_axis(True) if cost.get(quantity.name) is not None}
+    )
     if cost.get("macs"):
         values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
     latency = document.get("latency") or {}
@@ -115,14 +117,14 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wante
     random = np.random.RandomState(seed)
     keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True
     rows = np.flatnonzero(keep)
-    place: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
+    new_row: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
     return replace(
         table,
         keys=tuple(table.keys[row] for row in rows),
         front=table.front[rows],
         columns={name: values[rows] for name, values in table.columns.items()},
-        baseline=place[table.baseline],
-        chosen=place[table.chosen],
+        baseline=new_row[table.baseline],
+        chosen=new_row[table.chosen],
         dropped=table.dropped + len(table) - len(rows),
     )
 
@@ -133,9 +135,9 @@ def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
     codes = sorted({code for key in table.keys for code in split_key(key)[0]})
     for code in codes:
         yield code * len(first) + rest
-        for place in range(len(first)):
+        for position in range(len(first)):
             for other in codes:
-                yield code * place + other + code * (len(first) - place - 1) + rest
+                yield code * position + other + code * (len(first) - position - 1) + rest
 
 
 def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
@@ -162,22 +164,22 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
 
 def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
     """Milliseconds and weight bytes per layer, for layers that have either."""
-    tables = [{row["index"]: row for row in document["precision"].get("layers", [])} for document in (baseline, chosen)]
+    tables = [{layer["index"]: layer for layer in document["precision"].get("layers", [])} for document in (baseline, chosen)]
     times = [step_times(document) for document in (baseline, chosen)]
-    found = []
-    for index, row in tables[1].items():
+    pairs = []
+    for index, layer in tables[1].items():
         before = tables[0].get(index, {})
         cost = LayerPair(
             int(index),
-            str(row.get("name") or row.get("type", "")),
+            str(layer.get("name") or layer.get("type", "")),
             times[0].get(index, math.nan),
             times[1].get(index, math.nan),
             float(before.get("weight_bytes", 0)),
-            float(row.get("weight_bytes", 0)),
+            float(layer.get("weight_bytes", 0)),
         )
         if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
-            found.append(cost)
-    return tuple(found)
+            pairs.append(cost)
+    return tuple(pairs)
 
 
 def step_times(document: Mapping[str, Any]) -> dict[int, float]:

@@ -63,7 +63,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
 def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
     """What the sweep's findings offer, held-out images first."""
     rows = {key: row for row, key in enumerate(table.keys)}
-    found = []
+    offered = []
     for name, rule in PICK_RULES.items():
         entry = picks.get(name)
         if entry is None:
@@ -74,19 +74,19 @@ def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tup
             of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None) if loss else None
             if loss and of:
                 losses[images_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
-        said = str(entry.get("options") or "")
-        found.append(
+        of_options = str(entry.get("options") or "")
+        offered.append(
             Pick(
                 name,
                 rule,
                 str(entry["precision"]),
-                rows.get(entry["precision"]) if said == options else None,
+                rows.get(entry["precision"]) if of_options == options else None,
                 losses,
                 dict(entry.get("saves") or {}),
-                said,
+                of_options,
             )
         )
-    return tuple(found)
+    return tuple(offered)
 
 
 def _board(machine: Mapping[str, Any]) -> str:
@@ -100,15 +100,17 @@ def _survival(verified: Mapping[str, Any] | None, checked: Sequence[Mapping[str,
         return []
     lost = [row for row in checked if not row["survived"]]
     engine = f"{verified['engine']} {verified['version']}".strip()
-    said = [f"Checked in {engine}: {len(checked) - len(lost)} of {len(checked)} configurations survive; {verified['rule']}."]
-    said += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost]
-    return said + [f"{line}." for line in verified.get("notes", [])]
+    sentences = [
+        f"Checked in {engine}: {len(checked) - len(lost)} of {len(checked)} configurations survive; {verified['rule']}."
+    ]
+    sentences += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost]
+    return sentences + [f"{line}." for line in verified.get("notes", [])]
 
 
 def _unnamed(key: str) -> tuple[Layer, ...]:
     """Layers of which only the place in precision strings is known."""
     count = len(split_key(key)[0])
-    return tuple(Layer(place, "", f"weights-{place + 1}", place, (), 0, 0) for place in range(count))
+    return tuple(Layer(position, "", f"weights-{position + 1}", position, (), 0, 0) for position in range(count))
 
 
 def _date(seconds: str | None) -> str:

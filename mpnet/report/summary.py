@@ -14,8 +14,10 @@ from mpnet.report.terminal import number_text
 
 def verdict(interval: Interval) -> str:
     """A difference in words: within noise, a loss, or a gain, with its interval."""
-    said = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
-    return f"within noise ({said})" if interval.noise else f"a real {'loss' if interval.difference < 0 else 'gain'} ({said})"
+    numbers = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
+    return (
+        f"within noise ({numbers})" if interval.noise else f"a real {'loss' if interval.difference < 0 else 'gain'} ({numbers})"
+    )
 
 
 def bounds(interval: Interval, start: float | None = None) -> str:
@@ -25,14 +27,14 @@ def bounds(interval: Interval, start: float | None = None) -> str:
 
 def amount(name: str, value: float) -> str:
     """A value with its unit, for people."""
-    row = measure(name)
+    quantity = measure(name)
     if not math.isfinite(value):
         return "not measured"
-    if row.unit == "B":
+    if quantity.unit == "B":
         return bytes_text(value)
-    if row.whole and not row.unit:
+    if quantity.whole and not quantity.unit:
         return count_text(value)
-    return f"{number_text(value, row.digits)}{' ' + row.unit if row.unit and row.unit != '%' else ''}"
+    return f"{number_text(value, quantity.digits)}{' ' + quantity.unit if quantity.unit and quantity.unit != '%' else ''}"
 
 
 def sentences(data: ReportData) -> tuple[str, ...]:
@@ -78,15 +80,15 @@ def _accuracy(data: ReportData) -> str:
         f"{on}{'t' if on else 'T'}he chosen configuration reaches {label} {value} against "
         f"{number_text(table.value(baseline, quality), 2)}"
     )
-    found = data.intervals.get(chosen, {})
-    if quality in found:
-        text += f": the difference is {verdict(found[quality])}"
+    intervals = data.intervals.get(chosen, {})
+    if quality in intervals:
+        text += f": the difference is {verdict(intervals[quality])}"
     name = data.judged + task.agreement
     agreement = table.value(chosen, name)
     if math.isfinite(agreement):
         text += f", and it agrees with the baseline{task.agrees.format(agreement)}"
-        if name in found:
-            text += f" (95 % interval {bounds(found[name], measure(task.agreement).itself)})"
+        if name in intervals:
+            text += f" (95 % interval {bounds(intervals[name], measure(task.agreement).itself)})"
     if data.kind == "sweep" and not data.held_out:
         text += "; no images were held out, so the best of many is partly luck"
     return text + "."

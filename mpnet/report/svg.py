@@ -122,7 +122,7 @@ def draw(
 
 def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, Series]], int]:
     """(x, line, series) of each name, and how many lines they take."""
-    found: list[tuple[float, int, Series]] = []
+    entries: list[tuple[float, int, Series]] = []
     x, line = 0.0, 0
     for series in figure.series if len(figure.series) > 1 else ():
         if figure.kind == "xy" and len(series.x) == 1:
@@ -130,9 +130,9 @@ def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, S
         long = 26 + LETTER * len(series.name)
         if x and x + long > width:
             x, line = 0.0, line + 1
-        found.append((x, line, series))
+        entries.append((x, line, series))
         x += long
-    return found, line + bool(found)
+    return entries, line + bool(entries)
 
 
 def ticks(low: float, high: float, about: int = 6) -> list[float]:
@@ -224,7 +224,7 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
     cover a mark or another name, or leave the frame. As `namePlaces` of the page, which knows how wide its letters are.
     """
     taken = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y, _ in marks]
-    found = []
+    chosen = []
     for x, y, name in marks:
         near = -1 if x > (canvas.left + canvas.right) / 2 else 1
         places = [
@@ -240,8 +240,8 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
         ]
         best = next((i for i, box in enumerate(boxes) if _inside(box, canvas) and not any(_meet(box, t) for t in taken)), 0)
         taken.append(boxes[best])
-        found.append((*places[best][:2], "end" if places[best][2] < 0 else "start"))
-    return found
+        chosen.append((*places[best][:2], "end" if places[best][2] < 0 else "start"))
+    return chosen
 
 
 def _inside(box: Box, canvas: Canvas) -> bool:
@@ -274,9 +274,9 @@ def _bars(canvas: Canvas, figure: Figure) -> None:
 
 
 def _category_names(canvas: Canvas, names: Sequence[str], slot: float) -> None:
-    for place, name in enumerate(names):
+    for number, name in enumerate(names):
         short = name if len(name) <= 16 else name[:15] + "…"
-        canvas.text(canvas.left + slot * (place + 0.5) + 4, canvas.bottom + 13, short, "end", 10, -45)
+        canvas.text(canvas.left + slot * (number + 0.5) + 4, canvas.bottom + 13, short, "end", 10, -45)
 
 
 def _heat(canvas: Canvas, figure: Figure) -> None:
@@ -284,10 +284,10 @@ def _heat(canvas: Canvas, figure: Figure) -> None:
     tall = (canvas.bottom - canvas.top) / max(len(figure.cells), 1)
     for row, (key, label) in enumerate(zip(figure.cells, figure.rows, strict=True)):
         y = canvas.top + tall * row
-        for place in range(len(figure.categories)):
-            precision = BY_CODE.get(key[place]) if place < len(key) else None
+        for column in range(len(figure.categories)):
+            precision = BY_CODE.get(key[column]) if column < len(key) else None
             if precision is not None:
-                canvas.rect(canvas.left + slot * place, y, slot - 1, tall - 1, precision.base)
+                canvas.rect(canvas.left + slot * column, y, slot - 1, tall - 1, precision.base)
         canvas.text(canvas.left - 6, y + tall / 2 + 4, label, "end")
         canvas.rect(0, y, canvas.right, tall, "", key, key)
     _category_names(canvas, figure.categories, slot)

@@ -126,7 +126,7 @@ def _thinned(front: Sequence[Mapping[str, Any]], marked: Sequence[bool]) -> list
     if len(front) <= FRONT_ROWS:
         return list(front)
     even = {round(i * (len(front) - 1) / (FRONT_ROWS - 1)) for i in range(FRONT_ROWS)}
-    return [row for place, row in enumerate(front) if place in even or marked[place]]
+    return [row for number, row in enumerate(front) if number in even or marked[number]]
 
 
 def _measured(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -193,16 +193,16 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
     names, labels = (task.quality, task.agreement), [measure(name).label for name in (task.quality, task.agreement)]
     cells: list[list[object]] = []
     for row in rows:
-        figures = [row.get(name) for own in names for name in (own, f"deployed_{own}")]
+        figures = [row.get(name) for base in names for name in (base, f"deployed_{base}")]
         times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
-        said = "survives" if row["survived"] else f"does not survive: {row['why']}"
+        outcome = "survives" if row["survived"] else f"does not survive: {row['why']}"
         cells.append(
             [
                 _key(row),
                 *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
                 "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
                 *["" if value is None else f"{value:.2f}" for value in times],
-                Text(clean(said), style="" if row["survived"] else "bold red"),
+                Text(clean(outcome), style="" if row["survived"] else "bold red"),
             ]
         )
     headings = ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", "")
@@ -311,10 +311,10 @@ def _value(row: Mapping[str, Any], name: str) -> float:
 def _shown(value: float | None, name: str) -> str:
     if value is None:
         return ""
-    row = measure(name)
-    if row.unit == "B":
+    quantity = measure(name)
+    if quantity.unit == "B":
         return bytes_text(value)
-    if row.whole:
+    if quantity.whole:
         return count_text(value)
     return f"{value:,.2f}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How findings of each task are compared and shown: one row per task of `model.task`."""
+"""How predictions of each task are compared and shown: one row per task of `model.task`."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class Shows(Protocol):
 
 @dataclass(frozen=True)
 class View:
-    """pairing: of a data set, the baseline's findings, draws and seed. gallery: of both runs' findings.
+    """pairing: of a data set, the baseline's predictions, draws and seed. gallery: of both runs' predictions.
 
-    protocol: how images were made into findings, for a line in the terminal.
+    protocol: how images were made into predictions, for a line in the terminal.
     change:   column heading -> its key in `Change.as_json`, for tables.
     matched:  what makes one right, for a sentence.
-    confusion: (n, n) counts of a run's findings on a data set; nothing: what its last class is, '' where there is none.
+    confusion: (n, n) counts of a run's predictions on a data set; nothing: what its last class is, '' where there is none.
     """
 
     pairing: Callable[[Dataset, Any, int, int], Compares]

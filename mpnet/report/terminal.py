@@ -97,8 +97,8 @@ def precision_text(key: str) -> Text:
     """A precision string with one colour per precision (colour only repeats what the letter says)."""
     text = Text()
     for code in clean(key):
-        row = BY_CODE.get(code)
-        text.append(code, style=STYLES.get(row.base, "") if row else "")
+        precision = BY_CODE.get(code)
+        text.append(code, style=STYLES.get(precision.base, "") if precision else "")
     return text
 
 
@@ -147,65 +147,65 @@ class _Table:
     ) -> None:
         self._left, self._foldable, self._unicode = left, fold, unicode
         self._cells = [[cell if isinstance(cell, (Text, Share)) else Text(clean(cell)) for cell in row] for row in rows]
-        self._bars = {place for row in self._cells for place, cell in enumerate(row) if isinstance(cell, Share)}
+        self._bars = {column for row in self._cells for column, cell in enumerate(row) if isinstance(cell, Share)}
         self._heads, self._widths = [], []
-        for place, name in enumerate(columns):
-            inner = max((row[place].cell_len for row in self._cells if isinstance(row[place], Text)), default=0)  # type: ignore[union-attr]
+        for column, name in enumerate(columns):
+            inner = max((row[column].cell_len for row in self._cells if isinstance(row[column], Text)), default=0)  # type: ignore[union-attr]
             head = _broken(clean(name), inner)
             self._heads.append(head)
             self._widths.append(max([inner, *map(cell_len, head.split("\n"))]))
 
     def parts(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
         """Tables that fit, each with some of the columns."""
-        shown = [place for place in range(len(self._heads)) if place not in self._bars and place not in optional]
-        for place in optional:
-            if self._wide([*shown, place]) <= room:
-                shown = sorted([*shown, place])
+        shown = [column for column in range(len(self._heads)) if column not in self._bars and column not in optional]
+        for column in optional:
+            if self._wide([*shown, column]) <= room:
+                shown = sorted([*shown, column])
         self._fold(shown, room)
         *groups, last = self._groups(shown, room, keys)
         for part in groups:
             yield self._made(part, {})
         # A bar stands where it was asked for, if there is room for it.
         spare = room - self._wide(last) - GAP
-        bars = {place: min(LONGEST_BAR, spare) for place in self._bars if spare >= SHORTEST_BAR}
+        bars = {column: min(LONGEST_BAR, spare) for column in self._bars if spare >= SHORTEST_BAR}
         yield self._made(sorted([*last, *bars]), bars)
 
     def _wide(self, shown: Sequence[int]) -> int:
-        return sum(self._widths[place] for place in shown) + GAP * max(0, len(shown) - 1)
+        return sum(self._widths[column] for column in shown) + GAP * max(0, len(shown) - 1)
 
     def _fold(self, shown: Sequence[int], room: int) -> None:
-        for place in sorted(self._foldable, key=lambda place: -self._widths[place] if place in shown else 0):
+        for column in sorted(self._foldable, key=lambda column: -self._widths[column] if column in shown else 0):
             over = self._wide(shown) - room
-            if place in shown and over > 0:
-                cells = (str(row[place]) for row in self._cells)
+            if column in shown and over > 0:
+                cells = (str(row[column]) for row in self._cells)
                 words = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-                least = min(self._widths[place], max([min(FOLDED, words), *map(cell_len, self._heads[place].split("\n"))]))
-                self._widths[place] = max(least, self._widths[place] - over)
+                least = min(self._widths[column], max([min(FOLDED, words), *map(cell_len, self._heads[column].split("\n"))]))
+                self._widths[column] = max(least, self._widths[column] - over)
 
     def _groups(self, shown: list[int], room: int, keys: int) -> list[list[int]]:
-        first = [place for place in shown if place < keys]
+        first = [column for column in shown if column < keys]
         groups = [list(first)]
-        for place in shown[len(first) :]:
-            if len(groups[-1]) > len(first) and self._wide([*groups[-1], place]) > room:
+        for column in shown[len(first) :]:
+            if len(groups[-1]) > len(first) and self._wide([*groups[-1], column]) > room:
                 groups.append(list(first))
-            groups[-1].append(place)
+            groups[-1].append(column)
         return groups
 
     def _made(self, shown: Sequence[int], bars: Mapping[int, int]) -> Table:
         out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-        for place in shown:
+        for column in shown:
             out.add_column(
-                self._heads[place],
-                justify="left" if place in self._left or place in bars else "right",
-                width=bars.get(place, self._widths[place]),
+                self._heads[column],
+                justify="left" if column in self._left or column in bars else "right",
+                width=bars.get(column, self._widths[column]),
                 overflow="fold",
             )
         for row in self._cells:
-            cells = (row[place] for place in shown)
+            cells = (row[column] for column in shown)
             out.add_row(
                 *[
-                    Text(bar(cell.value, 1.0, bars[place], self._unicode)) if isinstance(cell, Share) else cell
-                    for place, cell in zip(shown, cells, strict=True)
+                    Text(bar(cell.value, 1.0, bars[column], self._unicode)) if isinstance(cell, Share) else cell
+                    for column, cell in zip(shown, cells, strict=True)
                 ]
             )
         return out

@@ -42,19 +42,21 @@ class Configurations:
 
 def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
     """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
-    found = []
+    chosen = []
     for cost in (False, True):
-        candidates = [row.name for row in by_axis(cost) if row.axis]
+        candidates = [quantity.name for quantity in by_axis(cost) if quantity.axis]
         named = [name for name in wanted if measure(name).cost == cost]
         there = [name for name in (*named, *candidates) if name in columns]
         varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
-        found.append((varying or there or candidates)[0])
-    return found[0], found[1]
+        chosen.append((varying or there or candidates)[0])
+    return chosen[0], chosen[1]
 
 
 def by_axis(cost: bool) -> list[Measure]:
     """Qualities or costs, those that a front is drawn over first."""
-    return sorted((row for row in MEASURES if row.cost == cost), key=lambda row: row.axis or len(MEASURES))
+    return sorted(
+        (quantity for quantity in MEASURES if quantity.cost == cost), key=lambda quantity: quantity.axis or len(MEASURES)
+    )
 
 
 def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:

@@ -20,7 +20,7 @@ DEEPEST = 6
 def inventory(folder: Path) -> dict[str, Any]:
     """The document of `mpnet list --json`: results, sweeps, and what cannot be read with the reason; by path."""
     results, sweeps, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, str]]()
-    for path in _found(folder, DEEPEST):
+    for path in _results_and_stores(folder, DEEPEST):
         try:
             if path.name == RESULT_FILE:
                 results.append(_result(read_result(path)))
@@ -31,7 +31,7 @@ def inventory(folder: Path) -> dict[str, Any]:
     return {"folder": str(folder), "results": results, "sweeps": sweeps, "unreadable": unreadable}
 
 
-def _found(folder: Path, deep: int) -> Iterator[Path]:
+def _results_and_stores(folder: Path, deep: int) -> Iterator[Path]:
     """result.json files and stores, links left out; no folder below a result is looked at."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
@@ -45,7 +45,7 @@ def _found(folder: Path, deep: int) -> Iterator[Path]:
         if entry.is_symlink() or entry.name.startswith("."):
             continue
         if entry.is_dir():
-            yield from _found(path, deep - 1) if deep else ()
+            yield from _results_and_stores(path, deep - 1) if deep else ()
         elif path.suffix == ".sqlite" and is_store(path):
             yield path
 

@@ -75,7 +75,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         columns = {**_columns(trials), **_verified_columns(verified, keys)}
         objective, cost = axes(columns, sweep.get("objectives") or ())
         baseline = _position(keys, sweep.get("baseline"))
-        front = _found_front(keys, findings, options) if finished else None
+        front = _stored_front(keys, findings, options) if finished else None
         if front is None:
             front = front_rows(columns, objective, cost)
         table = Configurations(keys, columns, front, objective, cost, baseline)
@@ -96,7 +96,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
     return StoredSweep(replace(table, chosen=chosen), why_chosen, sweep, findings, options, others, verified, created, document)
 
 
-def _found_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
+def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
     """The rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
     members = {entry["precision"] for entry in findings.get("front") or () if entry.get("options", "") == options}
     front = np.fromiter((key in members for key in keys), dtype=bool, count=len(keys))
@@ -114,22 +114,22 @@ def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -
 
 
 def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
-    rows = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
+    quantities = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
     return {
-        row.name: row.measured(np.array([trial.get(row.name) for trial in trials], dtype=np.float64))
-        for row in rows
-        if row.kind != "count"
+        quantity.name: quantity.measured(np.array([trial.get(quantity.name) for trial in trials], dtype=np.float64))
+        for quantity in quantities
+        if quantity.kind != "count"
     }
 
 
 def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> dict[str, NDArray[np.float64]]:
     rows = {row["precision"]: row for row in checked}
-    found = {}
+    columns = {}
     for name in names_of("deployed"):
         values = [(rows.get(key) or {}).get(name) for key in keys]
         if any(value is not None for value in values):
-            found[name] = measure(name).measured(np.array([np.nan if v is None else v for v in values], dtype=np.float64))
-    return found
+            columns[name] = measure(name).measured(np.array([np.nan if v is None else v for v in values], dtype=np.float64))
+    return columns
 
 
 def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:

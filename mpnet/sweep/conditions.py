@@ -124,14 +124,16 @@ class ConditionRuns:
         return [] if self.setup.baseline is None else [Configuration(self.setup.baseline)]
 
     def _found(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Any]:
-        found: dict[Configuration, Any] = {}
+        predictions: dict[Configuration, Any] = {}
         with self.progress(f"under {_name(under)}", None) as advance:
             for number in sorted({c.options for c in configurations}):
                 bench = self.setup.benches[number].under(under)
                 part = list(dict.fromkeys(c for c in configurations if c.options == number))
                 plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
-                found.update({c: outcome.found for c, outcome in zip(part, run_plans(bench, plans, advance), strict=True)})
-        return found
+                predictions.update(
+                    {c: outcome.predictions for c, outcome in zip(part, run_plans(bench, plans, advance), strict=True)}
+                )
+        return predictions
 
     def _key(self, under: Condition | None, configuration: Configuration) -> str:
         context = self.contexts[configuration.options]

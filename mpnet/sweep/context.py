@@ -44,13 +44,13 @@ class OptionsInForce:
 
 @dataclass(frozen=True, eq=False)
 class Baseline:
-    """The run that others are compared with. found: what it finds; outputs: its output tensors, all images.
+    """The run that others are compared with. predictions: what it says of all images; outputs: its output tensors, all images.
 
     decoded_bytes: what the fullest of them takes decoded.
     """
 
     key: str
-    found: Any
+    predictions: Any
     outputs: tuple[Array, ...]
     decoded_bytes: int
 
@@ -60,7 +60,7 @@ class SweepContext:
     """See the module.
 
     options:  one per option set of the space.
-    own:      layers without weights that have a precision of their own.
+    unweighted: layers without weights that have a precision of their own.
     images: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each image lies in its input.
     select, report: positions of the images that select, and of those that only report.
     decoder:  from output tensors to what a configuration finds.
@@ -73,7 +73,7 @@ class SweepContext:
     network: NetworkSpec
     weights: Weights
     options: tuple[OptionsInForce, ...]
-    own: Mapping[int, Precision]
+    unweighted: Mapping[int, Precision]
     decoder: Decoder[Any]
     dataset: Dataset
     images: Array

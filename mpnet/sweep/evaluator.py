@@ -93,12 +93,12 @@ class Evaluator:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """Measures findings."""
+        """Measures predictions; made when first asked for."""
         context = self.context
         return Scorer(
             context.dataset,
             kit_of(task_of(context.network)),
-            baseline=context.baseline.found if context.baseline else None,
+            baseline=context.baseline.predictions if context.baseline else None,
             select=context.select,
             report=context.report,
             wanted=context.wanted,
@@ -110,7 +110,7 @@ class Evaluator:
         return Race(
             context.dataset,
             kit_of(task_of(context.network)),
-            context.baseline.found if context.baseline else None,
+            context.baseline.predictions if context.baseline else None,
             context.select,
         )
 
@@ -120,7 +120,7 @@ class Evaluator:
 
     def graph(self, options: int, keys: Sequence[str]) -> SharedGraph:
         """The shared computation of configurations."""
-        return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.own)
+        return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
 
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations, but for those that its rivals beat.
@@ -137,7 +137,7 @@ class Evaluator:
                 unit.rivals,
                 racing,
                 lambda key: self.costs(unit.options, key, names),
-                lambda keys: self._likely_findings(unit.options, keys),
+                lambda keys: self._likely_predictions(unit.options, keys),
             )
             if self._few_left:
                 macs = racing.macs
@@ -164,16 +164,16 @@ class Evaluator:
                 digest.update(output.data)
         return digest.hexdigest()
 
-    def _likely_findings(self, options: int, keys: Sequence[str]) -> Any:
+    def _likely_predictions(self, options: int, keys: Sequence[str]) -> Any:
         runs = _PartialRuns(self, options, likely=True)
         runs.run(keys, self.context.select)
-        return runs.findings(keys, 0)
+        return runs.predictions(keys, 0)
 
-    def found(self, options: int, key: str) -> Any:
+    def predictions(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""
         runs = _PartialRuns(self, options)
         runs.run((key,), np.arange(len(self._images)))
-        return runs.findings((key,), 0)
+        return runs.predictions((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with."""
@@ -183,7 +183,7 @@ class Evaluator:
         ]
         runs = _PartialRuns(self, 0)
         runs.run((key,), np.arange(count), keep=tensors)
-        return Baseline(key, runs.findings((key,), 0), tuple(tensors), runs.decoded_bytes)
+        return Baseline(key, runs.predictions((key,), 0), tuple(tensors), runs.decoded_bytes)
 
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
@@ -192,13 +192,13 @@ class Evaluator:
         """
         context, engine = self.context, self.context.options[options].engine
         if options not in self._costs:
-            self._costs[options] = CostModel(context.network, engine, context.own)
+            self._costs[options] = CostModel(context.network, engine, context.unweighted)
         costs = self._costs[options].costs(key, names)
-        found = {name: float(costs[name]) for name in trial_costs() if name in costs}
+        values = {name: float(costs[name]) for name in trial_costs() if name in costs}
         if context.step_ms and (names is None or "latency_ms" in names):
             plan = build_plan(context.network, assign_key(context.network, key), engine)
-            found["latency_ms"] = predicted_ms(plan, context.step_ms)
-        return found
+            values["latency_ms"] = predicted_ms(plan, context.step_ms)
+        return values
 
     def forward(
         self,
@@ -246,8 +246,8 @@ class Evaluator:
             image = self._values(chosen) if graph.reads_image else None
             run_graph(graph, joined, prepared, on_head, context.threads, image, self._likely.run if likely else run_lowering)
         return Outputs(
-            [{name: context.decoder.join(found) for name, found in head.items()} for head in parts],
-            [{name: np.concatenate(found) for name, found in head.items()} for head in noise],
+            [{name: context.decoder.join(pieces) for name, pieces in head.items()} for head in parts],
+            [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in noise],
         )
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
@@ -284,11 +284,11 @@ class _PartialRuns:
         self._joined.clear()
         self.macs += graph.macs * len(images)
 
-    def findings(self, keys: Sequence[str], since: int) -> Any:
+    def predictions(self, keys: Sequence[str], since: int) -> Any:
         """What some keys of the last run find in the images of all runs from number `since` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._images[since:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
-        return decoder.found(
+        return decoder.predictions(
             [
                 decoder.join([run.decoded[output][name] for name in of_output for run in self._outputs[since:]])
                 for output, of_output in enumerate(names)
@@ -311,7 +311,7 @@ class _PartialRuns:
                 if self._evaluator.signal
                 else []
             )
-            yield key, self._evaluator.scorer.measure(self._decoder.found(outputs), noise)
+            yield key, self._evaluator.scorer.measure(self._decoder.predictions(outputs), noise)
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         return enumerate(self._graph.head_names(key))

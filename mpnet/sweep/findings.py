@@ -89,7 +89,7 @@ def findings(
     known = everything_known(problem, store, contexts, state.known)
     baseline = known.get(Configuration(problem.baseline))
     front = front_of(problem, known)
-    own = front_of(problem, state.known)
+    tried_front = front_of(problem, state.known)
 
     def entry(configuration: Configuration) -> dict[str, Any]:
         values = known[configuration].values
@@ -118,7 +118,7 @@ def findings(
                 nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
     safety = shown_safe(problem, known, judged, margins or margins_of(None, task), task, images, selecting)
     picked = pick(problem, known, safety.safe)
-    judgements = judged(list(dict.fromkeys([*picked.values(), *(row.configuration for row in safety.tested)])))
+    judgements = judged(list(dict.fromkeys([*picked.values(), *(test.configuration for test in safety.tested)])))
     picks = {
         name: {
             **entry(c),
@@ -168,7 +168,7 @@ def findings(
         "intervals_by": intervals_by,
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],
-        "own_front": [configuration.key for configuration in own],
+        "own_front": [configuration.key for configuration in tried_front],
         "gap": None if gap is None else vars(gap),
         "store": str(store.path),
     }

@@ -160,19 +160,19 @@ def front_gap(front: Points, exact: Points) -> Gap:
     whole = hypervolume(exact * sense, reference)
     part = hypervolume(front * sense, reference)
     losses = []
-    uncovered = found = 0
+    uncovered = shared = 0
     for quality, cost in exact:
         affordable = front[front[:, 1] <= cost, 0]
         if len(affordable) == 0:
             uncovered += 1
             continue
         losses.append(max(0.0, float(quality - affordable.max())))
-        found += bool(np.any(np.all(front == (quality, cost), axis=1)))
+        shared += bool(np.any(np.all(front == (quality, cost), axis=1)))
     return Gap(
         hypervolume_ratio=part / whole,
         quality_lost_max=max(losses, default=0.0),
         quality_lost_mean=float(np.mean(losses)) if losses else 0.0,
         uncovered=uncovered,
-        found=found,
+        found=shared,
         exact_points=len(exact),
     )

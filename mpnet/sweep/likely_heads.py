@@ -147,15 +147,15 @@ class LikelyHeads:
 def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> dict[int, YoloHead]:
     """Plain [yolo] layers by the convolution that they alone read, where its cells do not depend on each other."""
     readers = Counter(index for layer in network.layers for index in layer.inputs)
-    found = {}
+    by_convolution = {}
     for output, head in zip(network.outputs, heads, strict=True):
         [source] = network.layers[output].inputs
         layer = network.layers[source] if source >= 0 else None
         if isinstance(layer, ConvolutionSpec) and readers[source] == 1 and head.other is None and not head.new_coords:
             pixelwise = (layer.size, layer.stride, layer.padding, layer.groups) == (1, 1, 0, 1)
             if pixelwise and layer.activation == "linear" and layer.kernel_output == layer.out_shape:
-                found[source] = head
-    return found
+                by_convolution[source] = head
+    return by_convolution
 
 
 def _packed_as(operation: Convolve) -> Precision:

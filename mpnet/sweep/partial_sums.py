@@ -60,17 +60,17 @@ def find_split_concats(graph: SharedGraph) -> dict[int, int]:
         for source in node.inputs:
             readers.setdefault(source, []).append(number)
     heads = {number for names in graph.heads for number in names}
-    found = {}
+    split = {}
     for number, node in enumerate(graph.nodes):
-        own = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
-        if not own or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
+        reading = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
+        if not reading or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
             continue
         first = graph.network.shape_of(graph.network.layers[node.layer].inputs[0])[2]
-        if any(sums_parts(reader, graph.network, first) for reader in own):
+        if any(sums_parts(reader, graph.network, first) for reader in reading):
             uses = [sum(graph.nodes[reader].layer == node.layer for reader in readers[source]) for source in node.inputs]
             if max(uses) > 1:
-                found[number] = int(uses[1] >= uses[0])
-    return found
+                split[number] = int(uses[1] >= uses[0])
+    return split
 
 
 def kept_bytes(graph: SharedGraph) -> Counter[int]:
@@ -81,10 +81,10 @@ def kept_bytes(graph: SharedGraph) -> Counter[int]:
         for source in node.inputs
         if source in graph.split and isinstance(node.lowering.convert[0], Quantize)
     }
-    found: Counter[int] = Counter()
+    sizes: Counter[int] = Counter()
     for part, lowering in kept:
-        found[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
-    return found
+        sizes[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
+    return sizes
 
 
 def _is_concatenation(lowering: Lowering) -> bool:
@@ -137,8 +137,8 @@ def _sums_for(
     """The sums over a shared part, for codes that mean this."""
     kept = x.part_sums.get(operation)
     if kept is None:
-        own = _code_map(quantize, _ranges(x, context))
-        kept = x.part_sums[operation] = PartSums(_sums(x, own, operation, quantize, ready, context), own)
+        part_map = _code_map(quantize, _ranges(x, context))
+        kept = x.part_sums[operation] = PartSums(_sums(x, part_map, operation, quantize, ready, context), part_map)
     other = np.flatnonzero(kept.code_map.params != code_map.params)
     if not len(other):
         return kept.sums

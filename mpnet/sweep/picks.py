@@ -102,10 +102,10 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configura
         return {}
     points = np.array([[problem.cost(known[c]), problem.quality(known[c])] for c in fitting])
     front = [int(i) for i in non_dominated(points * np.array([1.0, -1.0]))]  # cheapest first
-    found = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
+    picks = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
     if safe is not None:
-        found["safe"] = safe
-    return {name: found[name] for name in PICK_RULES if name in found}
+        picks["safe"] = safe
+    return {name: picks[name] for name in PICK_RULES if name in picks}
 
 
 class PairedEvaluator:
@@ -128,10 +128,10 @@ class PairedEvaluator:
         missing = [c for c in configurations if self._name(c) not in self._stored]
         for start in range(0, len(missing), AT_ONCE):
             part = missing[start : start + AT_ONCE]
-            for configuration, found in zip(part, self._found(part), strict=True):
-                drawn, sets = self._drawn(found), [one for one in self._sets if one.name]
+            for configuration, predictions in zip(part, self._predict(part), strict=True):
+                drawn, sets = self._drawn(predictions), [one for one in self._sets if one.name]
                 self._stored[self._name(configuration)] = {
-                    "sets": {one.name: one.loss(found).as_json() for one in sets},
+                    "sets": {one.name: one.loss(predictions).as_json() for one in sets},
                     "drawn": [round(float(value), 3) for value in drawn if np.isfinite(value)],
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
@@ -145,21 +145,21 @@ class PairedEvaluator:
     def _name(self, configuration: Configuration) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
-    def _found(self, configurations: Sequence[Configuration]) -> list[Any]:
+    def _predict(self, configurations: Sequence[Configuration]) -> list[Any]:
         wanted = list(configurations)
         if not self._sets:
             wanted.insert(0, Configuration(self._baseline))
-        found: dict[Configuration, Any] = {}
+        predictions: dict[Configuration, Any] = {}
         with self._progress("judging the front", None) as advance:
             for number in sorted({c.options for c in wanted}):
                 bench = self._setup.benches[number]
                 part = [c for c in wanted if c.options == number]
                 plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
                 outcomes = run_plans(bench, plans, advance)
-                found.update({c: outcome.found for c, outcome in zip(part, outcomes, strict=True)})
+                predictions.update({c: outcome.predictions for c, outcome in zip(part, outcomes, strict=True)})
         if not self._sets:
-            self._sets = self._images(found[wanted.pop(0)])
-        return [found[c] for c in configurations]
+            self._sets = self._images(predictions[wanted.pop(0)])
+        return [predictions[c] for c in configurations]
 
     def _images(self, baseline: Any) -> list[_Images]:
         setup = self._setup
@@ -172,8 +172,8 @@ class PairedEvaluator:
             _Images("", setup, whole, baseline),  # of which only the draws are kept
         ]
 
-    def _drawn(self, found: Any) -> NDArray[np.float64]:
-        return self._sets[-1].compared(found).drawn[:DRAWS_KEPT]
+    def _drawn(self, predictions: Any) -> NDArray[np.float64]:
+        return self._sets[-1].compared(predictions).drawn[:DRAWS_KEPT]
 
 
 class _Images:
@@ -188,14 +188,14 @@ class _Images:
         self._loss = bench.kit.loss(dataset, baseline.of_images(positions))
         self._last: tuple[Any, Compared] | None = None
 
-    def compared(self, found: Any) -> Compared:
+    def compared(self, predictions: Any) -> Compared:
         """A run against the baseline; that of the last one is kept."""
-        if self._last is None or self._last[0] is not found:
-            self._last = found, self._loss(found.of_images(self._positions))
+        if self._last is None or self._last[0] is not predictions:
+            self._last = predictions, self._loss(predictions.of_images(self._positions))
         return self._last[1]
 
-    def loss(self, found: Any) -> SetLoss:
-        compared = self.compared(found)
+    def loss(self, predictions: Any) -> SetLoss:
+        compared = self.compared(predictions)
         return SetLoss(len(self._positions), self._labelled, compared.quality, compared.losses)
 
 

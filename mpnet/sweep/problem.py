@@ -67,7 +67,7 @@ class Problem:
         """What its front is of: objectives and choices, in words that do not depend on the order of either. What one of them
         rules out may well be on another's front."""
         choices = [f"{','.join(map(str, v.positions))}={''.join(sorted(v.codes))}" for v in self.space.variables]
-        options = sorted(row.text for row in self.space.option_sets)
+        options = sorted(option_set.text for option_set in self.space.option_sets)
         return f"{' '.join(sorted(self.names))} of {' '.join(choices)} {options}"
 
     @property
@@ -137,17 +137,17 @@ class Problem:
         Each limit on accuracy is about the measure that its name says, whatever the objectives are.
         """
         limits = self.constraints
-        found = []
+        excesses = []
         for key, name, limit in (
             ("ap_drop", "AP", limits.ap_drop),
             *((key, key.removesuffix(DROP), limit) for key, limit in limits.drops.items()),
         ):
             if limit is not None:
-                found.append((key, self.value(baseline, name) - self.value(trial, name) - limit))
+                excesses.append((key, self.value(baseline, name) - self.value(trial, name) - limit))
         if limits.ap_drop_relative is not None:
             before = self.value(baseline, "AP")
-            found.append(("ap_drop_relative", before - self.value(trial, "AP") - limits.ap_drop_relative * before))
-        return found + [(name, self.value(trial, name) - limit) for name, limit in limits.at_most.items()]
+            excesses.append(("ap_drop_relative", before - self.value(trial, "AP") - limits.ap_drop_relative * before))
+        return excesses + [(name, self.value(trial, name) - limit) for name, limit in limits.at_most.items()]
 
     def nearest(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
         """The trial that is least beyond the limits: by the worst excess, as a share of what it limits."""

@@ -26,7 +26,7 @@ ROUNDING = 1e-9
 LOSS_GROWTH = 1.1
 """How much more per image than so far a configuration is expected to lose, when the round of its next check is chosen."""
 CHECKED_TOGETHER = 128
-"""Configurations that are checked in one call: enough to make calls cheap, few enough that findings stay in the cache."""
+"""Configurations that are checked in one call: enough to make calls cheap, few enough that predictions stay in the cache."""
 SAMPLE = 16
 """Configurations of the first large unit that say on which images most is lost: these images come first."""
 FIRST_CHECKED, MANY = 7, 64
@@ -39,7 +39,7 @@ class PartialRuns(Protocol):
     def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
         """Run these configurations on the images at these positions."""
 
-    def findings(self, keys: Sequence[str], since: int) -> Any:
+    def predictions(self, keys: Sequence[str], since: int) -> Any:
         """What some keys of the last call of `run` find in the images of all calls from number `since` on, one key after the
         other."""
 
@@ -47,7 +47,7 @@ class PartialRuns(Protocol):
 class Race:
     """Races configurations against rivals on one data set.
 
-    kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
+    kit: of the network's task. baseline: predictions that agreement is measured against, None: no agreement.
     select: positions of the images that count.
     """
 
@@ -63,13 +63,13 @@ class Race:
         rivals: Rivals,
         runs: PartialRuns,
         costs: Callable[[str], Mapping[str, float]],
-        findings: Callable[[Sequence[str]], Any],
+        predictions: Callable[[Sequence[str]], Any],
     ) -> tuple[str, ...]:
         """Those of the keys that no rival dominates for certain.
 
-        costs: of a key, by name. findings: what some keys find in all images that count, one key after the other.
+        costs: of a key, by name. predictions: what some keys find in all images that count, one key after the other.
         """
-        bounds = self._bounds_of(rivals.names, keys, findings)
+        bounds = self._bounds_of(rivals.names, keys, predictions)
         order = self._select[bounds.order]
         ends = list(rounds(len(order)))
         field = _Field(keys, rivals, costs, np.array([last for _, last in ends], dtype=np.intp))
@@ -82,7 +82,7 @@ class Race:
             for since in np.unique(field.since[checked]).tolist():
                 alike = checked[field.since[checked] == since]
                 for rows in np.array_split(alike, -(-len(alike) // CHECKED_TOGETHER)):
-                    evidence = bounds.evidence(runs.findings(field.keys_at(rows), since), ends[since][0], last)
+                    evidence = bounds.evidence(runs.predictions(field.keys_at(rows), since), ends[since][0], last)
                     field.add_evidence(rows, evidence, bounds)
             field.since[checked] = number + 1
             field.left[checked[field.are_dominated(field.points[checked])]] = False
@@ -94,12 +94,12 @@ class Race:
         return field.keys_at(np.flatnonzero(field.left))
 
     def _bounds_of(
-        self, names: tuple[str, ...], keys: Sequence[str], findings: Callable[[Sequence[str]], Any]
+        self, names: tuple[str, ...], keys: Sequence[str], predictions: Callable[[Sequence[str]], Any]
     ) -> UpperBounds[Any]:
         """Many configurations pay for a sample of the first ones, which says on which images most is lost."""
         many = len(keys) >= MANY * SAMPLE
         if (names, many) not in self._bounds:
-            sample = findings(keys[:: len(keys) // SAMPLE]) if many else None
+            sample = predictions(keys[:: len(keys) // SAMPLE]) if many else None
             self._bounds[names, many] = self._kit.upper_bounds(self._dataset, self._baseline, names, sample)
         return self._bounds[names, many]
 

@@ -123,9 +123,9 @@ def run_tests(
     losses = evidence(configurations) if configurations else {}
     tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
     safe = None
-    for row in tested:
-        if row.state == "met":
-            safe = row.configuration
+    for test in tested:
+        if test.state == "met":
+            safe = test.configuration
         elif held_out:
             break
     return Safety(margins, tuple(tested), safe, images, all_images, error, held_out)
@@ -153,8 +153,8 @@ def _test(configuration: Configuration, losses: Losses, margins: Margins, error:
             enough = loss.images_to_tell(margin, error)
             needed.append(None if enough is None else round(enough * images / max(1, loss.images)))
     state = "not met" if "not met" in states else "unclear" if "unclear" in states or not states else "met"
-    told = None if state != "unclear" or not needed or None in needed else max(n for n in needed if n is not None)
-    return Tested(configuration, state, counting, told)
+    images_to_tell = None if state != "unclear" or not needed or None in needed else max(n for n in needed if n is not None)
+    return Tested(configuration, state, counting, images_to_tell)
 
 
 STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
@@ -172,17 +172,17 @@ def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
         "why": why(safety),
         "tested": [
             {
-                "precision": row.configuration.key,
-                "options": options[row.configuration.options],
-                "state": STATE_WORDS[row.state],
-                "more_images": _more(safety, row),
+                "precision": test.configuration.key,
+                "options": options[test.configuration.options],
+                "state": STATE_WORDS[test.state],
+                "more_images": _more(safety, test),
                 "losses": {
                     name: dict(zip(("least", "most"), loss.bounds(safety.error), strict=True))
                     | {"loss": loss.loss, "images": loss.images}
-                    for name, loss in row.losses.items()
+                    for name, loss in test.losses.items()
                 },
             }
-            for row in safety.tested
+            for test in safety.tested
         ],
     }
 
@@ -191,30 +191,30 @@ def why(safety: Safety) -> str:
     """In a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
     on = f"{safety.images} {'held-out ' if safety.held_out else ''}images"
-    row = next((row for row in safety.tested if row.configuration == safety.safe), None)
-    if row is None and not safety.tested:
+    test = next((test for test in safety.tested if test.configuration == safety.safe), None)
+    if test is None and not safety.tested:
         return f"nothing but the baseline could be tested for losing at most {limits}"
-    row = row or safety.tested[0]
-    said = "; ".join(
+    test = test or safety.tested[0]
+    losses_text = "; ".join(
         f"{measure(name).label} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
-        for name, loss in row.losses.items()
+        for name, loss in test.losses.items()
     )
     if safety.safe is not None:
-        left = [measure(name).label for name in safety.margins.points if name not in row.losses]
-        return said + (f"; too few labels to tell of {' and '.join(left)}" if left else "")
-    more = _more(safety, row)
+        left = [measure(name).label for name in safety.margins.points if name not in test.losses]
+        return losses_text + (f"; too few labels to tell of {' and '.join(left)}" if left else "")
+    more = _more(safety, test)
     return (
         f"nothing is shown to lose at most {limits} on {on}: of the most accurate that was tested "
-        + (said or "nothing could be measured")
+        + (losses_text or "nothing could be measured")
         + (f"; about {more:,} more images would tell" if more is not None else "")
         + ("" if safety.held_out else "; nothing was held out (sweep.holdout), which makes it harder to show")
     )
 
 
-def _more(safety: Safety, row: Tested) -> int | None:
+def _more(safety: Safety, test: Tested) -> int | None:
     """Images to add, the same share of which tests, in two digits."""
-    if row.images_to_tell is None or not safety.images:
+    if test.images_to_tell is None or not safety.images:
         return None
-    more = (row.images_to_tell - safety.images) * safety.all_images // safety.images
+    more = (test.images_to_tell - safety.images) * safety.all_images // safety.images
     size: int = 10 ** max(0, len(str(more)) - 2)
     return max(size, -(-more // size) * size)

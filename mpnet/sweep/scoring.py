@@ -59,7 +59,7 @@ class _Share:
 class Scorer:
     """Figures of any number of configurations on one data set.
 
-    kit: of the network's task. baseline: findings that agreement is measured against, None: no agreement.
+    kit: of the network's task. baseline: predictions that agreement is measured against, None: no agreement.
     select, report: positions of the images that select and that only report; without the latter all select.
     wanted: of the measures that take time, those that are asked for.
     """
@@ -88,11 +88,11 @@ class Scorer:
             baseline = baseline.of_images(positions)
         return _Share(prefix, positions, self._kit.meter(data, baseline))
 
-    def measure(self, found: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
+    def measure(self, predictions: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
         """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
         values: dict[str, float] = {}
         for part in self._parts:
-            measured = part.meter.values(found if self._whole else found.of_images(part.positions), self._wanted)
+            measured = part.meter.values(predictions if self._whole else predictions.of_images(part.positions), self._wanted)
             if noise:
                 measured["head_sqnr_db"] = sqnr_db(noise, part.positions)
             values.update({part.prefix + name: value for name, value in measured.items()})

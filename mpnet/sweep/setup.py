@@ -110,8 +110,8 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     """The workbench under one option set of a space, put over the experiment's own options; calibrated if that asks
     for it."""
     quantization = bench.experiment.quantization
-    said = quantization.options.overlaid(space.option_sets[number].options)
-    options = resolve_options(bench.network, said, quantization.layers, batch_norm=bench.options.batch_norm)
+    overlaid = quantization.options.overlaid(space.option_sets[number].options)
+    options = resolve_options(bench.network, overlaid, quantization.layers, batch_norm=bench.options.batch_norm)
     return calibrated(replace(bench, options=options, calibration=None, channel_means=None, statistics=None))
 
 
@@ -123,10 +123,15 @@ def _rows(bench: Workbench, space: Space) -> list[Precision]:
 
 def _statistics(bench: Workbench, space: Space) -> CalibrationStatistics | None:
     """The bench's statistics as far as workers need them."""
-    pairs = [(index, row) for row in _rows(bench, space) for index in space.layers if bench.needs_statistics(index, row)]
+    pairs = [
+        (index, precision)
+        for precision in _rows(bench, space)
+        for index in space.layers
+        if bench.needs_statistics(index, precision)
+    ]
     if bench.statistics is None or not pairs:
         return None
-    schemes = [(index, bench.options.of(index).rounded_to(row)[0]) for index, row in pairs]
+    schemes = [(index, bench.options.of(index).rounded_to(precision)[0]) for index, precision in pairs]
     return bench.statistics.stored((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
 
 
@@ -145,7 +150,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         network=bench.network,
         weights=bench.weights,
         options=tuple(OptionsInForce(b.options, b.channel_means, _statistics(b, setup.space)) for b in setup.benches),
-        own={i: plan[i] for i in plan.keyed},
+        unweighted={i: plan[i] for i in plan.keyed},
         decoder=bench.decoder,
         dataset=bench.dataset,
         images=np.array(images) if remote else where,
@@ -162,18 +167,18 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     if setup.baseline is None:
         return context
     # No worker is busy yet, so the baseline may have all threads.
-    found = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
-    return replace(context, baseline=found if remote else _on_disk(found, scratch))
+    baseline = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
+    return replace(context, baseline=baseline if remote else _on_disk(baseline, scratch))
 
 
-def _on_disk(found: Baseline, scratch: Scratch) -> Baseline:
+def _on_disk(baseline: Baseline, scratch: Scratch) -> Baseline:
     outputs = []
-    for tensor in found.outputs:
+    for tensor in baseline.outputs:
         assert not isinstance(tensor, str)
         values, where = scratch.array(tensor.shape)
         values[:] = tensor
         outputs.append(where)
-    return replace(found, outputs=tuple(outputs))
+    return replace(baseline, outputs=tuple(outputs))
 
 
 def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:
@@ -225,7 +230,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
     """Which images any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
-    return next((found for bench in setup.benches if (found := bench.calibration_images(rows)) is not None), None)
+    return next((images for bench in setup.benches if (images := bench.calibration_images(rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

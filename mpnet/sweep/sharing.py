@@ -22,11 +22,11 @@ def ancestors(network: NetworkSpec) -> tuple[tuple[int, ...], ...]:
     """For each layer the positions in a key (ascending) whose precisions decide its result; a convolution's own is
     among them."""
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
-    found: list[frozenset[int]] = []
+    deciding: list[frozenset[int]] = []
     for layer in network.layers:
-        above = frozenset[int]().union(*(found[i] for i in layer.inputs if i != NETWORK_INPUT))
-        found.append(above | {position[layer.index]} if layer.has_weights else above)
-    return tuple(tuple(sorted(positions)) for positions in found)
+        above = frozenset[int]().union(*(deciding[i] for i in layer.inputs if i != NETWORK_INPUT))
+        deciding.append(above | {position[layer.index]} if layer.has_weights else above)
+    return tuple(tuple(sorted(positions)) for positions in deciding)
 
 
 def restricted(key: str, positions: Sequence[int]) -> str:

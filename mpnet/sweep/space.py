@@ -72,7 +72,7 @@ class Space:
     def precisions(self) -> tuple[str, ...]:
         """Names of all precisions that any layer may have, highest first."""
         codes = {code for variable in self.variables for code in variable.codes}
-        return tuple(name for name, row in PRECISIONS.items() if row.code in codes)
+        return tuple(name for name, known in PRECISIONS.items() if known.code in codes)
 
     def all_keys(self) -> Iterator[str]:
         """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes."""
@@ -131,9 +131,9 @@ class Space:
 
 
 def _height(code: str) -> tuple[int, int]:
-    row = BY_CODE[code]
+    known = BY_CODE[code]
     # Variants share a rank; the registry's order decides between them, plain ones being higher.
-    return (row.rank, -list(PRECISIONS).index(row.name))
+    return (known.rank, -list(PRECISIONS).index(known.name))
 
 
 def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceSection | None = None) -> Space:
@@ -203,14 +203,14 @@ def _weighted(network: NetworkSpec, selector: str, where: str) -> tuple[int, ...
 
 
 def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
-    count = math.prod(len(row.values) for row in section.quantization)
+    count = math.prod(len(varied.values) for varied in section.quantization)
     if not 1 <= count <= MAX_OPTION_SETS:
         raise ConfigError(f"sweep.space.quantization: {count} combinations of options; 1 to {MAX_OPTION_SETS} can be swept")
     sets = []
-    for picks in itertools.product(*(range(len(row.values)) for row in section.quantization)):
+    for picks in itertools.product(*(range(len(varied.values)) for varied in section.quantization)):
         options, words = NO_OPTIONS, []
-        for row, pick in zip(section.quantization, picks, strict=True):
-            options = options.overlaid(row.options[pick])
-            words.append(f"{row.path}={row.values[pick]}")
+        for varied, pick in zip(section.quantization, picks, strict=True):
+            options = options.overlaid(varied.options[pick])
+            words.append(f"{varied.path}={varied.values[pick]}")
         sets.append(OptionSet(", ".join(words), options))
     return tuple(sets)

@@ -47,8 +47,8 @@ def stability(
     for values in agreement.T:
         front = non_dominated(np.stack([costs, -values], axis=1))
         on_front[front] += 1
-        for name, place in _picked(costs, values, front, margin).items():
-            again[name] = again.get(name, 0) + (place is not None and candidates[place] == picks.get(name))
+        for name, index in _picked(costs, values, front, margin).items():
+            again[name] = again.get(name, 0) + (index is not None and candidates[index] == picks.get(name))
         for name, configuration in picks.items():
             affordable = np.flatnonzero(costs <= problem.cost(known[configuration]))
             if len(affordable):
@@ -77,7 +77,7 @@ def _picked(
     costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp], margin: float
 ) -> dict[str, int | None]:
     """Positions of what would be picked; front: of these values, cheapest first."""
-    safe = [int(place) for place in front if 100 - values[place] <= margin]
+    safe = [int(index) for index in front if 100 - values[index] <= margin]
     return {
         "safe": safe[0] if safe else None,
         "balanced": int(front[knee(costs[front], values[front])]),

@@ -36,11 +36,11 @@ Results = dict[int, Tensor | SplitConcat]
 
 
 def build_graph(
-    network: NetworkSpec, keys: Iterable[str], options: EngineOptions, own: Mapping[int, Precision] | None = None
+    network: NetworkSpec, keys: Iterable[str], options: EngineOptions, unweighted: Mapping[int, Precision] | None = None
 ) -> SharedGraph:
     """Lay out the computation of the configurations `keys`.
 
-    own: layers without weights that have a precision of their own.
+    unweighted: layers without weights that have a precision of their own.
     Raises: ConfigError for keys of another length; PrecisionError for calibrated ranges that are missing.
     """
     graph = SharedGraph(network, tuple(sorted(set(keys))))
@@ -52,7 +52,7 @@ def build_graph(
     graph.positions = [above[index] for index in network.outputs]
     graph.heads = [{} for _ in network.outputs]
     made: dict[tuple[int, str], int] = {}
-    lowerings = Lowerings(network, options, own)
+    lowerings = Lowerings(network, options, unweighted)
 
     def stored(node: int) -> Precision:
         return FP32 if node == NETWORK_INPUT else graph.nodes[node].lowering.result
@@ -173,14 +173,14 @@ def _run_node(
     node = graph.nodes[number]
     inputs = [results[i] for i in node.inputs]
     try:
-        found = _computed(graph, number, inputs, prepared, threads, run)
+        result = _computed(graph, number, inputs, prepared, threads, run)
     except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
     for source in {*node.inputs} - {NETWORK_INPUT}:
         left[source] -= node.inputs.count(source)
         if left[source] == 0:
             del results[source]
-    return found
+    return result
 
 
 def _computed(

@@ -78,9 +78,9 @@ class Verification:
                 version = row["version"] or version
                 notes.update(dict.fromkeys(row.pop("notes", [])))
                 rows.append(row)
-        found = {"engine": self._engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
-        self.store.set_note(self._note, json.dumps(found))
-        return found
+        verified = {"engine": self._engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
+        self.store.set_note(self._note, json.dumps(verified))
+        return verified
 
     def _row(self, entry: Mapping[str, Any], advance: Advance) -> dict[str, Any]:
         options = [option.text for option in self.problem.space.option_sets].index(entry["options"])
@@ -139,17 +139,19 @@ class Verification:
         key = self.setup.baseline
         reference = None if key is None else bench.plan(assign_key(bench.network, key))
         comparison = Comparison(bench, plan, reference, deployment)
-        found = comparison.run(advance)
-        meter = bench.kit.meter(bench.dataset, None if comparison.reference is None else found[comparison.reference].found)
-        own, other = (meter.values(found[name].found, ()) for name in (IN_MPNET, IN_ENGINE))
+        outcomes = comparison.run(advance)
+        meter = bench.kit.meter(
+            bench.dataset, None if comparison.reference is None else outcomes[comparison.reference].predictions
+        )
+        in_mpnet, in_engine = (meter.values(outcomes[name].predictions, ()) for name in (IN_MPNET, IN_ENGINE))
         times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
         layers = placements(bench.configuration(plan.precision), deployment.exported, deployment.executed)
         return {
-            **{name: own.get(name) for name in self._measures},
+            **{name: in_mpnet.get(name) for name in self._measures},
             "latency_ms": times["mpnet_latency_ms"],
-            **{DEPLOYED + name: other.get(name) for name in self._measures},
+            **{DEPLOYED + name: in_engine.get(name) for name in self._measures},
             DEPLOYED + "latency_ms": times["latency_ms"],
-            "head_error": found[IN_ENGINE].head_error,
+            "head_error": outcomes[IN_ENGINE].head_error,
             "falls_back": warnings_of(layers, deployment.engine),
         }
 

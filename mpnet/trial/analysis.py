@@ -89,11 +89,11 @@ class AnalysisReport:
             ],
         }
 
-    def _measured(self, found: Measured) -> dict[str, Any]:
+    def _measured(self, measured: Measured) -> dict[str, Any]:
         return {
-            "agreement": found.agreement,
-            "macs_percent": 100 * found.macs / max(1, self.plan.network.macs),
-            "bit_operations": found.bit_operations,
+            "agreement": measured.agreement,
+            "macs_percent": 100 * measured.macs / max(1, self.plan.network.macs),
+            "bit_operations": measured.bit_operations,
         }
 
     def _layer(self, layer: LayerAnalysis) -> dict[str, Any]:
@@ -186,10 +186,10 @@ def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -
     """A line for an experiment file: the given section with some layers over it; a choice that is replaced by its own key
     stands no more."""
     pairs = {selector: name for selector, name in section.layers if not (selector.isdigit() and int(selector) in layers)}
-    said = [f"{selector if selector.isdigit() else json.dumps(selector)}: {name}" for selector, name in pairs.items()]
-    said += [f"{index}: {precision}" for index, precision in layers.items()]
+    choices = [f"{selector if selector.isdigit() else json.dumps(selector)}: {name}" for selector, name in pairs.items()]
+    choices += [f"{index}: {precision}" for index, precision in layers.items()]
     default = [] if section.default is None else [f"default: {section.default}"]
-    entries = [f"layers: {{{', '.join(said)}}}"] if said else []
+    entries = [f"layers: {{{', '.join(choices)}}}"] if choices else []
     return f"precision: {{{', '.join([*default, *entries])}}}"
 
 

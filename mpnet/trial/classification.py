@@ -43,7 +43,7 @@ class ClassificationDecoder:
         joined = join_images(parts)
         return joined if order is None else joined.of_images(order)
 
-    def found(self, outputs: Sequence[Classifications]) -> Classifications:
+    def predictions(self, outputs: Sequence[Classifications]) -> Classifications:
         """There is one output."""
         return outputs[0]
 
@@ -54,11 +54,11 @@ class ClassMeter:
     def __init__(self, dataset: Dataset, baseline: Classifications | None = None) -> None:
         self._dataset, self._labels, self._baseline = dataset, dataset.labels, baseline
 
-    def values(self, found: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
         """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
-        labelled = self._dataset.of_labelled(found)
+        labelled = self._dataset.of_labelled(predictions)
         values = {name: share(right(labelled, self._labels, best)) for name, best in TOP.items()}
-        return values if self._baseline is None else {**values, "agreement_top1": agreement(found, self._baseline)}
+        return values if self._baseline is None else {**values, "agreement_top1": agreement(predictions, self._baseline)}
 
 
 class ClassUpperBounds:
@@ -77,11 +77,11 @@ class ClassUpperBounds:
             wrong = ~right(sample, np.tile(truths, runs), 1).reshape(runs, -1)
             self.order = np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
 
-    def evidence(self, found: Classifications, first: int, last: int) -> list[dict[str, int]]:
+    def evidence(self, predictions: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many images are wrong, by measure."""
-        runs = len(found) // (last - first)
+        runs = len(predictions) // (last - first)
         wrong = {
-            name: np.count_nonzero(~right(found, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
+            name: np.count_nonzero(~right(predictions, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
             for name, labels in self._labels.items()
         }
         return [{name: int(counts[run]) for name, counts in wrong.items()} for run in range(runs)]
@@ -105,8 +105,8 @@ def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classificati
     before = right(dataset.of_labelled(baseline), dataset.labels, 1)
     weight = draw_images(len(dataset.images))
 
-    def loss(found: Classifications) -> Compared:
-        after, same = right(dataset.of_labelled(found), dataset.labels, 1), right(found, baseline.best, 1)
+    def loss(predictions: Classifications) -> Compared:
+        after, same = right(dataset.of_labelled(predictions), dataset.labels, 1), right(predictions, baseline.best, 1)
         losses = {"agreement_top1": _lost(np.ones_like(same), same)}
         if len(before):
             losses["top1"] = _lost(before, after)
@@ -125,11 +125,13 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
     return {"task": CLASSIFICATION.name, "classes": len(dataset.categories), "metric": METRIC}
 
 
-def measure_classifications(found: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def measure_classifications(predictions: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
-    rows = per_class(dataset.of_labelled(found), dataset.labels, len(dataset.categories))
+    rows = per_class(dataset.of_labelled(predictions), dataset.labels, len(dataset.categories))
     named = zip(dataset.categories, rows, strict=True)
-    return ClassMeter(dataset).values(found), [{"id": category.id, "name": category.name, **row} for category, row in named]
+    return ClassMeter(dataset).values(predictions), [
+        {"id": category.id, "name": category.name, **row} for category, row in named
+    ]
 
 
 CLASSIFICATION_KIT: Kit[Classifications] = Kit(

@@ -36,8 +36,8 @@ class Comparison:
     @property
     def plans(self) -> dict[str, Plan]:
         """What mpnet runs, by name; the configuration last."""
-        own = {IN_MPNET: self.plan}
-        return own if self.baseline is None or self.reference == IN_MPNET else {BASELINE: self.baseline, **own}
+        in_mpnet = {IN_MPNET: self.plan}
+        return in_mpnet if self.baseline is None or self.reference == IN_MPNET else {BASELINE: self.baseline, **in_mpnet}
 
     @property
     def reference(self) -> str | None:
@@ -53,15 +53,15 @@ class Comparison:
 
     def identities(self) -> dict[str, TrialIdentity]:
         """What decides each side's result. The engine's: all that decides mpnet's own, and who it is and what it was given."""
-        found = {name: self.bench.identity(plan.precision) for name, plan in self.plans.items()}
+        identities = {name: self.bench.identity(plan.precision) for name, plan in self.plans.items()}
         if self.deployment is not None:
-            found[IN_ENGINE] = replace(found[IN_MPNET], engine=self.deployment.identity)
-        return found
+            identities[IN_ENGINE] = replace(identities[IN_MPNET], engine=self.deployment.identity)
+        return identities
 
     def kernels(self) -> dict[str, str]:
         """Name of what computes each side, as latencies state it."""
-        own = dict.fromkeys(self.plans, self.bench.kernels.name)
-        return own if self.deployment is None else {**own, IN_ENGINE: self.deployment.engine}
+        names = dict.fromkeys(self.plans, self.bench.kernels.name)
+        return names if self.deployment is None else {**names, IN_ENGINE: self.deployment.engine}
 
     def run(self, advance: Advance = unseen) -> dict[str, Outcome]:
         """Forward all images through every side, image by image. Raises: as `run_all`."""
@@ -94,13 +94,13 @@ def _add_deployed(
     document: dict[str, Any], comparison: Comparison, deployment: Deployment, outcome: Outcome, turns: Turns
 ) -> None:
     """What an engine's result says beyond a result of mpnet's own."""
-    bench, own = comparison.bench, comparison.plan.precision
-    layers = placements(bench.configuration(own), deployment.exported, deployment.executed)
+    bench, precisions = comparison.bench, comparison.plan.precision
+    layers = placements(bench.configuration(precisions), deployment.exported, deployment.executed)
     task = bench.kit.task
     document["deployed"] = {
         "engine": deployment.engine,
         "version": deployment.version,
-        "reference": bench.identity(own).id,
+        "reference": bench.identity(precisions).id,
         task.quality: document["metrics"][task.quality],
         task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
         "head_error": outcome.head_error,

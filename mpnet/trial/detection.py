@@ -55,7 +55,7 @@ class DetectionDecoder:
         joined = join_images(parts)
         return joined if order is None else joined.in_order(order)
 
-    def found(self, outputs: Sequence[Candidates]) -> Detections:
+    def predictions(self, outputs: Sequence[Candidates]) -> Detections:
         """Suppressed over all heads and cut to the best of each image, if that is asked for."""
         runs = outputs[0].image_count // max(1, len(self.sizes))
         return best_of_each(suppress(outputs, np.tile(self.sizes, (runs, 1)), self.nms), self.limit)
@@ -114,14 +114,14 @@ class _Loss:
 
     def __call__(self, detections: Detections) -> Compared:
         before, after = self._baseline, self._measured(detections)
-        quality, own, losses = None, None, {}
+        quality, baseline_ap, losses = None, None, {}
         if before is not None and after is not None:
-            own = before[1].summary["AP"]
+            baseline_ap = before[1].summary["AP"]
             if before[0].summary["AP"] >= 0:
                 quality = compare(*before, *after, per_class=False).metrics["AP"]
-                losses["AP"] = accuracy_loss(quality.difference, own, after[1].summary["AP"])
+                losses["AP"] = accuracy_loss(quality.difference, baseline_ap, after[1].summary["AP"])
         value, agreeing = self._agreement.resampled(detections, self._drawn)
-        losses["agreement_AP"] = agreement_loss(value, agreeing, own)
+        losses["agreement_AP"] = agreement_loss(value, agreeing, baseline_ap)
         return Compared(quality, {name: loss for name, loss in losses.items() if loss is not None}, agreeing.drawn)
 
 

@@ -151,8 +151,8 @@ def run_experiment(
         known = renewed(known, turns)
         for name in (name for name in outcomes if name not in known):
             document = comparison.document(name, outcomes, turns, command)
-            found = bench.kit.to_json(outcomes[name].found, bench.dataset)
-            known[name] = publish(document, found, folder / document["id"])
+            predictions = bench.kit.to_json(outcomes[name].predictions, bench.dataset)
+            known[name] = publish(document, predictions, folder / document["id"])
         mark_latest(known[comparison.requested].folder)
     return RunReport(known[IN_MPNET], known.get(BASELINE), reused, bench, known.get(IN_ENGINE))
 
@@ -160,15 +160,15 @@ def run_experiment(
 def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:
     """Stored results of its sides; those that were compared with something else do not count."""
     identities = comparison.identities()
-    found = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
+    results = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
     if comparison.reference is not None:
         reference = identities[comparison.reference].id
-        found = {
+        results = {
             name: result
-            for name, result in found.items()
+            for name, result in results.items()
             if name == comparison.reference or (result.document.get("agreement") or {}).get("baseline") == reference
         }
-    return found
+    return results
 
 
 def _sources(experiment: Experiment, data: DataSection) -> dict[str, str]:

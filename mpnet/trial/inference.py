@@ -44,7 +44,7 @@ class Outcome:
     """
 
     plan: Plan
-    found: Any
+    predictions: Any
     head_sqnr_db: tuple[float, ...]
     head_error: float | None = None
 
@@ -93,10 +93,12 @@ def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unse
         advance(part.images)
     outcomes, decoder = [], bench.decoder
     for number, runner in enumerate(runners):
-        found = decoder.found([decoder.join(pieces) for pieces in zip(*(part.decoded[number] for part in parts), strict=True)])
+        predictions = decoder.predictions(
+            [decoder.join(pieces) for pieces in zip(*(part.decoded[number] for part in parts), strict=True)]
+        )
         ratios = [] if number == 0 else [decibel(*sums) for sums in _sums(parts, number, 0)]
         error = None if runner.beside is None else relative_error(_sums(parts, number, runner.beside))
-        outcomes.append(Outcome(runner.plan, found, tuple(ratios), error))
+        outcomes.append(Outcome(runner.plan, predictions, tuple(ratios), error))
     return outcomes
 
 

@@ -102,7 +102,7 @@ class Inputs:
     def take(self, positions: Sequence[int]) -> Batch:
         """The images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
         prepared = [self._one(position) for position in positions]
-        return Batch(positions[0], np.concatenate([x for x, _ in prepared]), tuple(place for _, place in prepared))
+        return Batch(positions[0], np.concatenate([x for x, _ in prepared]), tuple(geometry for _, geometry in prepared))
 
     def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
         """The images at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""What a task must bring: from output tensors to findings, their measures, and the file that keeps them.
+"""What a task must bring: from output tensors to predictions, their measures, and the file that keeps them.
 
-Findings are what a network says of a set of images: `Detections` or `Classifications`. `trial.detection` and
+Predictions are what a network says of a set of images: `Detections` or `Classifications`. `trial.detection` and
 `trial.classification` have a `Kit` each; `trial.task` finds the kit of a network.
 """
 
@@ -29,7 +29,7 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 
 class Decoder(Protocol[F_co]):
-    """From output tensors to findings; workers of sweeps get a copy."""
+    """From output tensors to predictions; workers of sweeps get a copy."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Any:
         """What one output tensor says of a few images: (n, h, w, c). places: (n, 4), see `geometry_array`.
@@ -46,16 +46,16 @@ class Decoder(Protocol[F_co]):
         """What `decode` said of consecutive groups of images, as of all of them. order: of images, if another is wanted."""
         ...
 
-    def found(self, outputs: Sequence[Any]) -> F_co:
-        """The findings from what all outputs of one configuration say; of several configurations, whose outputs are joined
+    def predictions(self, outputs: Sequence[Any]) -> F_co:
+        """The predictions from what all outputs of one configuration say; of several configurations, whose outputs are joined
         one after the other, theirs in the same way."""
         ...
 
 
 class Meter(Protocol[F_contra]):
-    """Measures any number of findings on one data set; what only data and baseline decide is made once."""
+    """Measures any number of predictions on one data set; what only data and baseline decide is made once."""
 
-    def values(self, found: F_contra, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: F_contra, wanted: Collection[str] | None = None) -> dict[str, float]:
         """Accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
 
         wanted: of the measures that take time, those that are asked for; None: all.
@@ -64,15 +64,15 @@ class Meter(Protocol[F_contra]):
 
 
 class UpperBounds(Protocol[F_contra]):
-    """The most that the task's quality and agreement can still be of findings that are known for part of the images.
+    """The most that the task's quality and agreement can still be of predictions that are known for part of the images.
 
     order: positions of the images in the order in which they are looked at.
     """
 
     order: NDArray[np.intp]
 
-    def evidence(self, found: F_contra, first: int, last: int) -> Sequence[Any]:
-        """What `most` needs to know of the findings in the images first .. last - 1 of `order`. found: of several
+    def evidence(self, predictions: F_contra, first: int, last: int) -> Sequence[Any]:
+        """What `most` needs to know of the predictions in the images first .. last - 1 of `order`. found: of several
         configurations, one after the other; so is the evidence."""
         ...
 
@@ -103,11 +103,11 @@ class Kit(Generic[F]):
 
     decoder:   for a network and data set, as the experiment wants it.
     protocol:  what of its protocol is the task's own, for `protocol` of results.
-    meter:     of a data set, and of the baseline's findings for agreement.
+    meter:     of a data set, and of the baseline's predictions for agreement.
     upper_bounds:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
                finds in all images, one after the other, which tells on which of them most is lost; or None.
     measure:   the `metrics` and the `per_class` of a result.
-    loss:      of a data set and the baseline's findings: what another run loses, see `Compared`.
+    loss:      of a data set and the baseline's predictions: what another run loses, see `Compared`.
     intervals_by: where the interval of `loss` comes from, in words.
     to_json, read: the file that a result keeps.
     """
@@ -123,12 +123,14 @@ class Kit(Generic[F]):
     to_json: Callable[[F, Dataset], bytes]
     read: Callable[[Path, Dataset], F]
 
-    def agreement(self, baseline: F, found: F, dataset: Dataset, trial: str, outputs_db: Sequence[float]) -> dict[str, Any]:
+    def agreement(
+        self, baseline: F, predictions: F, dataset: Dataset, trial: str, outputs_db: Sequence[float]
+    ) -> dict[str, Any]:
         """The `agreement` of a result with the baseline of this trial id: measures, and SQNR of each output.
 
         An output that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
         """
-        values = self.meter(dataset, baseline).values(found, ())
+        values = self.meter(dataset, baseline).values(predictions, ())
         return {
             "baseline": trial,
             **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement", task=self.task)},

@@ -73,12 +73,12 @@ def _times(works: Mapping[str, Work], threads: int) -> dict[str, Times]:
 def renewed(results: Mapping[str, Result], turns: Turns) -> dict[str, Result]:
     """Stored results with the times that were taken now: what was taken apart cannot be compared. What can be written is
     stored, what cannot be is shown all the same."""
-    found = {}
+    fresh = {}
     for name, result in results.items():
         document = {**result.document, "latency": turns.latency(name)}
         if name == IN_ENGINE:
             document["deployed"] = {**document["deployed"], **turns.both()}
-        found[name] = Result(result.folder, document)
+        fresh[name] = Result(result.folder, document)
         with suppress(StoreError):
-            found[name] = republish(result, document)
-    return found
+            fresh[name] = republish(result, document)
+    return fresh

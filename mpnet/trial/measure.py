@@ -36,9 +36,9 @@ class Meter:
         self._evaluator = CocoEvaluator(dataset)
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
 
-    def values(self, found: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
         """As `trial.kit.Meter`: sizes and Darknet's mAP take time."""
-        return self.measure(found, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
+        return self.measure(predictions, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
         """Accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
@@ -70,14 +70,16 @@ class DetectionUpperBounds:
         self._sizes = dataset.sizes[self.order]
         self._bounds = {name: UpperBound(held.in_order(self.order)) for name, held in truths.items()}
 
-    def evidence(self, found: Detections, first: int, last: int) -> list[dict[str, PartialOutcomes]]:
+    def evidence(self, predictions: Detections, first: int, last: int) -> list[dict[str, PartialOutcomes]]:
         """What became of them, by measure."""
-        runs = found.image_count // (last - first)
+        runs = predictions.image_count // (last - first)
         inside = (
-            inside_images(found, np.tile(self._sizes[first:last], (runs, 1))) if DETECTION.agreement in self._bounds else found
+            inside_images(predictions, np.tile(self._sizes[first:last], (runs, 1)))
+            if DETECTION.agreement in self._bounds
+            else predictions
         )
         seen = [
-            bound.partial_outcomes(inside if name == DETECTION.agreement else found, first, last)
+            bound.partial_outcomes(inside if name == DETECTION.agreement else predictions, first, last)
             for name, bound in self._bounds.items()
         ]
         return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
@@ -89,8 +91,8 @@ class DetectionUpperBounds:
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
-    found = Meter(dataset).measure(detections)
-    assert found.darknet_ap50 is not None
+    measured = Meter(dataset).measure(detections)
+    assert measured.darknet_ap50 is not None
     per_class = [
         {
             "id": category.id,
@@ -99,9 +101,9 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
             **{name: float(row[name]) for name in ("AP", "AP50", "AR100")},
             "darknet_AP50": float(darknet),
         }
-        for category, row, darknet in zip(dataset.categories, found.coco.per_class(), found.darknet_ap50, strict=True)
+        for category, row, darknet in zip(dataset.categories, measured.coco.per_class(), measured.darknet_ap50, strict=True)
     ]
-    return {name: found.values[name] for name in names_of("accuracy", task=DETECTION)}, per_class
+    return {name: measured.values[name] for name in names_of("accuracy", task=DETECTION)}, per_class
 
 
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:

@@ -106,8 +106,8 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     chains = [_within(trials, start, order, budget) for order in (rest, by_gain)]
     trials.run([kept for chain in chains for kept in chain], progress)
     least = trials[start]
-    known = [least, *(found for found in trials.known() if start <= found.layers and found.better(least))]
-    best = max(known, key=lambda found: (found.agreement, -found.noise, -found.macs))
+    known = [least, *(candidate for candidate in trials.known() if start <= candidate.layers and candidate.better(least))]
+    best = max(known, key=lambda candidate: (candidate.agreement, -candidate.noise, -candidate.macs))
     chosen = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
     by_thumb = trials[heads] if fits and heads else None
     return Proposal(chosen, trials.images, trials.measure, trials[frozenset()], best, by_thumb)
@@ -163,9 +163,9 @@ class _Trials:
             for group in groups:
                 plans = [self._raised(kept) for kept in group]
                 baseline, *outcomes = run_plans(self._bench, [self._baseline, *plans], advance)
-                meter = self._bench.kit.meter(self._bench.dataset, baseline.found)
+                meter = self._bench.kit.meter(self._bench.dataset, baseline.predictions)
                 for kept, plan, outcome in zip(group, plans, outcomes, strict=True):
-                    agreement = meter.values(outcome.found, (self.measure,)).get(self.measure, -1.0)
+                    agreement = meter.values(outcome.predictions, (self.measure,)).get(self.measure, -1.0)
                     ratios = [10 ** (-db / 10) for db in outcome.head_sqnr_db]
                     self._known[kept] = Measured(
                         kept, agreement, sum(ratios) / max(1, len(ratios)), self.macs(kept), plan_cost(plan)["bit_operations"]

@@ -28,13 +28,13 @@ from mpnet.trial.task import kit_of
 from mpnet.trial.workbench import Workbench
 
 
-def read_evidence(results: list[Result]) -> tuple[Dataset, list[Any]]:
+def open_predictions(results: list[Result]) -> tuple[Dataset, list[Any]]:
     """The labelled images behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
     dataset = open_dataset(results[0].document)
-    return dataset, [kit_of(result.task).read(result.found_path, dataset) for result in results]
+    return dataset, [kit_of(result.task).read(result.predictions_path, dataset) for result in results]
 
 
 def open_dataset(document: Mapping[str, Any]) -> Dataset:
@@ -120,8 +120,8 @@ def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench
     held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": bench.dataset.digest}
     for name, digest in held.items():
         if digests.get(name) != digest:
-            place = _sources(document).get(name, name)
-            raise StoreError(f"{place}: has changed since this was measured; measure again")
+            source = _sources(document).get(name, name)
+            raise StoreError(f"{source}: has changed since this was measured; measure again")
     statistics = digests.get("lessons")
     if digests.get("calibration") not in (None, bench.calibration) or (
         statistics is not None and statistics != bench.statistics_digest(PRECISIONS.values())

@@ -55,7 +55,7 @@ class Result:
         return task_of_protocol(self.document["protocol"])
 
     @property
-    def found_path(self) -> Path:
+    def predictions_path(self) -> Path:
         """What the network says of the images: detections in COCO results format, or the best classes."""
         return self.folder / self.task.file
 
@@ -76,11 +76,11 @@ def build_document(
     """
     identity = identity or bench.identity(outcome.plan.precision)
     kit, dataset = bench.kit, bench.dataset
-    metrics, per_class = kit.measure(outcome.found, dataset)
+    metrics, per_class = kit.measure(outcome.predictions, dataset)
     agreement = None
     compared = None if baseline is None else bench.identity(baseline.plan.precision).id
     if baseline is not None and compared is not None and compared != identity.id:
-        agreement = kit.agreement(baseline.found, outcome.found, dataset, compared, outcome.head_sqnr_db)
+        agreement = kit.agreement(baseline.predictions, outcome.predictions, dataset, compared, outcome.head_sqnr_db)
     return {
         **RESULT.head,
         "name": bench.experiment.name,
@@ -102,24 +102,24 @@ def build_document(
     }
 
 
-def publish(document: Mapping[str, Any], found: bytes, folder: Path) -> Result:
-    """Write result.json and what the network says (`Result.found_path`) into `folder`, which appears complete or not at all.
+def publish(document: Mapping[str, Any], predictions: bytes, folder: Path) -> Result:
+    """Write result.json and the predictions (`Result.predictions_path`) into `folder`, which appears complete or not at all.
 
     A result that is there already is replaced. Raises: StoreError naming the folder when it cannot be written.
     """
     text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     result = Result(folder, document)
-    write_folder(folder, {result.task.file: found, RESULT_FILE: text.encode()})
+    write_folder(folder, {result.task.file: predictions, RESULT_FILE: text.encode()})
     return result
 
 
 def republish(result: Result, document: Mapping[str, Any]) -> Result:
     """Write a result anew with another document and the detections that it has. Raises: StoreError as `publish`."""
     try:
-        found = result.found_path.read_bytes()
+        predictions = result.predictions_path.read_bytes()
     except OSError as error:
-        raise StoreError(f"{result.found_path}: cannot be read ({error.strerror}); run the experiment again") from None
-    return publish(document, found, result.folder)
+        raise StoreError(f"{result.predictions_path}: cannot be read ({error.strerror}); run the experiment again") from None
+    return publish(document, predictions, result.folder)
 
 
 def mark_latest(folder: Path) -> None:
@@ -169,15 +169,15 @@ def holds_result(path: Path) -> bool:
 
 def _only_result(folder: Path) -> Path:
     try:
-        found = sorted(entry for entry in folder.iterdir() if _ID.match(entry.name) and (entry / RESULT_FILE).is_file())
+        results = sorted(entry for entry in folder.iterdir() if _ID.match(entry.name) and (entry / RESULT_FILE).is_file())
     except (OSError, ValueError):
-        found = []
-    if len(found) == 1:
-        return found[0]
+        results = []
+    if len(results) == 1:
+        return results[0]
     latest = folder / LATEST
-    if found and latest.is_symlink() and (folder / os.readlink(latest)) in found:
+    if results and latest.is_symlink() and (folder / os.readlink(latest)) in results:
         return folder / os.readlink(latest)
-    if found:
-        names = ", ".join(entry.name for entry in found[:8])
-        raise StoreError(f"{folder}: holds {len(found)} results ({names}); name one of them")
+    if results:
+        names = ", ".join(entry.name for entry in results[:8])
+        raise StoreError(f"{folder}: holds {len(results)} results ({names}); name one of them")
     raise StoreError(f"{folder}: holds no result; name a folder that `mpnet run` wrote, such as runs/<name>/<id>")

@@ -79,18 +79,18 @@ class Workbench:
     def notes(self, precisions: Iterable[Precision]) -> list[str]:
         """What a reader of results of networks with layers of these precisions should know of the images."""
         names = sorted({Path(path).name for path in self.repaired})
-        said = [*self.dataset.notes]
+        remarks = [*self.dataset.notes]
         if names:
-            said.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
+            remarks.append(f"{len(names)} damaged JPEGs were decoded by OpenCV, which guesses what is missing: {few(names)}")
         images, fitted = self.calibrated_on, "ranges"
         if not images and self.statistics is not None and self.statistics_digest(precisions) is not None:
             images, fitted = self.statistics.evaluated_images, "weights"
         if images:
-            said.append(
+            remarks.append(
                 f"{len(images)} calibration images are evaluated as well, so their {fitted} fit better than those of "
                 f"other images: {few(images)}; name others in data.calibration.images"
             )
-        return said
+        return remarks
 
     @cached_property
     def kit(self) -> Kit[Any]:
@@ -139,14 +139,14 @@ class Workbench:
     @cached_property
     def quantization(self) -> dict[str, Any]:
         """The complete quantisation options as plain values: what all layers have, and per layer what differs."""
-        said = {
+        by_layer = {
             index: self.options.complete[index].plain_values() for index in self._weighted if index in self.options.complete
         }
-        if not said:
+        if not by_layer:
             return {}
-        texts = [repr(value) for value in said.values()]
-        common = max(said.values(), key=lambda value: (texts.count(repr(value)), repr(value)))
-        differing = {str(index): value for index, value in said.items() if value != common}
+        texts = [repr(value) for value in by_layer.values()]
+        common = max(by_layer.values(), key=lambda value: (texts.count(repr(value)), repr(value)))
+        differing = {str(index): value for index, value in by_layer.items() if value != common}
         return {**common, **({"layers": differing} if differing else {})}
 
     @cached_property
@@ -175,7 +175,7 @@ class Workbench:
 
     def statistics_digest(self, precisions: Iterable[Precision]) -> str | None:
         """Digest of the calibration statistics that decide networks with layers of these precisions; None where none do."""
-        needed = any(self.needs_statistics(index, row) for row in set(precisions) for index in self._weighted)
+        needed = any(self.needs_statistics(index, precision) for precision in set(precisions) for index in self._weighted)
         return self.statistics.digest if self.statistics is not None and needed else None
 
     def calibration_images(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
@@ -206,7 +206,7 @@ class Workbench:
     def configuration(self, precisions: PrecisionPlan, document: Mapping[str, Any] | None = None) -> Configuration:
         """These precisions with everything else that decides a result. document: what else is known of it."""
         digests = {name: digest for name, digest in self.identity(precisions).digests().items() if digest is not None}
-        said = {
+        described = {
             "name": self.experiment.name,
             "protocol": self.protocol,
             "digests": digests,
@@ -220,5 +220,5 @@ class Workbench:
             self.options,
             content=read_cfg_bytes(self.experiment.model.cfg),
             names=self.dataset.names,
-            document=said,
+            document=described,
         )

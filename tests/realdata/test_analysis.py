@@ -41,7 +41,7 @@ def test_the_proposal_is_no_worse_than_the_heads(
     heads = dict.fromkeys(select_layers(bench.network, "heads"), FP16)
     chosen = [bench.uniform("fp32"), bench.assign(proposal.precisions), bench.assign(heads)]
     baseline, *found = run_plans(bench, [bench.plan(precisions) for precisions in chosen])
-    meter = bench.kit.meter(bench.dataset, baseline.found)
-    proposed, by_thumb = (meter.values(outcome.found)["agreement_AP"] for outcome in found)
+    meter = bench.kit.meter(bench.dataset, baseline.predictions)
+    proposed, by_thumb = (meter.values(outcome.predictions)["agreement_AP"] for outcome in found)
     assert proposal.raised.macs <= percent / 100 * bench.network.macs
     assert proposed >= by_thumb

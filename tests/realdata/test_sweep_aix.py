@@ -63,13 +63,13 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
     trials = evaluator.evaluate(unit).trials
     outcomes = direct(bench, keys)
     for key, trial, outcome in zip(keys, trials, outcomes[1:], strict=True):
-        found = evaluator.found(0, key)
+        found = evaluator.predictions(0, key)
         for name in ("image_index", "category", "score", "box"):
-            ours, theirs = getattr(found, name), getattr(outcome.found, name)
+            ours, theirs = getattr(found, name), getattr(outcome.predictions, name)
             assert ours.dtype == theirs.dtype
             assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32)), (key, name)
-        metrics, _ = measure_detections(outcome.found, bench.dataset)
-        agreement = DETECTION_KIT.agreement(outcomes[0].found, outcome.found, bench.dataset, "", [])
+        metrics, _ = measure_detections(outcome.predictions, bench.dataset)
+        agreement = DETECTION_KIT.agreement(outcomes[0].predictions, outcome.predictions, bench.dataset, "", [])
         accuracy = set(names_of("accuracy", stored="trials"))
         for name in {"AP", "AP50", "AP75", "AR100"} | (accuracy & set(trial.values)):
             assert trial.values[name] == metrics[name], (key, name)

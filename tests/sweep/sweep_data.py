@@ -47,7 +47,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
             network=network,
             weights=random_weights(network, 3),
             options=tuple(OptionsInForce(o) for o in options),
-            own={},
+            unweighted={},
             decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes),
             dataset=data,
             images=random.random((images, *network.in_shape), np.float32),

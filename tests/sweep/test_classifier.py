@@ -38,7 +38,7 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
         network=network,
         weights=random_weights(network, 3),
         options=(OptionsInForce(resolve_options(network)),),
-        own={},
+        unweighted={},
         decoder=ClassificationDecoder(),
         dataset=data,
         images=random.random((images, *network.in_shape), np.float32),
@@ -65,7 +65,7 @@ def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
         [scores] = session.forward(made.images)
         flat = scores.reshape(len(scores), -1)
         order = np.argsort(-flat, axis=1, kind="stable")
-        found = evaluator.found(0, key)
+        found = evaluator.predictions(0, key)
         assert np.array_equal(found.category, order[:, :5])
         assert np.array_equal(found.score, np.take_along_axis(flat, order[:, :5], axis=1))
         best[key] = order

@@ -79,7 +79,7 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
 
 
 def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
-    made = context(tiny_yolo(), own={1: FP16})
+    made = context(tiny_yolo(), unweighted={1: FP16})
     keys = ("fqfqfq+1:h", "qqqqqq+1:h")
     for key, trial in zip(keys, Evaluator(made).evaluate(Unit(0, keys)).trials, strict=True):
         plan = build_plan(made.network, assign_key(made.network, key), made.options[0].engine)
@@ -87,14 +87,14 @@ def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
         assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
             name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)
         }
-        again, once = Evaluator(made).found(0, key), direct(made, key)[0]
+        again, once = Evaluator(made).predictions(0, key), direct(made, key)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
 
 def test_detections_can_be_had_again_bit_by_bit() -> None:
     made = context(tiny_yolo())
     for key in ("ffffff", "qhfqfq"):
-        again, once = Evaluator(made).found(1, key), direct(made, key, 1)[0]
+        again, once = Evaluator(made).predictions(1, key), direct(made, key, 1)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
 
 

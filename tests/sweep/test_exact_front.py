@@ -34,7 +34,7 @@ IMAGES = 16
 
 def _labelled(made: SweepContext) -> SweepContext:
     """With what the network finds in fp16 as truth, so that AP says something of random weights."""
-    found = Evaluator(made).found(0, "h" * len(NETWORK.convolutions))
+    found = Evaluator(made).predictions(0, "h" * len(NETWORK.convolutions))
     box = found.box.astype(np.float64)
     data = replace(
         made.dataset,

@@ -38,7 +38,7 @@ def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArra
 
 def packing_levels() -> list[str]:
     """Names of all levels, of any architecture, that weights can be packed for."""
-    found: list[str] = []
-    while name := ffi.string(lib.mp_table_name(lib.mp_packing_table_at(len(found)))).decode():
-        found.append(name)
-    return found
+    levels: list[str] = []
+    while name := ffi.string(lib.mp_table_name(lib.mp_packing_table_at(len(levels)))).decode():
+        levels.append(name)
+    return levels

@@ -274,8 +274,8 @@ class _Bundle:
         classes = network.classes
         names = configuration.names or tuple(f"class-{index}" for index in range(classes))
         text = self._texts
-        row = Records("mpb_network")
-        row.add(
+        records = Records("mpb_network")
+        records.add(
             confidence=protocol.get("confidence", 0.005),
             nms=nms.threshold,
             in_h=network.height,
@@ -297,7 +297,7 @@ class _Bundle:
             precisions=text.one(",".join(timed)),
             arithmetic=text.one(str(ARITHMETIC_VERSION)),
         )
-        return row
+        return records
 
 
 def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
@@ -318,9 +318,9 @@ def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
 
 def _origin(configuration: Configuration) -> dict[str, Any]:
     document = configuration.document
-    said = {
+    known = {
         key: document[key]
         for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement", "values")
         if document.get(key)
     }
-    return {"mpnet": __version__, "precision": configuration.precisions.key, **said, **configuration.operating_point}
+    return {"mpnet": __version__, "precision": configuration.precisions.key, **known, **configuration.operating_point}

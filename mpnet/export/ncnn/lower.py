@@ -194,11 +194,13 @@ class Lowering:
             return self._int8_kernel(layer, weights, self._quantised(layer, slot), name)
         inputs = layer.in_shape[2] // layer.groups
         parts = []
-        for group, own in enumerate(np.split(weights, layer.groups)):
+        for group, group_weights in enumerate(np.split(weights, layer.groups)):
             x = self.files.layer(
                 "Crop", f"{name}/in_{group}", [self._blobs[slot]], p2=group * inputs, p3=_KEEP, p4=_KEEP, p5=inputs
             )
-            parts.append(self._int8_kernel(layer, own, self._coded(x, f"{name}/codes_{group}", slot), f"{name}/out_{group}"))
+            parts.append(
+                self._int8_kernel(layer, group_weights, self._coded(x, f"{name}/codes_{group}", slot), f"{name}/out_{group}")
+            )
         return self.files.layer("Concat", name, parts, p0=0, p31=_NO_16_BITS)
 
     def _int8_kernel(self, layer: ConvolutionSpec, weights: NDArray[np.int8], x: str, name: str) -> str:

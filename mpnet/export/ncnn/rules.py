@@ -37,7 +37,7 @@ def copies_exactly(layer: UpsampleSpec) -> bool:
     """Whether float32(1 / factor) times a position, cut off, is the position that it is copied from, as ncnn counts."""
     for size in layer.in_shape[:2]:
         positions = np.arange(size * layer.factor)
-        found = (positions.astype(np.float32) * (np.float32(size) / np.float32(size * layer.factor))).astype(np.int64)
-        if not np.array_equal(np.minimum(found, size - 1), positions // layer.factor):
+        sources = (positions.astype(np.float32) * (np.float32(size) / np.float32(size * layer.factor))).astype(np.int64)
+        if not np.array_equal(np.minimum(sources, size - 1), positions // layer.factor):
             return False
     return True

@@ -15,11 +15,11 @@ def metadata(configuration: Configuration, flavour: str, outputs: Sequence[str],
 
     outputs: names of the tensors that leave the file, in the order of the heads.
     """
-    found = {
+    described = {
         **description(configuration, flavour, "NCHW", outputs),
         "boxes": "centre x, centre y, width, height relative to the input" if with_boxes else "",
     }
     return {
         key: value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
-        for key, value in found.items()
+        for key, value in described.items()
     }

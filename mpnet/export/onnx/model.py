@@ -52,12 +52,12 @@ def _counts(model: Any) -> dict[str, Any]:
 
 def _written(lowered: Lowered) -> dict[int, tuple[str, str, str]]:
     """By layer index: asked, written, and what is worth saying."""
-    found = {}
+    layers = {}
     for step in lowered.plan.steps:
         operation = step.operation
         if isinstance(operation, Convolve):
             asked = operation.precision
             written = asked if asked.is_narrow else asked.tensor
-            said = "" if asked is written else f"{asked}'s order of operations is mpnet's own"
-            found[step.layer] = (asked.name, written.name, said)
-    return found
+            remark = "" if asked is written else f"{asked}'s order of operations is mpnet's own"
+            layers[step.layer] = (asked.name, written.name, remark)
+    return layers

@@ -88,8 +88,8 @@ def _grouped(writer: Writer, rules: Rules, conv: Convolution, x: int, word: str)
     inputs, filters = layer.in_shape[2] // layer.groups, layer.filters // layer.groups
     parts = []
     for group in range(layer.groups):
-        own = writer.part(x, group * inputs, (group + 1) * inputs, conv.codes)
-        parts.append(_operator(writer, conv, own, word, slice(group * filters, (group + 1) * filters)))
+        part = writer.part(x, group * inputs, (group + 1) * inputs, conv.codes)
+        parts.append(_operator(writer, conv, part, word, slice(group * filters, (group + 1) * filters)))
     return writer.concatenate(parts, conv.sums)
 
 

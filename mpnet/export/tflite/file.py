@@ -66,8 +66,8 @@ class Graph:
         """A tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
         content = in_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
         kind = "int4" if in_4_bits else values.dtype.name
-        said = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
-        key = (hashlib.sha256(content).digest(), values.shape, kind, said)
+        meaning_key = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
+        key = (hashlib.sha256(content).digest(), values.shape, kind, meaning_key)
         if key not in self._constants:
             self._buffers.append(_Aligned(content))
             self._constants[key] = self._add(name, values.shape, kind, len(self._buffers) - 1, meaning)

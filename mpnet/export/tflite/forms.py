@@ -108,16 +108,16 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: i
         forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, range_of(result)) or result
         return codes
     known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
-    found = _sums(layer, sums, known)
-    forms.ways[number] = "simulated" if found is None else "descaled"
-    if found is not None:
-        forms.sums[number] = found
+    sum_codes = _sums(layer, sums, known)
+    forms.ways[number] = "simulated" if sum_codes is None else "descaled"
+    if sum_codes is not None:
+        forms.sums[number] = sum_codes
     return codes
 
 
 def _sums(layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None) -> Codes | None:
     """The codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
-    found = sums.get(layer.index)
-    if found is None and result is not None:
-        found = sums_before(layer.activation, *result)
-    return None if found is None else codes_of(ActivationScheme(), *found)
+    sum_range = sums.get(layer.index)
+    if sum_range is None and result is not None:
+        sum_range = sums_before(layer.activation, *result)
+    return None if sum_range is None else codes_of(ActivationScheme(), *sum_range)

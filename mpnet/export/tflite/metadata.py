@@ -24,8 +24,8 @@ _RGB, _IMAGE, _NORMALISATION = 1, 2, 1
 
 def metadata_of(configuration: Configuration, flavour: str, outputs: Sequence[str]) -> dict[str, bytes]:
     """The blocks of metadata by name: TensorFlow Lite's, and a JSON of mpnet's. outputs: names of tensors."""
-    own = description_json(description(configuration, flavour, "NHWC", outputs))
-    return {"TFLITE_METADATA": _model_metadata(configuration, outputs), "mpnet": own}
+    described = description_json(description(configuration, flavour, "NHWC", outputs))
+    return {"TFLITE_METADATA": _model_metadata(configuration, outputs), "mpnet": described}
 
 
 def with_labels(model: bytes, names: Sequence[str]) -> bytes:

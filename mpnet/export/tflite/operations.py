@@ -65,9 +65,9 @@ class Writer:
         """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after.
         channels: more of them, before and after."""
         graph = self.graph
-        _, height, width, own = graph.shape(x)
+        _, height, width, depth = graph.shape(x)
         top, bottom, left, right = around
-        out = self.made("padded", (1, height + top + bottom, width + left + right, own + sum(channels)), codes)
+        out = self.made("padded", (1, height + top + bottom, width + left + right, depth + sum(channels)), codes)
         amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], channels])
         version = 1 if codes is None else 2
         if not lowest:

@@ -198,17 +198,17 @@ def check_trial(key: Any, values: Mapping[str, Any]) -> None:
 def _range(name: str) -> tuple[float, float, Within]:
     """The least and greatest value of a trial's column, and both as a kind; -1 percent says that there was nothing to measure.
     Of decibels infinity is one as well: equal tensors have an infinite ratio."""
-    row = measure(name)
-    percent = row.unit == "%" and not row.cost
-    kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if row.unit == "dB" else _AMOUNT
+    quantity = measure(name)
+    percent = quantity.unit == "%" and not quantity.cost
+    kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if quantity.unit == "dB" else _AMOUNT
     return kind.low, kind.high, kind
 
 
 def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
     """Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
-    place = f"claim {shown(name)}"
-    wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{place}: owner")
-    wrong = wrong or mismatch(heartbeat, float, f"{place}: heartbeat")
+    where = f"claim {shown(name)}"
+    wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{where}: owner")
+    wrong = wrong or mismatch(heartbeat, float, f"{where}: heartbeat")
     if wrong is not None:
         raise ValueError(wrong)
 

@@ -46,11 +46,11 @@ def store_at(path: Path) -> Path | None:
     """
     if is_store(path):
         return path
-    found = stores_in(path)
+    stores = stores_in(path)
     link = path / LATEST_STORE
-    if found and link.is_symlink() and (path / os.readlink(link)) in found:
+    if stores and link.is_symlink() and (path / os.readlink(link)) in stores:
         return path / os.readlink(link)
-    if len(found) > 1:
-        names = ", ".join(store.name for store in found[:8])
-        raise StoreError(f"{path}: holds {len(found)} sweeps ({names}); name one of them")
-    return found[0] if found else None
+    if len(stores) > 1:
+        names = ", ".join(store.name for store in stores[:8])
+        raise StoreError(f"{path}: holds {len(stores)} sweeps ({names}); name one of them")
+    return stores[0] if stores else None

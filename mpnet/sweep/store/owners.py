@@ -143,14 +143,14 @@ class Owners:
 
     def _is_locked(self, owner: Owner) -> bool | None:
         try:
-            place = int(owner.token, 16)
+            offset = int(owner.token, 16)
             file = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
             return False
         except (OSError, ValueError):
             return None
         try:
-            return _is_held(file, place)
+            return _is_held(file, offset)
         except OSError:
             return None
         finally:
@@ -172,11 +172,11 @@ def _lock(file: int, start: int, length: int) -> bool:
     return True
 
 
-def _is_held(file: int, place: int) -> bool | None:
+def _is_held(file: int, offset: int) -> bool | None:
     if not _LOCKS:
         return None
     assert _GET is not None
-    answer = fcntl.fcntl(file, _GET, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0))
+    answer = fcntl.fcntl(file, _GET, struct.pack(_FLOCK, fcntl.F_WRLCK, os.SEEK_SET, offset, 1, 0))
     return bool(struct.unpack(_FLOCK, answer)[0] != fcntl.F_UNLCK)
 
 

@@ -72,14 +72,14 @@ def read_records(store: TrialStore) -> list[Record]:
     covered = {number for contexts in sets for number in contexts}
     # Stores from before records, and sweeps that were stopped before they noted anything.
     sets |= {(number,) for number in documents if number not in covered}
-    found = []
+    records = []
     for number, contexts in enumerate(sorted(sets), start=1):
         is_last = list(contexts) == [int(n) for n in last.get("contexts") or ()]
-        own = store.document(_named(LAST, contexts))
+        noted = store.document(_named(LAST, contexts))
         findings = store.document(_named(FOUND, contexts)) or (store.document(FOUND) if is_last else None)
-        sweep = own or (last if is_last else _guessed(last, contexts, documents))
-        found.append(Record(number, contexts, sweep, findings, is_last))
-    return found
+        sweep = noted or (last if is_last else _guessed(last, contexts, documents))
+        records.append(Record(number, contexts, sweep, findings, is_last))
+    return records
 
 
 def choose_record(

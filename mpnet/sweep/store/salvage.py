@@ -74,9 +74,9 @@ def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> It
     for direction in ("ASC", "DESC"):
         keys = ", ".join(f"{name} {direction}" for name in order.split(", "))
         try:
-            found = db.execute(f"SELECT * FROM {table} ORDER BY {keys}")
-            names = [column[0] for column in found.description]
-            for row in found:
+            cursor = db.execute(f"SELECT * FROM {table} ORDER BY {keys}")
+            names = [column[0] for column in cursor.description]
+            for row in cursor:
                 yield dict(zip(names, row, strict=True))
             return
         except (sqlite3.Error, UnicodeDecodeError) as error:
@@ -85,17 +85,17 @@ def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> It
 
 
 def _contexts(db: sqlite3.Connection, lost: list[str]) -> dict[int, Any]:
-    found = {}
+    contexts = {}
     for row in _rows(db, "contexts", "id", lost):
         try:
             document = read_document("context", row["document"])
             # A digest that does not fit tells of a change that left valid JSON.
             if digest_of(document) != row["digest"]:
                 raise ValueError("another digest")
-            found[int(row["id"])] = document
+            contexts[int(row["id"])] = document
         except (ValueError, KeyError, TypeError, AttributeError):
             lost.append(f"context {str(row.get('id'))[:20]} and its trials")
-    return found
+    return contexts
 
 
 def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None:
@@ -148,7 +148,7 @@ def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, R
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
     """The notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
-    found: dict[str, Any] = {}
+    notes: dict[str, Any] = {}
     for row in _rows(db, "meta", "name", lost):
         name = str(row.get("name"))
         if name.partition("/")[0] not in DOCUMENTS or name == "subject":
@@ -160,8 +160,8 @@ def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> 
             continue
         renamed = _renamed(name, numbers)
         if document is not None and renamed is not None:
-            found[renamed] = _renumbered(name.partition("/")[0], document, numbers)
-    return found
+            notes[renamed] = _renumbered(name.partition("/")[0], document, numbers)
+    return notes
 
 
 def _renamed(name: str, numbers: dict[int, int]) -> str | None:

@@ -385,7 +385,7 @@ class TrialStore:
 
     def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
         """Those of the keys that are finished."""
-        found: dict[str, Trial] = {}
+        trials: dict[str, Trial] = {}
         with translated(self.path):
             for start in range(0, len(keys), _SLICE):
                 part = keys[start : start + _SLICE]
@@ -393,8 +393,8 @@ class TrialStore:
                 for row in self._db.execute(
                     f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)
                 ):
-                    found[row[1]] = self._read(self._trial, row)
-        return found
+                    trials[row[1]] = self._read(self._trial, row)
+        return trials
 
     @property
     def _row(self) -> str:

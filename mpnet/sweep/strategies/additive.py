@@ -61,10 +61,10 @@ def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
     distinct: dict[tuple[float, float], int] = {}
     for index in indices:
         distinct.setdefault((float(points[index, 0]), float(points[index, 1])), int(index))
-    found = list(distinct.values())
-    if len(found) <= limit:
-        return found
-    return [found[i] for i in np.linspace(0, len(found) - 1, limit).round().astype(int)]
+    kept = list(distinct.values())
+    if len(kept) <= limit:
+        return kept
+    return [kept[i] for i in np.linspace(0, len(kept) - 1, limit).round().astype(int)]
 
 
 STRATEGY = Strategy(additive)
