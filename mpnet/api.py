@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mpnet.errors import MpnetError
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
-    from mpnet.network.network import Box, Label, Network, load_network
+    from mpnet.network.network import Box, Boxes, Label, Network, load_network
     from mpnet.resolve.trials import trials
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Box",
+    "Boxes",
     "Label",
     "MpnetError",
     "Network",
@@ -51,7 +52,7 @@ __getattr__ = lazy_names(
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
         "mpnet.resolve.trials": ("trials",),
-        "mpnet.network.network": ("Box", "Label", "Network", "load_network"),
+        "mpnet.network.network": ("Box", "Boxes", "Label", "Network", "load_network"),
         "mpnet.trial.result": ("Result", "read_result"),
     },
 )

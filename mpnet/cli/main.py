@@ -40,6 +40,7 @@ COMMANDS: dict[str, str] = {
     "targets": "What can be exported to what, and why not.",
     "info": "This machine: CPU features, kernels, compiler, versions.",
     "download": "Fetch official weights.",
+    "completion": "What a shell needs to complete commands and file names.",
     "demo": "The main job on a packaged network, in under a minute.",
 }
 

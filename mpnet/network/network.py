@@ -3,9 +3,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
+from html import escape
 from pathlib import Path
-from typing import Any, Mapping
+from typing import TYPE_CHECKING, Any, Mapping, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,10 +28,28 @@ from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
+from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_key import short_key
 from mpnet.model.precision import Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION
 from mpnet.network.class_names import class_names
+from mpnet.packages import require
+
+if TYPE_CHECKING:
+    import pandas
+
+
+class _PilImage(Protocol):
+    """An image of PIL, as far as one is looked at."""
+
+    def convert(self, mode: str, /) -> Any:
+        """The same in another mode, such as RGB."""
+        ...
+
+
+ImageLike: TypeAlias = str | Path | NDArray[np.uint8] | _PilImage
+"""A file, RGB uint8 (h, w, 3), or an image of PIL."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +72,27 @@ class Box:
             "score": self.score,
             "box": [self.x, self.y, self.width, self.height],
         }
+
+
+class Boxes(list[Box]):
+    """The objects of one image, best first; a list that notebooks show as a table."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """One row a box: name, category, score, x, y, width, height. Raises: ConfigError where pandas is missing."""
+        require("boxes as a DataFrame", ["pandas>=2.0"], "table")
+        import pandas as pd
+
+        return pd.DataFrame([asdict(box) for box in self], columns=[field.name for field in fields(Box)])
+
+    def _repr_html_(self) -> str:
+        rows = "".join(
+            f"<tr><td>{escape(box.name)}</td><td>{box.score:.3f}</td>"
+            + "".join(f"<td>{value:.1f}</td>" for value in (box.x, box.y, box.width, box.height))
+            + "</tr>"
+            for box in self
+        )
+        head = "".join(f"<th>{name}</th>" for name in ("class", "score", "x", "y", "width", "height"))
+        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
 @dataclass(frozen=True)
@@ -91,6 +131,10 @@ class Network:
         self._prepared = prepared
         self._session = Session(prepared, self.plan, threads)
 
+    def __repr__(self) -> str:
+        height, width, channels = self.spec.in_shape
+        return f"<Network {self.spec.source}: {width}x{height}x{channels}, precisions {short_key(self.precision)}>"
+
     @property
     def precision(self) -> str:
         """The canonical text of the precisions: one character per layer with weights."""
@@ -117,22 +161,40 @@ class Network:
             )
         return [tensor.copy() for tensor in self._session.forward(np.ascontiguousarray(x))]
 
+    @overload
+    def detect(
+        self, image: ImageLike, *, confidence: float = ..., nms: float = ..., nms_kind: str | None = ..., resize: str = ...
+    ) -> Boxes: ...
+
+    @overload
     def detect(
         self,
-        image: str | Path | NDArray[np.uint8],
+        image: list[ImageLike] | tuple[ImageLike, ...],
+        *,
+        confidence: float = ...,
+        nms: float = ...,
+        nms_kind: str | None = ...,
+        resize: str = ...,
+    ) -> list[Boxes]: ...
+
+    def detect(
+        self,
+        image: ImageLike | list[ImageLike] | tuple[ImageLike, ...],
         *,
         confidence: float = 0.25,
         nms: float = 0.45,
         nms_kind: str | None = None,
         resize: str = "stretch",
-    ) -> list[Box]:
-        """The objects in an image (a file, or RGB uint8 (h, w, 3)), best first.
+    ) -> Boxes | list[Boxes]:
+        """The objects in an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first; of several images a list each.
 
         Raises: DataError for a broken image, ConfigError for options outside their range or a network without heads.
         """
         if self.spec.task is not DETECTION:
             raise ConfigError(f"{self.spec.source}: has no detection head such as [yolo], so it detects nothing")
-        pixels = image if isinstance(image, np.ndarray) else read_image(image)
+        if isinstance(image, (list, tuple)):
+            return [self.detect(one, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize) for one in image]
+        pixels = _pixels(image)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
         candidates = [
             decode_head(tensor, head, [geometry], confidence)
@@ -141,20 +203,20 @@ class Network:
         last = self.spec.yolos[-1]
         sizes = np.array([[pixels.shape[1], pixels.shape[0]]], dtype=np.float32)
         kept = suppress(candidates, sizes, NmsOptions(nms_kind or last.nms_kind, nms, last.beta_nms)).clipped(sizes)
-        boxes = [
+        boxes = (
             Box(self.names[category], category, score, *box)
             for category, score, box in zip(kept.category.tolist(), kept.score.tolist(), kept.box.tolist(), strict=True)
-        ]
-        return sorted(boxes, key=lambda box: -box.score)
+        )
+        return Boxes(sorted(boxes, key=lambda box: -box.score))
 
-    def classify(self, image: str | Path | NDArray[np.uint8], *, resize: str = CLASSIFICATION.resize) -> list[Label]:
-        """The best five classes of an image (a file, or RGB uint8 (h, w, 3)), best first.
+    def classify(self, image: ImageLike, *, resize: str = CLASSIFICATION.resize) -> list[Label]:
+        """The best five classes of an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first.
 
         Raises: DataError for a broken image, ConfigError for an unknown resize or a network that is no classifier.
         """
         if self.spec.task is not CLASSIFICATION:
             raise ConfigError(f"{self.spec.source}: does not end in one value per class, so it classifies nothing")
-        pixels = image if isinstance(image, np.ndarray) else read_image(image)
+        pixels = _pixels(image)
         x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize)
         [scores] = self._session.forward(x)
         best = best_classes(class_scores(scores))
@@ -162,6 +224,17 @@ class Network:
             Label(self.names[category], category, score)
             for category, score in zip(best.category[0].tolist(), best.score[0].tolist(), strict=True)
         ]
+
+
+def _pixels(image: object) -> NDArray[np.uint8]:
+    """uint8 (h, w, 3), RGB. Raises: DataError for what is no image, or cannot be read."""
+    if isinstance(image, (str, Path)):
+        return read_image(image)
+    if hasattr(image, "convert"):  # of PIL, which need not be installed
+        image = np.asarray(image.convert("RGB"))
+    if not isinstance(image, np.ndarray):
+        raise DataError(f"{shown(image)} is no image; give a path, RGB uint8 (h, w, 3), an image of PIL, or a list of these")
+    return image
 
 
 def load_network(
