@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import logging
 import pkgutil
 import secrets
 import threading
@@ -26,6 +27,7 @@ from mpnet.sweep.units import Unit, UnitResult
 
 CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
+_NO_WORKERS = "it has no workers any more"
 _GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
 """What Dask's calls raise when the scheduler is gone."""
 _evaluators: dict[str, tuple[Worker, Credentials]] = {}
@@ -90,6 +92,7 @@ class DaskExecutor:
         except ImportError:
             raise ConfigError("--scheduler: Dask is not installed; pip install 'mpnet[dask]'") from None
         self._distributed: Any = distributed
+        _silence(distributed)
         try:
             self._client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
         except (OSError, TimeoutError, ValueError) as error:
@@ -102,32 +105,36 @@ class DaskExecutor:
             self._client.close()
             raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
         self.slots = max(1, sum(self._client.nthreads().values()))
-        self._running: dict[Any, Unit] = {}
+        # By Dask's future: the unit, and which sending of the recipe it was to be computed with.
+        self._running: dict[Any, tuple[Unit, Any]] = {}
+        self._lost_times: dict[Unit, int] = {}
         self._address, self._workers_seen = address, time.monotonic()
         self._workers: set[str] = set()
         self._expected: Credentials | None = None  # known once no worker is of another release
         try:
             self._check()
             self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
-            self._recipe = self._sent(recipe)
+            self._recipe = recipe
+            self._sent_recipe = self._send()
         except BaseException:
             self.close()
             raise
 
-    def _sent(self, recipe: Recipe) -> Any:
+    def _send(self) -> Any:
         """The recipe on all workers: it holds images and weights, so it is sent once, not with every task."""
         try:
-            return self._client.scatter(recipe, broadcast=True, hash=False)
-        except _GONE as error:
-            raise self._lost(error) from None
+            return self._client.scatter(self._recipe, broadcast=True, hash=False)
+        except _GONE:
+            raise self._lost() from None
         except Exception as error:  # whatever a worker raises that lacks our modules
             raise self._refused(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
 
     def submit(self, unit: Unit) -> None:
         self._check()
         assert self._expected is not None
-        arguments = self._name, self._recipe, self._expected, unit
-        self._running[self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)] = unit
+        arguments = self._name, self._sent_recipe, self._expected, unit
+        future = self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)
+        self._running[future] = unit, self._sent_recipe
 
     def wait(self, timeout: float) -> list[UnitResult]:
         if not self._running:
@@ -140,11 +147,14 @@ class DaskExecutor:
                 finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return []
-        except _GONE as error:
-            raise self._lost(error) from None
+        except _GONE:
+            self._check()
+            finished = [future for future in self._running if future.done()]  # those that were cancelled among them
+            if not finished:
+                raise self._lost() from None
         done = []
         for future in finished:
-            unit = self._running.pop(future)
+            unit, sent_recipe = self._running.pop(future)
             try:
                 credentials, result = future.result()
             except MpnetError:
@@ -152,19 +162,33 @@ class DaskExecutor:
             except (*_GONE, Exception) as error:
                 self._check()  # a worker of another release, which came lately, may fail in any way
                 if isinstance(error, self._distributed.KilledWorker):
-                    raise EngineError(
-                        f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps "
-                        f"for want of memory"
-                    ) from None
-                if isinstance(error, _GONE):
-                    raise self._lost(error) from None
-                raise
+                    raise _deadly(unit) from None
+                if not isinstance(error, _GONE):
+                    raise
+                self._submit_again(unit, sent_recipe)
+                continue
             if result is None or not credentials.agrees(expected):
                 differs = replace(credentials, known_pass=expected.known_pass).agrees(expected)
                 reason = "and computes other bits in a known pass" if differs else "which may compute other bits"
                 raise self._refused(f"a Dask worker is {credentials}, {reason}")
             done.append(result)
         return done
+
+    def _submit_again(self, unit: Unit, sent_recipe: Any) -> None:
+        """What was lost with the last worker that had the recipe, once there are workers again."""
+        self._lost_times[unit] = self._lost_times.get(unit, 0) + 1
+        if self._lost_times[unit] == MAX_DEATHS:
+            raise _deadly(unit)
+        if sent_recipe is self._sent_recipe:
+            try:
+                self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            except TimeoutError:
+                raise self._lost(_NO_WORKERS) from None
+            except _GONE:
+                raise self._lost() from None
+            self._check()
+            self._sent_recipe = self._send()
+        self.submit(unit)
 
     def _refused(self, worker: str) -> ConfigError:
         here = self._expected or f"mpnet {__version__}"
@@ -177,15 +201,15 @@ class DaskExecutor:
         """Raises: EngineError when the scheduler is gone, or has had no worker for a while; ConfigError when a worker is of
         another release, which it is asked for in a way that every release answers."""
         if self._client.status != "running":
-            raise self._lost("it does not answer any more")
+            raise self._lost()
         try:
             workers = set(self._client.nthreads())
             new = sorted(workers - self._workers)
             releases = (
                 self._client.run(pkgutil.resolve_name, "mpnet:__version__", workers=new, on_error="return") if new else {}
             )
-        except _GONE as error:
-            raise self._lost(error) from None
+        except _GONE:
+            raise self._lost() from None
         for worker, release in releases.items():
             if isinstance(release, OSError):
                 workers.discard(worker)  # it died meanwhile
@@ -197,11 +221,11 @@ class DaskExecutor:
         if workers:
             self._workers_seen = time.monotonic()
         elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
-            raise self._lost("it has no workers any more")
+            raise self._lost(_NO_WORKERS)
 
-    def _lost(self, reason: object) -> EngineError:
+    def _lost(self, reason: str = "it does not answer any more") -> EngineError:
         return EngineError(
-            f"--scheduler {self._address}: {_one_line(reason) or 'was lost'}; finished trials are safe; start scheduler and "
+            f"--scheduler {self._address}: {reason}; finished trials are safe; start scheduler and "
             f"workers again, and run the same command"
         )
 
@@ -210,6 +234,19 @@ class DaskExecutor:
             self._client.cancel(list(self._running))
         self._running.clear()
         self._client.close(timeout=CLOSE_SECONDS)
+
+
+def _deadly(unit: Unit) -> EngineError:
+    return EngineError(
+        f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps for want of memory"
+    )
+
+
+def _silence(distributed: Any) -> None:
+    """Keep Dask's client from logging tracebacks of what is raised here in one line."""
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] in (distributed.__name__, "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
 def _one_line(reason: object) -> str:

@@ -14,9 +14,6 @@ from typing import Iterator
 
 import pytest
 
-from mpnet.errors import EngineError
-from mpnet.sweep import dask_executor
-from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.units import Unit, UnitResult
 
 SCHEDULER = """
@@ -31,7 +28,9 @@ if __name__ == "__main__":
 
 @dataclass(frozen=True)
 class Sleeper:
-    """A worker that never answers."""
+    """A worker that takes its time."""
+
+    seconds: float
 
     def __call__(self) -> Sleeper:
         return self
@@ -40,59 +39,99 @@ class Sleeper:
         return ""
 
     def evaluate(self, unit: Unit) -> UnitResult:
-        time.sleep(600)
-        raise AssertionError
+        time.sleep(self.seconds)
+        return UnitResult(unit, (), 0)
+
+
+class Cluster:
+    """A scheduler and its workers, each a process group of its own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.processes: dict[str, subprocess.Popen[str]] = {}
+        self._all: list[subprocess.Popen[str]] = []
+        script = folder / "scheduler.py"
+        script.write_text(SCHEDULER)
+        self.processes["scheduler"] = self.start(str(script))
+        stdout = self.processes["scheduler"].stdout
+        assert stdout is not None
+        self.address = stdout.readline().strip()
+        self.add_worker()
+
+    def start(self, *arguments: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+        self._all.append(
+            subprocess.Popen(
+                [sys.executable, *arguments],
+                stdout=subprocess.PIPE,
+                stderr=stderr,
+                text=True,
+                env=environment,
+                start_new_session=True,
+            )
+        )
+        return self._all[-1]
+
+    def add_worker(self) -> None:
+        self.processes["worker"] = self.start("-m", "distributed.cli.dask_worker", self.address, "--no-nanny", "--no-dashboard")
+
+    def end(self) -> None:
+        for process in reversed(self._all):
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> Iterator[tuple[str, dict[str, subprocess.Popen[str]]]]:
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
-    path = os.pathsep.join(path for path in sys.path if path)
-    environment = {**os.environ, "PYTHONPATH": path}
-    script = tmp_path / "scheduler.py"
-    script.write_text(SCHEDULER)
-    scheduler = subprocess.Popen(
-        [sys.executable, script],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    assert scheduler.stdout is not None
-    address = scheduler.stdout.readline().strip()
-    worker = subprocess.Popen(
-        [sys.executable, "-m", "distributed.cli.dask_worker", address, "--no-nanny", "--no-dashboard"],
-        stderr=subprocess.DEVNULL,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    yield address, {"scheduler": scheduler, "worker": worker}
-    for process in (worker, scheduler):
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
+    made = Cluster(tmp_path)
+    yield made
+    made.end()
 
 
-def wait_until_told(executor: DaskExecutor) -> None:
-    until = time.monotonic() + 60
-    while time.monotonic() < until:
-        executor.wait(0.5)
+CLIENT = """
+import sys
+from mpnet.errors import EngineError
+from mpnet.sweep import dask_executor
+from mpnet.sweep.units import Unit
+from tests.sweep.test_dask_lost import Sleeper
+executor = dask_executor.DaskExecutor(sys.argv[1], Sleeper(float(sys.argv[2])))
+dask_executor.CONNECT_SECONDS = float(sys.argv[3])
+executor.submit(Unit(0, ("ffff",)))
+assert executor.wait(0.5) == []
+print("waiting", flush=True)
+try:
+    while not (done := executor.wait(0.5)):
+        pass
+    print(done[0].unit.keys)
+except EngineError as error:
+    print(error)
+executor.close()
+"""
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("which", ["scheduler", "worker"])
-def test_what_is_lost_is_said_in_one_line(
-    processes: tuple[str, dict[str, subprocess.Popen[str]]], which: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address, started = processes
-    executor = DaskExecutor(address, Sleeper())
-    monkeypatch.setattr(dask_executor, "CONNECT_SECONDS", 3.0)
-    executor.submit(Unit(0, ("ffff",)))
-    assert executor.wait(0.5) == []
-    os.killpg(started[which].pid, signal.SIGKILL)
-    with pytest.raises(EngineError, match=r"^--scheduler tcp://.*; finished trials are safe; start scheduler and") as told:
-        wait_until_told(executor)
-    assert "\n" not in str(told.value)
-    executor.close()
+@pytest.mark.parametrize(
+    ("which", "reason"), [("scheduler", "does not answer any more"), ("worker", "has no workers any more")]
+)
+def test_what_is_lost_is_said_in_one_line(cluster: Cluster, which: str, reason: str) -> None:
+    client = cluster.start("-c", CLIENT, cluster.address, "600", "3", stderr=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "waiting\n"
+    os.killpg(cluster.processes[which].pid, signal.SIGKILL)
+    out, error = client.communicate(timeout=100)
+    assert (error, client.returncode) == ("", 0)
+    assert out == (
+        f"--scheduler {cluster.address}: it {reason}; finished trials are safe; start scheduler and workers again, and run "
+        f"the same command\n"
+    )
+
+
+@pytest.mark.slow
+def test_a_worker_that_comes_takes_over_from_the_last_one_that_died(cluster: Cluster) -> None:
+    client = cluster.start("-c", CLIENT, cluster.address, "3", "60", stderr=subprocess.PIPE)
+    assert client.stdout is not None
+    assert client.stdout.readline() == "waiting\n"
+    os.killpg(cluster.processes["worker"].pid, signal.SIGKILL)
+    cluster.add_worker()
+    assert client.communicate(timeout=100) == ("('ffff',)\n", "")
