@@ -14,7 +14,9 @@ def main() -> None:
 
         run()
     except BaseException as error:
-        # Python wraps an interruption that meets a class while it is made: RuntimeError from KeyboardInterrupt.
+        # Python wraps what meets a class while it is made: RuntimeError from KeyboardInterrupt, or from SystemExit.
+        if isinstance(error.__cause__, SystemExit):
+            raise error.__cause__ from None
         if not isinstance(error, KeyboardInterrupt) and not isinstance(error.__cause__, KeyboardInterrupt):
             raise
         if sys.stderr is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import multiprocessing
 import multiprocessing.connection
+import multiprocessing.resource_tracker
 import os
 import signal
 import traceback
@@ -107,7 +108,9 @@ class ProcessExecutor:
         spawn = multiprocessing.get_context("spawn")
         ours, theirs = spawn.Pipe()
         process = spawn.Process(target=_serve, args=(theirs, self.recipe), daemon=True, name="mpnet-sweep-worker")
-        # A worker that is still loading must not answer Ctrl-C, and none may be started that nobody would end.
+        # A worker that is still loading must not answer Ctrl-C, and none may be started that nobody would end. Starting the
+        # first one starts multiprocessing's tracker, which would unblock signals.
+        multiprocessing.resource_tracker.ensure_running()
         before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             process.start()

@@ -8,7 +8,9 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -119,6 +121,19 @@ def test_failures_become_one_line(
     assert capsys.readouterr() == ("", message)
 
 
+@pytest.mark.parametrize(("number", "error"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_signal_that_python_would_ignore_comes_again(number: int, error: type[BaseException]) -> None:
+    """In callbacks of Python's import system, whose code is frozen, exceptions are ignored."""
+    importing = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        signals._stopped(number, importing)  # type: ignore[arg-type]
+        with pytest.raises(error):
+            time.sleep(60)
+    finally:
+        signal.signal(signal.SIGALRM, before)
+
+
 def test_a_closed_pipe_is_silent() -> None:
     read, write = os.pipe()
     os.close(read)
@@ -129,5 +144,5 @@ def test_a_closed_pipe_is_silent() -> None:
 
 def test_terminate_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as caught:
-        signals._terminated(signal.SIGTERM, None)
+        signals._stopped(signal.SIGTERM, None)
     assert caught.value.code == 143

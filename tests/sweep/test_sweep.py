@@ -8,6 +8,8 @@ import multiprocessing
 import os
 import random
 import signal
+import subprocess
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
@@ -139,6 +141,27 @@ def test_closing_ends_all_workers() -> None:
     for pid in pids:
         with pytest.raises(ProcessLookupError):
             os.kill(pid, 0)
+
+
+FIRST_WORKER = """
+from mpnet.sweep.executor import ProcessExecutor
+from tests.sweep.test_sweep import SyntheticRecipe, problem
+if __name__ == "__main__":
+    executor = ProcessExecutor(SyntheticRecipe(problem()), 1)
+    status = open(f"/proc/{executor._workers[0].process.pid}/status").read()
+    print(*(line.split()[1] for line in status.splitlines() if line.startswith(("SigBlk", "SigIgn"))))
+    executor.close()
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
+def test_a_worker_that_is_loading_does_not_answer_ctrl_c(tmp_path: Path) -> None:
+    script = tmp_path / "first_worker.py"
+    script.write_text(FIRST_WORKER)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    out = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment).stdout
+    blocked, ignored = (int(mask, 16) for mask in out.split())
+    assert (blocked | ignored) & 1 << signal.SIGINT - 1
 
 
 def sweep_in_a_process(path: str, log: str, seconds: float = 0.0, workers: int = 1) -> None:
