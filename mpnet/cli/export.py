@@ -81,7 +81,7 @@ from mpnet.resolve.trials import TABLES, write_trials
 )
 def command(
     source: str,
-    said: str | None,
+    target_name: str | None,
     flavour: str,
     with_boxes: bool,
     packed: str,
@@ -103,11 +103,11 @@ def command(
     For the others the program that runs the file, where it is installed, is asked which precision it really executes in
     each layer; a layer that falls back is a warning.
     """
-    form = said or ("" if out is None else out.suffix[1:])
+    form = target_name or ("" if out is None else out.suffix[1:])
     if form in TABLES:
         _write_table(source, form, out, as_json)
         return
-    name = said or _meant(out)
+    name = target_name or _meant(out)
     chosen = target(name)
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
@@ -179,9 +179,9 @@ def _meant(out: Path | None) -> str:
     suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
     fitting = [name for name, row in known.items() if row.suffix == suffix]
     if len(fitting) != 1:
-        said = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
+        problem = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
         raise ConfigError(
-            f"{said}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
+            f"{problem}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
             f"{', '.join(sorted(row.suffix for row in known.values()))}"
         )
     return fitting[0]

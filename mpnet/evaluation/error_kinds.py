@@ -141,13 +141,15 @@ def _kinds(
     """Kind and truth of the wrong detections of one image. iou, same_class: (detections, objects)."""
     if not iou.size:
         return np.full(len(iou), _BACKGROUND, dtype=np.int8), np.full(len(iou), -1, dtype=np.int32)
-    own, other = np.where(same_class, iou, -1.0), np.where(same_class, -1.0, iou)
-    best_own, best_other = own.max(axis=1), other.max(axis=1)
+    of_class, of_others = np.where(same_class, iou, -1.0), np.where(same_class, -1.0, iou)
+    best_own, best_other = of_class.max(axis=1), of_others.max(axis=1)
     # The first that fits, in the order of TIDE's program.
-    place = (best_own >= BACKGROUND) & (best_own < FOREGROUND)
-    conditions = [place, best_other >= FOREGROUND, best_own >= FOREGROUND, iou.max(axis=1) <= BACKGROUND]
+    misplaced = (best_own >= BACKGROUND) & (best_own < FOREGROUND)
+    conditions = [misplaced, best_other >= FOREGROUND, best_own >= FOREGROUND, iou.max(axis=1) <= BACKGROUND]
     kind = np.select(conditions, [_LOCALISATION, _CLASS, _DUPLICATE, _BACKGROUND], _BOTH).astype(np.int8)
-    meant = np.select([kind == _LOCALISATION, kind == _CLASS], [objects[own.argmax(axis=1)], objects[other.argmax(axis=1)]], -1)
+    meant = np.select(
+        [kind == _LOCALISATION, kind == _CLASS], [objects[of_class.argmax(axis=1)], objects[of_others.argmax(axis=1)]], -1
+    )
     return kind, meant.astype(np.int32)
 
 

@@ -29,10 +29,10 @@ BEST_F1 = "the best F1 of the baseline"
 
 @dataclass(frozen=True, eq=False)
 class _Counts:
-    """int64 (images, classes): objects, those that are found, and detections of nothing, with a score of at least some."""
+    """int64 (images, classes): objects, those that are detected, and detections of nothing, with a score of at least some."""
 
     objects: NDArray[np.int64]
-    found: NDArray[np.int64]
+    detected: NDArray[np.int64]
     alarms: NDArray[np.int64]
 
     def weighted(self, weight: NDArray[np.integer], scale: NDArray[np.float64] | float = 1.0) -> dict[str, NDArray[np.float64]]:
@@ -40,14 +40,14 @@ class _Counts:
 
         weight: (draws, images), how often each image counts; scale: (draws,), what makes numbers those of all images.
         """
-        objects, found, alarms = (weight @ _with_total(count) for count in (self.objects, self.found, self.alarms))
+        objects, detected, alarms = (weight @ _with_total(count) for count in (self.objects, self.detected, self.alarms))
         with np.errstate(invalid="ignore", divide="ignore"):
             scaled = np.reshape(scale, (-1, 1))
             return {
-                "missed": (objects - found) * scaled,
+                "missed": (objects - detected) * scaled,
                 "false_alarms": alarms * scaled,
-                "recall": 100 * found / objects,
-                "precision": 100 * found / (found + alarms),
+                "recall": 100 * detected / objects,
+                "precision": 100 * detected / (detected + alarms),
             }
 
 
@@ -79,28 +79,28 @@ class OperatingPoint:
         if self._baseline is None:
             return BASELINE_SCORE
         every = np.ones(self._truths.image_count, dtype=bool)
-        objects, found, alarms = self._totals(self._baseline, every)
-        return float(THRESHOLDS[int(np.argmax(2 * found / np.maximum(found + alarms + objects, 1)))])
+        objects, detected, alarms = self._totals(self._baseline, every)
+        return float(THRESHOLDS[int(np.argmax(2 * detected / np.maximum(detected + alarms + objects, 1)))])
 
     def _totals(self, judged: Judged, images: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
         """Objects of these images, and how many are found, and detections of nothing, at each of THRESHOLDS."""
         of_images = images[judged.detections.image_index]
         cuts = THRESHOLDS.astype(np.float32)
-        found, alarms = (
+        detected, alarms = (
             np.count_nonzero(kept) - np.searchsorted(np.sort(judged.detections.score[kept]), cuts)
             for kept in (of_images & (judged.kind == RIGHT), of_images & (judged.kind >= 0))
         )
-        return int(self._truths.counted()[images].sum()), found, alarms
+        return int(self._truths.counted()[images].sum()), detected, alarms
 
     def _counts(self, judged: Judged, score: float) -> _Counts:
         shape = (self._truths.image_count, self._truths.category_count)
         sure, detections = judged.detections.score >= np.float32(score), judged.detections
         cell = detections.image_index.astype(np.int64) * shape[1] + detections.category
-        found, alarms = (
+        detected, alarms = (
             np.bincount(cell[sure & kept], minlength=shape[0] * shape[1]).reshape(shape)
             for kept in (judged.kind == RIGHT, judged.kind >= 0)
         )
-        return _Counts(self._truths.counted().astype(np.int64), found.astype(np.int64), alarms.astype(np.int64))
+        return _Counts(self._truths.counted().astype(np.int64), detected.astype(np.int64), alarms.astype(np.int64))
 
     def of(self, other: Detections | None = None) -> dict[str, Any]:
         """What `--json` says of a run at this threshold; None: of the baseline alone. docs/evaluation.md describes it."""
@@ -134,19 +134,19 @@ class OperatingPoint:
             {
                 "id": category.id,
                 "name": category.name,
-                "truths": int(counts[0].objects[:, place].sum()),
-                **{name: _of_class(side, place) for name, side in zip(names, values, strict=True)},
-                **({"differences": intervals[place]} if other is not None else {}),
+                "truths": int(counts[0].objects[:, number].sum()),
+                **{name: _of_class(side, number) for name, side in zip(names, values, strict=True)},
+                **({"differences": intervals[number]} if other is not None else {}),
             }
-            for place, category in enumerate(self._dataset.categories)
+            for number, category in enumerate(self._dataset.categories)
         ]
         kinds, gains = [judged.counts(self.score) for judged in sides], [judged.gains() for judged in sides]
         document["errors"] = {
             kind: {
-                name: {"count": int(kinds[side][place]), "AP50_back": float(gains[side][place])}
+                name: {"count": int(kinds[side][number]), "AP50_back": float(gains[side][number])}
                 for side, name in enumerate(names)
             }
-            for place, kind in enumerate(KINDS)
+            for number, kind in enumerate(KINDS)
         }
         return document
 
@@ -198,9 +198,9 @@ class OperatingPoint:
         score = float(THRESHOLDS[enough[-1]])
         objects = int(self._truths.counted()[judged].sum())
 
-        def on_others(side: Judged, place: int) -> dict[str, float]:
-            _, found, alarms = self._totals(side, judged)
-            right, wrong = int(found[place]), int(alarms[place])
+        def on_others(side: Judged, number: int) -> dict[str, float]:
+            _, detected, alarms = self._totals(side, judged)
+            right, wrong = int(detected[number]), int(alarms[number])
             return {"recall": 100 * right / objects, "precision": 100 * right / max(1, right + wrong)}
 
         return {
@@ -231,9 +231,9 @@ class OperatingPoint:
         }
 
 
-def _of_class(values: dict[str, NDArray[np.float64]], place: int) -> dict[str, float | int | None]:
-    said: dict[str, float | int | None] = {}
+def _of_class(values: dict[str, NDArray[np.float64]], category: int) -> dict[str, float | int | None]:
+    figures: dict[str, float | int | None] = {}
     for name in MEASURES:
-        value = float(values[name][0, place])
-        said[name] = None if math.isnan(value) else int(value) if name in ("missed", "false_alarms") else value
-    return said
+        value = float(values[name][0, category])
+        figures[name] = None if math.isnan(value) else int(value) if name in ("missed", "false_alarms") else value
+    return figures

@@ -41,25 +41,25 @@ def print_operating_point(point: Mapping[str, Any], console: Console, *, name: s
 
 def lines(point: Mapping[str, Any]) -> list[str]:
     """In sentences: how scores shift, and the threshold that keeps the baseline's recall."""
-    said = []
+    sentences = []
     shift = point.get("confidence")
     if shift is not None:
         low, middle, high = shift["quartiles"]
-        said.append(
+        sentences.append(
             f"scores of the {shift['in_both']} of {shift['detections']} detections of the baseline that it makes as well: "
             f"{middle:+.3f} in the median, {low:+.3f} to {high:+.3f} for the middle half; {shift['below']} fall below "
             f"{point['score']:.3f}"
         )
     same = point.get("same_recall")
     if same is not None:
-        said.append(
+        sentences.append(
             f"score {same['score']:.3f} has the baseline's recall on {same['chosen_on']} images; on the {same['judged_on']} "
             f"others its recall is {same['run']['recall']:.1f} (baseline {same['baseline']['recall']:.1f}), its precision "
             f"{same['run']['precision']:.1f} ({same['baseline']['precision']:.1f})"
         )
     elif "run" in point:
-        said.append("no score has the baseline's recall, or too few objects tell")
-    return said
+        sentences.append("no score has the baseline's recall, or too few objects tell")
+    return sentences
 
 
 def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:

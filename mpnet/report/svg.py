@@ -201,17 +201,17 @@ def _points(canvas: Canvas, figure: Figure) -> None:
     canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
     named: list[tuple[float, float, str]] = []
     for series in figure.series:
-        places = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
+        points = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
         if "line" in series.mode:
-            canvas.path(places, series.colour)
-        _whiskers(canvas, series, [x for x, _ in places], fy, oy, series.colour)
-        if len(places) == 1:
-            named.append((*places[0], series.name))
-        for x, y in places:
+            canvas.path(points, series.colour)
+        _whiskers(canvas, series, [x for x, _ in points], fy, oy, series.colour)
+        if len(points) == 1:
+            named.append((*points[0], series.name))
+        for x, y in points:
             canvas.dot(
                 x,
                 y,
-                MARK if len(places) == 1 else 2 if series.colour == "muted" else 3.2,
+                MARK if len(points) == 1 else 2 if series.colour == "muted" else 3.2,
                 series.colour,
                 0.4 if series.colour == "muted" else 1.0,
             )
@@ -227,7 +227,7 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
     chosen = []
     for x, y, name in marks:
         near = -1 if x > (canvas.left + canvas.right) / 2 else 1
-        places = [
+        candidates = [
             (x + 9 * side, y + down, side)
             for line in range(0, canvas.height, 13)
             for side in (near, -near)
@@ -235,12 +235,12 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
         ]
         boxes = [
             (a - wide * (side < 0), b - 9, a + wide * (side > 0), b + 3)
-            for a, b, side in places
+            for a, b, side in candidates
             for wide in [LETTER * len(name)]
         ]
         best = next((i for i, box in enumerate(boxes) if _inside(box, canvas) and not any(_meet(box, t) for t in taken)), 0)
         taken.append(boxes[best])
-        chosen.append((*places[best][:2], "end" if places[best][2] < 0 else "start"))
+        chosen.append((*candidates[best][:2], "end" if candidates[best][2] < 0 else "start"))
     return chosen
 
 

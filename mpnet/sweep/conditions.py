@@ -109,12 +109,12 @@ class ConditionRuns:
         reference = None
         for start in range(0, len(missing), AT_ONCE):
             part = missing[start : start + AT_ONCE]
-            found = self._found(under, part if reference is not None else [*self._reference, *part])
+            predictions = self._predict(under, part if reference is not None else [*self._reference, *part])
             if self._reference and reference is None:
-                reference = found[self._reference[0]]
+                reference = predictions[self._reference[0]]
             meter = self.setup.bench.kit.meter(self.setup.bench.dataset, reference)
             for configuration in part:
-                stored[self._key(under, configuration)] = meter.values(found[configuration], self.problem.names)
+                stored[self._key(under, configuration)] = meter.values(predictions[configuration], self.problem.names)
             self.store.set_note(_NOTE, json.dumps(stored))
         return {c: stored[self._key(under, c)] for c in configurations}
 
@@ -123,7 +123,7 @@ class ConditionRuns:
         """What agreement is with; nothing in a sweep without a baseline."""
         return [] if self.setup.baseline is None else [Configuration(self.setup.baseline)]
 
-    def _found(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Any]:
+    def _predict(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Any]:
         predictions: dict[Configuration, Any] = {}
         with self.progress(f"under {_name(under)}", None) as advance:
             for number in sorted({c.options for c in configurations}):

@@ -221,19 +221,19 @@ class Evaluator:
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         for start in range(0, len(images), group):
             chosen = images[start : start + group]
-            places, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
+            geometry, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
 
             def on_head(
                 head: int,
                 name: str,
                 tensor: Tensor,
                 start: int = start,
-                places: NDArray[np.float32] = places,
+                geometry: NDArray[np.float32] = geometry,
                 exact: list[NDArray[np.float32]] = exact,
             ) -> None:
-                parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, places))
+                parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
                 if keep:
-                    keep[head][start : start + len(places)] = tensor.data
+                    keep[head][start : start + len(geometry)] = tensor.data
                 elif exact:
                     noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
 

@@ -169,7 +169,7 @@ def findings(
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],
         "own_front": [configuration.key for configuration in tried_front],
-        "gap": None if gap is None else vars(gap),
+        "gap": None if gap is None else gap.as_json(),
         "store": str(store.path),
     }
 

@@ -130,7 +130,7 @@ class Gap:
     quality_lost_max, quality_lost_mean: over the exact front's points, the quality that this front lacks at equal or
         lower cost, in the quality's own unit (percent points for AP).
     uncovered: points of the exact front that are cheaper than anything on this front; they count in no mean.
-    found: how many points of the exact front are on this one.
+    shared: how many points of the exact front are on this one.
     exact_points: how many points the exact front has.
     """
 
@@ -138,8 +138,12 @@ class Gap:
     quality_lost_max: float
     quality_lost_mean: float
     uncovered: int
-    found: int
+    shared: int
     exact_points: int
+
+    def as_json(self) -> dict[str, float]:
+        """The fields under their names in documents and stores, where `shared` is called `found`."""
+        return {"found" if name == "shared" else name: value for name, value in vars(self).items()}
 
 
 def front_gap(front: Points, exact: Points) -> Gap:
@@ -173,6 +177,6 @@ def front_gap(front: Points, exact: Points) -> Gap:
         quality_lost_max=max(losses, default=0.0),
         quality_lost_mean=float(np.mean(losses)) if losses else 0.0,
         uncovered=uncovered,
-        found=shared,
+        shared=shared,
         exact_points=len(exact),
     )

@@ -69,11 +69,11 @@ class LikelyHeads:
         # Kept, since memory of this size is asked of the system anew each time.
         self._gathered = np.empty(0, np.uint8)
 
-    def decode(self, output: int, tensor: Tensor, places: NDArray[np.float32]) -> Any:
+    def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Any:
         """What a head says: see `Decoder.decode`."""
         if isinstance(tensor, HeadCells) and isinstance(self._decoder, DetectionDecoder):
-            return self._decoder.decode(output, tensor.data, places, tensor.cells)
-        return self._decoder.decode(output, tensor.data, places)
+            return self._decoder.decode(output, tensor.data, geometry, tensor.cells)
+        return self._decoder.decode(output, tensor.data, geometry)
 
     def run(self, low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
         """As `run_lowering`; of convolutions that only heads read, `HeadCells` with all cells that can give a box."""

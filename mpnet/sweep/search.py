@@ -26,7 +26,7 @@ from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.latest import mark_latest_store
-from mpnet.sweep.store.records import FOUND, write_record
+from mpnet.sweep.store.records import FINDINGS, write_record
 from mpnet.sweep.strategies import Strategy, strategy
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench, with_network
@@ -178,7 +178,7 @@ def run_sweep(
             document["verified"] = check.of(document)
         if conditions:
             document["conditions"] = ConditionRuns(setup, opened, contexts, problem, conditions, progress).of(document)
-        write_record(opened, contexts, FOUND, document)
+        write_record(opened, contexts, FINDINGS, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document
 

@@ -30,7 +30,7 @@ METRIC = "share of the pictures with the right class first, and among the five b
 class ClassificationDecoder:
     """The scores of all classes are the network's last tensor; only the best are kept."""
 
-    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Classifications:
+    def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Classifications:
         """The best classes of a few images."""
         return best_classes(class_scores(tensor))
 

@@ -41,10 +41,10 @@ class DetectionDecoder:
     sizes: NDArray[np.float32]
 
     def decode(
-        self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32], cells: Cells | None = None
+        self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32], cells: Cells | None = None
     ) -> Candidates:
         """The boxes of one head. cells: see `decode_head`."""
-        return decode_head(tensor, self.heads[output], places, self.confidence, cells)
+        return decode_head(tensor, self.heads[output], geometry, self.confidence, cells)
 
     def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
         """For these images alone, in this order."""

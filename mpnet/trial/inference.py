@@ -140,9 +140,9 @@ class _Worker:
         if passes is None:
             passes = self._local.passes = [runner.open() for runner in self._runners]
         batch = self._bench.inputs.take(positions)
-        places = geometry_array(batch.geometry)
+        geometry = geometry_array(batch.geometry)
         tensors = [forward(batch.x) for forward in passes]
-        decoded = [[self._decoder.decode(o, tensor, places) for o, tensor in enumerate(outputs)] for outputs in tensors]
+        decoded = [[self._decoder.decode(o, tensor, geometry) for o, tensor in enumerate(outputs)] for outputs in tensors]
         signal = {
             reference: [squared_sum(tensor) for tensor in tensors[reference]]
             for reference in dict.fromkeys(reference for _, reference in self._pairs)

@@ -31,7 +31,7 @@ F_contra = TypeVar("F_contra", contravariant=True)
 class Decoder(Protocol[F_co]):
     """From output tensors to predictions; workers of sweeps get a copy."""
 
-    def decode(self, output: int, tensor: NDArray[np.float32], places: NDArray[np.float32]) -> Any:
+    def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Any:
         """What one output tensor says of a few images: (n, h, w, c). places: (n, 4), see `geometry_array`.
 
         The answer has `nbytes`.

@@ -111,18 +111,18 @@ def _beside(images: Path) -> Path | None:
     """Where the labels of a folder of images are by custom: `labels` in place of the last `images`, a folder beside it,
     or the folder itself."""
     parts = list(images.absolute().parts)
-    places = [images.absolute().parent / "labels", images]
+    folders = [images.absolute().parent / "labels", images]
     if "images" in parts:
-        place = len(parts) - 1 - parts[::-1].index("images")
-        places.insert(0, Path(*parts[:place], "labels", *parts[place + 1 :]))
+        last = len(parts) - 1 - parts[::-1].index("images")
+        folders.insert(0, Path(*parts[:last], "labels", *parts[last + 1 :]))
     return next(
         (
-            place
-            for place in places
-            if place.is_dir()
+            folder
+            for folder in folders
+            if folder.is_dir()
             and any(
                 file.suffix == ".txt" and any(images.joinpath(file.stem + suffix).is_file() for suffix in SUFFIXES)
-                for file in place.iterdir()
+                for file in folder.iterdir()
             )
         ),
         None,

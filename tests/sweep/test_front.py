@@ -51,13 +51,13 @@ def test_the_front_of_twenty_thousand_points_is_exact() -> None:
 def test_the_exact_front_has_no_gap_to_itself() -> None:
     exact = np.array([[40.0, 1.0], [42.0, 2.0], [45.0, 4.0]])
     gap = front_gap(exact, exact)
-    assert (gap.hypervolume_ratio, gap.quality_lost_max, gap.uncovered, gap.found) == (1.0, 0.0, 0, 3)
+    assert (gap.hypervolume_ratio, gap.quality_lost_max, gap.uncovered, gap.shared) == (1.0, 0.0, 0, 3)
 
 
 def test_a_missing_point_costs_quality_at_equal_cost() -> None:
     exact = np.array([[40.0, 1.0], [42.0, 2.0], [45.0, 4.0]])
     gap = front_gap(exact[[0, 2]], exact)
-    assert (gap.quality_lost_max, gap.found, gap.exact_points) == (2.0, 2, 3)
+    assert (gap.quality_lost_max, gap.shared, gap.exact_points) == (2.0, 2, 3)
     assert gap.quality_lost_mean == pytest.approx(2 / 3)
     assert 0 < gap.hypervolume_ratio < 1
 

@@ -86,12 +86,12 @@ class _Bundle:
         self._slots, self._steps = Records("mpb_slot"), Records("mpb_step")
         self._convolutions, self._packed = Records("mpb_convolution"), Records("mpb_packed")
         self._heads = Records("mpb_head")
-        self._places: list[int] = []
+        self._numbers: list[int] = []
         self._anchors: list[tuple[float, float]] = []
         self._texts, self._data = Texts(), Data()
         self._known: dict[Any, int] = {}
         self._made: dict[Convolve, Constants] = {}
-        self._own: dict[int, int] = {}  # by layer, the record that has weights
+        self._with_weights: dict[int, int] = {}  # by layer, the record that has weights
         self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
 
     def program(self, plan: Plan, purpose: int) -> None:
@@ -141,8 +141,8 @@ class _Bundle:
         )
 
     def _list(self, values: Sequence[int]) -> int:
-        self._places += values
-        return len(self._places) - len(values)
+        self._numbers += values
+        return len(self._numbers) - len(values)
 
     def _timed(self, operation: Convolve, purpose: int) -> Convolve:
         """What its weights belong to. Bias correction needs means that perhaps nobody has measured, and changes no time."""
@@ -163,7 +163,7 @@ class _Bundle:
         if operation in self._known:
             return self._known[operation]
         layer = operation.layer_of(self._prepared.network)
-        stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._own[layer.index]
+        stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._with_weights[layer.index]
         constants = self._constants(operation)
         shape = conv_shape(layer)
         number = self._convolutions.add(
@@ -177,7 +177,7 @@ class _Bundle:
         )
         self._known[operation] = number
         if stands_in < 0:
-            self._own[layer.index] = number
+            self._with_weights[layer.index] = number
             self._weights[number] = shape, operation.precision, constants.weights
         return number
 
@@ -255,7 +255,7 @@ class _Bundle:
             self.programs.section(),
             self._slots.section(),
             self._steps.section(),
-            (4, np.array(self._places, np.int32).tobytes()),
+            (4, np.array(self._numbers, np.int32).tobytes()),
             self._convolutions.section(),
             self._heads.section(),
             (8, np.array(self._anchors, np.float32).tobytes()),

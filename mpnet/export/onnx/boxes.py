@@ -52,11 +52,11 @@ def write_boxes(
     kept = graph.node("NonMaxSuppression", [boxes, by_class, *limits], "boxes_kept", center_point_box=1)
     axis = [graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (1, 2, 3)]
     classes = graph.node("Slice", [kept, axis[0], axis[1], axis[0]], "boxes_class_column")
-    places = graph.node("Slice", [kept, axis[1], axis[2], axis[0]], "boxes_place_column")
-    classes, places = (graph.node("Squeeze", [x, axis[0]], f"{x}_flat") for x in (classes, places))
+    box_indices = graph.node("Slice", [kept, axis[1], axis[2], axis[0]], "boxes_place_column")
+    classes, box_indices = (graph.node("Squeeze", [x, axis[0]], f"{x}_flat") for x in (classes, box_indices))
     chosen = graph.node("GatherND", [by_class, kept], "boxes_scores_kept")
     flat = graph.node("Squeeze", [boxes, graph.constant("number_0", np.array([0], np.int64))], "boxes_flat")
-    return graph.node("Gather", [flat, places], "boxes_boxes_kept", axis=0), chosen, classes
+    return graph.node("Gather", [flat, box_indices], "boxes_boxes_kept", axis=0), chosen, classes
 
 
 def _decode(graph: Graph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tuple[str, str]:

@@ -140,8 +140,8 @@ def _rearrange(job: Job) -> str:
     if (order < 0).any():
         flat = job.node("Concat", [flat, job.constant("zero", [0])], "zeros", axis=0)
     count = int(np.prod(job.shapes[0]))
-    places = job.constant("order", np.where(order < 0, count, order).ravel(), np.int64)
-    taken = job.node("Gather", [flat, places], "taken", axis=0)
+    positions = job.constant("order", np.where(order < 0, count, order).ravel(), np.int64)
+    taken = job.node("Gather", [flat, positions], "taken", axis=0)
     return job.node("Reshape", [taken, job.constant("shape", [1, channels, height, width], np.int64)])
 
 

@@ -15,7 +15,7 @@ from typing import Any, Mapping, Sequence
 from mpnet.errors import StoreError
 from mpnet.sweep.store.trial_store import TrialStore
 
-LAST, FOUND = "sweep", "findings"
+LAST, FINDINGS = "sweep", "findings"
 _NAME = re.compile(rf"{LAST}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
 
 
@@ -76,7 +76,7 @@ def read_records(store: TrialStore) -> list[Record]:
     for number, contexts in enumerate(sorted(sets), start=1):
         is_last = list(contexts) == [int(n) for n in last.get("contexts") or ()]
         noted = store.document(_named(LAST, contexts))
-        findings = store.document(_named(FOUND, contexts)) or (store.document(FOUND) if is_last else None)
+        findings = store.document(_named(FINDINGS, contexts)) or (store.document(FINDINGS) if is_last else None)
         sweep = noted or (last if is_last else _guessed(last, contexts, documents))
         records.append(Record(number, contexts, sweep, findings, is_last))
     return records

@@ -320,10 +320,10 @@ class TrialStore:
             values_by_column = (values.get(name) for name in self._measures)
             rows.append((context, trial.key, checksum(context, trial.key, values), *values_by_column))
         columns = ", ".join(f'"{name}"' for name in ("context", "key", CHECKSUM, *self._measures))
-        places = ", ".join("?" * (3 + len(self._measures)))
+        marks = ", ".join("?" * (3 + len(self._measures)))
         with self._transaction():
             before = self._db.total_changes
-            self._db.executemany(f"INSERT OR IGNORE INTO trials ({columns}) VALUES ({places})", rows)
+            self._db.executemany(f"INSERT OR IGNORE INTO trials ({columns}) VALUES ({marks})", rows)
             new = self._db.total_changes - before
             if ruled_out is not None and ruled_out.keys:
                 add_ruled_out(self._db, context, ruled_out)
@@ -389,9 +389,9 @@ class TrialStore:
         with translated(self.path):
             for start in range(0, len(keys), _SLICE):
                 part = keys[start : start + _SLICE]
-                places = ", ".join("?" * len(part))
+                marks = ", ".join("?" * len(part))
                 for row in self._db.execute(
-                    f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({places})", (context, *part)
+                    f"SELECT {self._row} FROM trials WHERE context = ? AND key IN ({marks})", (context, *part)
                 ):
                     trials[row[1]] = self._read(self._trial, row)
         return trials
