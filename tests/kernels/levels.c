@@ -1,33 +1,23 @@
 /* SPDX-License-Identifier: MIT */
 /* Every kernel table that this CPU can run against one of them, REFERENCE (default: scalar), by equality, without Python: for
  * emulators that run nothing else, and for sanitizers on other architectures. LEFT_OUT names a table that is not compared.
- * A line per table; exit status 1 when any bit differs. The tests in Python cover far more cases; these cover every template
- * with tails, borders and extreme values. */
-#include <stdalign.h>
-#include <stdio.h>
-#include <string.h>
+ * The tests in Python cover far more cases; these cover every template with tails, borders and extreme values.
+ *
+ * levels [--list] [--test=NAME] [--level=NAME] [--seed=N] [--bench=NAME]
+ *   --list        names of cases, a line for each level and case; runs none
+ *   --test=NAME   only cases with NAME in their names, such as --test=conv-3x3-s1 or --test=int8
+ *   --level=NAME  only this table
+ *   --seed=N      other values; the same N and case give the same ones, whichever cases run beside it
+ *   --bench=NAME  cases as by --test, and how long each takes with this table and with the reference (the fastest of many calls)
+ *
+ * Beside equal bits every case asks that nothing is written beside results, scratch and packed weights, that every function keeps the
+ * registers that it must (checked_call.h; with one thread), and that nothing crashes: a signal is caught and said with its case.
+ * A line per failure (level, case, seed, threads) and per level; exit status 1 when there was one, 2 for options that mean nothing. */
+#include "runner.h"
 
-#include "mpnet.h"
-#include "table.h"
-#include "types.h"
-
-#ifndef REFERENCE
-#define REFERENCE "scalar"
-#endif
-/* Of every table but the reference's own; the thread sanitizer looks at four. */
-#ifndef THREADS
-#define THREADS 1
-#endif
-#ifndef LEFT_OUT
-#define LEFT_OUT ""
-#endif
-
-enum { IMAGES = 2, MOST = 1 << 17, SCRATCH = 8 << 20 };
-static alignas(64) uint8_t input[MOST * 4], other[MOST * 4], packed[2][4 << 20], out[2][MOST * 4], scratch[SCRATCH];
-static alignas(64) uint8_t weights[MOST * 4];
+static alignas(64) uint8_t input[MOST * 4], other[MOST * 4], packed[2][PACKED + GUARD];
+static alignas(64) uint8_t weights[MOST * 4], scratch[SCRATCH + GUARD];
 static float bias[512], scales[512];
-static uint64_t seed;
-static int wrong, compared;
 
 static uint32_t next(void)
 {
@@ -66,22 +56,34 @@ static void fill(void *to, size_t count, int type, int extreme)
     }
 }
 
-static void same(const mp_table *table, const char *what, int a, int b, int c, int status_a, int status_b, size_t bytes)
+static const char *precision_name(int precision)
 {
-    compared++;
-    if (status_a == status_b && (status_a || memcmp(out[0], out[1], bytes) == 0)) return;
-    wrong++;
-    if (wrong <= 20)
-        printf("%s: %s differs (%d, %d, %d; status %d and %d)\n", mp_table_name(table), what, a, b, c, status_a,
-               status_b);
+    static const char *const NAMES[MP_PRECISIONS] = {
+        [MP_FP32] = "fp32", [MP_FP32_WINOGRAD] = "fp32_winograd",
+        [MP_FP16] = "fp16", [MP_FP16_HALF] = "fp16_half",
+        [MP_BF16] = "bf16", [MP_INT8] = "int8",
+        [MP_INT6] = "int6", [MP_INT5] = "int5",
+        [MP_INT4] = "int4", [MP_INT3] = "int3",
+    };
+    return NAMES[precision] ? NAMES[precision] : "unnamed";
 }
+static const char *type_name(int type)
+{
+    switch (type) {
+#define TYPE_NAME(NAME, ...)                                                                                           \
+    case MP_TYPE_##NAME: return #NAME;
+        MP_STORED_TYPES(TYPE_NAME)
+    default: return "unnamed";
+    }
+}
+static const char *const FILLS[] = {"random", "largest", "least", "tiny", "huge"};
 
 /* What the convolutions compared next begin from, or give: sums of whole numbers. */
 static enum { WHOLE, TAKES_SUMS, GIVES_SUMS } part;
 
-/* pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. */
-static void convolution(const mp_table *reference, const mp_table *table, mp_conv_shape s, int precision, int out_type,
-                        int extreme, int number, int pool)
+/* kind: the beginning of its name. pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. number: decides activation and rounding. */
+static void convolution(const char *kind, mp_conv_shape s, int precision, int out_type, int extreme, int number,
+                        int pool)
 {
     const int storage = mp_precisions[precision].type, codes = !mp_is_real(storage);
     const int span = s.dilation * (s.size - 1) + 1;
@@ -90,89 +92,103 @@ static void convolution(const mp_table *reference, const mp_table *table, mp_con
     const int pool_h = pool ? (h + pool - 1) / 2 : 0, pool_w = pool ? (w + pool - 1) / 2 : 0;
     if (pool && (!pool_h || !pool_w)) return;
     const size_t taps = (size_t)s.out_c * s.in_c / s.groups * s.size * s.size;
-    float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f},
-          ranges[2][2 * IMAGES];
-    int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
-    int status[2];
-    fill(input, IMAGES * pixels, storage, extreme);
-    fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
-    if (codes)
-        for (size_t i = 0; i < taps; i++)
-            ((int8_t *)weights)[i] =
-                (int8_t)(((int8_t *)weights)[i] % (mp_largest_code(&mp_precisions[precision]) + 1));
-    /* Narrow ones of every other convolution in groups: multiples of codes, for each channel, tap and 32 inputs. */
-    const int square = s.size * s.size, inputs = s.in_c / s.groups, bits = mp_precisions[precision].bits;
-    if (bits && number % 2)
-        for (size_t i = 0; i < taps && inputs > 1; i++) {
-            const size_t c = i / square % inputs, group = (i / square / inputs * square + i % square) * 40 + c / 32;
-            ((int8_t *)weights)[i] = (int8_t)(((int8_t *)weights)[i] * (1 + (int)(group * 7 % (1u << (8 - bits)))));
+    const size_t stored = (pool ? (size_t)pool_h * pool_w * s.out_c : results) * IMAGES * mp_type_bytes(out_type);
+    CASE("%s%s-%dx%d-s%d-p%d-d%d-g%d-%dx%dx%d-%d-%s-%s-%s-%d", kind,
+         pool ? (pool == 1 ? "-pooled" : "-pooled-padded") : "", s.size, s.size, s.stride, s.padding, s.dilation,
+         s.groups, s.in_h, s.in_w, s.in_c, s.out_c, precision_name(precision), type_name(out_type), FILLS[extreme],
+         number)
+    {
+        float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f},
+              ranges[2][2 * IMAGES] = {{0}};
+        int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
+        fill(input, IMAGES * pixels, storage, extreme);
+        fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
+        if (codes)
+            for (size_t i = 0; i < taps; i++)
+                ((int8_t *)weights)[i] =
+                    (int8_t)(((int8_t *)weights)[i] % (mp_largest_code(&mp_precisions[precision]) + 1));
+        /* Narrow ones of every other convolution in groups: multiples of codes, for each channel, tap and 32 inputs. */
+        const int square = s.size * s.size, inputs = s.in_c / s.groups, bits = mp_precisions[precision].bits;
+        if (bits && number % 2)
+            for (size_t i = 0; i < taps && inputs > 1; i++) {
+                const size_t c = i / square % inputs, group = (i / square / inputs * square + i % square) * 40 + c / 32;
+                ((int8_t *)weights)[i] = (int8_t)(((int8_t *)weights)[i] * (1 + (int)(group * 7 % (1u << (8 - bits)))));
+            }
+        for (int i = 0; i < s.out_c; i++) {
+            bias[i] = extreme == TINY ? edge(TINY) : real();
+            scales[i] = 0.001f + 0.01f * (float)(next() & 255);
         }
-    for (int i = 0; i < s.out_c; i++) {
-        bias[i] = extreme == TINY ? edge(TINY) : real();
-        scales[i] = 0.001f + 0.01f * (float)(next() & 255);
+        for (size_t i = 0; part == TAKES_SUMS && i < IMAGES * results; i++)
+            ((int32_t *)other)[i] = (int32_t)(next() & 0xfffff) - 0x80000;
+        const int measured = !(pool && !mp_is_real(out_type)) && part != GIVES_SUMS;
+        mp_conv_args a[2];
+        int written = 0;
+        for (int k = 0; k < 2; k++) {
+            const size_t size = mp_pack_bytes(tables[k], &s, precision, weights);
+            if (size == 0 || size > PACKED) break;
+            memset(packed[k] + size, GUARDED, GUARD);
+            if (mp_pack_conv(tables[k], &s, precision, weights, packed[k], size)) break;
+            if (is_touched(packed[k] + size)) fails("%s packed more than it said", mp_table_name(tables[k]));
+            const size_t needed = mp_conv_scratch_bytes(tables[k], packed[k], pool, THREADS);
+            if (needed > SCRATCH) break;
+            a[k] = (mp_conv_args){
+                .shape = s,
+                .precision = precision,
+                .activation = number % 7,
+                .out_type = out_type,
+                .out_rounding = number % 3,
+                .out_low = -128,
+                .out_high = 127,
+                .images = IMAGES,
+                .threads = THREADS,
+                .packed = packed[k],
+                .pool_h = pool_h,
+                .pool_w = pool_w,
+                .in = input,
+                .out = out[k] + GUARD,
+                .bias = bias,
+                .weight_scale = scales,
+                .in_scale = in_scale,
+                .in_zero_point = zero,
+                .in_offset = in_offset,
+                .out_inv_scale = inverse,
+                .out_zero_point = out_zero,
+                .ranges = measured ? ranges[k] : 0,
+                .sums = part == TAKES_SUMS ? (const int32_t *)other : 0,
+                .gives_sums = part == GIVES_SUMS,
+                .scratch = scratch,
+                .scratch_bytes = needed,
+            };
+            written++;
+        }
+        running = 0;
+        if (written < 2) {
+            fails("weights could not be packed, or the scratch of this program is too small");
+        } else if (part && !(mp_conv_takes_sums(level, packed[0]) && mp_conv_takes_sums(level, packed[1]))) {
+            compared--;
+        } else {
+            running = 1;
+            BOTH(stored, (memset(scratch + a[k].scratch_bytes, GUARDED, GUARD),
+                          called(mp_conv)(t, &a[k]) + 100 * is_touched(scratch + a[k].scratch_bytes)))
+            if (measured && !failed && !status[0] && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
+                fails("ranges differ from those of %s", REFERENCE);
+        }
     }
-    for (size_t i = 0; part == TAKES_SUMS && i < IMAGES * results; i++)
-        ((int32_t *)other)[i] = (int32_t)(next() & 0xfffff) - 0x80000;
-    for (int k = 0; k < 2; k++) {
-        const mp_table *t = k ? table : reference;
-        memset(out[k], 0x55, IMAGES * results * 4);
-        const size_t size = mp_pack_bytes(t, &s, precision, weights);
-        status[k] =
-            size == 0 || size > sizeof packed[k] ? -1 : mp_pack_conv(t, &s, precision, weights, packed[k], size);
-        if (status[k]) continue;
-        if (part && !mp_conv_takes_sums(t, packed[k])) return;
-        mp_conv_args a = {
-            .shape = s,
-            .precision = precision,
-            .activation = number % 7,
-            .out_type = out_type,
-            .out_rounding = number % 3,
-            .out_low = -128,
-            .out_high = 127,
-            .images = IMAGES,
-            .threads = THREADS,
-            .packed = packed[k],
-            .pool_h = pool_h,
-            .pool_w = pool_w,
-            .in = input,
-            .out = out[k],
-            .bias = bias,
-            .weight_scale = scales,
-            .in_scale = in_scale,
-            .in_zero_point = zero,
-            .in_offset = in_offset,
-            .out_inv_scale = inverse,
-            .out_zero_point = out_zero,
-            .ranges = (pool && !mp_is_real(out_type)) || part == GIVES_SUMS ? 0 : ranges[k],
-            .sums = part == TAKES_SUMS ? (const int32_t *)other : 0,
-            .gives_sums = part == GIVES_SUMS,
-            .scratch = scratch,
-            .scratch_bytes = SCRATCH,
-        };
-        status[k] = mp_conv_scratch_bytes(t, packed[k], pool, THREADS) > SCRATCH ? -2 : mp_conv(t, &a);
-    }
-    const size_t bytes = mp_type_bytes(out_type);
-    const size_t stored = pool ? (size_t)pool_h * pool_w * s.out_c : results;
-    same(table, pool ? "pooled convolution" : "convolution", number, precision, out_type, status[0], status[1],
-         IMAGES * stored * bytes);
-    if (status[0] < 0) wrong++, printf("convolution %d in precision %d did not run\n", number, precision);
-    if (status[0] == MP_OK && !(pool && !mp_is_real(out_type)) && part != GIVES_SUMS &&
-        memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
-        wrong++,
-            printf("%s: ranges of convolution %d in precision %d differ\n", mp_table_name(table), number, precision);
 }
 
-static int is_compared(const mp_table *reference, const mp_table *table)
+static int is_compared(const mp_table *table)
 {
-    return table != reference && mp_table_usable(table) && strcmp(mp_table_name(table), LEFT_OUT) != 0;
+    return table != reference() && mp_table_usable(table) && strcmp(mp_table_name(table), LEFT_OUT) != 0 &&
+           (!options.level || strcmp(mp_table_name(table), options.level) == 0);
 }
 
 /* Whether a table before this one was compared with the same code: in a precision, or (-1) in what is no convolution. */
-static int seen(const mp_table *reference, const mp_table *table, int precision)
+static int seen(int precision)
 {
+    const mp_table *table = level;
     for (int i = 0; mp_table_at(i) != table; i++) {
         const mp_table *other = mp_table_at(i);
-        if (!is_compared(reference, other) || other->output != table->output) continue;
+        if (!is_compared(other) || other->output != table->output) continue;
         if (precision < 0) return 1;
         const int tiles = mp_precisions[precision].tiles;
         if (other->micro[tiles] == table->micro[tiles] &&
@@ -182,7 +198,7 @@ static int seen(const mp_table *reference, const mp_table *table, int precision)
     return 0;
 }
 
-static void convolutions(const mp_table *reference, const mp_table *table)
+static void convolutions(void)
 {
     static const mp_conv_shape SHAPES[] = {
         /* in_h, in_w, in_c, out_c, size, stride, padding, dilation, groups */
@@ -199,40 +215,40 @@ static void convolutions(const mp_table *reference, const mp_table *table)
             const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
             if (how && i % 3) continue;
             for (int precision = 0; precision < MP_PRECISIONS; precision++)
-                for (int out_type = 0; mp_is_type(out_type) && !seen(reference, table, precision); out_type++)
+                for (int out_type = 0; mp_is_type(out_type) && !seen(precision); out_type++)
                     if (out_type == mp_precisions[precision].type ||
                         (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
-                        convolution(reference, table, SHAPES[i], precision, out_type, how, i, pool);
+                        convolution("conv", SHAPES[i], precision, out_type, how, i, pool);
         }
 }
 
 /* Which have kernels of their own where they are pooled (mp_micro.windows): every activation, rounding and type; panels that are
  * full and not; results whose zeros have either sign, and that overflow. Elsewhere they are convolutions like others. */
-static void first_layers(const mp_table *reference, const mp_table *table)
+static void first_layers(void)
 {
     enum { NUMBERS = 21, EDGES = 7, FEW_NUMBERS = 3, FEW_EDGES = 1 };
     static const int SIDES[][3] = {{8, 8, 16}, {6, 14, 5}, {4, 22, 33}, {10, 6, 24}}; /* in_h, in_w, out_c */
     for (int i = 0; i < (int)(sizeof SIDES / sizeof *SIDES); i++)
         for (int extreme = RANDOM; extreme <= HUGE_SUMS; extreme++)
             for (int precision = 0; precision < MP_PRECISIONS; precision++) {
-                if (seen(reference, table, precision)) continue;
+                if (seen(precision)) continue;
 #ifdef __SANITIZE_THREAD__ /* races don't ask for activations */
                 const int few = 1;
 #else
-                const int few = !table->micro[mp_precisions[precision].tiles]->windows || mp_precisions[precision].bits;
+                const int few = !level->micro[mp_precisions[precision].tiles]->windows || mp_precisions[precision].bits;
 #endif
                 const int numbers = few ? (extreme ? FEW_EDGES : FEW_NUMBERS) : (extreme ? EDGES : NUMBERS);
                 for (int number = 0; number < numbers; number++)
                     for (int out_type = 0; mp_is_type(out_type); out_type++) {
                         const mp_conv_shape s = {SIDES[i][0], SIDES[i][1], 3, SIDES[i][2], 3, 1, i != 2, 1, 1};
-                        convolution(reference, table, s, precision, out_type, extreme, number, 1);
+                        convolution("first", s, precision, out_type, extreme, number, 1);
                     }
             }
 }
 
 /* Tiles of a matrix unit: rows that are cut unevenly, whole images as one row, depth in several steps and passes, windows, strides,
  * groups, one channel more than a tile has. */
-static void matrices(const mp_table *reference, const mp_table *table)
+static void matrices(void)
 {
     static const mp_conv_shape SHAPES[] = {
         {5, 35, 16, 33, 3, 1, 1, 1, 1},  {13, 13, 128, 40, 1, 1, 0, 1, 1}, {6, 42, 32, 16, 3, 1, 1, 1, 1},
@@ -241,16 +257,16 @@ static void matrices(const mp_table *reference, const mp_table *table)
         {10, 17, 20, 20, 5, 1, 4, 2, 1}, {3, 300, 16, 8, 1, 2, 0, 1, 1},
     };
     /* Narrow weights differ before they are multiplied, so that one width says enough. */
-    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && table->matrix; i++)
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && level->matrix; i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++)
             for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5); pool++)
                 for (int out_type = 0; mp_is_type(out_type); out_type++)
                     if (out_type == MP_TYPE_F32 || out_type == MP_TYPE_I8)
-                        convolution(reference, table, SHAPES[i], precision, out_type, pool ? RANDOM : i % 3, i, pool);
+                        convolution("matrix", SHAPES[i], precision, out_type, pool ? RANDOM : i % 3, i, pool);
 }
 
 /* Some input channels of a convolution: panels that are full and not, rows and whole images as tiles, one pass and several. */
-static void partial_sums(const mp_table *reference, const mp_table *table)
+static void partial_sums(void)
 {
     static const mp_conv_shape SHAPES[] = {
         {5, 7, 16, 33, 3, 1, 1, 1, 1},    {9, 8, 17, 40, 1, 1, 0, 1, 1},   {7, 9, 32, 32, 3, 2, 1, 1, 1},
@@ -259,69 +275,75 @@ static void partial_sums(const mp_table *reference, const mp_table *table)
     };
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++) {
-            if (seen(reference, table, precision) || (precision != MP_INT8 && precision != MP_INT5)) continue;
+            if (seen(precision) || (precision != MP_INT8 && precision != MP_INT5)) continue;
             for (part = TAKES_SUMS; part <= GIVES_SUMS; part++)
-                convolution(reference, table, SHAPES[i], precision, MP_TYPE_F32, RANDOM, i, 0);
+                convolution(part == TAKES_SUMS ? "takes-sums" : "gives-sums", SHAPES[i], precision, MP_TYPE_F32, RANDOM,
+                            i, 0);
         }
     part = WHOLE;
 }
 
-#define BOTH(WHAT, A, B, BYTES, CALL)                                                                                  \
+static const char *operation_name(const char *operation, int type, int count, const char *what, int number)
+{
+    static char text[64];
+    snprintf(text, sizeof text, number < 0 ? "%s-%s-%d" : "%s-%s-%d-%s%d", operation, type_name(type), count, what,
+             number);
+    return text;
+}
+/* number: of an activation or rounding (`what`), or less than 0. */
+#define OPERATION(NAME, WHAT, NUMBER, BYTES, CALL)                                                                     \
+    CASE("%s", operation_name(NAME, type, COUNTS[i], WHAT, NUMBER))                                                    \
     {                                                                                                                  \
-        int status[2];                                                                                                 \
-        for (int k = 0; k < 2; k++) {                                                                                  \
-            const mp_table *t = k ? table : reference;                                                                 \
-            void *to = out[k];                                                                                         \
-            memset(to, 0x55, sizeof out[k] / 16);                                                                      \
-            status[k] = CALL;                                                                                          \
-        }                                                                                                              \
-        same(table, WHAT, A, B, 0, status[0], status[1], BYTES);                                                       \
+        fill(input, n * 30, type, RANDOM);                                                                             \
+        fill(other, n, type, RANDOM);                                                                                  \
+        BOTH(BYTES, CALL)                                                                                              \
     }
 
-static void elementwise(const mp_table *reference, const mp_table *table)
+static void elementwise(void)
 {
     static const int COUNTS[] = {1, 3, 8, 15, 16, 17, 31, 33, 64, 67, 129};
     const float inverse[1] = {20.0f}, scale[1] = {0.05f}, offset[1] = {0.01f};
     const int32_t zero[1] = {-3};
+    for (int i = 0; i < 512; i++) scales[i] = 0.001f + 0.01f * (float)(i * 37 & 255);
     for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++) {
         const size_t n = COUNTS[i];
         for (int type = 0; mp_is_type(type); type++) {
             const size_t bytes = mp_type_bytes(type);
-            fill(input, n * 30, type, 0);
-            BOTH("maxpool", type, COUNTS[i], n * 12 * bytes,
-                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 3, 4, 3, 1, 0, THREADS))
-            BOTH("padded maxpool", type, COUNTS[i], n * 30 * bytes,
-                 mp_maxpool(t, input, to, type, 1, 5, 6, COUNTS[i], 5, 6, 2, 1, 1, THREADS))
-            BOTH("upsample", type, COUNTS[i], n * 120 * bytes,
-                 mp_upsample(t, input, to, type, 1, 5, 6, COUNTS[i], 2, THREADS))
+            OPERATION("maxpool", "", -1, n * 12 * bytes,
+                      called(mp_maxpool)(t, input, to, type, 1, 5, 6, (int)n, 3, 4, 3, 1, 0, THREADS))
+            OPERATION("maxpool-padded", "", -1, n * 30 * bytes,
+                      called(mp_maxpool)(t, input, to, type, 1, 5, 6, (int)n, 5, 6, 2, 1, 1, THREADS))
+            OPERATION("upsample", "", -1, n * 120 * bytes,
+                      called(mp_upsample)(t, input, to, type, 1, 5, 6, (int)n, 2, THREADS))
             if (!mp_is_real(type)) continue;
-            BOTH("average pool", type, COUNTS[i], n * bytes,
-                 mp_avgpool(t, input, to, type, 1, 5, 6, COUNTS[i], THREADS))
-            fill(input, n, type, 0);
-            fill(other, n, type, 0);
-            BOTH("value range", type, COUNTS[i], 8, mp_value_range(t, input, type, 1, n, to, THREADS))
+            OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
+            OPERATION("range", "", -1, 8, called(mp_value_range)(t, input, type, 1, n, (float *)to, THREADS))
             for (int rounding = 0; rounding < 3; rounding++)
-                BOTH("quantize", type, COUNTS[i], n,
-                     mp_quantize(t, input, type, to, 1, n, inverse, zero, rounding, -128, 127, THREADS))
+                OPERATION("quantize", "rounding", rounding, n,
+                          called(mp_quantize)(t, input, type, (int8_t *)to, 1, n, inverse, zero, rounding, -128, 127,
+                                              THREADS))
             for (int out_type = 0; mp_is_type(out_type); out_type++)
                 if (mp_is_real(out_type))
-                    BOTH("cast", type, COUNTS[i], n * mp_type_bytes(out_type),
-                         mp_cast(t, input, type, to, out_type, n, THREADS))
+                    OPERATION("cast", "to", out_type, n * mp_type_bytes(out_type),
+                              called(mp_cast)(t, input, type, to, out_type, n, THREADS))
             for (int activation = 0; activation < 19; activation++)
-                BOTH("map", type, activation, n * bytes,
-                     mp_map(t, input, type, to, type, activation, 1.5f, 0.25f, n, THREADS))
+                OPERATION("map", "activation", activation, n * bytes,
+                          called(mp_map)(t, input, type, to, type, activation, 1.5f, 0.25f, n, THREADS))
             for (int activation = 0; activation < 7; activation++) {
-                BOTH("add", type, activation, n * bytes,
-                     mp_add(t, input, other, to, type, type, activation, n, THREADS))
-                BOTH("multiply", type, activation, n * bytes,
-                     mp_multiply(t, input, other, to, type, type, activation, MP_PER_CHANNEL, 1, 1, 1, (int)n, THREADS))
-                BOTH("combine", type, activation, n * bytes,
-                     mp_combine(t, input, other, to, type, type, activation, scales, scales, 1, 1, 1, (int)n, 1, 1,
-                                (int)n, THREADS))
+                OPERATION("add", "activation", activation, n * bytes,
+                          called(mp_add)(t, input, other, to, type, type, activation, n, THREADS))
+                OPERATION("multiply", "activation", activation, n * bytes,
+                          called(mp_multiply)(t, input, other, to, type, type, activation, MP_PER_CHANNEL, 1, 1, 1,
+                                              (int)n, THREADS))
+                OPERATION("combine", "activation", activation, n * bytes,
+                          called(mp_combine)(t, input, other, to, type, type, activation, scales, scales, 1, 1, 1,
+                                             (int)n, 1, 1, (int)n, THREADS))
             }
-            fill(input, n, MP_TYPE_I8, 0);
-            BOTH("dequantize", type, COUNTS[i], n * bytes,
-                 mp_dequantize(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, THREADS))
+            CASE("%s", operation_name("dequantize", type, (int)n, "", -1))
+            {
+                fill(input, n, MP_TYPE_I8, RANDOM);
+                BOTH(n * bytes, called(mp_dequantize)(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, THREADS))
+            }
         }
     }
 }
@@ -338,27 +360,37 @@ static int matrix_in_use(void)
 #endif
 }
 
-int main(void)
+int main(int count, char **words)
 {
-    const mp_table *reference = 0;
-    for (int i = 0; i < mp_table_count(); i++)
-        if (strcmp(mp_table_name(mp_table_at(i)), REFERENCE) == 0) reference = mp_table_at(i);
-    if (!reference || !mp_table_usable(reference)) return printf("no table %s here\n", REFERENCE), 1;
+    for (int i = 1; i < count; i++)
+        if (!understood(words[i])) {
+            fprintf(stderr,
+                    "levels: %s: not an option; --list, --test=NAME, --level=NAME, --seed=N and --bench=NAME are\n",
+                    words[i]);
+            return 2;
+        }
+    if (!reference() || !mp_table_usable(reference())) return printf("no table %s here\n", REFERENCE), 1;
+    catch_signals();
+    int cases = 0;
     for (int i = 0; i < mp_table_count(); i++) {
-        const mp_table *table = mp_table_at(i);
-        if (!is_compared(reference, table)) continue;
-        seed = 1;
+        level = mp_table_at(i);
+        if (!is_compared(level)) continue;
+        tables[0] = checked_table(reference()), tables[1] = checked_table(level);
         compared = 0;
         const int before = wrong;
-        convolutions(reference, table);
-        first_layers(reference, table);
-        matrices(reference, table);
-        partial_sums(reference, table);
-        if (!seen(reference, table, -1)) elementwise(reference, table);
-        if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(table));
-        printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(table), compared - (wrong - before), compared,
+        convolutions();
+        first_layers();
+        matrices();
+        partial_sums();
+        if (!seen(-1)) elementwise();
+        cases += compared;
+        if (options.list) continue;
+        if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(level));
+        printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(level), compared - (wrong - before), compared,
                REFERENCE);
         fflush(stdout);
     }
-    return wrong != 0;
+    if (cases || options.list || !(options.test || options.level || options.bench)) return wrong != 0;
+    fprintf(stderr, "levels: no case and level here has such a name; --list says which there are\n");
+    return 2;
 }
