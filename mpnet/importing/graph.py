@@ -10,11 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import FormatError
-from mpnet.messages import shown
+from mpnet.messages import one_line, shown
 
 Array = NDArray[Any]
 MAX_NODES = 20_000
 MAX_TENSORS = 100_000
+MAX_OPERANDS = 1024
 
 
 class Refused(Exception):
@@ -106,7 +107,7 @@ class NodeGraph:
 
     def fail(self, message: str) -> NoReturn:
         """Raise FormatError."""
-        raise FormatError(f"{self.source}: {message}")
+        raise FormatError(f"{self.source}: {one_line(message)}")
 
     def refuse(self, node: Node, reason: object) -> NoReturn:
         """Raise FormatError about a node."""
@@ -139,6 +140,8 @@ class NodeGraph:
         makers: dict[str, Node] = {}
         in_order = True
         for node in self.nodes:
+            if max(len(node.inputs), len(node.outputs)) > MAX_OPERANDS:
+                self.refuse(node, f"has more than {MAX_OPERANDS} inputs or results; the file is damaged")
             in_order = in_order and all(name in known or name in makers for name in node.inputs)
             for output in node.outputs:
                 if output and (output in makers or output in known):

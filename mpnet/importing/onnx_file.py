@@ -17,9 +17,11 @@ from mpnet.messages import bytes_text, shown
 from mpnet.packages import require
 
 MAX_FILE_BYTES = 1 << 30
-MAX_EXTERNAL_BYTES = 1 << 31
-# Fields of ModelProto and GraphProto.
-_GRAPH, _NODE, _INITIALIZER = 7, 1, 5
+MAX_EXTERNAL_BYTES = 3 << 28
+"""Of all constants in files of their own together: with the program itself they stay below 1 GB."""
+_MAX_FIELDS, _MAX_PACKED_BYTES, _MAX_LIST = 1 << 19, 1 << 29, 1 << 12
+# Bytes that one byte of a packed list becomes: int32, int64, uint32, uint64, enum; by FieldDescriptor.CPPTYPE_.
+_PACKED = {1: 4, 2: 8, 3: 4, 4: 8, 8: 4}
 
 
 def read_onnx(path: Path) -> NodeGraph:
@@ -41,43 +43,146 @@ def read_onnx(path: Path) -> NodeGraph:
     if not model.graph.node:
         raise FormatError(f"{path}: holds no nodes; is it an ONNX model?")
     try:
-        return _graph(model, path)
+        return _File(path).graph(model)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, UnicodeError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{path}: is damaged ({str(error)[:120]})") from None
 
 
-def _graph(model: Any, path: Path) -> NodeGraph:
-    source, graph = str(path), model.graph
-    domains = {entry.domain: entry.version for entry in model.opset_import}
-    opset = domains.get("", domains.get("ai.onnx", 0))
-    if not 7 <= opset <= 100:
-        raise FormatError(f"{source}: opset {opset} is not supported; write it with opset 11 to 22")
-    if len(graph.initializer) + len(graph.sparse_initializer) > MAX_TENSORS:
-        raise FormatError(f"{source}: {len(graph.initializer)} constants; the limit is {MAX_TENSORS}")
-    constants = {tensor.name: _array(tensor, path) for tensor in graph.initializer}
-    inputs = {}
-    for value in graph.input:
-        if value.name not in constants:
-            inputs[value.name] = _shape(value, source)
-    nodes = [_node(node, number, path) for number, node in enumerate(graph.node)]
-    metadata = {entry.key: entry.value for entry in model.metadata_props}
-    if model.producer_name:
-        metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
-    outputs = [value.name for value in graph.output]
-    texts: tuple[Iterable[object], ...] = (
-        constants,
-        inputs,
-        outputs,
-        metadata,
-        metadata.values(),
-        *((node.operator, node.name, *node.inputs, *node.outputs, *node.attributes) for node in nodes),
-    )
-    for text in chain.from_iterable(texts):
-        if not isinstance(text, str):  # protobuf gives bytes where a text is none
-            raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
-    return NodeGraph(source, nodes, constants, inputs, outputs, metadata)
+class _File:
+    """A file while it is read. external_left: bytes that constants in files of their own may still take."""
+
+    def __init__(self, path: Path) -> None:
+        self.path, self.external_left = path, MAX_EXTERNAL_BYTES
+
+    def graph(self, model: Any) -> NodeGraph:
+        """The graph of a parsed file. Raises: FormatError."""
+        source, graph = str(self.path), model.graph
+        domains = {entry.domain: entry.version for entry in model.opset_import}
+        opset = domains.get("", domains.get("ai.onnx", 0))
+        if not 7 <= opset <= 100:
+            raise FormatError(f"{source}: opset {opset} is not supported; write it with opset 11 to 22")
+        if len(graph.initializer) + len(graph.sparse_initializer) > MAX_TENSORS:
+            raise FormatError(f"{source}: {len(graph.initializer)} constants; the limit is {MAX_TENSORS}")
+        constants = {tensor.name: self._array(tensor) for tensor in graph.initializer}
+        inputs = {}
+        for value in graph.input:
+            if value.name not in constants:
+                inputs[value.name] = _shape(value, source)
+        nodes = [self._node(node, number) for number, node in enumerate(graph.node)]
+        metadata = {entry.key: entry.value for entry in model.metadata_props}
+        if model.producer_name:
+            metadata.setdefault("producer", f"{model.producer_name} {model.producer_version}".strip())
+        outputs = [value.name for value in graph.output]
+        texts: tuple[Iterable[object], ...] = (
+            constants,
+            inputs,
+            outputs,
+            metadata,
+            metadata.values(),
+            *((node.operator, node.name, *node.inputs, *node.outputs, *node.attributes) for node in nodes),
+        )
+        for text in chain.from_iterable(texts):
+            if not isinstance(text, str):  # protobuf gives bytes where a text is none
+                raise FormatError(f"{source}: the name {str(text)[:40]} is not UTF-8; the file is damaged")
+        return NodeGraph(source, nodes, constants, inputs, outputs, metadata)
+
+    def _node(self, node: Any, number: int) -> Node:
+        operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
+        attributes = {attribute.name: self._attribute(attribute) for attribute in node.attribute}
+        return Node(operator, node.name or f"{node.op_type}_{number}", list(node.input), list(node.output) or [""], attributes)
+
+    def _attribute(self, attribute: Any) -> Any:
+        # Of onnx.AttributeProto: FLOAT 1, INT 2, STRING 3, TENSOR 4, FLOATS 6, INTS 7, STRINGS 8; graphs are not read.
+        match attribute.type:
+            case 1:
+                return float(attribute.f)
+            case 2:
+                return int(attribute.i)
+            case 3:
+                return attribute.s.decode("utf-8", "replace")
+            case 4:
+                return self._array(attribute.t)
+            case 6:
+                return _numbers(attribute.floats, np.float32)
+            case 7:
+                return _numbers(attribute.ints, np.int64)
+            case 8:
+                return [value.decode("utf-8", "replace") for value in attribute.strings]
+        return None
+
+    def _array(self, tensor: Any) -> Array:
+        from onnx import TensorProto, numpy_helper
+
+        sides = [int(side) for side in tensor.dims]
+        if min(sides, default=0) < 0 or len(sides) > 8:
+            raise FormatError(f"{self.path}: the constant {shown(tensor.name)} has the shape {sides[:8]}; the file is damaged")
+        count = int(np.prod(np.array(sides, np.float64))) if sides else 1
+        if tensor.data_location == TensorProto.EXTERNAL:
+            return self._external(tensor, sides)
+        held = max(
+            len(tensor.raw_data),
+            *(
+                len(getattr(tensor, name)) * size
+                for name, size in (
+                    ("float_data", 4),
+                    ("int32_data", 8),
+                    ("int64_data", 8),
+                    ("double_data", 8),
+                    ("uint64_data", 8),
+                    ("string_data", 64),
+                )
+            ),
+        )
+        if count > 2 * held + 1:  # two values of 4 bits in a byte
+            raise FormatError(
+                f"{self.path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; "
+                "the file is damaged"
+            )
+        return np.asarray(numpy_helper.to_array(tensor))
+
+    def _external(self, tensor: Any, sides: list[int]) -> Array:
+        """A constant in a file of its own, which must lie in the model's folder."""
+        from onnx import helper
+
+        said = {entry.key: entry.value for entry in tensor.external_data}
+        place, folder = said.get("location", ""), os.path.realpath(self.path.parent)
+        target = os.path.realpath(os.path.join(folder, place))
+        if not place or os.path.isabs(place) or os.path.commonpath([folder, target]) != folder:
+            raise FormatError(
+                f"{self.path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
+                "put its data beside the model"
+            )
+        dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
+        offset, length = int(said.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
+        if offset < 0 or length < 0:
+            raise FormatError(
+                f"{self.path}: the constant {shown(tensor.name)} takes {length} bytes from {offset}; the file is damaged"
+            )
+        self.external_left -= length
+        if self.external_left < 0:
+            raise FormatError(
+                f"{self.path}: its constants in files of their own take more than {bytes_text(MAX_EXTERNAL_BYTES)} together; "
+                "export a smaller model"
+            )
+        try:
+            size = os.stat(target).st_size if os.path.isfile(target) else -1
+            if offset + length > size:
+                raise OSError(f"it has {size} bytes, {offset + length} are wanted" if size >= 0 else "no such file")
+            with open(target, "rb") as file:
+                file.seek(offset)
+                data = file.read(length)
+        except (OSError, ValueError) as error:
+            raise FormatError(
+                f"{self.path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read ({error})"
+            ) from None
+        return np.frombuffer(data, dtype).reshape(sides)
+
+
+def _numbers(values: Any, kind: Any) -> list[float] | list[int] | Array:
+    """A list of plain numbers; longer ones, which only constants have, as an array, which takes a tenth of the memory."""
+    return list(values) if len(values) <= _MAX_LIST else np.array(values, kind)
 
 
 def _shape(value: Any, source: str) -> tuple[int, ...]:
@@ -90,110 +195,36 @@ def _shape(value: Any, source: str) -> tuple[int, ...]:
     return sides
 
 
-def _node(node: Any, number: int, path: Path) -> Node:
-    operator = node.op_type if node.domain in ("", "ai.onnx") else f"{node.domain}.{node.op_type}"
-    attributes = {attribute.name: _attribute(attribute, path) for attribute in node.attribute}
-    return Node(operator, node.name or f"{node.op_type}_{number}", list(node.input), list(node.output) or [""], attributes)
-
-
-def _attribute(attribute: Any, path: Path) -> Any:
-    # Of onnx.AttributeProto: FLOAT 1, INT 2, STRING 3, TENSOR 4, FLOATS 6, INTS 7, STRINGS 8; graphs are not read.
-    match attribute.type:
-        case 1:
-            return float(attribute.f)
-        case 2:
-            return int(attribute.i)
-        case 3:
-            return attribute.s.decode("utf-8", "replace")
-        case 4:
-            return _array(attribute.t, path)
-        case 6:
-            return [float(value) for value in attribute.floats]
-        case 7:
-            return [int(value) for value in attribute.ints]
-        case 8:
-            return [value.decode("utf-8", "replace") for value in attribute.strings]
-    return None
-
-
-def _array(tensor: Any, path: Path) -> Array:
-    from onnx import TensorProto, numpy_helper
-
-    sides = [int(side) for side in tensor.dims]
-    if min(sides, default=0) < 0 or len(sides) > 8:
-        raise FormatError(f"{path}: the constant {shown(tensor.name)} has the shape {sides[:8]}; the file is damaged")
-    count = int(np.prod(np.array(sides, np.float64))) if sides else 1
-    if tensor.data_location == TensorProto.EXTERNAL:
-        return _external(tensor, sides, path)
-    held = max(
-        len(tensor.raw_data),
-        *(
-            len(getattr(tensor, name)) * size
-            for name, size in (
-                ("float_data", 4),
-                ("int32_data", 8),
-                ("int64_data", 8),
-                ("double_data", 8),
-                ("uint64_data", 8),
-                ("string_data", 64),
-            )
-        ),
-    )
-    if count > 2 * held + 1:  # two values of 4 bits in a byte
-        raise FormatError(
-            f"{path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; the file is damaged"
-        )
-    return np.asarray(numpy_helper.to_array(tensor))
-
-
-def _external(tensor: Any, sides: list[int], path: Path) -> Array:
-    """A constant in a file of its own, which must lie in the model's folder."""
-    from onnx import helper
-
-    said = {entry.key: entry.value for entry in tensor.external_data}
-    place, folder = said.get("location", ""), os.path.realpath(path.parent)
-    target = os.path.realpath(os.path.join(folder, place))
-    if not place or os.path.isabs(place) or os.path.commonpath([folder, target]) != folder:
-        raise FormatError(
-            f"{path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
-            "put its data beside the model"
-        )
-    dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-    offset, length = int(said.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
-    if offset < 0 or length < 0 or length > MAX_EXTERNAL_BYTES:
-        raise FormatError(f"{path}: the constant {shown(tensor.name)} takes {length} bytes from {offset}; the file is damaged")
-    try:
-        size = os.stat(target).st_size if os.path.isfile(target) else -1
-        if offset + length > size:
-            raise OSError(f"it has {size} bytes, {offset + length} are wanted" if size >= 0 else "no such file")
-        with open(target, "rb") as file:
-            file.seek(offset)
-            data = file.read(length)
-    except (OSError, ValueError) as error:
-        raise FormatError(
-            f"{path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read ({error})"
-        ) from None
-    return np.frombuffer(data, dtype).reshape(sides)
-
-
 def _check_size(content: bytes, source: str) -> None:
-    """Count nodes and constants before anything is parsed: a node may take two bytes of a file and kilobytes of memory."""
-    counts = {_NODE: 0, _INITIALIZER: 0}
-    for number, (field, start, stop) in enumerate(_fields(content, 0, len(content))):
-        if number > MAX_TENSORS:
-            raise FormatError(f"{source}: has more than {MAX_TENSORS} fields; this is no ONNX file")
-        if field != _GRAPH:
-            continue
-        for inner, _first, _last in _fields(content, start, stop):
-            counts[inner] = counts.get(inner, 0) + 1
-            if sum(counts.values()) > 4 * MAX_TENSORS:
-                raise FormatError(f"{source}: has more than {4 * MAX_TENSORS} fields; this is no ONNX file")
-            if counts[_NODE] > MAX_NODES or counts[_INITIALIZER] > MAX_TENSORS:
+    """Look at everything that parsing would make objects of before it does: a node takes two bytes of a file and kilobytes of
+    memory, a number one byte and eight. Raises: FormatError."""
+    from onnx import ModelProto
+
+    nodes, constants, left, number_bytes = MAX_NODES, MAX_TENSORS, _MAX_FIELDS, _MAX_PACKED_BYTES
+    waiting = [(ModelProto.DESCRIPTOR, 0, len(content))]
+    while waiting:
+        message, position, end = waiting.pop()
+        known = message.fields_by_number
+        for number, start, stop in _fields(content, position, end, source):
+            left -= 1
+            field = known.get(number)
+            if field is None:
+                continue
+            if field.message_type is not None:
+                waiting.append((field.message_type, start, stop))
+            elif field.cpp_type in _PACKED:
+                number_bytes -= _PACKED[field.cpp_type] * (stop - start)
+            nodes -= field.full_name == "onnx.GraphProto.node"
+            constants -= field.full_name == "onnx.GraphProto.initializer"
+            if nodes < 0 or constants < 0:
                 raise FormatError(f"{source}: has more than {MAX_NODES} nodes or {MAX_TENSORS} constants")
+            if left < 0 or number_bytes < 0:
+                raise FormatError(f"{source}: has more than {_MAX_FIELDS} fields, or numbers that take too much memory")
 
 
-def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """(number, first, one past the last byte) of the fields of a protobuf message; ends where it is none."""
+def _fields(content: bytes, position: int, end: int, source: str) -> Iterator[tuple[int, int, int]]:
+    """(number, first, one past the last byte) of the fields of a protobuf message; ends where it is damaged, which parsing
+    refuses. Raises: FormatError for groups, whose length is not written, so that nothing hides behind one."""
     while position < end:
         tag, position = _varint(content, position, end)
         kind = tag & 7
@@ -201,6 +232,8 @@ def _fields(content: bytes, position: int, end: int) -> Iterator[tuple[int, int,
             start, (_, position) = position, _varint(content, position, end)
             yield tag >> 3, start, position
             continue
+        if kind in (3, 4):
+            raise FormatError(f"{source}: is no ONNX file (it has a group)")
         if kind == 2:
             length, position = _varint(content, position, end)
         else:

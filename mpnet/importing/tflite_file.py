@@ -16,11 +16,13 @@ import numpy as np
 
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
-from mpnet.importing.graph import MAX_NODES, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
+from mpnet.importing.graph import MAX_NODES, MAX_OPERANDS, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.importing.tflite_operators import Reader, Tensor, convert
+from mpnet.messages import shown
 from mpnet.packages import require
 
 MAX_FILE_BYTES = 1 << 30
+_MAX_READ_BYTES = 1 << 26
 _MAX_LABELS = 1 << 20
 # Of TensorType.
 _TYPES: dict[int, Any] = {
@@ -75,30 +77,35 @@ def _graph(content: bytes, path: Path) -> NodeGraph:
     if source.OperatorsLength() > MAX_NODES or source.TensorsLength() > MAX_TENSORS or model.BuffersLength() > MAX_TENSORS:
         raise FormatError(f"{path}: has more than {MAX_NODES} operators or {MAX_TENSORS} tensors")
     graph = NodeGraph(str(path), [], {}, {}, [], _metadata(model, content), format="TensorFlow Lite")
-    reader = Reader(graph, schema)
-    stored_bytes = 0
+    # Parts of a file may lie over each other: a part that is read often takes more than the file has.
+    left = _MAX_READ_BYTES + 4 * len(content)
+    reader = Reader(graph, schema, left)
     for number in range(source.TensorsLength()):
         tensor = source.Tensors(number)
         name = (tensor.Name() or b"").decode("utf-8", "replace") or f"tensor_{number}"
         name = name if name not in reader.known else f"{name}:{number}"
-        shape = tuple(int(side) for side in tensor.ShapeAsNumpy()) if tensor.ShapeLength() else ()
-        if len(shape) > 8 or min(shape, default=1) < 0:
-            raise FormatError(f"{path}: the tensor {name[:60]!r} has the shape {list(shape)[:8]}; export it with static shapes")
+        shape = _ints(tensor, "Shape") if tensor.ShapeLength() <= 8 else [-1]
+        if min(shape, default=1) < 0:
+            raise FormatError(
+                f"{path}: the tensor {shown(name)} has more than 8 axes, or open ones; export it with static shapes"
+            )
         kind = _TYPES.get(tensor.Type())
-        values = _values(model, tensor, shape, kind)
-        stored_bytes += 0 if values is None else values.nbytes
-        if stored_bytes > 4 * MAX_FILE_BYTES:
-            raise FormatError(f"{path}: its constants take more than the file; the file is damaged")
-        reader.add(Tensor(name, shape, values, _quantization(tensor), kind is None or kind is np.int16))
-    inputs = [int(i) for i in source.InputsAsNumpy()] if source.InputsLength() else []
-    outputs = [int(i) for i in source.OutputsAsNumpy()] if source.OutputsLength() else []
+        values = _values(model, tensor, tuple(shape), kind)
+        parameters = _quantization(tensor)
+        left -= len(name) + (0 if values is None else values.nbytes) + (0 if parameters is None else parameters.scale.nbytes)
+        if left < 0:
+            raise FormatError(f"{path}: its tensors take more than the file; the file is damaged")
+        reader.add(Tensor(name, tuple(shape), values, parameters, kind is None or kind is np.int16))
+    inputs, outputs = _ints(source, "Inputs"), _ints(source, "Outputs")
     for number in range(source.OperatorsLength()):
         operator = source.Operators(number)
         code = model.OperatorCodes(operator.OpcodeIndex())
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-        given = [int(i) for i in operator.InputsAsNumpy()] if operator.InputsLength() else []
-        made = [int(i) for i in operator.OutputsAsNumpy()] if operator.OutputsLength() else []
+        given, made = _ints(operator, "Inputs"), _ints(operator, "Outputs")
+        left -= len(custom)
+        if left < 0:
+            raise FormatError(f"{path}: the names of its operators take more than the file; the file is damaged")
         word = custom or reader.words.get(builtin, f"operator {builtin}")
         name = f"{reader.name(made[0])}" if made else f"{word}_{number}"
         options = operator.BuiltinOptions()
@@ -108,6 +115,14 @@ def _graph(content: bytes, path: Path) -> NodeGraph:
             graph.refuse(Node(word, name, [], []), str(reason))
     reader.finish(inputs, outputs)
     return graph
+
+
+def _ints(table: Any, name: str) -> list[int]:
+    """A list of whole numbers of a table. Raises: ValueError for one that is too long to be a shape or operands."""
+    count = getattr(table, f"{name}Length")()
+    if count > MAX_OPERANDS:
+        raise ValueError(f"a list of {count} {name.lower()}")
+    return [int(number) for number in getattr(table, f"{name}AsNumpy")()] if count else []
 
 
 def _values(model: Any, tensor: Any, shape: tuple[int, ...], kind: Any) -> Array | None:
@@ -129,6 +144,8 @@ def _quantization(tensor: Any) -> QuantizationParameters | None:
     quantization, dtype = tensor.Quantization(), _TYPES.get(tensor.Type())
     if quantization is None or quantization.ScaleLength() == 0:
         return None
+    if max(quantization.ScaleLength(), quantization.ZeroPointLength()) > MAX_TENSORS:
+        raise ValueError(f"{quantization.ScaleLength()} scales of one tensor")
     zero = quantization.ZeroPointAsNumpy() if quantization.ZeroPointLength() else np.zeros(1, np.int64)
     name = "" if dtype is None else np.dtype(dtype).name
     return QuantizationParameters.checked(quantization.ScaleAsNumpy(), zero, name, quantization.QuantizedDimension())

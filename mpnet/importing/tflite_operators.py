@@ -10,7 +10,8 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.importing.graph import Array, Node, NodeGraph, QuantizationParameters, Refused
+from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, QuantizationParameters, Refused
+from mpnet.messages import shown
 
 _FIRST, _LAST = [0, 3, 1, 2], [0, 2, 3, 1]
 # Channels last -> channels first.
@@ -31,10 +32,11 @@ class Tensor:
 
 
 class Reader:
-    """A graph while it is read. words: names of operators by number."""
+    """A graph while it is read. words: names of operators by number. bytes_left: of constants that may still be turned into
+    reals, since many operators may read one constant."""
 
-    def __init__(self, graph: NodeGraph, schema: Any) -> None:
-        self.graph, self.schema = graph, schema
+    def __init__(self, graph: NodeGraph, schema: Any, bytes_left: int) -> None:
+        self.graph, self.schema, self.bytes_left = graph, schema, bytes_left
         self.words: dict[int, str] = {
             value: word for word, value in vars(schema.BuiltinOperator).items() if isinstance(value, int)
         }
@@ -69,6 +71,9 @@ class Reader:
                 return self.graph.constants[name]
             raise Refused(f"its input {name!r} is computed when the model runs; only constants are possible there")
         parameters, values = tensor.quantization, tensor.values
+        self.bytes_left -= values.nbytes
+        if self.bytes_left < 0:
+            raise Refused("reads constants that take more than the file, each time anew; the file is damaged")
         if parameters is None or np.issubdtype(values.dtype, np.floating):
             return values.astype(np.float32) if np.issubdtype(values.dtype, np.floating) else values
         sides = (
@@ -80,7 +85,9 @@ class Reader:
         return np.asarray((values.astype(np.int64) - zero) * scale, np.float32)
 
     def ints(self, number: int) -> list[int]:
-        """A constant of whole numbers."""
+        """A constant of whole numbers. Raises: Refused for one that is too long to be a shape or axes."""
+        if self.real(number).size > MAX_OPERANDS:
+            raise Refused(f"its input {shown(self.name(number))} has more than {MAX_OPERANDS} values; the file is damaged")
         return [int(v) for v in np.asarray(self.real(number)).ravel()]
 
     def weights(self, number: int, order: tuple[int, ...]) -> str:

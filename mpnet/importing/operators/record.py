@@ -20,6 +20,7 @@ _MAX_NUMBERS = 1 << 10
 _MAX_RESULT_VALUES = 1 << 30
 _MAX_CHANNELS = 1 << 20
 _MAX_PARAMETERS = 1 << 25
+_MAX_OPERATIONS = 100_000
 NO_FIXED_SHAPE = "the shape of its result is not fixed; export the model with static shapes"
 
 
@@ -193,6 +194,8 @@ class Lifter:
         self._left -= sum(value.size for value in values.values() if isinstance(value, np.ndarray))
         if self._left < 0:
             self.graph.refuse(call.node, "makes the weights larger than mpnet holds; export a smaller model")
+        if len(self.layers.operations) == _MAX_OPERATIONS:
+            self.graph.refuse(call.node, f"is behind {_MAX_OPERATIONS} others; no cfg has so many layers")
         name = output or call.node.output
         self.layers.operations.append(LayerOperation(kind, [call.node.name], list(inputs), name, shape, values))
         self.layers.shapes[name] = shape

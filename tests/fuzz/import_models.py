@@ -1,0 +1,333 @@
+# SPDX-License-Identifier: MIT
+"""ONNX and TensorFlow Lite models mutated by structure, through `mpnet.importing`.
+
+python -m tests.fuzz.import_models onnx|tflite FILES [SEED] [--kept FOLDER]: every file must be imported, or refused in one line
+that names it, within 10 s of CPU time, and the process must stay below 1 GB. What does not is kept in FOLDER and named once per
+place. Fields of messages get values that matter, the values of other fields, or are repeated, left out and exchanged; bytes
+alone (tests/fuzz/readers.py) rarely get past the parser.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import importlib.util
+import random
+import resource
+import signal
+import sys
+import tempfile
+import time
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+from mpnet.errors import MpnetError
+from mpnet.importing import import_model
+from mpnet.importing.operators import OPERATORS
+
+SECONDS, MEMORY_BYTES = 10, 1 << 30
+INTEGERS = (0, 1, -1, 2, 3, 4, 7, 8, 255, 1024, 1 << 16, 1 << 20, 1 << 30, (1 << 31) - 1, -(1 << 31), 1 << 40, (1 << 63) - 1)
+REALS = (0.0, -0.0, 1.0, -1.0, 0.5, 6.0, 1e-30, 1e30, float("inf"), -float("inf"), float("nan"))
+TEXTS = (
+    "",
+    "x",
+    "images",
+    "NOTSET",
+    "SAME_UPPER",
+    "linear",
+    "nearest",
+    "edge",
+    "\n",
+    "\0",
+    "é" * 50,
+    "-1",
+    "axis",
+    "ai.onnx.ml",
+)
+
+
+def _number(rng: random.Random, old: Any) -> int:
+    return int(rng.choice((rng.choice(INTEGERS), int(old) + rng.choice((-1, 1)), int(old) * 2, rng.randrange(-2, 9))))
+
+
+# ONNX: any message of the file, through protobuf's own descriptors.
+
+
+def _messages(message: Any) -> Iterator[Any]:
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for part in value if field.is_repeated else [value]:
+                yield from _messages(part)
+
+
+def _scalar(rng: random.Random, field: Any, old: Any, texts: list[str]) -> Any:
+    match field.cpp_type:
+        case 5 | 6:
+            return rng.choice(REALS)
+        case 9 if isinstance(old, bytes):
+            return rng.choice((b"", old[: len(old) // 2], old * 2, rng.choice(texts).encode(), rng.randbytes(8)))
+        case 9:
+            return rng.choice(texts)
+        case 8:
+            return rng.choice([value.number for value in field.enum_type.values])
+        case kind:
+            number = _number(rng, old)
+            return max(-(1 << 31), min((1 << 31) - 1, number)) if kind == 1 else abs(number) if kind in (3, 4) else number
+
+
+def mutate_onnx(model: Any, rng: random.Random) -> None:
+    """Change some fields of a ModelProto in place."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        every = list(_messages(model))
+        texts = [*TEXTS, *OPERATORS, *(name for node in model.graph.node for name in (*node.input, *node.output, node.name))]
+        message = rng.choice(every if rng.random() < 0.5 else [m for m in every if m.DESCRIPTOR.name in _BUSY] or every)
+        fields = message.DESCRIPTOR.fields
+        field = rng.choice(
+            [pair[0] for pair in message.ListFields()] if message.ListFields() and rng.random() < 0.8 else fields
+        )
+        value = getattr(message, field.name)
+        if not field.is_repeated:
+            if field.message_type is None:
+                setattr(message, field.name, _scalar(rng, field, value, texts))
+            elif rng.random() < 0.5:
+                message.ClearField(field.name)
+            else:
+                _copied(rng, every, value)
+            continue
+        at, action = rng.randrange(len(value)) if value else 0, rng.randrange(6)
+        if not value or action == 0:
+            if field.message_type is None:
+                value.append(_scalar(rng, field, b"" if field.type == 12 else 0, texts))
+            else:
+                _copied(rng, every, value.add())
+        elif action == 1:
+            del value[at]
+        elif action == 2 and field.message_type is not None:
+            _copied(rng, [value[at]], value.add())
+        elif action == 3 and len(value) > 1:
+            other = rng.randrange(len(value))
+            pair = [type(v)() if field.message_type else v for v in (value[at], value[other])]
+            if field.message_type is not None:
+                for copy, source in zip(pair, (value[other], value[at]), strict=True):
+                    copy.CopyFrom(source)
+                value[at].CopyFrom(pair[0])
+                value[other].CopyFrom(pair[1])
+            else:
+                value[at], value[other] = pair[1], pair[0]
+        elif field.message_type is None:
+            value[at] = _scalar(rng, field, value[at], texts)
+        else:
+            _copied(rng, every, value[at])
+
+
+_BUSY = ("NodeProto", "AttributeProto", "TensorProto", "TensorShapeProto", "Dimension", "StringStringEntryProto")
+
+
+def _copied(rng: random.Random, every: list[Any], target: Any) -> None:
+    """Make a message one of the others of its type."""
+    same = [message for message in every if message.DESCRIPTOR is target.DESCRIPTOR]
+    if same:
+        source = type(target)()  # one may be a part of the other
+        source.CopyFrom(rng.choice(same))
+        target.CopyFrom(source)
+
+
+def _onnx_seeds() -> list[Any]:
+    from tests.importing.graphs import MODELS, Builder, yolov5n, yolov8n
+    from tests.importing.test_onnx import FORMS, small
+
+    seeds = [small(then=form) for form in FORMS.values()] * 2
+    seeds += [yolov8n(32, classes=2, w=2), yolov5n(32, classes=2, w=2), MODELS["mobilenetv3-small"]()]
+    b = Builder(8)
+    x = b.node("QuantizeLinear", ["images", b.constant(0.1), b.constant(0, np.uint8)], 3)
+    x = b.node("DequantizeLinear", [x, b.constant(0.1), b.constant(0, np.uint8)], 3)
+    w = b.node(
+        "DequantizeLinear", [b.constant(np.ones((4, 3, 3, 3)), np.int8), b.constant([0.1] * 4), b.constant([0] * 4, np.int8)]
+    )
+    quantised = b.model([b.node("Conv", [x, w], 4, kernel_shape=[3, 3], pads=[1] * 4)])
+    quantised.metadata_props.add(key="mpnet.pixels", value='{"mean": [1.0], "std": [2.0]}')
+    quantised.metadata_props.add(key="names", value="{0: 'a', 1: 'b', 2: 'c'}")
+    quantised.metadata_props.add(key="input", value='{"resize": "stretch"}')
+    return [*seeds, *[quantised] * 8]
+
+
+def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:
+    model = type(seeds[0])()
+    model.CopyFrom(rng.choice(seeds))
+    mutate_onnx(model, rng)
+    return bytes(model.SerializeToString())
+
+
+# TensorFlow Lite: the objects that flatbuffers' generated code unpacks to.
+
+
+def _places(holder: Any) -> Iterator[tuple[Any, Any]]:
+    """(object or list, attribute or index) of every value below an object."""
+    keys: Any = range(len(holder)) if isinstance(holder, list) else vars(holder)
+    for key in keys:
+        value = holder[key] if isinstance(holder, list) else getattr(holder, key)
+        yield holder, key
+        if isinstance(value, list) or hasattr(value, "Pack"):
+            yield from _places(value)
+
+
+def _changed(rng: random.Random, old: Any, others: list[Any]) -> Any:
+    match old:
+        case bool():
+            return not old
+        case int():
+            return _number(rng, old)
+        case float():
+            return rng.choice(REALS)
+        case bytes() | str():
+            return rng.choice((b"", old[:3], old + old, b"\xff\n"))
+        case np.ndarray() if old.size:
+            values = old.copy() if rng.random() < 0.8 else np.concatenate([old, old])[: rng.randrange(2 * old.size + 1)]
+            if values.size:
+                number = rng.choice(REALS) if values.dtype.kind == "f" else _number(rng, 3)
+                with np.errstate(all="ignore"):
+                    values.flat[rng.randrange(values.size)] = np.asarray(number, np.float64).astype(values.dtype)
+            return values
+        case list() if old:
+            at = rng.randrange(len(old))
+            return rng.choice((old[:at], old[at:], [*old, old[at]], old[::-1]))
+    return copy.deepcopy(rng.choice(others))
+
+
+def mutate_tflite(model: Any, rng: random.Random) -> None:
+    """Change some values of a ModelT in place."""
+    for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
+        places = list(_places(model))
+        holder, key = rng.choice(places)
+        old = holder[key] if isinstance(holder, list) else getattr(holder, key)
+        alike = [v for h, k in places for v in [h[k] if isinstance(h, list) else getattr(h, k)] if type(v) is type(old)]
+        new = _changed(rng, old, alike) if rng.random() < 0.7 else copy.deepcopy(rng.choice(alike))
+        if isinstance(holder, list):
+            holder[key] = new
+        else:
+            setattr(holder, key, new)
+
+
+def _tflite_seeds() -> list[Any]:
+    from ai_edge_litert import schema_py_generated as schema
+
+    from mpnet.engine.assign import assign
+    from mpnet.engine.options import resolve_options
+    from mpnet.engine.prepare import Prepared
+    from mpnet.export import Configuration, export
+    from mpnet.formats.cfg.read import parse_cfg
+    from mpnet.kernels.isa import kernels
+    from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+    from mpnet.model.weights import random_weights
+    from tests.fuzz.readers import MODEL
+
+    network = parse_cfg(MODEL, "model.cfg")
+    prepared, seeds = Prepared(network, random_weights(network, 3), kernels()), []
+    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    for precision, flavour in (("fp32", "litert"), ("int8", "armnn"), ("int8", "litert")):
+        content = export("tflite", Configuration.of(prepared, assign(network, precision), options), flavour).content
+        seeds.append(schema.ModelT.InitFromPackedBuf(content, 0))
+    return seeds
+
+
+def _tflite(rng: random.Random, seeds: list[Any]) -> bytes:
+    import flatbuffers
+
+    while True:
+        model = copy.deepcopy(rng.choice(seeds))
+        mutate_tflite(model, rng)
+        builder = flatbuffers.Builder(4096)
+        try:
+            builder.Finish(model.Pack(builder), b"TFL3")
+        except Exception:  # values that flatbuffers itself does not write
+            continue
+        return bytes(builder.Output())
+
+
+KINDS: dict[str, tuple[Callable[[], list[Any]], Callable[[random.Random, list[Any]], bytes], str]] = {
+    "onnx": (_onnx_seeds, _onnx, "onnx"),
+    "tflite": (_tflite_seeds, _tflite, "ai_edge_litert"),
+}
+
+
+def available(kind: str) -> bool:
+    """Whether the package that a kind of file needs is here."""
+    return importlib.util.find_spec(KINDS[kind][2]) is not None
+
+
+class TooLong(BaseException):
+    """An import that took more than its CPU time."""
+
+
+def attempt(path: Path) -> str | None:
+    """What is wrong with how an import ended; "": it was imported, None: it was refused."""
+    signal.setitimer(signal.ITIMER_PROF, SECONDS)
+    try:
+        import_model(path)
+        return ""
+    except TooLong:
+        return f"took more than {SECONDS} s"
+    except MpnetError as error:
+        text = str(error)
+        if len(text.splitlines()) != 1 or not text.isprintable() or str(path) not in text or len(text) > 1500:
+            return f"said {text[:300]!r}"
+    except BaseException:  # this is what is looked for
+        return traceback.format_exc()
+    finally:
+        signal.setitimer(signal.ITIMER_PROF, 0)
+    return None
+
+
+def hunt(kind: str, files: int, seed: int = 0, kept: Path | None = None) -> int:
+    """Mutate and import. Result: in how many places something was wrong; each is printed once."""
+
+    def late(number: int, frame: Any) -> None:
+        raise TooLong
+
+    signal.signal(signal.SIGPROF, late)
+    make_seeds, mutated, _ = KINDS[kind]
+    seeds = make_seeds()
+    rng, wrong, slowest, imported = random.Random(seed), dict[str, int](), 0.0, 0
+    with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
+        path = Path(space) / f"m.{kind}"
+        for number in range(files):
+            content = mutated(rng, seeds)
+            path.write_bytes(content)
+            peak, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
+            problem = attempt(path)
+            slowest = max(slowest, time.process_time() - start)
+            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            imported += problem == ""
+            if not problem and grown > peak and grown * 1024 > MEMORY_BYTES:
+                problem = f"takes {grown * 1024 / 1e6:.0f} MB"
+            if not problem:
+                continue
+            key = "\n".join(problem.strip().splitlines()[-3:])[:600]
+            if key not in wrong:
+                print(f"--- {kind} {number} of seed {seed}\n{problem[-1500:]}", flush=True)
+                if kept is not None:
+                    kept.mkdir(parents=True, exist_ok=True)
+                    (kept / f"{hashlib.sha1(content).hexdigest()[:12]}.{kind}").write_bytes(content)
+            wrong[key] = wrong.get(key, 0) + 1
+    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
+    print(
+        f"{kind}: {files} files from seed {seed}, {imported} imported, {sum(wrong.values())} wrong in {len(wrong)} places, "
+        f"slowest {slowest:.2f} s, at most {peak_mb:.0f} MB",
+        flush=True,
+    )
+    return len(wrong)
+
+
+def main(arguments: list[str]) -> int:
+    kept = Path(arguments[arguments.index("--kept") + 1]) if "--kept" in arguments else None
+    plain = arguments[: arguments.index("--kept")] if kept else arguments
+    return min(1, hunt(plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0, kept))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
