@@ -10,6 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include "../mp_crc.h"
+#include "../types.h"
 
 #if __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
 #error "bundles are little-endian and read in place; this machine is not"
@@ -173,6 +174,8 @@ const char *mpr_class_name(const mpr_file *file, int category)
 {
     return nth_text(file, file->network->class_names, category, file->network->classes);
 }
+
+uint64_t mpr_slot_bytes(const mpb_slot *slot) { return mpr_values(slot) * mp_type_bytes(slot->type); }
 
 int mpr_has(const mpr_file *file, int section, int64_t first, int64_t count)
 {

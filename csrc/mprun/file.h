@@ -45,6 +45,9 @@ const char *mpr_class_name(const mpr_file *file, int category);
 /* Whether count records from first lie in a section. */
 int mpr_has(const mpr_file *file, int section, int64_t first, int64_t count);
 
+static inline uint64_t mpr_values(const mpb_slot *slot) { return (uint64_t)slot->h * slot->w * slot->c; }
+uint64_t mpr_slot_bytes(const mpb_slot *slot);
+
 /* The bytes of a piece of weights, its CRC checked; NULL with a line in error when it is damaged or not of this size. */
 const void *mpr_piece(const mpr_file *file, const mpb_piece *piece, uint64_t bytes, const char *what, char *error);
 /* Its pages are not needed in memory any more. */
