@@ -72,7 +72,7 @@ def convolve(
         bias=ready.bias,
         activation=ready.activation,
         weight_scale=ready.weight_scale,
-        in_scales=scales,
+        in_quant=scales,
         ranges=ranges,
         sums=sums,
     )

@@ -71,10 +71,10 @@ def scratch(size_bytes: int) -> NDArray[np.uint8]:
     return buffer
 
 
-def scales_of(quant: TensorQuant | None, what: str, *, written: bool = False) -> ImageScales | None:
+def scales_of(quant: TensorQuant | ImageScales | None, what: str, *, written: bool = False) -> ImageScales | None:
     """The quant with its reciprocal. written: codes are made with it, not read. Raises: KernelError for bad values."""
-    if quant is None:
-        return None
+    if not isinstance(quant, TensorQuant):
+        return quant
     scale, zero_point, offset = quant.scale, quant.zero_point, quant.offset
     # Lists: batches are small, and NumPy takes a microsecond for each question.
     if not all(0 < s < math.inf for s in scale.tolist()) or not all(map(math.isfinite, offset.tolist())):

@@ -22,10 +22,13 @@ from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedCon
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
+Quant = TensorQuant | ImageScales | None
+"""How int8 images map to reals: given as such, or ready with the reciprocals."""
+
 
 class Binder:
     """Makes calls for one table of kernels and one number of threads. All calls share one scratch memory, so they must
-    not run at the same time. What is not said here stands at the method of the same name of `Kernels`.
+    not run at the same time. `Kernels` runs the methods of the same names at once.
 
     Raises: KernelError that names the argument that does not fit.
     """
@@ -49,25 +52,33 @@ class Binder:
         out: NDArray[Any],
         *,
         bias: Floats,
-        activation: str,
-        weight_scale: Floats | None,
-        in_scales: ImageScales | None,
-        ranges: Floats | None,
-        out_scales: ImageScales | None = None,
+        activation: str = "linear",
+        weight_scale: Floats | None = None,
+        in_quant: Quant = None,
+        out_quant: Quant = None,
         out_rounding: str = "half_to_even",
         out_low: int = -128,
         out_high: int = 127,
+        ranges: Floats | None = None,
         pool: bool = False,
         converts: CodeRules | None = None,
         sums: NDArray[np.int32] | None = None,
     ) -> Call:
-        """Scales instead of quants; it can run after `finish`.
+        """out = activation(conv(x) + bias), stored as out's dtype; the call can run after `finish`.
 
+        x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: reals (rounded half to even);
+        or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
+        itself when it is pooled, where it may not be int8.
+        pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
+        out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
         sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
         sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
         converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
-        `quantize` with in_scales and these rules.
+        `quantize` with in_quant, whose offset is 0, and these rules.
+        When it runs: NonFiniteError (both a KernelError and an EngineError) when a result is not finite before the
+        activation, or after rounding to half; out is then unspecified.
         """
+        in_scales = scales_of(in_quant, "in_quant", written=converts is not None)
         if packed.made_by != self._kernels.name:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
@@ -118,7 +129,9 @@ class Binder:
             if out.dtype in INT:
                 fields |= {"gives_sums": 1, "out_type": FLOAT[0]}
         if out.dtype in CODES:
-            inv_scale, zero_point = per_image(out_scales, images, "out_quant", "inv_scale", "zero_point")
+            inv_scale, zero_point = per_image(
+                scales_of(out_quant, "out_quant", written=True), images, "out_quant", "inv_scale", "zero_point"
+            )
             arguments.check_codes(out_low, out_high)
             fields |= {
                 "out_inv_scale": inv_scale,
@@ -162,9 +175,16 @@ class Binder:
         return self._call("value_range", x, x.dtype, len(x), x.size // len(x), ranges)
 
     def quantize(
-        self, x: NDArray[Any], out: NDArray[np.int8], scales: ImageScales | None, rounding: str, low: int, high: int
+        self,
+        x: NDArray[Any],
+        out: NDArray[np.int8],
+        quant: Quant,
+        rounding: str = "half_to_even",
+        low: int = -128,
+        high: int = 127,
     ) -> Call:
-        """Scales instead of a quant."""
+        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
+        scales = scales_of(quant, "quant", written=True)
         check_images(x, "x", REALS)
         check(out, "out", CODES, x.shape)
         check_output(out, x)
@@ -182,8 +202,8 @@ class Binder:
             high,
         )
 
-    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], scales: ImageScales | None) -> Call:
-        """Scales instead of a quant."""
+    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: Quant) -> Call:
+        """out (reals) = (q - zero_point) * scale + offset."""
         check_images(x, "x", CODES)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
@@ -194,18 +214,18 @@ class Binder:
             out.dtype,
             len(x),
             x.size // len(x),
-            *per_image(scales, len(x), "quant", "scale", "zero_point", "offset"),
+            *per_image(scales_of(quant, "quant"), len(x), "quant", "scale", "zero_point", "offset"),
         )
 
     def cast(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
-        """Between any two stored types of reals."""
+        """Reals of one stored type as those of another, to nearest even."""
         check(x, "x", REALS)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
         return self._call("cast", x, x.dtype, out, out.dtype, x.size)
 
     def maxpool(self, x: NDArray[Any], out: NDArray[Any], size: int, stride: int, padding: int) -> Call:
-        """padding: of both sides together."""
+        """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
         check_images(x, "x", ANY)
         if min(size, stride) < 1 or padding < 0 or max(size, stride, padding) > 1 << 24:
             raise KernelError(f"maxpool: size {size}, stride {stride}, padding {padding} make no sense")
@@ -218,7 +238,7 @@ class Binder:
         return self._call("maxpool", x, out, x.dtype, n, h, w, c, out_h, out_w, size, stride, padding)
 
     def avgpool(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
-        """Global mean per channel."""
+        """Global mean per channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
         check_images(x, "x", REALS)
         n, h, w, c = x.shape
         check(out, "out", (x.dtype,), (n, 1, 1, c))
@@ -226,7 +246,7 @@ class Binder:
         return self._call("avgpool", x, out, x.dtype, n, h, w, c)
 
     def upsample(self, x: NDArray[Any], out: NDArray[Any], factor: int) -> Call:
-        """Nearest neighbour."""
+        """Nearest neighbour; any stored type."""
         check_images(x, "x", ANY)
         if not 1 <= factor <= 1 << 16:
             raise KernelError(f"upsample: factor {factor} makes no sense")
@@ -236,7 +256,7 @@ class Binder:
         return self._call("upsample", x, out, x.dtype, n, h, w, c, factor)
 
     def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> list[Call]:
-        """Along channels; one call per input."""
+        """Along channels, of one stored type; one call per input."""
         if not inputs:
             raise KernelError("concat: there are no inputs")
         check_images(out, "out", ANY)
@@ -253,8 +273,8 @@ class Binder:
             raise KernelError(f"concat: the inputs have {at} channels, out has {width}")
         return calls
 
-    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str) -> Call:
-        """activation(a + b)."""
+    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str = "linear") -> Call:
+        """activation(a + b) in float32, stored as reals."""
         check(a, "a", REALS)
         check(b, "b", (a.dtype,), a.shape)
         check(out, "out", REALS, a.shape)
@@ -263,11 +283,25 @@ class Binder:
         return self._call("add", a, b, out, a.dtype, out.dtype, code, a.size)
 
 
+def _at_once(bind: Callable[..., Call | list[Call]], name: str) -> Callable[..., None]:
+    """A method of `Kernels` that runs the calls of one of `Binder` as soon as they are made. name: for messages."""
+
+    def run(kernels: Kernels, *arguments: Any, threads: int = 1, **options: Any) -> None:
+        binder = Binder(kernels, threads)
+        calls = bind(binder, *arguments, **options)
+        binder.finish(scratch)
+        for call in calls if isinstance(calls, list) else [calls]:
+            kernels._run(call, name)
+
+    run.__doc__ = bind.__doc__
+    return run
+
+
 class Kernels(ABC):
     """One implementation of the kernels: an ISA level's C table, or the NumPy oracle.
 
-    Its methods make one call and run it at once; engines bind calls and run them many times. `threads` never changes a
-    result. Raises: KernelError for arguments that do not fit.
+    Its methods make the calls of `Binder`'s and run them at once; engines bind calls and run them many times. `threads`
+    never changes a result. Raises: KernelError for arguments that do not fit.
     """
 
     name: str
@@ -308,56 +342,6 @@ class Kernels(ABC):
     def _run(self, call: Call, what: str) -> None:
         self.check_status(call.function(*call.arguments), what)
 
-    def conv(
-        self,
-        packed: PackedConv,
-        x: NDArray[Any],
-        out: NDArray[Any],
-        *,
-        bias: Floats,
-        activation: str = "linear",
-        weight_scale: Floats | None = None,
-        in_quant: TensorQuant | None = None,
-        out_quant: TensorQuant | None = None,
-        out_rounding: str = "half_to_even",
-        out_low: int = -128,
-        out_high: int = 127,
-        ranges: Floats | None = None,
-        pool: bool = False,
-        converts: CodeRules | None = None,
-        threads: int = 1,
-    ) -> None:
-        """out = activation(conv(x) + bias), stored as out's dtype.
-
-        x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: reals (rounded half to even);
-        or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
-        itself when it is pooled, where it may not be int8.
-        pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
-        out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
-        converts: see Binder.conv; in_quant's offset must be 0 then.
-        Raises: KernelError for shapes and types that do not fit; NonFiniteError (both a KernelError and an EngineError)
-        when a result is not finite before the activation, or after rounding to half; out is then unspecified.
-        """
-        binder = Binder(self, threads)
-        call = binder.conv(
-            packed,
-            x,
-            out,
-            bias=bias,
-            activation=activation,
-            weight_scale=weight_scale,
-            in_scales=scales_of(in_quant, "in_quant", written=converts is not None),
-            out_scales=scales_of(out_quant, "out_quant", written=True),
-            out_rounding=out_rounding,
-            out_low=out_low,
-            out_high=out_high,
-            ranges=ranges,
-            pool=pool,
-            converts=converts,
-        )
-        binder.finish(scratch)
-        self._run(call, "convolution")
-
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> Floats:
         """(n, 2) [min, max] per image of reals; raises NonFiniteError when one is not finite."""
         ranges = np.empty((*np.shape(x)[:1], 2), np.float32)
@@ -367,46 +351,12 @@ class Kernels(ABC):
             raise NonFiniteError("a tensor to be quantised holds NaN or infinity") from None
         return ranges
 
-    def quantize(
-        self,
-        x: NDArray[Any],
-        out: NDArray[np.int8],
-        quant: TensorQuant,
-        *,
-        rounding: str = "half_to_even",
-        low: int = -128,
-        high: int = 127,
-        threads: int = 1,
-    ) -> None:
-        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
-        scales = scales_of(quant, "quant", written=True)
-        self._run(Binder(self, threads).quantize(x, out, scales, rounding, low, high), "quantize")
-
-    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: TensorQuant, *, threads: int = 1) -> None:
-        """out (reals) = (q - zero_point) * scale + offset."""
-        self._run(Binder(self, threads).dequantize(x, out, scales_of(quant, "quant")), "dequantize")
-
-    def cast(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
-        """Reals of one stored type as those of another, to nearest even."""
-        self._run(Binder(self, threads).cast(x, out), "cast")
-
-    def maxpool(self, x: NDArray[Any], out: NDArray[Any], *, size: int, stride: int, padding: int, threads: int = 1) -> None:
-        """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
-        self._run(Binder(self, threads).maxpool(x, out, size, stride, padding), "maxpool")
-
-    def avgpool(self, x: NDArray[Any], out: NDArray[Any], *, threads: int = 1) -> None:
-        """Global mean per channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
-        self._run(Binder(self, threads).avgpool(x, out), "avgpool")
-
-    def upsample(self, x: NDArray[Any], out: NDArray[Any], *, factor: int, threads: int = 1) -> None:
-        """Nearest neighbour; any stored type."""
-        self._run(Binder(self, threads).upsample(x, out, factor), "upsample")
-
-    def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any], *, threads: int = 1) -> None:
-        """Along channels; one stored type."""
-        for call in Binder(self, threads).concat(inputs, out):
-            self._run(call, "concat")
-
-    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], *, activation: str = "linear", threads: int = 1) -> None:
-        """activation(a + b) in float32, stored as reals."""
-        self._run(Binder(self, threads).add(a, b, out, activation), "add")
+    conv = _at_once(Binder.conv, "convolution")
+    quantize = _at_once(Binder.quantize, "quantize")
+    dequantize = _at_once(Binder.dequantize, "dequantize")
+    cast = _at_once(Binder.cast, "cast")
+    maxpool = _at_once(Binder.maxpool, "maxpool")
+    avgpool = _at_once(Binder.avgpool, "avgpool")
+    upsample = _at_once(Binder.upsample, "upsample")
+    concat = _at_once(Binder.concat, "concat")
+    add = _at_once(Binder.add, "add")

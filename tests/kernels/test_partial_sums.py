@@ -55,7 +55,7 @@ def convolved(
         bias=bias,
         activation="leaky",
         weight_scale=scale,
-        in_scales=SCALES,
+        in_quant=SCALES,
         **{"ranges": None, **more},
     )
     binder.finish(aligned)

@@ -109,7 +109,7 @@ class Convolve(Operation):
         if self.quantize is not None:
             out.code_map, scheme = self.quantize.fixed_map(x.images), self.quantize.scheme
             target = {
-                "out_scales": out.code_map.scales,
+                "out_quant": out.code_map.scales,
                 "out_rounding": scheme.rounding,
                 "out_low": scheme.low,
                 "out_high": scheme.high,
@@ -124,7 +124,7 @@ class Convolve(Operation):
                 bias=ready.bias,
                 activation=ready.activation,
                 weight_scale=ready.weight_scale,
-                in_scales=None if x.code_map is None else x.code_map.scales,
+                in_quant=None if x.code_map is None else x.code_map.scales,
                 ranges=ranges,
                 pool=self.pool is not None,
                 converts=converts,

@@ -151,15 +151,4 @@ class Blur(Operation):
         x = inputs[0]
         shape = self.conv_shape(x.shape)
         packed = context.prepared.fixed(shape, x.precision, lambda: self.weights(shape.in_channels))
-        return [
-            context.binder.conv(
-                packed,
-                x.data,
-                out.data,
-                bias=np.zeros(x.shape[2], np.float32),
-                activation="linear",
-                weight_scale=None,
-                in_scales=None,
-                ranges=None,
-            )
-        ]
+        return [context.binder.conv(packed, x.data, out.data, bias=np.zeros(x.shape[2], np.float32))]
