@@ -31,7 +31,8 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.operations.base import RULES, Rule
 from mpnet.engine.options import LayerQuantization
-from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS
+from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS
+from mpnet.model.layer import MAPPED_ACTIVATIONS
 from mpnet.model.layers import (
     ActivationSpec,
     BatchnormSpec,

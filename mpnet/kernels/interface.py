@@ -9,27 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.model.layer import KERNEL_ACTIVATIONS
 from mpnet.model.precision import Precision
 
-ACTIVATIONS: tuple[str, ...] = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
-"""Those that every kernel with an activation has."""
-MAPPED_ACTIVATIONS: tuple[str, ...] = (
-    "loggy",
-    "tanh",
-    "relie",
-    "ramp",
-    "plse",
-    "elu",
-    "selu",
-    "gelu",
-    "stair",
-    "hardtan",
-    "lhtan",
-    "hard_mish",
-    "hard_sigmoid",
-    "hard_swish",
-)
-"""Those that only `map` has."""
+ACTIVATIONS = KERNEL_ACTIVATIONS
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")
 """What the second factor of a product has values for."""
 NORMALISATIONS: tuple[str, ...] = ("softmax", "channels", "channels_softmax", "channels_softmax_maxval", "l2", "local_response")

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS
+from mpnet.kernels.interface import ACTIVATIONS
+from mpnet.model.layer import MAPPED_ACTIVATIONS
 
 _f32 = np.float32
 F32 = NDArray[np.float32]

@@ -11,21 +11,23 @@ from numpy.typing import NDArray
 
 from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
-from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma
 from mpnet.kernels.rounding import quantized
+from mpnet.model.layer import MAPPED_ACTIVATIONS
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 
+Array = NDArray[Any]
 _f32, _f64 = np.float32, np.float64
 _ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS
 
 
-def per_image(values: NDArray[Any], like: NDArray[Any]) -> NDArray[Any]:
+def per_image(values: Array, like: Array) -> NDArray[Any]:
     return values.reshape(-1, *([1] * (like.ndim - 1)))
 
 
-def refuse_not_finite(x: NDArray[Any], what: str) -> None:
+def refuse_not_finite(x: Array, what: str) -> None:
     if not np.isfinite(x).all():
         raise NonFiniteError(f"{what} is NaN or infinite")
 
@@ -36,63 +38,31 @@ def extremes(x: F32) -> F32:
     return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
 
 
-def value_range(x: NDArray[Any], dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
+def value_range(x: Array, dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
     refuse_not_finite(widened(x), "a tensor to be quantised")
     ranges[:] = extremes(widened(x))
 
 
-def quantize(
-    x: NDArray[Any],
-    dtype: Any,
-    out: NDArray[Any],
-    n: int,
-    count: int,
-    inv_scale: F32,
-    zero_point: NDArray[np.int32],
-    rounding: int,
-    low: int,
-    high: int,
-    *_: int,
-) -> None:
+def quantize(x: Array, dtype: Any, out: Array, n: int, count: int, inv_scale: F32, zero_point: Array, *rules: int) -> None:
+    rounding, low, high, *_ = rules
     inverse, zero = per_image(inv_scale, x), per_image(zero_point, x)
     out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
 
 
 def dequantize(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    n: int,
-    count: int,
-    scale: F32,
-    zero_point: NDArray[np.int32],
-    offset: F32,
-    *_: int,
+    x: Array, out: Array, dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
 ) -> None:
     whole = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
     with np.errstate(over="ignore"):
         out[:] = narrowed(whole * per_image(scale, x) + per_image(offset, x), dtype)
 
 
-def cast(x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, *_: int) -> None:
+def cast(x: Array, dtype: Any, out: Array, out_dtype: Any, *_: int) -> None:
     out[:] = narrowed(widened(x), out_dtype)
 
 
-def maxpool(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    n: int,
-    h: int,
-    w: int,
-    c: int,
-    out_h: int,
-    out_w: int,
-    size: int,
-    stride: int,
-    padding: int,
-    *_: int,
-) -> None:
+def maxpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+    n, h, w, c, out_h, out_w, size, stride, padding, *_ = sizes
     is_code = dtype in CODES
     lowest = np.iinfo(dtype).min if is_code else -np.inf
     before = padding // 2
@@ -106,29 +76,27 @@ def maxpool(
     out[:] = result if is_code else narrowed(result, dtype)
 
 
-def avgpool(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
+def avgpool(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
     total = np.zeros((n, c), np.float32)
     for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
         total = total + pixel
     out[:] = narrowed(total / _f32(h * w), dtype).reshape(out.shape)
 
 
-def upsample(x: NDArray[Any], out: NDArray[Any], dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
+def upsample(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
     out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def concat_part(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
+def concat_part(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
     out[..., at : at + c] = x
 
 
-def add(a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
+def add(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
     with np.errstate(over="ignore"):
         out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
 
 
-def map(
-    x: NDArray[Any], dtype: Any, out: NDArray[Any], out_dtype: Any, activation: int, scale: float, shift: float, *_: int
-) -> None:
+def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale: float, shift: float, *_: int) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         value = widened(x) * _f32(scale)
         if shift != 0:
@@ -137,23 +105,9 @@ def map(
 
 
 def combine(
-    a: NDArray[Any],
-    b: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    out_dtype: Any,
-    activation: int,
-    a_weight: F32,
-    b_weight: F32,
-    images: int,
-    h: int,
-    w: int,
-    c: int,
-    b_h: int,
-    b_w: int,
-    b_c: int,
-    *_: int,
+    a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, a_weight: F32, b_weight: F32, *sizes: int
 ) -> None:
+    _, h, w, c, b_h, b_w, b_c, *_ = sizes
     skip, spread = max(b_w // w, 1), max(w // b_w, 1)
     shared = min(c, b_c)
     rows = [y for y in range(min(h, b_h)) if y * spread < h and y * skip < b_h]
@@ -169,20 +123,8 @@ def combine(
         out[:] = narrowed(activate(value, ACTIVATIONS[activation]), out_dtype)
 
 
-def multiply(
-    a: NDArray[Any],
-    b: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    out_dtype: Any,
-    activation: int,
-    kind: int,
-    images: int,
-    h: int,
-    w: int,
-    c: int,
-    *_: int,
-) -> None:
+def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, kind: int, *sizes: int) -> None:
+    images, h, w, c, *_ = sizes
     shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
     with np.errstate(over="ignore"):
         product = widened(a) * widened(b).reshape(shape)
@@ -190,15 +132,7 @@ def multiply(
 
 
 def gather(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    images: int,
-    in_count: int,
-    out_count: int,
-    index: NDArray[np.int32],
-    fill: NDArray[np.int32],
-    *_: int,
+    x: Array, out: Array, dtype: Any, images: int, in_count: int, out_count: int, index: Array, fill: Array, *_: int
 ) -> None:
     taken = x.reshape(images, in_count)[:, np.maximum(index, 0)]
     empty = fill[:, None].astype(dtype) if dtype in CODES else np.zeros((images, 1), dtype)
@@ -261,20 +195,9 @@ def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float
 
 
 def normalize(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    kind: int,
-    rows: int,
-    length: int,
-    starts: NDArray[np.int32],
-    segments: int,
-    p0: float,
-    p1: float,
-    p2: float,
-    p3: float,
-    *_: int,
+    x: Array, out: Array, dtype: Any, kind: int, rows: int, length: int, starts: Array, segments: int, *parameters: float
 ) -> None:
+    p0, p1, p2, p3, *_ = parameters
     name, wide = NORMALISATIONS[kind], widened(x).reshape(rows, length)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
         if name == "local_response":
@@ -285,22 +208,8 @@ def normalize(
         out[:] = narrowed(result, dtype).reshape(out.shape)
 
 
-def local_avgpool(
-    x: NDArray[Any],
-    out: NDArray[Any],
-    dtype: Any,
-    images: int,
-    h: int,
-    w: int,
-    c: int,
-    out_h: int,
-    out_w: int,
-    size: int,
-    stride_x: int,
-    stride_y: int,
-    padding: int,
-    *_: int,
-) -> None:
+def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+    images, h, w, c, out_h, out_w, size, stride_x, stride_y, padding, *_ = sizes
     wide, before = widened(x), padding // 2
     for oy in range(out_h):
         for ox in range(out_w):
@@ -313,7 +222,7 @@ def local_avgpool(
             out[:, oy, ox] = narrowed(total / _f32(taps.shape[1]), dtype)
 
 
-def channel_max(x: NDArray[Any], out: NDArray[Any], dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
+def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
     ordered = x if dtype in CODES else widened(x)
     result = ordered[..., :out_c].copy()
     for start in range(out_c, c, out_c):

@@ -15,33 +15,15 @@ from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 Shape = tuple[int, int, int]
 NETWORK_INPUT = -1
 """The input index that stands for the image itself."""
-ACTIVATIONS = (
-    "linear",
-    "leaky",
-    "relu",
-    "relu6",
-    "logistic",
-    "mish",
-    "swish",
-    "loggy",
-    "tanh",
-    "relie",
-    "ramp",
-    "plse",
-    "elu",
-    "selu",
-    "gelu",
-    "stair",
-    "hardtan",
-    "lhtan",
-    "hard_mish",
-    "hard_sigmoid",
-    "hard_swish",
-    "normalize_channels",
-    "normalize_channels_softmax",
-    "normalize_channels_softmax_maxval",
-    "revleaky",
+KERNEL_ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
+"""Those that every kernel with an activation has, in the order of their codes in csrc/mpnet.h."""
+MAPPED_ACTIVATIONS = (
+    *("loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan"),
+    *("hard_mish", "hard_sigmoid", "hard_swish"),
 )
+"""Those that a pass of its own computes, in the order of their codes behind the others."""
+CHANNEL_NORMALISATIONS = ("normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval")
+ACTIVATIONS = (*KERNEL_ACTIVATIONS, *MAPPED_ACTIVATIONS, *CHANNEL_NORMALISATIONS, "revleaky")
 MAX_CHANNELS = 65536
 MAX_KERNEL = 256
 

@@ -15,51 +15,6 @@ from mpnet.model.keys import flag, integer, number, word
 from mpnet.model.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 from mpnet.model.tree import Tree
 
-__all__ = [
-    "ACTIVATIONS",
-    "LAYER_KINDS",
-    "MAX_CHANNELS",
-    "MAX_KERNEL",
-    "NETWORK_INPUT",
-    "NMS_KINDS",
-    "SHORT_NAMES",
-    "ActivationSpec",
-    "AvgpoolSpec",
-    "BatchnormSpec",
-    "ConnectedSpec",
-    "ContrastiveSpec",
-    "ConvolutionSpec",
-    "CostSpec",
-    "CropSpec",
-    "DecodedSpec",
-    "DeconvolutionalSpec",
-    "DetectionSpec",
-    "DropoutSpec",
-    "EmptySpec",
-    "GaussianYoloSpec",
-    "ImplicitSpec",
-    "L2normSpec",
-    "LayerSpec",
-    "LocalAvgpoolSpec",
-    "LogisticSpec",
-    "MaxpoolSpec",
-    "NormalizationSpec",
-    "PadSpec",
-    "PrecisionKeys",
-    "RegionSpec",
-    "Reorg3dSpec",
-    "ReorgSpec",
-    "RouteSpec",
-    "SamSpec",
-    "ScaleChannelsSpec",
-    "Shape",
-    "ShortcutSpec",
-    "SliceSpec",
-    "SoftmaxSpec",
-    "UpsampleSpec",
-    "YoloSpec",
-]
-
 
 @dataclass(frozen=True)
 class MaxpoolSpec(LayerSpec, kind="maxpool"):

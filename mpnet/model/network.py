@@ -27,22 +27,6 @@ from mpnet.model.layers import (
 )
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
 
-__all__ = [
-    "NETWORK_INPUT",
-    "AvgpoolSpec",
-    "ConvolutionSpec",
-    "DropoutSpec",
-    "LayerSpec",
-    "MaxpoolSpec",
-    "NetworkSpec",
-    "PrecisionKeys",
-    "RouteSpec",
-    "Shape",
-    "ShortcutSpec",
-    "UpsampleSpec",
-    "YoloSpec",
-]
-
 
 @dataclass(frozen=True)
 class NetworkSpec:

@@ -13,7 +13,8 @@ from mpnet.engine.operations.base import Context, Floats, Operation, PreparedWei
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.arguments import check, code_of
 from mpnet.kernels.call import Call
-from mpnet.kernels.interface import ACTIVATIONS, MAPPED_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.model.layer import MAPPED_ACTIVATIONS
 from mpnet.model.layers import ImplicitSpec, L2normSpec, LayerSpec, LogisticSpec, NormalizationSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.tree import Tree

@@ -8,22 +8,11 @@ from math import gcd
 from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.formats.cfg.tokens import CfgSection
+from mpnet.model.layer import CHANNEL_NORMALISATIONS
 from mpnet.model.layers import MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 
 Pair = tuple[int, int]
-ALEXEYAB_ACTIVATIONS = frozenset(
-    (
-        "swish",
-        "mish",
-        "hard_mish",
-        "relu6",
-        "gelu",
-        "revleaky",
-        "normalize_channels",
-        "normalize_channels_softmax",
-        "normalize_channels_softmax_maxval",
-    )
-)
+ALEXEYAB_ACTIVATIONS = frozenset(("swish", "mish", "hard_mish", "relu6", "gelu", "revleaky", *CHANNEL_NORMALISATIONS))
 """Words that the original program does not know."""
 
 
