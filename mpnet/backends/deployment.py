@@ -31,7 +31,7 @@ class Deployment:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """What of it decides results."""
+        """The parts of a trial's identity that say who ran it and what it was given."""
         return {"engine": self.engine, "version": self.version, "files": self.digest}
 
 

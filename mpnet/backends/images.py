@@ -18,6 +18,6 @@ def by_image(run: Callable[[Floats], Sequence[Floats]], batch: Floats) -> list[F
 
 
 def first_line(error: Exception) -> str:
-    """Of what an engine says, for a message of one line."""
+    """The first line of an engine's error that is not empty, for messages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.backends import Backend, Executed
+from mpnet.backends.images import first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
@@ -30,25 +31,25 @@ class LiteRTModel:
             self._interpreter: Any = Interpreter(model_content=exported.content, num_threads=threads)
             self._interpreter.allocate_tensors()
         except (ValueError, RuntimeError) as error:
-            raise EngineError(f"LiteRT {self.version} refuses the model: {_first_line(error)}") from None
+            raise EngineError(f"LiteRT {self.version} refuses the model: {first_line(error)}") from None
         self._input = self._interpreter.get_input_details()[0]["index"]
         self._outputs = [detail["index"] for detail in self._interpreter.get_output_details()]
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """As `Session.forward`."""
+        """Implements `Model.forward`."""
         results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
         for image in batch:
             try:
                 self._interpreter.set_tensor(self._input, image[None])
                 self._interpreter.invoke()
             except (ValueError, RuntimeError) as error:
-                raise EngineError(f"LiteRT {self.version}: {_first_line(error)}") from None
+                raise EngineError(f"LiteRT {self.version}: {first_line(error)}") from None
             for images, index in zip(results, self._outputs, strict=True):
                 images.append(self._interpreter.get_tensor(index))
         return [np.concatenate(images) for images in results]
 
     def executed(self) -> Executed:
-        """By the operators of the file, and those that XNNPACK took over."""
+        """Implements `Model.executed` by the file's operators, and those that XNNPACK took over."""
         operators = self._interpreter._get_ops_details()
         names = {detail["index"]: detail["name"] for detail in self._interpreter.get_tensor_details()}
         taken = {int(tensor) for operator in operators if operator["op_name"] == _DELEGATE for tensor in operator["inputs"]}
@@ -64,12 +65,8 @@ class LiteRTModel:
         return executed
 
     def layer_ms(self) -> None:
-        """It does not say."""
+        """LiteRT does not say how long layers take."""
         return None
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
 
 
 BACKEND = Backend(

@@ -40,7 +40,7 @@ class _Run:
     results: list[NDArray[np.float32]] = field(default_factory=list)
 
     def forward(self, x: NDArray[Any]) -> None:
-        """All of the part."""
+        """Compute all results of the part from its input x (n, h, w, c)."""
         self.results = self.model.forward(np.ascontiguousarray(x, dtype=np.float32))
 
     def copy_result(self, position: int, out: NDArray[Any]) -> None:
@@ -88,15 +88,15 @@ class MixedModel:
         self._session = Session(_with_fallback(configuration.prepared, layer_partition), plan, threads)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """See mpnet.backends.Model."""
+        """Implements `Model.forward`."""
         return self._session.forward(batch)
 
     def executed(self) -> Executed | None:
-        """See `deploy_mixed`, which knows."""
+        """Nothing is known here; `deploy_mixed` knows it from the parts."""
         return None
 
     def layer_ms(self) -> Mapping[int, float] | None:
-        """Not known: layers of a run are one step."""
+        """Nothing is known: the layers of a part are one step."""
         return None
 
 

@@ -34,7 +34,7 @@ PASSES = 20
 
 
 class OnnxRuntimeModel:
-    """See mpnet.backends.Model."""
+    """A session of ONNX Runtime on the CPU, one image at a time."""
 
     def __init__(self, exported: Exported, threads: int) -> None:
         import onnxruntime
@@ -56,7 +56,7 @@ class OnnxRuntimeModel:
             raise EngineError(f"ONNX Runtime {self.version} refuses the file: {first_line(error)}") from None
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """See mpnet.backends.Model."""
+        """Implements `Model.forward`."""
         try:
             return by_image(lambda image: self._session.run(self._outputs, {"picture": image}), batch)
         except Exception as error:
@@ -72,7 +72,7 @@ class OnnxRuntimeModel:
             return onnx.load(str(path))
 
     def executed(self) -> Executed:
-        """See mpnet.backends.Model: read from the optimised graph."""
+        """Implements `Model.executed` by the optimised graph."""
         executed: dict[int, tuple[str, str]] = {}
         for node in self.optimised().graph.node:
             precision = _CONVOLUTIONS.get(node.op_type)

@@ -28,7 +28,7 @@ PASSES = 20
 
 
 class OpenVinoModel:
-    """See mpnet.backends.Model."""
+    """A model that OpenVINO compiled for the CPU, one image at a time."""
 
     def __init__(self, exported: Exported, threads: int) -> None:
         import openvino
@@ -57,7 +57,7 @@ class OpenVinoModel:
         self._outputs = [number for number, name in enumerate(names) if name.startswith("layer_")]
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """See mpnet.backends.Model."""
+        """Implements `Model.forward`."""
         try:
             return by_image(self._run, batch)
         except Exception as error:
@@ -69,7 +69,7 @@ class OpenVinoModel:
         return [self._request.get_output_tensor(number).data.copy() for number in self._outputs]
 
     def executed(self) -> Executed:
-        """See mpnet.backends.Model: read from the runtime model."""
+        """Implements `Model.executed` by the runtime model."""
         executed: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
             facts = {
@@ -116,7 +116,7 @@ def _caution(executed: Executed) -> str:
 
 
 def _text(value: Any) -> str:
-    """Of a runtime attribute, which newer versions wrap."""
+    """A runtime attribute as text; newer versions of OpenVINO wrap it."""
     return str(value.astype(str) if hasattr(value, "astype") else value)
 
 

@@ -46,7 +46,7 @@ class Partition:
     reasons: dict[int, str]
 
     def who(self, index: int) -> str:
-        """Who runs a layer."""
+        """The name of the backend that runs a layer."""
         return next((part.backend for part in self.parts if index in part.layers), self.fallback)
 
 

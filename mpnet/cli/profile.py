@@ -14,8 +14,8 @@ from mpnet.cli.output import console, note, print_json, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.terminal import print_table
+from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
 from mpnet.speed.profile import profile_network
-from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 
 
 @declare(

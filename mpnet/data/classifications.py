@@ -48,7 +48,7 @@ class Classifications:
 
     @property
     def nbytes(self) -> int:
-        """Memory that it takes."""
+        """Bytes of memory that the arrays take."""
         return self.category.nbytes + self.score.nbytes
 
     @property

@@ -19,10 +19,10 @@ MAX_CATEGORIES = 100_000
 
 
 class _Findings(Protocol):
-    """What a network finds in a set of images."""
+    """Detections or classifications of a set of images."""
 
     def of_images(self, positions: NDArray[np.intp], /) -> Any:
-        """What it finds in some of them."""
+        """The findings of the images at some positions."""
         ...
 
 
@@ -140,7 +140,7 @@ class Dataset:
         return len(self.images) - self.unlabelled
 
     def of_labelled(self, findings: F) -> F:
-        """What was found in the labelled images. findings: in all images."""
+        """The part of `findings`, which are of all images, that is of the labelled ones."""
         labelled: F = findings.of_images(np.arange(self.labelled_count)) if self.unlabelled else findings
         return labelled
 

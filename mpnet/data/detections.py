@@ -76,7 +76,7 @@ class Detections:
         return replace(self, box=box)
 
     def select(self, keep: NDArray[np.bool_]) -> Detections:
-        """Those where the mask (n,) is true, in the same order."""
+        """The detections where the mask (n,) is true, in the same order."""
         return Detections(self.image_count, self.image_index[keep], self.category[keep], self.score[keep], self.box[keep])
 
     def of_images(self, positions: NDArray[np.int64]) -> Detections:

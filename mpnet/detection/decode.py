@@ -90,7 +90,7 @@ class Cells:
 
     @property
     def rows(self) -> int:
-        """Of all images."""
+        """The number of rows of all images together."""
         return int(self.starts[-1])
 
 

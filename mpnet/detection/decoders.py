@@ -43,7 +43,7 @@ class ImportedHead:
         return ((float(self.net_width), float(self.net_height)),) * count
 
     def channels(self, anchors: int) -> int:
-        """Of its tensor."""
+        """The channels that the head's tensor has."""
         return self.layer.head_channels or self.layer.in_shape[2]
 
     @property

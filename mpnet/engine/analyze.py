@@ -76,7 +76,7 @@ class Analysis:
 
 
 class _Meters:
-    """What is collected of one step."""
+    """What is measured at one step: its local and its cumulative error, and a histogram of its fp32 values."""
 
     def __init__(self) -> None:
         self.local = ErrorMeter()

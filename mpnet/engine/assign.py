@@ -39,7 +39,7 @@ class PrecisionPlan:
 
     @property
     def of_weights(self) -> list[Precision]:
-        """Those of the layers with weights, in their order."""
+        """The precisions of the layers with weights, in layer order."""
         return [self.precisions[index] for index in self.weighted]
 
     def __getitem__(self, index: int) -> Precision:

@@ -26,7 +26,7 @@ def run_call(operation: Operation, call: Call) -> None:
 
 
 def failure(operation: Operation, call: Call, status: int) -> KernelError | PrecisionError:
-    """What the status of a call means."""
+    """The error that a status other than MP_OK stands for."""
     if status == lib.MP_NONFINITE:
         return NonFiniteError(f"{operation.name}: a value is NaN or infinite")
     if isinstance(call, ScaleCall):

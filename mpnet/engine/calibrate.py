@@ -51,7 +51,7 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
 
 
 def _decides(request: Request) -> tuple[str, ActivationScheme | None]:
-    """What of a request decides the range."""
+    """The parts of a request that decide the range: the method, and the scheme where the method weighs codes."""
     method, scheme = request
     return str(method), scheme if method.method in ("percentile", "entropy", "mse") else None
 

@@ -43,7 +43,7 @@ class Lowering:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """main and rest."""
+        """All operations of the layer: main, then rest; empty where the layer passes its input on."""
         return () if self.main is None else (self.main, *self.rest)
 
 

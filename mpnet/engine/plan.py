@@ -32,7 +32,7 @@ class Slot:
 
     @property
     def values(self) -> int:
-        """Values for one image."""
+        """Number of values for one image."""
         return self.shape[0] * self.shape[1] * self.shape[2]
 
 

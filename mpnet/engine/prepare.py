@@ -221,11 +221,11 @@ class Prepared:
 
     @property
     def values(self) -> Mapping[int, Floats]:
-        """Of layers that are no convolutions, see Weights."""
+        """The values of layers that are no convolutions, by layer index; see `Weights.values`."""
         return self._weights.values
 
     def shortcut_weights(self, index: int) -> Floats:
-        """Of a [shortcut] with weights, normalised: (layers, channels)."""
+        """The normalised weights of a [shortcut]: float32 (layers, channels)."""
         ready = self._shortcuts.get(index)
         if ready is None:
             layer = self.network.layers[index]

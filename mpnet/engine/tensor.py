@@ -33,7 +33,7 @@ class CodeMap:
 
     @classmethod
     def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
-        """Of codes whose ranges are found when the calls of `filled_from` run."""
+        """The map of codes whose ranges are found when the calls of `filled_from` run."""
         params = np.zeros(images, activations.PARAMS)
         params["mode"] = ACTIVATION_MODES.index(scheme.mode)
         return cls(params)
@@ -102,12 +102,12 @@ class Tensor:
 
     @property
     def images(self) -> int:
-        """n."""
+        """The number of images, n."""
         return int(self.data.shape[0])
 
     @property
     def shape(self) -> Shape:
-        """(h, w, c)."""
+        """The shape of one image: (height, width, channels)."""
         _, height, width, channels = self.data.shape
         return height, width, channels
 

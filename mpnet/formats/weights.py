@@ -85,7 +85,7 @@ class _File:
 
     @property
     def weights(self) -> Weights:
-        """What is in it."""
+        """The weights in the file, read on first use. Raises: FormatError."""
         with self._lock:
             if self._read is None:
                 weights = read_weights(self._path, self.network)

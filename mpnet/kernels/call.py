@@ -42,7 +42,7 @@ class Call:
         """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
 
     def _passed(self, x: NDArray[Any]) -> Any:
-        """What stands for the input among the arguments."""
+        """What stands for the input among the arguments: the array, or its address."""
         return x
 
 
@@ -56,7 +56,7 @@ class ImageScales:
     offset: Floats
 
     def of_images(self, at: NDArray[np.intp]) -> ImageScales:
-        """Image at[i] as image i."""
+        """The scales of some images: image at[i] becomes image i."""
         return ImageScales(self.scale[at], self.inv_scale[at], self.zero_point[at], self.offset[at])
 
 
@@ -91,7 +91,7 @@ def scales_of(quant: TensorQuant | ImageScales | None, what: str, *, written: bo
 
 
 def per_image(scales: ImageScales | None, images: int, what: str, *fields: str) -> list[NDArray[Any]]:
-    """These fields."""
+    """The arrays of these fields, each checked to hold one value per image. Raises: KernelError."""
     if scales is None:
         raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
     arrays = []

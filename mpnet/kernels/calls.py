@@ -167,7 +167,7 @@ class Binder:
         return self._call(function, x, *rest)
 
     def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
-        """ranges: (n, 2), filled."""
+        """The call that fills ranges (n, 2) with the minimum and maximum of each image of x."""
         check(x, "x", REALS)
         if x.size == 0 or x.ndim < 1:
             raise KernelError(f"x has shape {x.shape}; an empty tensor has no range")
@@ -343,7 +343,7 @@ class Kernels(ABC):
         self.check_status(call.function(*call.arguments), what)
 
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> Floats:
-        """(n, 2) [min, max] per image of reals; raises NonFiniteError when one is not finite."""
+        """The minimum and maximum of each image of reals, (n, 2). Raises: NonFiniteError when a value is not finite."""
         ranges = np.empty((*np.shape(x)[:1], 2), np.float32)
         try:
             self._run(Binder(self, threads).value_range(x, ranges), "value_range")

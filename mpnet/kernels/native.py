@@ -55,7 +55,7 @@ class _NativeCall(Call):
 
 
 class _ConvCall(Call):
-    """mp_conv(table, args)."""
+    """A call of mp_conv(table, args), whose input and scratch memory are fields of args."""
 
     def set_input(self, x: NDArray[Any]) -> None:
         setattr(self.arguments[1], "in", address(x))
@@ -85,7 +85,7 @@ class NativeKernels(Kernels):
         return tuple(name for name, code in PRECISION_CODE.items() if lib.mp_table_has(self.table, code))
 
     def check_status(self, status: int | None, what: str) -> None:
-        """See Kernels.check_status."""
+        """Implements `Kernels.check_status` with the reasons that the C core gives."""
         if status == lib.MP_OK:
             return
         if status == lib.MP_NONFINITE:
@@ -100,7 +100,7 @@ class NativeKernels(Kernels):
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """See Kernels.pack_conv."""
+        """Implements `Kernels.pack_conv`."""
         codes = f" (weights in [{-precision.largest_code}, {precision.largest_code}])" if precision.carries_scale else ""
         what = f"convolution {shape} in {precision.name}{codes}"
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
@@ -117,22 +117,22 @@ class NativeKernels(Kernels):
         return PackedConv(shape, precision, self.name, size, data, c_shape)
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
-        """See Kernels.adopt_packed."""
+        """Implements `Kernels.adopt_packed`."""
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
         if code is None or lib.mp_check_packed(self.table, c_shape, code, address(data), data.size) != lib.MP_OK:
             return None
         return PackedConv(shape, precision, self.name, data.size, data, c_shape)
 
     def takes_sums(self, packed: PackedConv) -> bool:
-        """See Kernels.takes_sums."""
+        """Implements `Kernels.takes_sums`."""
         return bool(lib.mp_conv_takes_sums(self.table, address(packed.data)))
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
-        """See Kernels.call."""
+        """Implements `Kernels.call`."""
         return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, address(x), *_passed(rest)), 1)
 
     def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
-        """See Kernels.conv_call."""
+        """Implements `Kernels.conv_call`."""
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data

@@ -77,7 +77,7 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
 
 
 def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int32]:
-    """Exact."""
+    """The exact sums of products of codes, int32 (n, out_h, out_w, out_channels)."""
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
     whole: NDArray[np.int32] = (sums + fields.get("sums", 0)).astype(np.int32)
@@ -196,7 +196,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
 
 
 def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[Any]:
-    """What the precision reads."""
+    """The input x as the precision reads it: codes, or reals of its stored type."""
     out = np.empty(x.shape, packed.precision.stored.dtype)
     if packed.precision.carries_scale:
         quantize(x, x.dtype, out, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
@@ -249,13 +249,13 @@ class ReferenceKernels(Kernels):
         return PackedConv(shape, precision, self.name, weights.nbytes, rounded)
 
     def takes_sums(self, packed: PackedConv) -> bool:
-        """See Kernels.takes_sums."""
+        """Implements `Kernels.takes_sums`."""
         return packed.precision.carries_scale
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
-        """See Kernels.call."""
+        """Implements `Kernels.call`."""
         return Call(FUNCTIONS[function], (x, *rest), 0)
 
     def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: Fields) -> Call:
-        """See Kernels.conv_call."""
+        """Implements `Kernels.conv_call`."""
         return Call(_conv, (x, packed, fields), 0)

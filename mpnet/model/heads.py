@@ -126,7 +126,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
 
     @property
     def head_channels(self) -> int:
-        """That its tensor has; 0: any."""
+        """The channels that the head's tensor must have; 0 where any number fits."""
         anchors, classes = len(self.mask), self.classes
         return {
             "yolov5": anchors * (5 + classes),

@@ -47,7 +47,7 @@ class Key:
 
 
 def text(**more: Any) -> Metadata:
-    """Any text."""
+    """A key that holds any text."""
     return {"key": Key("text", **more)}
 
 
@@ -57,17 +57,17 @@ def word(choices: Sequence[str], **more: Any) -> Metadata:
 
 
 def integer(low: int, high: int = LARGEST, **more: Any) -> Metadata:
-    """A whole number."""
+    """A key that holds a whole number from low to high."""
     return {"key": Key("integer", low=low, high=high, **more)}
 
 
 def number(low: float, high: float = inf, **more: Any) -> Metadata:
-    """A finite number."""
+    """A key that holds a finite number from low to high."""
     return {"key": Key("number", low=low, high=high, **more)}
 
 
 def flag(**more: Any) -> Metadata:
-    """true or false."""
+    """A key that holds true or false."""
     return {"key": Key("flag", **more)}
 
 

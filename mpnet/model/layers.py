@@ -137,7 +137,7 @@ class ImplicitSpec(LayerSpec, kind="implicit"):
 
 @dataclass(frozen=True)
 class ActivationSpec(LayerSpec, kind="activation"):
-    """An activation by itself."""
+    """An activation as a layer of its own."""
 
     activation: str = field(default="linear", metadata=word(ACTIVATIONS, cfg="activation"))
 
@@ -252,7 +252,7 @@ class ContrastiveSpec(LayerSpec, kind="contrastive"):
 
 @dataclass(frozen=True)
 class EmptySpec(LayerSpec, kind="empty"):
-    """The identity."""
+    """A layer that passes its input on unchanged."""
 
 
 @dataclass(frozen=True)

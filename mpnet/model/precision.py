@@ -32,7 +32,7 @@ class StoredType:
 
     @property
     def item_bytes(self) -> int:
-        """Memory of one value."""
+        """Bytes of one value."""
         return self.dtype.itemsize
 
 
@@ -98,7 +98,7 @@ class Precision:
 
     @property
     def widened(self) -> Precision:
-        """The row of widens_to."""
+        """The precision that `widens_to` names."""
         return PRECISIONS[self.widens_to]
 
 

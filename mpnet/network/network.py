@@ -65,7 +65,7 @@ class Box:
     height: float
 
     def plain(self) -> dict[str, Any]:
-        """As documents hold it."""
+        """The values as JSON documents hold them."""
         return {
             "name": self.name,
             "category": self.category,
@@ -104,7 +104,7 @@ class Label:
     score: float
 
     def plain(self) -> dict[str, Any]:
-        """As documents hold it."""
+        """The values as JSON documents hold them."""
         return {"name": self.name, "category": self.category, "score": self.score}
 
 

@@ -24,25 +24,6 @@ if TYPE_CHECKING:
     from mpnet.quantization.tensorflow import dequantize, quantize
     from mpnet.quantization.weights import WeightScheme, dequantize_weights, quantize_weights
 
-__all__ = [
-    "ActivationScheme",
-    "QuantParams",
-    "WeightScheme",
-    "dequantize",
-    "dequantize_activation",
-    "dequantize_step",
-    "dequantize_weights",
-    "fake_quant_with_min_max_vars",
-    "fake_quant_with_min_max_vars_per_channel",
-    "fake_quantize_activation",
-    "params_to_quant",
-    "quantize",
-    "quantize_activation",
-    "quantize_and_dequantize",
-    "quantize_weights",
-    "range_to_params",
-]
-
 # Formulas of TensorFlow's are not needed to run what uses none.
 __getattr__ = lazy_names(
     __name__,

@@ -30,7 +30,7 @@ class GrowingHistogram:
 
     @property
     def total(self) -> int:
-        """Values counted."""
+        """The number of values that were counted."""
         return int(self.counts.sum())
 
     def observe(self, x: NDArray[Any]) -> None:
@@ -63,7 +63,7 @@ class GrowingHistogram:
 
     @property
     def width(self) -> float:
-        """Width of a bin."""
+        """The width of a bin, in the values' unit."""
         return math.ldexp(1.0, self.exponent) if self.exponent is not None else 1.0
 
     def edges(self) -> NDArray[np.float64]:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.core import c_arguments
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
@@ -75,7 +76,7 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
 
 
 def tensor_quant(params: NDArray[Any]) -> TensorQuant:
-    """What the kernels need of an array of PARAMS."""
+    """The scales, zero points and offsets of an array of PARAMS, as kernels take them."""
     return TensorQuant(scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy())
 
 
@@ -91,25 +92,11 @@ def quantize_activations(
     if _are_linear(params):
         if not np.isfinite(x).all():
             raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
-        one = quant_params(params, 0)
-        kernels().quantize(
-            _as_images(x),
-            _as_images(codes),
-            tensor_quant(params),
-            rounding=one.rounding,
-            low=one.low,
-            high=one.high,
-            threads=threads,
-        )
+        one, quant = quant_params(params, 0), tensor_quant(params)
+        kernels().quantize(_as_images(x), _as_images(codes), quant, one.rounding, one.low, one.high, threads=threads)
         return codes
-    status = lib.mp_tf_quantize(
-        ffi.from_buffer("float[]", x),
-        ffi.from_buffer("int8_t[]", codes),
-        len(x),
-        x.size // max(len(x), 1),
-        _address(params),
-        threads,
-    )
+    counts = len(x), x.size // max(len(x), 1)
+    status = lib.mp_tf_quantize(*c_arguments(x, codes, *counts), _address(params), threads)
     if status == lib.MP_NONFINITE:
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
     if status != lib.MP_OK:
@@ -135,14 +122,8 @@ def dequantize_activations(
     if not tensorflow or _are_linear(params):
         kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
         return reals
-    status = lib.mp_tf_dequantize(
-        ffi.from_buffer("int8_t[]", q),
-        ffi.from_buffer("float[]", reals),
-        len(q),
-        q.size // max(len(q), 1),
-        _address(params),
-        threads,
-    )
+    counts = len(q), q.size // max(len(q), 1)
+    status = lib.mp_tf_dequantize(*c_arguments(q, reals, *counts), _address(params), threads)
     if status != lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return reals

@@ -147,7 +147,6 @@ def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) ->
         raise PrecisionError(f"activation range [{mn_in}, {mx_in}] is not finite; the layer before it overflowed")
     if mn_in > mx_in:
         raise PrecisionError(f"activation range has min {mn_in} > max {mx_in}; calibrate again or swap them")
-    assert scheme.rounding is not None
     if scheme.is_tensorflow:
         return _tensorflow_params(mn_in, mx_in, scheme)
     mn, mx = min(mn_in, _f32(0)), max(mx_in, _f32(0))
@@ -166,20 +165,22 @@ def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) ->
         scale = _floor_scale(scale, mn, mx)
         inv_scale = _f32(1) / scale
     with np.errstate(over="ignore"):
-        range_min = float(_f32(scheme.low - zero_point) * scale)
-        range_max = float(_f32(scheme.high - zero_point) * scale)
-    return QuantParams(
-        scheme.mode,
-        scheme.rounding,
-        float(scale),
-        float(inv_scale),
-        zero_point,
-        0.0,
-        scheme.low,
-        scheme.high,
-        range_min,
-        range_max,
-    )
+        ends = _f32(scheme.low - zero_point) * scale, _f32(scheme.high - zero_point) * scale
+    return _params(scheme, scale, inv_scale, zero_point, ends)
+
+
+def _params(
+    scheme: ActivationScheme,
+    scale: np.float32,
+    inv_scale: np.float32,
+    zero_point: int,
+    ends: tuple[np.float32, np.float32],
+    offset: float = 0.0,
+) -> QuantParams:
+    """Parameters of a scheme. ends: the least and the largest real that the codes span."""
+    low, high = map(float, ends)
+    numbers = float(scale), float(inv_scale), zero_point, offset, scheme.low, scheme.high
+    return QuantParams(scheme.mode, str(scheme.rounding), *numbers, low, high)
 
 
 def _floor_scale(scale: np.float32, mn: np.float32, mx: np.float32) -> np.float32:
@@ -191,7 +192,6 @@ def _floor_scale(scale: np.float32, mn: np.float32, mx: np.float32) -> np.float3
 def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme) -> QuantParams:
     from mpnet.quantization import tensorflow as tf_formulas  # for its modes only
 
-    assert scheme.rounding is not None
     if MODES[scheme.mode].fake:
         return _fake_params(mn, mx, scheme)
     factors = tf_formulas.quantize_factors(
@@ -207,24 +207,12 @@ def _tensorflow_params(mn: np.float32, mx: np.float32, scheme: ActivationScheme)
         offset = float(_f32(zero_point + 128) * scale + factors.minimum)
     elif scheme.mode == "MIN_FIRST":
         zero_point = -128 - int(factors.minimum_code)
-    return QuantParams(
-        scheme.mode,
-        scheme.rounding,
-        float(scale),
-        float(factors.scale),
-        zero_point,
-        offset,
-        scheme.low,
-        scheme.high,
-        float(factors.minimum),
-        float(factors.maximum),
-    )
+    return _params(scheme, scale, factors.scale, zero_point, (factors.minimum, factors.maximum), offset)
 
 
 def _fake_params(minimum: np.float32, maximum: np.float32, scheme: ActivationScheme) -> QuantParams:
     from mpnet.quantization import fake_quant  # for these modes only
 
-    assert scheme.rounding is not None
     mn, mx = min(minimum, _f32(0)), max(maximum, _f32(0))
     zero_point = 0
     if scheme.mode == FAKE_QUANT:
@@ -237,18 +225,7 @@ def _fake_params(minimum: np.float32, maximum: np.float32, scheme: ActivationSch
         steps = fake_quant.EMPTY  # too narrow for a scale: every real becomes 0
     if scheme.mode == FAKE_QUANT:
         zero_point = scheme.low + int(steps.zero)
-    return QuantParams(
-        scheme.mode,
-        scheme.rounding,
-        float(steps.scale),
-        float(steps.inv_scale),
-        zero_point,
-        0.0,
-        scheme.low,
-        scheme.high,
-        float(steps.minimum),
-        float(steps.maximum),
-    )
+    return _params(scheme, steps.scale, steps.inv_scale, zero_point, (steps.minimum, steps.maximum))
 
 
 def _no_scale(minimum: np.float32, maximum: np.float32, scheme: ActivationScheme) -> PrecisionError:

@@ -46,7 +46,7 @@ class QuantizedType:
 
     @property
     def half(self) -> np.float32:
-        """What MIN_COMBINED shifts signed codes by."""
+        """The number that MIN_COMBINED subtracts from codes of a signed type; 0 for unsigned ones."""
         return np.float32((self.highest - self.lowest + 1) // 2 if self.signed else 0)
 
     @property

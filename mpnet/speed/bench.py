@@ -47,7 +47,7 @@ class BenchStep:
     share: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """As in the document of `mpnet bench --json`."""
+        """The value as the document of `mpnet bench --json` has it."""
         timed, operation = self.time, self.time.step.operation
         precision = operation.precision if isinstance(operation, Convolve) else timed.step.gives
         return {
@@ -83,7 +83,7 @@ class BenchCase:
     steps: tuple[BenchStep, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """As in the document of `mpnet bench --json`."""
+        """The value as the document of `mpnet bench --json` has it."""
         return {
             "isa": self.isa,
             "threads": self.threads,
@@ -221,7 +221,7 @@ MAX_THREADS = 1024
 
 @dataclass(frozen=True)
 class Bench:
-    """What was measured. peaks: of one thread, by ISA level."""
+    """The measurements of a network: the peaks of one thread by ISA level, and a case per precision."""
 
     network: NetworkSpec
     peaks: dict[str, Peak]

@@ -39,12 +39,12 @@ class Times:
 
     @property
     def median_ms(self) -> float:
-        """The median."""
+        """The median of the times."""
         return statistics.median(self.ms)
 
     @property
     def quartiles_ms(self) -> tuple[float, float]:
-        """Between these lies the middle half."""
+        """The bounds (low, high) of the middle half of the times."""
         if len(self.ms) < 2:
             return self.ms[0], self.ms[0]
         low, _, high = statistics.quantiles(self.ms, n=4, method="inclusive")
@@ -66,7 +66,7 @@ class _Others:
         self._begin, self._busy, self._process_seconds = time.perf_counter(), _busy_seconds(), time.process_time()
 
     def cores(self) -> float:
-        """On average since the beginning; 0 where it is not known."""
+        """Cores that other programs kept busy, on average since the beginning; 0 where it is not known."""
         seconds, busy = time.perf_counter() - self._begin, _busy_seconds()
         if self._busy is None or busy is None or seconds < _TICKS_SECONDS:
             return 0.0
@@ -124,7 +124,7 @@ def in_turn(
 
 
 def together(parts: Iterable[Times]) -> Times:
-    """What pieces of work take one after the other, round by round."""
+    """The times of several pieces of work run one after the other, round by round."""
     parts = list(parts)
     rounds = zip(*(part.ms for part in parts), strict=True)
     return Times(tuple(map(sum, rounds)), max((part.others for part in parts), default=0.0))

@@ -24,9 +24,8 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.precision import precision
 from mpnet.progress import Advance, Progress, silent
 from mpnet.speed.clock import Times, in_turn, together
-from mpnet.speed.latency import predicted_ms
+from mpnet.speed.latency_table import LatencyTable, predicted_ms
 from mpnet.speed.steps import open_network, random_image, step_calls
-from mpnet.speed.table import LatencyTable
 
 CHECKS = 8
 REPEATS = 15

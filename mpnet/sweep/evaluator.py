@@ -23,7 +23,7 @@ from mpnet.errors import EngineError
 from mpnet.evaluation.signal import squared_sum
 from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.isa import kernels
-from mpnet.speed.latency import predicted_ms
+from mpnet.speed.latency_table import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
 from mpnet.sweep.graph import SharedGraph
 from mpnet.sweep.likely_heads import LikelyHeads

@@ -24,7 +24,7 @@ from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.quantization.weights import LEARNT
-from mpnet.speed.table import LatencyTable, read_table
+from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor

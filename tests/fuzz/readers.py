@@ -52,7 +52,7 @@ from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.report.sweep_text import print_status
 from mpnet.resolve.stored import find_configuration
-from mpnet.speed.table import TABLE, read_table
+from mpnet.speed.latency_table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.store.salvage import salvage
 from tests.engine.family import LAYERS, family_cfg

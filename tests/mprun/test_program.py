@@ -16,8 +16,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.isa import active_level, usable_levels
-from mpnet.speed.latency import predicted_ms
-from mpnet.speed.table import read_table
+from mpnet.speed.latency_table import predicted_ms, read_table
 from tests.mprun.conftest import Program, mpnet
 
 

@@ -49,7 +49,7 @@ class PreparedWeights(Protocol):
 
 @dataclass(eq=False)
 class Context:
-    """What operations bind with."""
+    """What operations need to bind their calls: weights, a binder, the number of threads."""
 
     prepared: PreparedWeights
     binder: Binder
@@ -88,12 +88,12 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """What plans, tables and measured times call it."""
+        """The name of the operation in plans, tables and measured times."""
         return type(self).__name__
 
     @property
     def detail(self) -> str:
-        """What a table says beside the name."""
+        """What a table shows beside the name, such as a window's size; '' for nothing."""
         return ""
 
     def gives(self, takes: Precision) -> Precision | None:
@@ -101,7 +101,7 @@ class Operation:
         return takes if self.moves_values or not takes.carries_scale else None
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
-        """Of its result, for one image."""
+        """The shape (h, w, c) of the result for one image, from the shapes of the inputs."""
         return inputs[0]
 
     def weight_bytes(self, layer: LayerSpec) -> int:

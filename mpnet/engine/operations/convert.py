@@ -50,7 +50,7 @@ class Quantize(Operation):
         return CodeRules(self.scheme.rounding, self.scheme.low, self.scheme.high)
 
     def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
-        """Only what finds the scale: whoever reads `out` converts x."""
+        """The calls that find the scale alone, for a reader that converts x itself."""
         scheme = self.scheme
         calls: list[Call] = []
         if self.range is not None:
@@ -113,7 +113,7 @@ class Dequantize(Operation):
 
 @dataclass(frozen=True)
 class Cast(Operation):
-    """Reals as other reals."""
+    """Stores reals of one type as reals of another, rounded to nearest even."""
 
     target: Precision = FP32
     is_conversion: ClassVar[bool] = True
@@ -128,7 +128,7 @@ class Cast(Operation):
         return None if self.target is FP32 else CodeRules()
 
     def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
-        """Nothing."""
+        """No calls: a cast has no scale to find."""
         return []
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:

@@ -22,7 +22,7 @@ from mpnet.model.tree import Tree
 
 @dataclass(frozen=True)
 class Add(Operation):
-    """activation(a + b)."""
+    """Gives activation(a + b) for two tensors of one shape."""
 
     activation: str = "linear"
     bundle: ClassVar[str] = "ADD"

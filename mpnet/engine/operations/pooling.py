@@ -18,7 +18,7 @@ from mpnet.model.network import NetworkSpec, Shape
 
 @dataclass(frozen=True)
 class MaxPool(Operation):
-    """padding: total."""
+    """Gives the maximum of each window. padding: of both sides together, in pixels."""
 
     size: int = 1
     stride: int = 1
@@ -45,7 +45,7 @@ class MaxPool(Operation):
 
 @dataclass(frozen=True)
 class AvgPool(Operation):
-    """Global mean per channel."""
+    """Gives the mean of each channel over all pixels: (h, w, c) -> (1, 1, c)."""
 
     bundle: ClassVar[str] = "AVGPOOL"
 
@@ -120,12 +120,12 @@ class Blur(Operation):
 
     @property
     def size(self) -> int:
-        """Of its kernel."""
+        """The side of the kernel, in pixels."""
         return 3 if self.kind == 1 else 2
 
     @property
     def padding(self) -> int:
-        """On each side."""
+        """The pixels of zeros on each side."""
         return 1 if self.kind == 1 else 0
 
     @property

@@ -50,7 +50,7 @@ def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) ->
 
 @dataclass(frozen=True)
 class Concat(Operation):
-    """Along channels."""
+    """Joins tensors of one height and width along channels."""
 
     moves_values: ClassVar[bool] = True
     bundle: ClassVar[str] = "CONCAT"
@@ -69,7 +69,7 @@ class Concat(Operation):
 
 @dataclass(frozen=True)
 class Upsample(Operation):
-    """Nearest neighbour."""
+    """Repeats each pixel factor x factor times: nearest neighbour."""
 
     factor: int = 2
     moves_values: ClassVar[bool] = True
@@ -278,7 +278,7 @@ one_operation(Reorg3dSpec, lambda layer: Reorg3d(layer.stride, layer.reverse))
 
 
 def _reorganised(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:
-    """(c, h, w)."""
+    """The shape (c, h, w) of a result of reorg."""
     height, width, channels = shape
     square = stride * stride
     if reverse:

@@ -80,7 +80,7 @@ def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec)
 
 
 def connected(section: CfgSection, at: Position) -> LayerSpec:
-    """[connected]."""
+    """Reads a [connected] section."""
     fields = _fields(section, at, ConnectedSpec)
     return ConnectedSpec(**at.common(section, (1, 1, fields["filters"])), **fields)
 

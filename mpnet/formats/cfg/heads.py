@@ -133,7 +133,7 @@ def region(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def softmax(section: CfgSection, at: Position) -> LayerSpec:
-    """[softmax]."""
+    """Reads a [softmax] section; its groups and its tree must divide the values of its input."""
     fields, tree = section.fields_of(SoftmaxSpec), read_tree(section, "tree")
     height, width, channels = at.in_shape
     values = height * width * channels

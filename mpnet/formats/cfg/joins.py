@@ -99,7 +99,7 @@ def sam(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def implicit(section: CfgSection, at: Position) -> LayerSpec:
-    """[implicit]: constants."""
+    """Reads an [implicit] section: constants from the weights file."""
     fields = section.fields_of(ImplicitSpec)
     for key in ("mean", "std"):  # of the values that training starts from
         section.text(key)

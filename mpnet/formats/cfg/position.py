@@ -31,7 +31,7 @@ class Position:
 
     @property
     def index(self) -> int:
-        """Its own layer index."""
+        """The index that the section's layer gets."""
         return len(self.layers)
 
     def shape(self, index: int) -> Shape:
@@ -98,7 +98,7 @@ def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], Layer
 
 
 def strides(section: CfgSection) -> Pair:
-    """(x, y)."""
+    """The strides of a section per axis: (x, y)."""
     common = section.integer("stride", 1, 1, MAX_KERNEL)
     x, y = (section.integer(key, common, -1, MAX_KERNEL) for key in ("stride_x", "stride_y"))
     return (x if x > 0 else common, y if y > 0 else common)
@@ -145,7 +145,7 @@ def layer_reference(section: CfgSection, at: Position, key: str, number: int) ->
 
 
 def layer_references(section: CfgSection, at: Position, key: str) -> tuple[int, ...]:
-    """Those that a key lists."""
+    """The layer indices that a key lists. Raises: FormatError for layers that are not before this one."""
     numbers = section.integers(key, -at.index - 1, 1 << 20)
     return tuple(layer_reference(section, at, key, number) for number in numbers)
 
@@ -159,5 +159,5 @@ def one_reference(section: CfgSection, at: Position, key: str) -> int:
 
 
 def shape_text(shape: Shape) -> str:
-    """Of a message."""
+    """A shape as messages have it: (width x height x channels)."""
     return f"({shape[1]}x{shape[0]}x{shape[2]})"

@@ -75,7 +75,7 @@ class CfgSection:
         return int(self.value(key, Key("integer", low=low, high=high), default))
 
     def flag(self, key: str, default: bool) -> bool:
-        """0 or 1."""
+        """The value of a key that is 0 or 1."""
         return bool(self.value(key, Key("flag"), default))
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...]:

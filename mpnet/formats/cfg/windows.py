@@ -71,7 +71,7 @@ def local_avgpool(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def avgpool(section: CfgSection, at: Position) -> LayerSpec:
-    """[avgpool], global."""
+    """Reads an [avgpool] section: the mean over all pixels."""
     return AvgpoolSpec(**at.common(section, (1, 1, at.in_shape[2])))
 
 
@@ -104,7 +104,7 @@ def crop(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def pad(section: CfgSection, at: Position) -> LayerSpec:
-    """[pad]."""
+    """Reads a [pad] section."""
     height, width, channels = at.in_shape
     fields = section.fields_of(PadSpec)
     shape = (
@@ -118,7 +118,7 @@ def pad(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def slice_(section: CfgSection, at: Position) -> LayerSpec:
-    """[slice]."""
+    """Reads a [slice] section; its channels must exist."""
     height, width, channels = at.in_shape
     fields = section.fields_of(SliceSpec)
     if fields["first"] + fields["channels"] > channels:
@@ -129,7 +129,7 @@ def slice_(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def reorg(section: CfgSection, at: Position) -> LayerSpec:
-    """[reorg]."""
+    """Reads a [reorg] section; its stride must divide the input."""
     fields = section.fields_of(ReorgSpec)
     height, width, channels = at.in_shape
     if fields["flatten"]:
@@ -147,7 +147,7 @@ def reorg(section: CfgSection, at: Position) -> LayerSpec:
 
 
 def reorg3d(section: CfgSection, at: Position) -> LayerSpec:
-    """[reorg3d]."""
+    """Reads a [reorg3d] section; its stride must divide the input."""
     fields = section.fields_of(Reorg3dSpec)
     shape = _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])
     if fields["reverse"] and shape[2] // fields["stride"] ** 2 < 1:

@@ -35,7 +35,7 @@ class Scalar:
 
 @dataclass
 class Sequence:
-    """A list of values."""
+    """A list of values in a YAML file."""
 
     location: str
     items: list[Scalar | Sequence | Mapping] = field(default_factory=list)

@@ -248,7 +248,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """What goes wrong, as one line about `target`."""
+    """Turns what goes wrong in the block into a StoreError of one line about `target`."""
     try:
         yield
     except MpnetError:

@@ -20,7 +20,7 @@ def file_size(path: str | Path) -> int:
 
 
 def kind_of(mode: int) -> str:
-    """What something is that is no regular file."""
+    """What to call something that is no regular file, in messages."""
     return "a folder" if stat.S_ISDIR(mode) else "not a regular file"
 
 

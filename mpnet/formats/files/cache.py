@@ -40,7 +40,7 @@ _STALE_S = 3600.0
 
 
 class Usage(NamedTuple):
-    """What a cache holds."""
+    """How many entries a cache holds, and their size."""
 
     entries: int
     size_bytes: int
@@ -138,7 +138,7 @@ class FileCache:
         self._evict(size)
 
     def usage(self) -> Usage:
-        """What it holds at the moment."""
+        """How many entries the cache holds at this moment, and their size."""
         entries = self._entries()
         return Usage(len(entries), sum(size for _, size, _ in entries))
 

@@ -29,7 +29,7 @@ class FileState(NamedTuple):
 
     @property
     def key(self) -> str:
-        """SHA-256 in hex."""
+        """The key of this state in the cache: SHA-256 in hex."""
         return hashlib.sha256(repr(("file", *self)).encode(errors="surrogateescape")).hexdigest()
 
 

@@ -118,7 +118,7 @@ class _Reader:
         return self._kept.get(number)
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the video file."""
         self._video.release()
 
 

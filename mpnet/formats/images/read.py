@@ -144,7 +144,7 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
 
 
 def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDArray[np.uint8]:
-    """`decode` after `walked`."""
+    """Does what `decode` does for the bytes, width and height that `walked` gave."""
     import cv2  # JPEGs do without
 
     try:

@@ -1,5 +1,11 @@
 # SPDX-License-Identifier: MIT
-"""The file that `mpnet profile` writes and `sweep.latency` names: milliseconds of every step, on one machine."""
+"""Tables of measured time per step, so that a workstation can sweep accuracy with a board's latency.
+
+`mpnet profile` writes such a file and `sweep.latency` names it: milliseconds of every step, on one machine. A step's time
+depends on what it does and on the shapes, not on what comes before it, so the time of a configuration is the sum of its
+steps' as they run (fused), conversions included. The file says how far that sum is from whole configurations that were
+measured as well.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +15,9 @@ from pathlib import Path
 from typing import Any, Iterable, Mapping
 
 from mpnet.config.identity import digest_of
+from mpnet.engine.covering import step_signature
+from mpnet.engine.fuse import fuse_plan
+from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.json_text import DocumentFormat
 from mpnet.kernels._core import lib
@@ -43,7 +52,7 @@ class LatencyTable:
 
     @property
     def digest(self) -> str:
-        """What of it decides predictions."""
+        """SHA-256 (hex) of what decides predictions: the network and the steps' times."""
         return digest_of({"network": self.network, "steps": dict(self.step_ms)})
 
     @property
@@ -88,7 +97,7 @@ class LatencyTable:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """The file's document."""
+        """The document that the file holds."""
         mean, largest = self.errors_percent
         return {
             **TABLE.head,
@@ -122,3 +131,17 @@ def read_table(path: Path) -> LatencyTable:
 
 def _is_time(value: Any, low: float = 0.0) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool) and low <= value < 1e9
+
+
+def predicted_ms(plan: Plan, step_ms: Mapping[str, float]) -> float:
+    """Sum of the table's times over a plan's steps. Raises: ConfigError for a step that the table lacks."""
+    total = 0.0
+    for step in fuse_plan(plan).steps:
+        signature = step_signature(plan, step)
+        if signature not in step_ms:
+            raise ConfigError(
+                f"sweep.latency: the table has no time for {signature!r} (layer, step, precisions); make it again with "
+                f"`mpnet profile` for this network and all precisions of the sweep"
+            )
+        total += step_ms[signature]
+    return total

@@ -10,8 +10,8 @@ import pytest
 from mpnet.errors import ConfigError
 from mpnet.kernels.environment import cpu_name
 from mpnet.speed.clock import Times, in_turn, together
+from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
 from mpnet.speed.steps import believable, doubt_of, latency_of, latency_text, stale
-from mpnet.speed.table import BOUND_PERCENT, LatencyTable
 from tests.sweep.sweep_networks import tiny_yolo
 
 CALM = Times((10.0, 10.1, 10.2, 10.4))
