@@ -82,7 +82,9 @@ class SweepView:
         for note in start.notes:
             self._console.print(f"note: {note}")
         if start.listed:
-            self._console.print(f"all of them cost {start.theory:,.1f} forward passes per image, {start.estimate} here")
+            self._console.print(
+                f"evaluating all of them costs {start.theory:,.1f} forward passes per image, {start.estimate} here"
+            )
         if self._console.is_terminal:
             self._live = Live(console=self._console, refresh_per_second=4, transient=True)
             self._live.start()

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: MIT
 """The upper bound of a detector's average precision, once it was run on part of the images.
 
-On the images not run it is taken to find every object, with a higher score than all else, and nothing besides. Going
-there from whatever it really finds on them only takes away wrong boxes, moves right ones up and adds missing ones, none of
-which lowers the precision at any recall: a proof, not an estimate. Each IoU threshold and class has its own, so the mean
-over both is bounded as well.
+On the remaining images it is assumed to detect every object with the highest scores of all and to make no wrong detection.
+To get there from its real detections, wrong boxes are removed, right ones get higher scores and missing ones are added. None of
+these steps lowers the precision at any recall, so this is a proof, not an estimate. It holds for each IoU threshold and class,
+and so for their mean.
 """
 
 from __future__ import annotations

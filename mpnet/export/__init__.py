@@ -218,9 +218,13 @@ def _by_distance(asked: Precision) -> list[Precision]:
 def _refusal(name: str, wanted: Target, configuration: Configuration, flavour: str, refused: Mapping[int, str]) -> str:
     index = min(refused)
     others = len(refused) - 1
-    more = f" ({others} more layer{'s' if others > 1 else ''} neither)" if others else ""
+    more = f" (nor can {others} more layer{'s' if others > 1 else ''} be exported)" if others else ""
     other = nearest(wanted, configuration, flavour)
-    remedy = f"the nearest configuration that can is {other.key}" if other else "no precision helps; choose another target"
+    remedy = (
+        f"the nearest configuration that can be exported is {other.key}"
+        if other
+        else "no precision helps; choose another target"
+    )
     variant = f" --flavour {flavour}" if flavour else ""
     return (
         f"--to {name}{variant}: {describe_layer(configuration.network, index)} as {configuration.precisions[index]}: "

@@ -12,6 +12,7 @@ from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import TASKS, Task
+from mpnet.report.model import KINDS
 from mpnet.report.operating import print_operating_point
 from mpnet.report.task import view_of
 from mpnet.report.terminal import Share, clean, number_text, precision_text, print_table, signed_bar, utf8
@@ -87,9 +88,9 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
             values = [(run.get(part) or {}).get(name) for run in runs]
             if any(value is not None for value in values):
                 rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, values[0]) for v in values]])
-    title = "metrics in percent, differences to the first run"
+    title = "metrics in percent, differences from the first run"
     if document["intervals_by"]:
-        title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval reaches zero"
+        title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval contains zero"
     print_table(console, ["", *_names(document)], rows, title)
 
 
@@ -228,10 +229,11 @@ def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task
     changes = run["changes"]
     if not changes:
         return
-    lost = sum(change["kind"] == "lost" for change in changes)
+    counts = {kind: sum(change["kind"] == kind for change in changes) for kind in KINDS}
     name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
     view = view_of(task)
-    title = f"{lost} {task.thing}s lost, {len(changes) - lost} gained{name} ({view.matched})"
+    moved = f" {counts['moved']} moved (IoU below 0.5)," if counts["moved"] else ""
+    title = f"{counts['lost']} {task.thing}s lost,{moved} {counts['gained']} gained{name} ({view.matched})"
     if run["verdict"]:
         title += f"; {run['verdict']}"
     rows = [

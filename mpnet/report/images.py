@@ -19,13 +19,11 @@ from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels
 from mpnet.report.model import Change, Image, ObjectChange
-from mpnet.report.paired import ImageScore, overlap
+from mpnet.report.paired import NEAR, ImageScore, overlap
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400
 TRIPLE_WIDTH = 480
-NEAR = 0.2
-"""Least IoU with an object of detections that are drawn beside it."""
 _QUALITY = 82
 
 
@@ -62,9 +60,9 @@ class Gallery:
                 break
             record = self.dataset.images[score.position]
             image = self.load(record)
-            caption = f"{score.lost} lost, {score.gained} gained"
+            caption = f"{score.lost} lost or moved, {score.gained} gained"
             if score.doubts >= 0.005:
-                caption += f"; sure detections that only one of both makes: scores of {score.doubts:.2f} in all"
+                caption += f"; detections that only one of the two runs has: their scores add up to {score.doubts:.2f}"
             views = [
                 _shrunk(image, labels, TRIPLE_WIDTH)
                 for labels in (

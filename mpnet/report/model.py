@@ -52,11 +52,15 @@ class ClassRow:
     interval: Interval | None = None
 
 
+KINDS = ("lost", "moved", "gained")
+"""What can become of an object: moved ones are detected, but their box fits less than is asked for."""
+
+
 @dataclass(frozen=True)
 class Change:
     """What one configuration gets right and the other does not.
 
-    kind: 'lost' or 'gained'. name: the true class. score: of the side that is right.
+    kind: one of KINDS. name: the true class. score: of the side that is right.
     """
 
     kind: str
@@ -69,6 +73,11 @@ class Change:
     def details(self) -> str:
         """What is worth knowing of it, in a few words."""
         raise NotImplementedError
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """For sorting: by kind, the highest scores first."""
+        return KINDS.index(self.kind), -self.score
 
     def columns(self) -> dict[str, Any]:
         """As a row of a data file, a name for each value."""
@@ -315,6 +324,16 @@ class ReportData:
                 self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out,
             )
         )
+
+    @property
+    def shown_short(self) -> str:
+        """What the page calls the configuration that it is about: of several runs nobody chose the last one."""
+        return "last run" if self.kind == "runs" else "chosen"
+
+    @property
+    def shown_as(self) -> str:
+        """The same where it stands alone."""
+        return {"runs": "last run", "run": "configuration"}.get(self.kind, "chosen configuration")
 
     @property
     def judged(self) -> str:

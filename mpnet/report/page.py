@@ -25,7 +25,7 @@ from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, PRECISIONS
 from mpnet.report import figures, operating, svg
 from mpnet.report.figures import Figure
-from mpnet.report.model import ClassRow, ReportData
+from mpnet.report.model import KINDS, ClassRow, ReportData
 from mpnet.report.summary import amount, bounds, sentences
 from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
@@ -80,11 +80,10 @@ def render(data: ReportData) -> str:
         confusion=_confusion(data),
         point=data.operating_point,
         point_lines=[_minus(line) for line in operating.lines(data.operating_point or {})],
-        crops=sorted(drawn, key=lambda c: (c.kind != "lost", -c.score)),
-        changes=sorted(data.changes, key=lambda c: (c.kind != "lost", -c.score)),
+        crops=sorted(drawn, key=lambda c: c.order),
+        changes=sorted(data.changes, key=lambda c: c.order),
         filters=_filters(data),
-        lost=sum(c.kind == "lost" for c in data.changes),
-        gained=sum(c.kind == "gained" for c in data.changes),
+        **{kind: sum(change.kind == kind for change in data.changes) for kind in KINDS},
         documents=[
             ("Protocol", _pairs(data.protocol)),
             ("Digests", _pairs(data.digests)),
@@ -126,6 +125,7 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
             for name in names
             for m in (measure(name),)
         },
+        "shown": data.shown_as.capitalize(),
         "hover": [m.name for m in MEASURES if m.headline and m.name in table.columns],
         "picks": [{"name": pick.name, "row": pick.row} for pick in data.picks if pick.row is not None],
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
@@ -333,7 +333,7 @@ def _filters(data: ReportData) -> dict[str, list[str]]:
     """What lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
     rows = [change.columns() for change in data.changes]
     choices = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
-    order = {"lost": 0, "gained": 1, **{size: number for number, size in enumerate(SIZES)}}
+    order = {value: number for values in (KINDS, SIZES) for number, value in enumerate(values)}
     return {
         name: sorted(values, key=lambda value: (order.get(value, 0), value))
         for name, values in choices.items()
@@ -401,7 +401,7 @@ def _class_verdict(data: ReportData) -> str:
     if not real:
         return f"{on}{'n' if on else 'N'}one of {of} changes beyond noise.{rest}"
     names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")
-    by_chance = f"; with {len(classes)} classes about {max(1, round(len(classes) * 0.05))} would be by chance alone"
+    by_chance = f"; with {len(classes)} classes about {max(1, round(len(classes) * 0.05))} would do so by chance alone"
     return f"{on}{len(real)} of {of} change beyond noise ({names}){by_chance}.{rest}"
 
 

@@ -20,10 +20,16 @@ from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
 from mpnet.model.task import DETECTION
 from mpnet.report.model import Change, ClassRow, ObjectChange
 
+NEAR = 0.2
+"""Least IoU of a detection with an object near which it is."""
+
 
 @dataclass(frozen=True)
 class ImageScore:
-    """How far two runs differ on one image. position: in the data set; doubts: objects that only one is sure of."""
+    """How far two runs differ on one image.
+
+    position: in the data set. lost: moved objects included. doubts: sum of the scores of detections that one run alone has.
+    """
 
     position: int
     lost: int
@@ -123,9 +129,13 @@ class Pairing:
         before, after = found_objects(baseline, truths), found_objects(other, truths)
         counted = ~self.dataset.crowd
         lost, gained = counted & (before >= 0) & (after < 0), counted & (before < 0) & (after >= 0)
-        changes = [self._change("lost", int(i), baseline, int(before[i])) for i in np.flatnonzero(lost)]
+        others = np.setdiff1d(np.flatnonzero(other.score >= np.float32(BASELINE_SCORE)), after[after >= 0])
+        changes = [
+            self._change("moved" if self._is_near(int(i), other, others) else "lost", int(i), baseline, int(before[i]))
+            for i in np.flatnonzero(lost)
+        ]
         changes += [self._change("gained", int(i), other, int(after[i])) for i in np.flatnonzero(gained)]
-        changes.sort(key=lambda change: (change.kind != "lost", -change.score))
+        changes.sort(key=lambda change: change.order)
         of_image = self.dataset.image_index
         count = len(self.dataset.images)
         lost_in = np.bincount(of_image[lost], minlength=count)
@@ -134,6 +144,12 @@ class Pairing:
         order = sorted(range(count), key=lambda i: (-int(lost_in[i] + gained_in[i]), -float(doubts[i]), i))
         images = tuple(ImageScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
         return tuple(changes), images
+
+    def _is_near(self, index: int, detections: Detections, candidates: NDArray[np.intp]) -> bool:
+        """Whether one of the candidates, numbers of detections, is of the class of truth `index` and near its box."""
+        same = detections.image_index[candidates] == self.dataset.image_index[index]
+        same &= detections.category[candidates] == self.dataset.category[index]
+        return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR for i in candidates[same])
 
     def _change(self, kind: str, index: int, detections: Detections, hit: int) -> ObjectChange:
         x, y, width, height = (float(v) for v in self.dataset.box[index])

@@ -49,7 +49,7 @@ class ClassPairing:
             f"; {moved} more went from one wrong class to another" if moved else ""
         )
         changes = [self._change("lost", int(i), other) for i in lost] + [self._change("gained", int(i), other) for i in gained]
-        changes.sort(key=lambda change: (change.kind != "lost", -change.score))
+        changes.sort(key=lambda change: change.order)
         return Pair(metrics, values, self._classes(before, after, other), tuple(changes), (), verdict)
 
     def _classes(self, before: NDArray[np.bool_], after: NDArray[np.bool_], other: Classifications) -> tuple[ClassRow, ...]:

@@ -33,7 +33,7 @@ def from_results(results: Sequence[Result]) -> ReportData:
         if other["digests"].get("data") != documents[0]["digests"].get("data"):
             raise ConfigError("runs on different images or labels cannot share a report; name runs on the same data")
     chosen = documents[-1]
-    rows = [result_values(document) for document in documents]
+    rows = [result_values(document, baseline=str(documents[0].get("id", ""))) for document in documents]
     # A baseline agrees with itself; result.json leaves that out.
     itself = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
     rows[0] = {**itself, **rows[0]}
@@ -69,11 +69,12 @@ def from_results(results: Sequence[Result]) -> ReportData:
     )
 
 
-def result_values(document: Mapping[str, Any]) -> dict[str, float]:
-    """A result's numbers under the names of report columns; -1 (nothing to measure) is left out."""
+def result_values(document: Mapping[str, Any], baseline: str) -> dict[str, float]:
+    """A result's numbers under the names of report columns; -1 (nothing to measure) is left out, and so is agreement with
+    another run than `baseline`, the id of the page's own."""
     values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
     agreement = document.get("agreement")
-    if agreement:
+    if agreement and agreement.get("baseline") == baseline:
         values.update(
             {
                 name: float(agreement[name.removeprefix(AGREEMENT)])

@@ -14,7 +14,7 @@ from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import thinned
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
-from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.picks import PICK_RULES, rule_of
 
 
 def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
@@ -54,18 +54,18 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
         held_out=held_out,
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
-        picks=_picks(picks, table, options),
+        picks=_picks(findings, table, options),
         board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
 
 
-def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
+def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
     """What the sweep's findings offer, held-out images first."""
     rows = {key: row for row, key in enumerate(table.keys)}
     offered = []
-    for name, rule in PICK_RULES.items():
-        entry = picks.get(name)
+    for name in PICK_RULES:
+        entry = (findings.get("picks") or {}).get(name)
         if entry is None:
             continue
         losses = {}
@@ -78,7 +78,7 @@ def _picks(picks: Mapping[str, Any], table: Configurations, options: str) -> tup
         offered.append(
             Pick(
                 name,
-                rule,
+                rule_of(name, findings),
                 str(entry["precision"]),
                 rows.get(entry["precision"]) if of_options == options else None,
                 losses,

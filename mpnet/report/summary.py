@@ -60,7 +60,7 @@ def _measured(data: ReportData) -> str:
             on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
         return (
             f"{done:,} configurations were measured{on}; {front} of them are on the front: "
-            f"no other one beats them in {', '.join(names[:-1])} and {names[-1]}."
+            f"no other beats them in {', '.join(names[:-1])} and {names[-1]}."
         )
     return f"{len(table):,} configurations were compared{on}."
 
@@ -76,21 +76,23 @@ def _accuracy(data: ReportData) -> str:
     if baseline is None or baseline == chosen:
         it, other = "it" if on else "It", measure(task.per_class[1]).label
         return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
-    text = (
-        f"{on}{'t' if on else 'T'}he chosen configuration reaches {label} {value} against "
-        f"{number_text(table.value(baseline, quality), 2)}"
-    )
+    subject, clauses = f"{on}{'t' if on else 'T'}he {data.shown_as} ", []
     intervals = data.intervals.get(chosen, {})
-    if quality in intervals:
-        text += f": the difference is {verdict(intervals[quality])}"
+    if math.isfinite(table.value(chosen, quality)):
+        clauses.append(f"reaches {label} {value} against {number_text(table.value(baseline, quality), 2)}")
+        if quality in intervals:
+            clauses[0] += f": the difference is {verdict(intervals[quality])}"
     name = data.judged + task.agreement
     agreement = table.value(chosen, name)
     if math.isfinite(agreement):
-        text += f", and it agrees with the baseline{task.agrees.format(agreement)}"
+        clauses.append(f"agrees with the baseline{task.agrees.format(agreement)}")
         if name in intervals:
-            text += f" (95 % interval {bounds(intervals[name], measure(task.agreement).itself)})"
+            clauses[-1] += f" (95 % interval {bounds(intervals[name], measure(task.agreement).itself)})"
+    if not clauses:
+        return ""
+    text = subject + ", and it ".join(clauses)
     if data.kind == "sweep" and not data.held_out:
-        text += "; no images were held out, so the best of many is partly luck"
+        text += "; no images were held out, so being the best of many is partly luck"
     return text + "."
 
 

@@ -14,7 +14,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
-from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.picks import rule_of
 
 _BAR = 24
 LATENCY = "latency_ms"
@@ -60,7 +60,9 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     print_conditions(document, out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
-        out.print("No image was held out: the figures are those that chose, and flatter what was chosen (see sweep.holdout).")
+        out.print(
+            "No image was held out: the images that chose were measured again, which flatters the choice (see sweep.holdout)."
+        )
     _print_gap(document.get("gap"), document, out)
     if document.get("table"):
         out.print(f"latency: predicted by {document['table']}")
@@ -69,7 +71,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
 
 def _ruled_out(document: Mapping[str, Any]) -> str:
     count = document.get("ruled_out", 0)
-    return f"; {count:,} cannot be on the front, which fewer images proved" if count else ""
+    return f"; {count:,} more cannot be on the front, as a part of the images proves" if count else ""
 
 
 def _theory(document: Mapping[str, Any]) -> str:
@@ -93,14 +95,14 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
             rows.append(row)
     columns: list[tuple[str, list[object]]] = [("precision", [_key(row) for row in rows])]
     for name in _measured(document, rows):
-        columns.append((measure(name).label, [_shown(_value(row, name), name) for row in rows]))
+        columns.append((measure(name).label, [value_text(_value(row, name), name) for row in rows]))
         if any(name in row.get("held_out", {}) for row in rows):
-            columns.append(("held out", [_shown(row.get("held_out", {}).get(name), name) for row in rows]))
+            columns.append(("held out", [value_text(row.get("held_out", {}).get(name), name) for row in rows]))
     values = [_value(row, objectives[0]) for row in rows]
     low, high = min(values), max(values)
     columns.append(("", [", ".join(marks.get(row["trial"], ())) for row in rows]))
     columns.append((measure(objectives[0]).label, [Share((value - low) / ((high - low) or 1.0)) for value in values]))
-    title = f"Front: {len(front)} configuration{'' if len(front) == 1 else 's'} that no other one beats"
+    title = f"Front: {len(front)} configuration{'' if len(front) == 1 else 's'} that no other beats"
     parts = document["holdout"]
     if parts["held_out"]:
         title += f"; on the {parts['selecting']} images that select, and on the {parts['held_out']} held out"
@@ -148,7 +150,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     """The picks with what each loses and saves, and the command that takes one away."""
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
-        beyond = ", ".join(f"{key} by {_shown(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
+        beyond = ", ".join(f"{key} by {value_text(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
         out.print(
             f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_key(nearest)}, beyond {beyond}; "
             f"its name is {document['store']}:nearest."
@@ -168,7 +170,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         columns.append(("picked again", [f"{again[name]:.0f} %" if name in again else "" for name in picks]))
     for cost in costs:
         if cost == LATENCY:
-            columns.append((measure(cost).label, [_shown(_value(row, cost), cost) + " ms" for row in picks.values()]))
+            columns.append((measure(cost).label, [value_text(_value(row, cost), cost) + " ms" for row in picks.values()]))
         columns.append(
             (
                 f"{measure(cost).label} saved",
@@ -180,7 +182,9 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
     _print_safety(document, out)
     first = next(iter(picks))
-    out.print(f"{first}: {PICK_RULES[first]}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
+    out.print(f"{first}: {rule_of(first, document)}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
+    if document.get("limits") and first != "smallest" in picks:
+        out.print(f"smallest: {rule_of('smallest', document)}")
 
 
 def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
@@ -246,7 +250,9 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
     for name in (name for name in ("safe", "balanced") if layers.get(name)):
         shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
         named = ", ".join(f"{row['layer']} ({row['percent']:.0f} %)" for row in shares)
-        out.print(f"Layers kept high at the cost of {name}, and in how many draws of the images: {named}")
+        out.print(
+            f"Layers that keep their precision at the cost of {name}, and in how many of the resampled image sets: {named}"
+        )
         break
 
 
@@ -308,7 +314,8 @@ def _value(row: Mapping[str, Any], name: str) -> float:
     return float(row["metrics"].get(name, row["costs"].get(name, float("nan"))))
 
 
-def _shown(value: float | None, name: str) -> str:
+def value_text(value: float | None, name: str) -> str:
+    """The value of a measure for a table; '' where it is not known, and - for -1, where there was nothing to measure."""
     if value is None:
         return ""
     quantity = measure(name)
@@ -316,17 +323,17 @@ def _shown(value: float | None, name: str) -> str:
         return bytes_text(value)
     if quantity.whole:
         return count_text(value)
-    return f"{value:,.2f}"
+    return "-" if value < 0 and not quantity.cost else f"{value:,.2f}"
 
 
 def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: Console) -> None:
     if gap is None or document["trials"] + document.get("ruled_out", 0) >= document["space"]:
         return
     out.print(
-        f"Against the exact front ({gap['exact_points']} configurations): {gap['found']} found, "
+        f"Compared with the exact front ({gap['exact_points']} configurations): {gap['found']} of them found, "
         f"{100 * gap['hypervolume_ratio']:.2f} % of its hypervolume, at equal cost up to "
-        f"{gap['quality_lost_max']:.2f} and on average {gap['quality_lost_mean']:.2f} {document['objectives'][0]} lost"
-        + (f"; nothing as cheap as its {gap['uncovered']} cheapest" if gap["uncovered"] else "")
+        f"{gap['quality_lost_max']:.2f} and on average {gap['quality_lost_mean']:.2f} {document['objectives'][0]} less"
+        + (f"; its {gap['uncovered']} cheapest have no counterpart" if gap["uncovered"] else "")
     )
 
 

@@ -18,7 +18,7 @@ from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.picks import PICK_RULES, rule_of
 from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import holds_result, read_result
 
@@ -100,7 +100,7 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
     pick = (findings.get("picks") or {}).get(name)
     if pick is None:
         raise StoreError(
-            f"{path}: has no configuration that is {name} ({PICK_RULES[name]}); "
+            f"{path}: has no configuration that is {name} ({rule_of(name, findings)}); "
             f"it has {', '.join(findings.get('picks') or {}) or 'no picks: run the sweep to its end'}"
         )
     return str(pick["precision"])

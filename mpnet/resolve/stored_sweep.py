@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -14,6 +15,7 @@ from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
+from mpnet.sweep.picks import PICK_RULES
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damaged
@@ -66,9 +68,10 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         if choose is not None and choose not in keys:
+            near = get_close_matches(choose, (*PICK_RULES, "baseline", "chosen"), n=1)
+            meant = f"did you mean {near[0]!r}?" if near else f"`mpnet sweep --status {path}` lists its sweeps"
             raise StoreError(
-                f"{path}: configuration {choose[:80]!r} is not in the store; it has {keys[0]} and others; "
-                f"`mpnet sweep --status {path}` lists its sweeps"
+                f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {meant}"
             )
         options = str(contexts[context].get("options") or "")
         verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]

@@ -11,15 +11,18 @@ With limits all three keep them. The front is that of the first measure of accur
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import dataclass, field
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import measure
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
+from mpnet.messages import limits_text
 from mpnet.model.task import Task
 from mpnet.progress import Progress, silent
 from mpnet.sweep.front import knee, non_dominated
@@ -33,7 +36,7 @@ from mpnet.trial.kit import Compared
 PICK_RULES = {
     "safe": "the cheapest that is shown to lose no more than the margin",
     "balanced": "the knee of the front",
-    "smallest": "the cheapest of all that keep the limits",
+    "smallest": "the cheapest of all",
 }
 AT_ONCE = 4
 """Configurations that are judged in one walk through the images."""
@@ -89,6 +92,17 @@ class Judgement:
     def testing(self) -> SetLoss | None:
         """On the images that did not choose it; on all where nothing was held out."""
         return self.sets.get("held_out", self.sets.get("all"))
+
+
+def rule_of(name: str, findings: Mapping[str, Any]) -> str:
+    """The rule of a pick in one sweep: with its limits, and whether they rule a cheaper configuration out."""
+    limits, pick = findings.get("limits"), (findings.get("picks") or {}).get(name)
+    if name != "smallest" or not limits or pick is None:
+        return PICK_RULES[name]
+    cost = next((name for name in findings["objectives"] if measure(name).cost), "")
+    cheaper = any(entry["costs"].get(cost, math.inf) < pick["costs"].get(cost, -math.inf) for entry in findings["front"])
+    broken = "; the front has cheaper ones, which break them" if cheaper else ""
+    return f"the cheapest of those that keep the limits ({limits_text(limits)}){broken}"
 
 
 Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]

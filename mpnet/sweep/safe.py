@@ -193,7 +193,7 @@ def why(safety: Safety) -> str:
     on = f"{safety.images} {'held-out ' if safety.held_out else ''}images"
     test = next((test for test in safety.tested if test.configuration == safety.safe), None)
     if test is None and not safety.tested:
-        return f"nothing but the baseline could be tested for losing at most {limits}"
+        return f"only the baseline could be tested against a loss of at most {limits}"
     test = test or safety.tested[0]
     losses_text = "; ".join(
         f"{measure(name).label} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
@@ -201,13 +201,13 @@ def why(safety: Safety) -> str:
     )
     if safety.safe is not None:
         left = [measure(name).label for name in safety.margins.points if name not in test.losses]
-        return losses_text + (f"; too few labels to tell of {' and '.join(left)}" if left else "")
+        return losses_text + (f"; there are too few labels to say anything about {' and '.join(left)}" if left else "")
     more = _more(safety, test)
     return (
-        f"nothing is shown to lose at most {limits} on {on}: of the most accurate that was tested "
+        f"no configuration is shown to lose at most {limits} on {on}; of the most accurate one tested, "
         + (losses_text or "nothing could be measured")
-        + (f"; about {more:,} more images would tell" if more is not None else "")
-        + ("" if safety.held_out else "; nothing was held out (sweep.holdout), which makes it harder to show")
+        + (f"; about {more:,} more images would decide it" if more is not None else "")
+        + ("" if safety.held_out else "; no image was held out (sweep.holdout), which makes this harder to show")
     )
 
 

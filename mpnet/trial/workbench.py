@@ -87,8 +87,8 @@ class Workbench:
             images, fitted = self.statistics.evaluated_images, "weights"
         if images:
             remarks.append(
-                f"{len(images)} calibration images are evaluated as well, so their {fitted} fit better than those of "
-                f"other images: {few(images)}; name others in data.calibration.images"
+                f"{len(images)} of the evaluated images were also used for calibration, so {fitted} fit them better than other "
+                f"images: {few(images)}; name others in data.calibration.images"
             )
         return remarks
 

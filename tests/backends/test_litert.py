@@ -69,7 +69,9 @@ def test_a_depthwise_convolution_of_four_bits_is_refused_with_the_nearest() -> N
 def test_groups_of_channels_are_refused() -> None:
     text = one_layer("[convolutional]\nfilters=4\nsize=1\nactivation=linear\n")
     configuration = configured(text, "4", narrow=replace(WITHOUT_STATISTICS, granularity="per_group"))
-    with pytest.raises(ConfigError, match=r"layer 0 .* narrow\.granularity to per_channel; .* configuration that can is q$"):
+    with pytest.raises(
+        ConfigError, match=r"layer 0 .* narrow\.granularity to per_channel; .* configuration that can be exported is q$"
+    ):
         export("tflite", configuration, "litert")
 
 

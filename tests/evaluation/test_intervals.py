@@ -98,4 +98,4 @@ def test_nothing_is_claimed_of_one_image_and_nothing_beyond_what_can_be() -> Non
     assert value_interval(70.0, one) == (0.0, 100.0)
     assert difference_interval(0.0, one, one) == (-100.0, 100.0)
     assert value_interval(100.0, mean_of(np.full(32, 100.0)))[1] == 100.0
-    assert value_interval(99.0, mean_of(np.array([100.0] * 9 + [90.0])), own=400.0)[1] == 100.0
+    assert value_interval(99.0, mean_of(np.array([100.0] * 9 + [90.0])), measure_variance=400.0)[1] == 100.0

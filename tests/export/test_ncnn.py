@@ -93,12 +93,14 @@ def test_the_json_says_how_to_use_the_files() -> None:
     ],
 )
 def test_what_cannot_be_expressed_is_refused_by_layer(activations: Any, said: str) -> None:
-    with pytest.raises(ConfigError, match=f"^--to ncnn: layer 0 [^\n]*{said}[^\n]*the nearest configuration that can is f?h?$"):
+    with pytest.raises(
+        ConfigError, match=f"^--to ncnn: layer 0 [^\n]*{said}[^\n]*the nearest configuration that can be exported is f?h?$"
+    ):
         export("ncnn", configured(one_layer(ONE), "q", activations))
 
 
 def test_half_sums_are_refused() -> None:
-    with pytest.raises(ConfigError, match="the nearest configuration that can is h"):
+    with pytest.raises(ConfigError, match="the nearest configuration that can be exported is h"):
         export("ncnn", configured(one_layer(ONE), "H", SYMMETRIC))
 
 

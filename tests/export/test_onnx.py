@@ -105,7 +105,7 @@ def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key
         (
             "f" * 12 + "H",
             QuantizationOptions(),
-            r"layer 22 \(conv-13/yolo-2\) as fp16_half: .* configuration that can is f{12}h$",
+            r"layer 22 \(conv-13/yolo-2\) as fp16_half: .* configuration that can be exported is f{12}h$",
         ),
         ("f" * 12 + "q", QuantizationOptions(ActivationOptions(mode="MIN_COMBINED")), r"layer 22 .*MIN_COMBINED .*use affine"),
         ("q" + "f" * 12, QuantizationOptions(ActivationOptions(rounding="truncate")), r"layer 0 .*truncate.*calibrate"),

@@ -88,7 +88,7 @@ def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(
     with pytest.raises(ConfigError) as refused:
         export("bytes", prepared_tiny)
     assert str(refused.value) == (
-        "--to bytes: layer 0 (conv-1) as int8: only large layers are quantised (1 more layer neither); the nearest "
-        f"configuration that can is hh{'q' * 11}"
+        "--to bytes: layer 0 (conv-1) as int8: only large layers are quantised (nor can 1 more layer be exported); the nearest "
+        f"configuration that can be exported is hh{'q' * 11}"
     )
     assert export("bytes", replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, "hh" + "q" * 11)))

@@ -128,7 +128,7 @@ def test_what_cannot_be_expressed_is_refused_by_layer(flavour: str, activations:
 
 
 def test_half_sums_are_refused() -> None:
-    with pytest.raises(ConfigError, match="the nearest configuration that can is h"):
+    with pytest.raises(ConfigError, match="the nearest configuration that can be exported is h"):
         _written(configured(one_layer(ONE), "H"))
 
 

@@ -135,6 +135,8 @@ def test_names_of_configurations(tmp_path: Path) -> None:
     assert split_source(f"{store}:fqq+3:q") == (store, "fqq+3:q")
     assert split_source(str(store)) == (store, None)
     assert find_configuration(f"{store}:baseline").key == "f" * 11
+    with pytest.raises(StoreError, match="did you mean 'safe'"):
+        find_configuration(f"{store}:saef")
 
 
 def test_thinning_keeps_front_ends_and_sensitivities() -> None:

@@ -12,6 +12,7 @@ from rich.console import Console
 from mpnet.cli.output import console
 from mpnet.messages import bytes_text
 from mpnet.report import terminal
+from mpnet.report.sweep_text import value_text
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,11 @@ def test_only_the_last_part_of_a_table_has_bars() -> None:
     parts = target.file.getvalue().split("column")  # type: ignore[attr-defined]
     assert "#" not in "".join(parts[:-1])
     assert "#" in parts[-1]
+
+
+@pytest.mark.parametrize(
+    ("value", "name", "text"),
+    [(-1.0, "AP", "-"), (50.0, "AP", "50.00"), (None, "AP", ""), (2_000_000.0, "weight_bytes", "2 MB")],
+)
+def test_what_could_not_be_measured_is_no_number(value: float | None, name: str, text: str) -> None:
+    assert value_text(value, name) == text

@@ -12,7 +12,7 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import Loss
 from mpnet.model.task import DETECTION
 from mpnet.sweep.margins import Margins, margins_of
-from mpnet.sweep.picks import Judged, Judgement, SetLoss, pick
+from mpnet.sweep.picks import Judged, Judgement, SetLoss, pick, rule_of
 from mpnet.sweep.problem import Problem, objectives_of
 from mpnet.sweep.safe import MOST_TESTED, Safety, safety_json, sequence, shown_safe
 from mpnet.sweep.space import Configuration, build_space
@@ -117,7 +117,7 @@ def test_nothing_is_safe_because_little_was_seen() -> None:
     for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 20.0, 10.0)} for key in COST}):
         safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
         assert safety.safe is None
-        assert "nothing is shown to lose at most 3 agreement AP" in safety_json(safety, ["", ""])["why"]
+        assert "no configuration is shown to lose at most 3 agreement AP" in safety_json(safety, ["", ""])["why"]
 
 
 def test_few_images_say_how_many_more_would_tell() -> None:
@@ -126,7 +126,7 @@ def test_few_images_say_how_many_more_would_tell() -> None:
     assert safety.safe is None
     document = safety_json(safety, ["", ""])
     more = document["tested"][0]["more_images"]
-    assert f"about {more:,} more images would tell" in document["why"]
+    assert f"about {more:,} more images would decide it" in document["why"]
     enough = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + more * 40 // 100)} for key in COST}
     assert shown_safe(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
 
@@ -141,7 +141,7 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
         shown_safe(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300) for ap in (few, much, little, worse)
     ]
     assert [shown(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
-    assert "too few labels to tell of AP" in safety_json(results[0], ["", ""])["why"]
+    assert "too few labels to say anything about AP" in safety_json(results[0], ["", ""])["why"]
     assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
     # A budget that the user names has to be shown.
     asked = Margins({"AP": 1.0}, asked=True)
@@ -157,6 +157,17 @@ def test_limits_hold_for_all_three() -> None:
     found = keys(pick(problem(limits), KNOWN, safe))
     assert found["smallest"] == found["safe"] == "ffffqq"
     assert QUALITY[found["balanced"]] >= 49.4
+
+
+def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_one_out() -> None:
+    entries = [{"costs": {"bit_operations": cost}} for cost in (1.0, 2.0)]
+    findings = {"objectives": ["AP", "bit_operations"], "front": entries, "limits": {}, "picks": {"smallest": entries[1]}}
+    assert rule_of("smallest", findings) == "the cheapest of all"
+    limited = findings | {"limits": {"ap_drop": 3.0}}
+    kept = "the cheapest of those that keep the limits (ap_drop 3)"
+    assert rule_of("smallest", limited) == f"{kept}; the front has cheaper ones, which break them"
+    assert rule_of("smallest", limited | {"picks": {"smallest": entries[0]}}) == kept
+    assert "limits" not in rule_of("safe", limited)
 
 
 @pytest.mark.parametrize("limits", [ConstraintSection(at_most={"bit_operations": 1}), ConstraintSection(ap_drop=0.0)])

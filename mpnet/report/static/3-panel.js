@@ -66,7 +66,7 @@ function costRows(row) {
 
 function titleOf(row) {
   const picked = DATA.picks.filter((pick) => pick.row === row).map((pick) => pick.name);
-  const name = row === TABLE.baseline ? "Baseline" : row === TABLE.chosen ? "Chosen configuration" : TABLE.front.has(row) ? "On the front" : "Selected configuration";
+  const name = row === TABLE.baseline ? "Baseline" : row === TABLE.chosen ? DATA.shown : TABLE.front.has(row) ? "On the front" : "Selected configuration";
   return picked.length ? `${name}: ${picked.join(", ")}` : name;
 }
 
