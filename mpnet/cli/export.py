@@ -6,6 +6,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, Callable
 
 import click
 
@@ -25,6 +26,16 @@ from mpnet.resolve.stored import split_source
 from mpnet.resolve.trials import TABLES, write_trials
 
 
+def _target_options(function: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of all targets, each by its name."""
+    for name, row in targets().items():
+        for option in filter(lambda option: option.help, row.options):
+            help = f"{name}: {option.help[0].lower()}{option.help[1:]}"
+            kind: dict[str, Any] = {"metavar": option.takes, "default": ""} if option.takes else {"is_flag": True}
+            function = click.option(option.flag, option.name, help=help, **kind)(function)
+    return function
+
+
 @declare(
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
@@ -37,7 +48,7 @@ from mpnet.resolve.trials import TABLES, write_trials
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]|CFG")
 @click.option(
     "--to",
-    "said",
+    "target_name",
     type=click.Choice([*targets(), *TABLES]),
     help=f"What to write.  [default: what the suffix of -o says] {describe(targets())}; parquet, csv: all trials of a STORE.",
 )
@@ -47,14 +58,7 @@ from mpnet.resolve.trials import TABLES, write_trials
     metavar="NAME",
     help="For which program, where a target has several; `mpnet targets` lists them.  [default: the first]",
 )
-@click.option("--with-boxes", is_flag=True, help="Decode boxes and suppress overlaps in the file itself.")
-@click.option(
-    "--packed",
-    default="",
-    metavar="LEVELS",
-    help="bundle: put in weights packed for these ISA levels, with commas, so that mprun starts at once there.",
-)
-@click.option("--no-profile", is_flag=True, help="bundle: leave out what `mprun --profile` runs.")
+@_target_options
 @click.option(
     "--cfg",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -83,9 +87,6 @@ def command(
     source: str,
     target_name: str | None,
     flavour: str,
-    with_boxes: bool,
-    packed: str,
-    no_profile: bool,
     cfg: Path | None,
     weights: Path | None,
     names: Path | None,
@@ -93,6 +94,7 @@ def command(
     overrides: tuple[str, ...],
     out: Path | None,
     as_json: bool,
+    **options: Any,
 ) -> None:
     """Write a configuration in the form of another program.
 
@@ -120,7 +122,7 @@ def command(
 
         point = score_to_deploy(score, source)
         configuration = replace(configuration, document={**configuration.document, "operating_point": point})
-    exported = export(name, configuration, flavour, {"with_boxes": with_boxes, "packed": packed, "no_profile": no_profile})
+    exported = export(name, configuration, flavour, options)
     files = {} if out is None else _beside(out, exported)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)
