@@ -37,7 +37,12 @@ def command(as_json: bool) -> None:
         print_json(
             {
                 "targets": {
-                    name: {"what": row.what, "suffix": row.suffix, "flavours": list(row.flavours), "options": list(row.options)}
+                    name: {
+                        "what": row.what,
+                        "suffix": row.suffix,
+                        "flavours": list(row.flavours),
+                        "options": [option.name for option in row.options],
+                    }
                     for name, row in known.items()
                 },
                 "support": [row.__dict__ for row in rows],

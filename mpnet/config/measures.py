@@ -53,6 +53,7 @@ class Measure:
     stand_in: the finite value that stores keep for infinity.
     remedy:   what helps where a sweep did not measure it.
     task:     of model.task that it is of; '' for any.
+    optional: whether results may lack it: those that were written before the row was. Of costs and counts.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Measure:
     stand_in: float | None = None
     remedy: str = "choose another objective"
     task: str = ""
+    optional: bool = False
 
     @property
     def cost(self) -> bool:
@@ -332,6 +334,11 @@ def trial_metrics() -> tuple[str, ...]:
 def trial_costs() -> tuple[str, ...]:
     """What a sweep counts."""
     return names_of("cost", "count", stored="trials")
+
+
+def counted() -> tuple[Measure, ...]:
+    """What is counted of a configuration's plan rather than measured: the costs of result.json but latency."""
+    return tuple(measure(name) for name in trial_costs() if measure(name).unit != "ms")
 
 
 def trial_columns() -> tuple[str, ...]:

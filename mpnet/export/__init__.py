@@ -20,6 +20,7 @@ from mpnet.packages import declared, require
 __all__ = [
     "Configuration",
     "Exported",
+    "Option",
     "Support",
     "Target",
     "describe",
@@ -61,6 +62,21 @@ class Exported:
 
 
 @dataclass(frozen=True)
+class Option:
+    """What a target may be told. help: of its flag of `mpnet export`; '': it is for Python alone. takes: what follows the flag,
+    for --help; '': nothing does."""
+
+    name: str
+    help: str = ""
+    takes: str = ""
+
+    @property
+    def flag(self) -> str:
+        """As it is written on the command line."""
+        return f"--{self.name.replace('_', '-')}"
+
+
+@dataclass(frozen=True)
 class Target:
     """One form that other programs read.
 
@@ -70,7 +86,7 @@ class Target:
     flavours:     name -> what `write` wants to know of it; the first is the default. Empty: there is only one.
     support:      whether a layer can be expressed.
     precisions:   names of those that it has besides fp32, fp16, int8 and their variants, by flavour; None: all there are.
-    options:      names of the options that `write` knows.
+    options:      those that `write` knows, by their names.
     reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
     """
@@ -84,7 +100,7 @@ class Target:
     flavours: Mapping[str, Any] = field(default_factory=dict)
     support: Support = everything
     precisions: Mapping[str, tuple[str, ...]] | None = field(default_factory=dict)
-    options: tuple[str, ...] = ()
+    options: tuple[Option, ...] = ()
     reads_weights: bool = True
 
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
@@ -138,9 +154,8 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
     wanted = target(name)
     flavour = wanted.flavour(flavour)
     given = {option: value for option, value in (options or {}).items() if value}
-    for option in given:
-        if option not in wanted.options:
-            raise ConfigError(f"--{option.replace('_', '-')}: --to {name} knows no such option; leave it out")
+    for option in given.keys() - {option.name for option in wanted.options}:
+        raise ConfigError(f"--{option.replace('_', '-')}: --to {name} knows no such option; leave it out")
     require(f"--to {name}", wanted.packages, wanted.extra)
     refused = unsupported(wanted, configuration, flavour)
     if refused:

@@ -24,6 +24,7 @@ from mpnet.formats.documents.json_text import finite
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, PRECISIONS
 from mpnet.report import figures, operating, svg
+from mpnet.report.colours import style_sheet
 from mpnet.report.figures import Figure
 from mpnet.report.model import KINDS, ClassRow, ReportData
 from mpnet.report.summary import amount, bounds, sentences
@@ -56,7 +57,7 @@ def render(data: ReportData) -> str:
         data=data,
         table=data.configurations,
         policy=policy,
-        css=Markup(_asset("static", "report.css")),
+        css=Markup(_asset("static", "report.css") + style_sheet()),
         script=Markup(script),
         payload=Markup(embedded_json(payload(data, shown))),
         sentences=[_minus(sentence) for sentence in sentences(data)],

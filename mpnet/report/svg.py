@@ -8,6 +8,7 @@ from typing import Mapping, Sequence
 from xml.sax.saxutils import escape, quoteattr
 
 from mpnet.model.precision import BY_CODE
+from mpnet.report.colours import COLOURS
 from mpnet.report.figures import Figure, Series
 from mpnet.report.terminal import clean
 
@@ -18,14 +19,8 @@ PRINT: dict[str, str] = {
     "accent": "#1d5fc4",
     "baseline": "#3c4655",
     "chosen": "#c2185b",
-    "fp32": "#4a8fd0",
-    "fp32-light": "#a5c9ea",
-    "fp16": "#dd9412",
-    "fp16-light": "#f3cf8d",
-    "bf16": "#8a63c4",
-    "bf16-light": "#cdbce6",
-    "int8": "#179a70",
-    "int8-light": "#93d4bc",
+    **{name: colour.on_white.mark for name, colour in COLOURS.items()},
+    **{f"{name}-light": colour.on_white.light for name, colour in COLOURS.items()},
 }
 """Colours on white paper; the page passes its own, which follow light and dark."""
 PAGE: dict[str, str] = {role: f"var(--{role})" for role in PRINT}

@@ -15,6 +15,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mpnet.model.precision import BY_CODE
+from mpnet.report.colours import COLOURS
 
 WIDEST = 100
 """Columns of the widest table, whatever the terminal has."""
@@ -25,10 +26,7 @@ FOLDED = 24
 EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 STYLES = {
-    "fp32": "blue",
-    "fp16": "yellow",
-    "bf16": "magenta",
-    "int8": "green",
+    **{name: colour.terminal for name, colour in COLOURS.items()},
     "good": "green",
     "bad": "red",
     "noise": "dim",

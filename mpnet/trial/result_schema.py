@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from mpnet.config.identity import ID_DIGITS
-from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.config.measures import AGREEMENT, counted, names_of
+from mpnet.config.measures import DEPLOYED as DEPLOYED_
 from mpnet.errors import StoreError
 from mpnet.formats.documents.json_text import DocumentFormat
 from mpnet.formats.documents.schema import Fields, Many, Maybe, Named, Text, Within
@@ -61,12 +62,15 @@ PROTOCOL = Fields(
     },
 )
 CLASS = Fields({"id": int, "name": str, "truths": int}, dict.fromkeys((*names_of("accuracy"), "darknet_AP50"), float))
-COST = Fields({name: float for name in ("weight_bytes", "peak_activation_bytes", "macs", "int8_macs", "bit_operations")})
+COST = Fields(
+    {"macs": float, **{row.name: float for row in counted() if not row.optional}},
+    {row.name: float for row in counted() if row.optional},
+)
 PLACEMENT = Fields({"index": int, "name": str, "asked": str, "written": str, "executed": str, "why": str}, {"ms": Maybe(float)})
 DEPLOYED = Fields(
     {"engine": str, "version": str, "reference": str, "layers": Many(PLACEMENT)},
     dict.fromkeys(
-        ("AP", "agreement_AP", "top1", "agreement_top1", "head_error", "latency_ms", "mpnet_latency_ms"), Maybe(float)
+        (*(name.removeprefix(DEPLOYED_) for name in names_of("deployed")), "head_error", "mpnet_latency_ms"), Maybe(float)
     ),
 )
 CALIBRATION = Fields({"count": int, "seed": int}, {"images": str})

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mpnet.export import Configuration, Exported, Target
+from mpnet.export import Configuration, Exported, Option, Target
 from mpnet.export.bundle.write import bundle_bytes
 
 
@@ -18,5 +18,14 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
 
 
 TARGET = Target(
-    "one file for mprun, the program without Python", ".mpnet", _write, options=("packed", "no_profile"), precisions=None
+    "one file for mprun, the program without Python",
+    ".mpnet",
+    _write,
+    options=(
+        Option(
+            "packed", "Put in weights packed for these ISA levels, with commas, so that mprun starts at once there.", "LEVELS"
+        ),
+        Option("no_profile", "Leave out what `mprun --profile` runs."),
+    ),
+    precisions=None,
 )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mpnet.export import Configuration, Exported, Target
+from mpnet.export import Configuration, Exported, Option, Target
 from mpnet.export.onnx.rules import FLAVOURS
 from mpnet.export.onnx.support import support
 
@@ -27,6 +27,6 @@ TARGET = Target(
     extra="onnx",
     flavours=FLAVOURS,
     support=support,
-    options=("with_boxes",),
+    options=(Option("with_boxes", "Decode boxes and suppress overlaps in the file itself."),),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )

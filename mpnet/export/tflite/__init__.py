@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
-from mpnet.export import Exported, Target
+from mpnet.export import Exported, Option, Target
 from mpnet.export.configuration import Configuration
 from mpnet.export.tflite.rules import FLAVOURS, support
 
@@ -30,6 +30,6 @@ TARGET = Target(
     extra="litert",
     flavours=FLAVOURS,
     support=support,
-    options=("sums",),
+    options=(Option("sums"),),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )
