@@ -13,7 +13,7 @@ from pathlib import Path
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import MpnetError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.isa import kernels

@@ -34,7 +34,7 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     from mpnet.engine.options import resolve_options
     from mpnet.engine.plan import build_plan
     from mpnet.engine.prepare import Prepared
-    from mpnet.engine.run import Session
+    from mpnet.engine.session import Session
     from mpnet.formats.cfg.read import read_cfg
     from mpnet.kernels.isa import active_level, kernels
     from mpnet.model.quantization import ActivationOptions, QuantizationOptions

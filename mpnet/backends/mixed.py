@@ -20,7 +20,7 @@ from mpnet.backends.partition import SCALAR, Part, Partition, partition
 from mpnet.engine.operations import Operation
 from mpnet.engine.plan import Plan, Step, layout_of, plan_of
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.export import Configuration, Exported
 from mpnet.kernels.call import Call
 from mpnet.kernels.isa import kernels

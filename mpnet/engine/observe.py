@@ -12,7 +12,7 @@ from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Step, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.model.layers import ConnectedSpec, ConvolutionSpec, YoloSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations import Convolve, Quantize
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared, conv_shape
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv

@@ -12,8 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.data.classifications import best_classes, class_scores
-from mpnet.detection.decode import decode_head
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, yolo_heads
 from mpnet.detection.images import read_image
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import preprocess
@@ -21,7 +20,7 @@ from mpnet.engine.assign import PrecisionPlan, assign
 from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.files.cache import open_cache

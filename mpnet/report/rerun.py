@@ -12,7 +12,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.progress import Advance
 from mpnet.report.model import LayerError, LayerPair

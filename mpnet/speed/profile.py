@@ -16,7 +16,7 @@ from mpnet.engine.covering import covering_plans, random_plans, step_signature
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.kernels._core import lib
 from mpnet.kernels.environment import cpu_count, cpu_name

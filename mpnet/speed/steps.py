@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import Experiment
 from mpnet.engine.options import EngineOptions, resolve_options, with_some_ranges, without_statistics
 from mpnet.engine.plan import Step
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights

@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from mpnet.engine.plan import build_plan
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.speed.clock import in_turn
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space

@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mpnet.config.experiment import Experiment
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
-from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import Candidates, Cells, YoloHead, decode_head, join_images, yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.compare import Draws, bootstrap, compare, draw_images

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
 from mpnet.trial.inputs import in_order

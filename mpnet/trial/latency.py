@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.backends.deployment import Deployment
 from mpnet.engine.plan import Plan
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import StoreError
 from mpnet.speed.clock import Times, Work
 from mpnet.speed.steps import latency_of, latency_with_steps, passes_in_turn

@@ -21,7 +21,7 @@ from mpnet.demo.scenes import scene
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.model.weights import random_weights

@@ -13,7 +13,7 @@ from mpnet import backends, export
 from mpnet.backends import Backend, Executed
 from mpnet.engine.options import LayerQuantization
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.export import Configuration, Exported, Target
 from mpnet.kernels.isa import kernels
 from mpnet.model.layers import LayerSpec

@@ -16,7 +16,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.calibrate import calibrate, range_requests
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.export import Configuration
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights

@@ -14,13 +14,12 @@ from numpy.typing import NDArray
 
 from mpnet.backends import Model, backend
 from mpnet.backends.deployment import deploy
-from mpnet.detection.decode import decode_head
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, yolo_heads
 from mpnet.detection.images import read_image
 from mpnet.detection.nms import suppress
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import EngineError
 from mpnet.export import Configuration, Exported, export
 from mpnet.formats.cfg.read import parse_cfg, read_cfg

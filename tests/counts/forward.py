@@ -49,7 +49,7 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
     from mpnet.engine.options import resolve_options
     from mpnet.engine.plan import build_plan
     from mpnet.engine.prepare import Prepared
-    from mpnet.engine.run import Session
+    from mpnet.engine.session import Session
     from mpnet.formats.cfg.read import read_cfg
     from mpnet.kernels.isa import kernels
     from mpnet.model.weights import random_weights

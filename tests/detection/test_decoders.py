@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import decode_head
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, yolo_heads
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.errors import FormatError
 from mpnet.formats.cfg.read import parse_cfg

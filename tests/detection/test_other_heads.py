@@ -9,8 +9,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpnet.detection.decode import Candidates, YoloHead, decode_head
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import Candidates, YoloHead, decode_head, yolo_heads
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.tree import Tree

@@ -11,7 +11,7 @@ from mpnet.engine.assign import assign
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels

@@ -12,7 +12,7 @@ from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights
 from mpnet.kernels.isa import kernels

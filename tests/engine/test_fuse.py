@@ -12,7 +12,7 @@ from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels import isa
 from mpnet.kernels.reference import ReferenceKernels

@@ -14,7 +14,7 @@ from mpnet.engine.operations import Convolve
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared, fold_batch_norm
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, EngineError
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec

@@ -11,7 +11,7 @@ import pytest
 from mpnet.engine.assign import assign
 from mpnet.engine.options import LayerQuantization, resolve_options
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.export import Configuration, export, targets
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels

@@ -14,7 +14,7 @@ from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.weights import parse_weights
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.kernels.isa import kernels

@@ -16,7 +16,7 @@ import numpy as np
 from mpnet.engine.assign import assign
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import MpnetError
 from mpnet.export import Configuration
 from mpnet.export.bundle.write import bundle_bytes

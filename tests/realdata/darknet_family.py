@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels

@@ -10,14 +10,13 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpnet.detection.decode import decode_head
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, yolo_heads
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import plan_geometry
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels, usable_levels

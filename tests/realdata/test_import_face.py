@@ -9,8 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpnet.detection.decode import decode_head, join_images
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, join_images, yolo_heads
 from mpnet.detection.images import read_image
 from mpnet.detection.preprocess import preprocess
 from mpnet.importing import Choices, import_model

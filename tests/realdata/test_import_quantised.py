@@ -11,8 +11,7 @@ import numpy as np
 import onnx
 import pytest
 
-from mpnet.detection.decode import decode_head, join_images
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import decode_head, join_images, yolo_heads
 from mpnet.detection.images import image
 from mpnet.detection.nms import suppress
 from mpnet.detection.preprocess import preprocess
@@ -20,7 +19,7 @@ from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.export import Configuration, export

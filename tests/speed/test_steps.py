@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from mpnet.engine.assign import assign
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.speed.steps import time_steps
 from tests.engine.conftest import batch, network, prepared, weights

@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpnet.data.dataset import Category, Dataset, ImageRecord
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.options import resolve_options
 from mpnet.model.network import NetworkSpec

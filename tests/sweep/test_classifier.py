@@ -13,7 +13,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights

@@ -17,7 +17,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator

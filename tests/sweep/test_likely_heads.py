@@ -8,8 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from mpnet.detection.decode import Candidates
-from mpnet.detection.heads import yolo_heads
+from mpnet.detection.decode import Candidates, yolo_heads
 from mpnet.detection.nms import NmsOptions
 from mpnet.engine.execute import run_lowering
 from mpnet.engine.operations import Convolve, PreparedConvolution

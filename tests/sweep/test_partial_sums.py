@@ -10,7 +10,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION
+from mpnet.detection.decode import yolo_heads
 from mpnet.detection.decoders import ImportedHead
-from mpnet.detection.heads import yolo_heads
 from mpnet.detection.nms import GREEDY_BETA, KINDS, NmsOptions
 from mpnet.detection.other_heads import CLASSES_BY, POINTS, OtherHead
 from mpnet.engine.covering import covering_plans, random_plans, step_signature

@@ -3,10 +3,10 @@
 
 from __future__ import annotations
 
-from mpnet.formats.cfg import convolutions, heads, joins, windows
+from mpnet.formats.cfg import convolutions, joins, outputs, windows
 from mpnet.formats.cfg.position import SectionReader
 
-READERS: dict[str, SectionReader] = {**convolutions.READERS, **joins.READERS, **windows.READERS, **heads.READERS}
+READERS: dict[str, SectionReader] = {**convolutions.READERS, **joins.READERS, **windows.READERS, **outputs.READERS}
 
 ALIASES: dict[str, str] = {
     "network": "net",

@@ -16,7 +16,7 @@ from mpnet.engine.operations import Quantize
 from mpnet.engine.options import resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.run import Session
+from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import DataError, EngineError
 from mpnet.formats.cfg.read import parse_cfg
