@@ -164,7 +164,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         running = 0;
         if (written < 2) {
             fails("weights could not be packed, or the scratch of this program is too small");
-        } else if (part && !(mp_conv_takes_sums(level, packed[0]) && mp_conv_takes_sums(level, packed[1]))) {
+        } else if (part && !(mp_conv_takes_sums(tables[0], packed[0]) && mp_conv_takes_sums(tables[1], packed[1]))) {
             compared--;
         } else {
             running = 1;
