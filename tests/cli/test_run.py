@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from mpnet import __version__
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
@@ -27,6 +28,7 @@ def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
     stored = json.loads((Path(document["folder"]) / "result.json").read_text(encoding="utf-8"))
     assert {key: value for key, value in document.items() if key not in ("folder", "reused", "operating_point")} == stored
     assert stored["id"] == Path(document["folder"]).name == stored["digests"]["trial"][:16]
+    assert stored["versions"]["mpnet"] == __version__
     assert stored["precision"]["key"] == "q" * 13
     assert [layer["precision"] for layer in stored["precision"]["layers"]].count("int8") == 13
     assert (stored["protocol"]["images"], stored["protocol"]["resize"]) == (5, "stretch")

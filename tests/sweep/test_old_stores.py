@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stores of other versions: those of 0.1.0 are read, resumed and reported; a measure more or less breaks none."""
+"""Stores of other versions: those of every format are read, resumed and reported; a measure more or less breaks none."""
 
 from __future__ import annotations
 
@@ -36,12 +36,16 @@ FULL = "hhhqqq+1:q"  # the old store's trial that has a value of nearly everythi
 MOOD = Measure("mood", "mood", "", "accuracy", "How it feels.")
 
 
-@pytest.fixture
-def old(tmp_path: Path) -> Path:
-    """What 0.1.0 left of a sweep with a budget of 20 trials, and one trial more."""
+FORMATS = ("0.1.0", "0.2.0-named-columns", "0.2.0-checksums")
+"""Every format of stores: columns known by place, by name (still without checksums), and rows with checksums."""
+
+
+@pytest.fixture(params=FORMATS)
+def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    """What a version left of a sweep with a budget of 20 trials, and one trial more."""
     path = tmp_path / "old.sqlite"
     with sqlite3.connect(path) as direct:
-        direct.executescript((Path(__file__).parent / "store-0.1.0.sql").read_text(encoding="utf-8"))
+        direct.executescript((Path(__file__).parent / f"store-{request.param}.sql").read_text(encoding="utf-8"))
     direct.close()
     return path
 
@@ -76,7 +80,7 @@ def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
         )
 
 
-def test_a_store_of_0_1_0_is_read_as_it_is(old: Path) -> None:
+def test_a_store_of_every_format_is_read_as_it_is(old: Path) -> None:
     content = old.read_bytes()
     trials = trials_of(old)
     assert len(trials) == 21
@@ -98,7 +102,7 @@ def test_a_store_of_0_1_0_is_read_as_it_is(old: Path) -> None:
     assert old.read_bytes() == content
 
 
-def test_a_store_of_0_1_0_is_resumed(old: Path) -> None:
+def test_a_store_of_every_format_is_resumed(old: Path) -> None:
     before = trials_of(old)
     computed, document = resume(old, problem())
     assert computed == 3**6 - 21
@@ -111,7 +115,7 @@ def test_a_store_of_0_1_0_is_resumed(old: Path) -> None:
         assert store.work().macs == 1000 * (20 + computed)
 
 
-def test_a_store_of_0_1_0_is_reported(old: Path) -> None:
+def test_a_store_of_every_format_is_reported(old: Path) -> None:
     data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)
     table = data.configurations
     row = table.keys.index(FULL)
