@@ -86,6 +86,7 @@ def test_demo_names_an_output_that_cannot_be(mpnet: Mpnet, tmp_path: Path) -> No
     assert "taken" in process.stderr
 
 
+@pytest.mark.slow
 def test_layers_are_ranked_by_what_was_measured(mpnet: Mpnet, tmp_path: Path) -> None:
     process = mpnet("demo", "--scenes", "3", "--out", "demo", "--quiet")
     assert process.returncode == 0, process.stderr

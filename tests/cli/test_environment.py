@@ -48,14 +48,8 @@ def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
 @pytest.mark.parametrize(
     "variables",
     [
-        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"},
-        {"LC_ALL": "nowhere"},
-        {"OMP_NUM_THREADS": "many"},
-        {"OMP_NUM_THREADS": "-3"},
-        {"COLUMNS": "1"},
-        {"TERM": "dumb", "NO_COLOR": "1"},
-        {"HOME": "/nowhere"},
-        {"TZ": "x/y"},
+        {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "OMP_NUM_THREADS": "many", "COLUMNS": "1", "TZ": "x/y"},
+        {"LC_ALL": "nowhere", "OMP_NUM_THREADS": "-3", "HOME": "/nowhere", "TERM": "dumb", "NO_COLOR": "1"},
     ],
 )
 def test_odd_variables(experiment: Path, variables: dict[str, str]) -> None:
@@ -109,6 +103,7 @@ def folder_of(document: Any) -> str:
     return str(document.get("folder") or document["run"]["folder"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Signals) -> None:
     """From when the interpreter runs our code on; before that Python itself answers."""

@@ -112,6 +112,7 @@ main(sys.argv[1:])
 """
 
 
+@pytest.mark.slow
 def test_an_installation_without_what_pages_need(folder: Path) -> None:
     """detect, run and profile work, and `report` says in one line what to install."""
 

@@ -21,7 +21,8 @@ def inputs(target: str) -> list[Path]:
     return [path for folder in ("corpus", "findings") for path in sorted((HERE / folder / target).glob("*"))]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+# Of bundles with the whole core, whose scalar kernels alone take half a minute to compile.
+@pytest.mark.parametrize("target", [pytest.param(target, marks=[pytest.mark.slow] * (target != "jpeg")) for target in TARGETS])
 def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     compiler = next((name for name in COMPILERS if can_build(name, replay=True)), None)
     if compiler is None:
@@ -32,6 +33,7 @@ def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     assert done.stderr.count("\n") == len(inputs(target)) > 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("target", TARGETS)
 def test_a_short_hunt_finds_nothing(target: str, tmp_path: Path) -> None:
     if not can_build("clang", replay=False):

@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import itertools
+import pickle
 from dataclasses import replace
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import pytest
@@ -25,6 +27,7 @@ from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
 from mpnet.sweep.strategies import strategy
+from mpnet.sweep.units import Unit, UnitResult
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
 
@@ -51,13 +54,25 @@ CONTEXT = _labelled(with_baseline(context(NETWORK, images=IMAGES, group=4)))
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 
 
+class Remembering(Evaluator):
+    """Of CONTEXT: a unit that any test had evaluated before is not computed again."""
+
+    results: ClassVar[dict[bytes, UnitResult]] = {}
+
+    def evaluate(self, unit: Unit) -> UnitResult:
+        key = pickle.dumps(unit)
+        if key not in self.results:
+            self.results[key] = super().evaluate(unit)
+        return self.results[key]
+
+
 def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **more: object) -> Problem:
     space = build_space(NETWORK, ("fp32", "fp16", "int8"), SpaceSection(layers=(("first", ("fp32",)),)))
     return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(names), **more)
 
 
 def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **more: object) -> SweepState:
-    executor = InlineExecutor(worker or Evaluator(CONTEXT))
+    executor = InlineExecutor(worker or Remembering(CONTEXT))
     return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor), **more).run(
         strategy(name).walk
     )
@@ -74,7 +89,9 @@ def store(tmp_path: Path) -> TrialStore:
     return TrialStore.open(tmp_path / "sweep.sqlite", SUBJECT)
 
 
-@pytest.mark.parametrize("names", [("agreement_AP", "weight_bytes"), ("AP", "agreement_AP", "bit_operations")])
+@pytest.mark.parametrize(
+    "names", [("agreement_AP", "weight_bytes"), pytest.param(("AP", "agreement_AP", "bit_operations"), marks=pytest.mark.slow)]
+)
 def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, names: tuple[str, ...]) -> None:
     task = problem(names)
     state = sweep(task, store, "exact_front")
@@ -123,7 +140,7 @@ def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything:
 
     wide = problem()
     part = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
-    context, executor = store.context({"arithmetic": "1"}), InlineExecutor(Evaluator(CONTEXT))
+    context, executor = store.context({"arithmetic": "1"}), InlineExecutor(Remembering(CONTEXT))
     assert sweep(wide, store, "exact_front").ruled_out
     # As if configurations with fp16 beat everything in the part.
     store.add(context, (), ruled_out=RuledOut(wide.front_name, tuple(sorted(part.space.all_keys()))))
@@ -137,7 +154,7 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
     class Stops(Exception):
         pass
 
-    class Dying(Evaluator):
+    class Dying(Remembering):
         left = 9
 
         def evaluate(self, unit: object) -> object:
@@ -183,6 +200,7 @@ def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, obj
     assert store.count() == 0
 
 
+@pytest.mark.slow
 def test_only_images_that_select_rule_out(store: TrialStore) -> None:
     made = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
     task = problem()

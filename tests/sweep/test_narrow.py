@@ -47,7 +47,9 @@ def wide() -> NetworkSpec:
 
 
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
-@pytest.mark.parametrize("network", [tiny_yolo(), wide()], ids=["tiny_yolo", "wide"])
+@pytest.mark.parametrize(
+    "network", [pytest.param(tiny_yolo(), id="tiny_yolo"), pytest.param(wide(), id="wide", marks=pytest.mark.slow)]
+)
 def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granularity: str, tmp_path: Path) -> None:
     options = resolve_options(network, QuantizationOptions(narrow=NarrowOptions(granularity)))
     draw = random.Random(f"{network.digest}{granularity}")
