@@ -127,7 +127,7 @@ int mpr_file_map(mpr_file *file, const char *path, char *error)
 {
     struct stat status;
     memset(file, 0, sizeof *file);
-    const int handle = open(path, O_RDONLY | O_CLOEXEC);
+    const int handle = open(path, O_RDONLY | O_NONBLOCK | O_CLOEXEC); /* without waiting at a named pipe */
     if (handle < 0) return mpr_fail(error, "%s: cannot be opened (%s); check the path", path, strerror(errno));
     if (fstat(handle, &status) != 0 || !S_ISREG(status.st_mode) || status.st_size < 1) {
         close(handle);

@@ -96,7 +96,9 @@ int mpr_output_open(mpr_output *out, const char *path, char *error)
         return mpr_fail(error, "%.80s...: the path is too long", path);
     remove_on_signals(out->part);
     out->file = fopen(out->part, "wb");
-    return out->file ? 0 : mpr_fail(error, "%s: cannot be written (%s); check the folder", path, strerror(errno));
+    if (out->file) return 0;
+    unfinished = 0;
+    return mpr_fail(error, "%s: cannot be written (%s); check the folder", path, strerror(errno));
 }
 
 int mpr_output_finish(mpr_output *out, char *error)

@@ -151,6 +151,7 @@ def test_a_named_pipe_that_nobody_writes_is_refused_and_a_pipe_is_read(
 ) -> None:
     os.mkfifo(tmp_path / "a.jpg")
     assert "is empty" in mprun(bundle, tmp_path, check=2).stderr
+    assert "is empty" in mprun(tmp_path / "a.jpg", "--info", check=2).stderr
     image = (images / "scene-0.jpg").read_bytes()
     piped = subprocess.run([mprun.path, bundle, "/dev/stdin"], input=image, capture_output=True, check=True, timeout=120)
     assert piped.stdout.decode().splitlines()[1:] == mprun(bundle, images / "scene-0.jpg").stdout.splitlines()[1:]
