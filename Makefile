@@ -68,10 +68,11 @@ $(BIN)/.docs: $(BIN)/.built
 docs: $(BIN)/.docs
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build -q --strict
 
-# A hunt for files that break readers and for moments at which a kill loses something; see docs/reliability.md.
+# A hunt for files that break readers and for moments at which a kill loses something, of all targets or one; see docs/reliability.md.
 MINUTES ?= 10
+TARGET ?=
 fuzz: $(BIN)/.installed
-	PYTHON=$(BIN)/python tests/fuzz/run.sh $(MINUTES)
+	$(BIN)/python -m tests.fuzz.run $(MINUTES) $(TARGET)
 
 bench: $(BIN)/.built
 	$(BIN)/mpnet bench cfg/yolov3-tiny.cfg

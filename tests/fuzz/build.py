@@ -1,7 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""Builds fuzz targets of the C core: coverage-guided with clang's libFuzzer, or to replay files with any compiler.
+"""Builds fuzz targets of the C core, and programs that give files to them.
 
-python tests/fuzz/build.py TARGET OUT COMPILER [replay]
+python tests/fuzz/build.py TARGET OUT KIND [COMPILER]. The first three kinds have address and undefined-behaviour sanitizers:
+hunting    by clang's libFuzzer, guided by coverage, with all kernel tables of this machine
+scalar     the same with scalar kernels alone, which is built in seconds
+replayed   scalar kernels, over files and over files with changes (replay.c), by any compiler
+guarded    likewise over the objects that users have, all tables, with a page that nobody may touch behind every block (guard.c)
+emulated   one static program that has its files in it, for tests/kernels/bochs/run.sh
 """
 
 from __future__ import annotations
@@ -9,60 +14,103 @@ from __future__ import annotations
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-_CORE = ("*.c", "conv/*.c", "detect/*.c", "image/*.c", "quantize/*.c", "arch/scalar.c", "arch/arm_packing.c")
-TARGETS: dict[str, tuple[str, ...]] = {"jpeg": ("image/*.c",), "bundle": (*_CORE, "mprun/[!m]*.c")}
-"""Each C entry that reads files, with its sources in csrc/; its file is tests/fuzz/<name>_target.c."""
-SANITIZERS = "address,undefined"
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+if __name__ == "__main__":
+    sys.path.insert(0, str(ROOT))
+
+from tests.core import core  # noqa: E402
+
+TARGETS = ("jpeg", "bundle", "command")
+"""Each C entry that takes what users give it; its file is tests/fuzz/<name>_target.c."""
+COMMANDS = ("evaluate", "bench", "profile", "info", "output")
+"""Objects of the program mprun that its library lacks."""
+SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-DMP_RED_ZONE=64")
+GUARDED = "-Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc,--wrap=free,--wrap=posix_memalign"
+EMULATED = ("-static", "-DMP_EMULATED_TILES")
+"""As tests/kernels/bochs/check.sh builds the core."""
 
 
-def build(target: str, out: Path, compiler: str, replay: bool) -> None:
-    """Compile one target. Raises: RuntimeError with what the compiler said."""
-    sources = [path for pattern in TARGETS[target] for path in sorted((ROOT / "csrc").glob(pattern))]
-    driver = [ROOT / "tests/fuzz/replay.c"] if replay else []
+@dataclass(frozen=True)
+class Kind:
+    """flags: of the target. core: of objects that csrc/mprun/Makefile makes. more: sources beside the target's."""
+
+    flags: tuple[str, ...]
+    core: tuple[str, ...]
+    link: tuple[str, ...] = ()
+    more: tuple[str, ...] = ()
+
+
+_SCALAR = (*SANITIZED, "-DMP_ONLY_SCALAR")
+KINDS = {
+    "hunting": Kind((*SANITIZED, "-fsanitize=fuzzer"), (*SANITIZED, "-fsanitize=fuzzer-no-link")),
+    "scalar": Kind((*_SCALAR, "-fsanitize=fuzzer"), (*_SCALAR, "-fsanitize=fuzzer-no-link")),
+    "replayed": Kind(_SCALAR, _SCALAR, more=("replay.c",)),
+    "guarded": Kind(("-g", "-O1"), (), (GUARDED,), ("replay.c", "guard.c")),
+    "emulated": Kind(("-O1", "-static"), EMULATED, more=("replay.c",)),
+}
+
+
+def build(target: str, out: Path, kind: str, compiler: str = "", inputs: tuple[Path, ...] = (), runs: int = 0) -> None:
+    """Compile one target.
+
+    compiler: "" for the one that the kind needs. inputs, runs: the files of an emulated program, and how often it changes one.
+    Raises: RuntimeError with what the compiler said.
+    """
+    how = KINDS[kind]
+    compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
+    names = [f"objects/mprun/{name}.o" for name in COMMANDS] if target == "command" else []
+    folder = core([compiler], list(how.core), "libmprun.a", *names)
+    sources = [HERE / f"{target}_target.c", *(HERE / name for name in how.more)]
+    sources += [*(folder / name for name in names), folder / "libmprun.a"]
+    own = []
+    if kind == "emulated":
+        sources.insert(1, _embedded(inputs, out.with_suffix(".S")))
+        # Bochs 2.7 rounds some ties of vcvtps2ph away from even, for all vector tables alike.
+        own = ["-DEMBEDDED", f"-DRUNS={runs}", '-DLEFT_OUT="scalar"']
     command = [
-        compiler,
-        "-g",
-        "-O1",
-        f"-fsanitize={SANITIZERS}" + ("" if replay else ",fuzzer"),
-        "-fno-sanitize-recover=undefined",
-        "-std=gnu11",
-        "-DMP_RED_ZONE=64",
-        "-DMP_ONLY_SCALAR",
-        "-pthread",
-        f"-I{ROOT / 'csrc'}",
-        str(ROOT / f"tests/fuzz/{target}_target.c"),
-        *map(str, driver + sources),
-        "-o",
-        str(out),
-        "-lm",
+        *(compiler, *how.flags, *own, "-std=gnu11", "-pthread", f"-I{ROOT / 'csrc'}"),
+        *(*map(str, sources), *how.link, "-o", str(out), "-lm"),
     ]
     made = subprocess.run(command, capture_output=True, text=True, check=False)
     if made.returncode:
         raise RuntimeError(f"{' '.join(command)}\n{made.stderr}")
 
 
-def can_build(compiler: str, replay: bool) -> bool:
+def _embedded(inputs: tuple[Path, ...], path: Path) -> Path:
+    """An assembler file with the contents of others."""
+    lines = [".section .rodata", ".balign 64"]
+    for number, file in enumerate(inputs):
+        lines += [f'data{number}: .incbin "{file}"', f"end{number}: .balign 64"]
+    lines += [".balign 8", ".global embedded, embedded_sizes, embedded_count", "embedded:"]
+    lines += [f".quad data{number}" for number in range(len(inputs))]
+    lines += ["embedded_sizes:", *(f".quad end{number} - data{number}" for number in range(len(inputs)))]
+    lines += ["embedded_count:", f".quad {len(inputs)}", '.section .note.GNU-stack,"",@progbits']
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return path
+
+
+def can_build(compiler: str, kind: str) -> bool:
     """Whether a compiler is here with what it needs: clang's libFuzzer, or a sanitizer's library."""
-    flags = f"-fsanitize={SANITIZERS}" + ("" if replay else ",fuzzer-no-link")
+    body = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"
     with tempfile.TemporaryDirectory() as folder:
         source = Path(folder) / "a.c"
-        body = "" if replay else "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"
-        source.write_text(body or "int main(void) { return 0; }")
+        source.write_text(body if "-fsanitize=fuzzer" in KINDS[kind].flags else "int main(void) { return 0; }")
+        command = [compiler, *KINDS[kind].flags, str(source), "-o", f"{folder}/a"]
         try:
-            return (
-                subprocess.run(
-                    [compiler, flags.replace("-no-link", ""), str(source), "-o", f"{folder}/a"],
-                    capture_output=True,
-                    check=False,
-                ).returncode
-                == 0
-            )
+            return subprocess.run(command, capture_output=True, check=False).returncode == 0
         except OSError:
             return False
 
 
+def inputs_of(target: str) -> tuple[Path, ...]:
+    """The seeds of a target and what hunts have found."""
+    return tuple(path for folder in ("corpus", "findings") for path in sorted((HERE / folder / target).glob("*")))
+
+
 if __name__ == "__main__":
-    build(sys.argv[1], Path(sys.argv[2]), sys.argv[3], sys.argv[4:] == ["replay"])
+    target, out, *rest = sys.argv[1:]
+    build(target, Path(out), *rest)

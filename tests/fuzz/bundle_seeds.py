@@ -90,6 +90,8 @@ def main() -> None:
     for seed in range(8):
         content, _ = bundle_bytes(configuration(network, seed), ("scalar",) if seed % 2 else (), profile=False)
         (folder / f"network-{seed}.mpnet").write_bytes(content)
+    for level in ("avx2", "avx512vnni"):
+        (folder / f"packed-{level}.mpnet").write_bytes(bundle_bytes(configuration(network, 5), (level,), profile=False)[0])
     others = {f"head-{decoder}": partial(imported, decoder) for decoder in IMPORTED}
     for name, text in {**FAMILY, **others}.items():
         network = parse_cfg(text(), name)

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 import traceback
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -287,6 +288,7 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
     kind = FORMATS[name]
     signal.signal(signal.SIGPROF, _hang)
     wrong: dict[str, int] = {}
+    slowest = 0.0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
         folder = Path(space)
         prepare(folder)
@@ -298,7 +300,9 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
             place.write_bytes(content)
             for beside in folder.glob(f"{place.name}-*"):
                 beside.unlink()
+            began = time.process_time()
             problem = attempt(kind, folder, number)
+            slowest = max(slowest, time.process_time() - began)
             for made in folder.glob("salvaged-*"):
                 made.unlink()
             if problem is not None:
@@ -314,7 +318,7 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
         wrong[f"took {peak / 1e6:.0f} MB"] = 1
     print(
         f"{name}: {runs} runs from seed {seed}, {sum(wrong.values())} wrong in {len(wrong)} places, at most "
-        f"{peak / 1e6:.0f} MB",
+        f"{peak / 1e6:.0f} MB, {slowest * 1e3:.0f} ms",
         flush=True,
     )
     return len(wrong)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Stops a child process at every one of its system calls, by ptrace."""
+"""Stops a child process at every one of its system calls, by ptrace, and sends it a signal there."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ def _ptrace(request: int, pid: int, data: int = 0) -> int:
     return int(_libc.ptrace(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(0), ctypes.c_void_p(data)))
 
 
-def killed_at(work: Callable[[], object], number: int | None) -> tuple[bool, int]:
+def killed_at(work: Callable[[], object], number: int | None, sent: int = signal.SIGKILL) -> tuple[bool, int]:
     """Run `work` in a fork and kill it at its `number`-th stop, of which every system call has one before and one after.
 
+    sent: the signal; work may become another program.
     Result: whether it was killed, and how many stops there were; None as number lets it end.
     """
     pid = os.fork()
@@ -53,17 +54,23 @@ def killed_at(work: Callable[[], object], number: int | None) -> tuple[bool, int
             return True, stops
         passed_on = 0
         if os.WSTOPSIG(status) != signal.SIGTRAP | 0x80:
-            passed_on = os.WSTOPSIG(status)
+            # A trap alone: it has become another program.
+            passed_on = 0 if os.WSTOPSIG(status) == signal.SIGTRAP else os.WSTOPSIG(status)
             continue
         stops += 1
         if stops == number:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return True, stops
+            os.kill(pid, sent)
+            if sent == signal.SIGKILL:
+                os.waitpid(pid, 0)
+                return True, stops
 
 
 def every_stop(
-    prepare: Callable[[], object], work: Callable[[], object], check: Callable[[bool], object], step: int = 1
+    prepare: Callable[[], object],
+    work: Callable[[], object],
+    check: Callable[[bool], object],
+    step: int = 1,
+    sent: int = signal.SIGKILL,
 ) -> int:
     """prepare(); work() until its n-th stop; check(whether it was killed): for every n, or every `step`-th, until it ends.
 
@@ -74,7 +81,7 @@ def every_stop(
     number = 1
     while True:
         prepare()
-        killed, _ = killed_at(work, number)
+        killed, _ = killed_at(work, number, sent)
         check(killed)
         if not killed:
             return number - 1

@@ -1,0 +1,199 @@
+# SPDX-License-Identifier: MIT
+"""Hunts for what breaks mpnet: python -m tests.fuzz.run MINUTES [TARGET...]; `make fuzz MINUTES=10 TARGET=bundle`.
+
+Without a target the time is divided among all. Each ends in one line: inputs tried, failures, most memory, longest time of an
+input. What fails is kept in .cache/fuzz/found and belongs to tests/fuzz/findings, which `make test` replays.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Callable, Iterator
+
+from tests.fuzz.build import ROOT, TARGETS, build, can_build, inputs_of
+from tests.fuzz.readers import FORMATS
+
+WORK = ROOT / ".cache" / "fuzz"
+FOUND = WORK / "found"
+CHANGED = 20_000
+"""Files that replay.c changes in one process."""
+SANITIZER = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=32"}
+
+
+@dataclass
+class Outcome:
+    """What a hunt did. memory_mb: at most. slowest_s: CPU time of one input, at most."""
+
+    inputs: int = 0
+    failures: int = 0
+    memory_mb: float = 0.0
+    slowest_s: float = 0.0
+    skipped: str = ""
+
+    def add(self, inputs: int, failures: int, memory_mb: float, slowest_s: float) -> None:
+        self.inputs += inputs
+        self.failures += failures
+        self.memory_mb = max(self.memory_mb, memory_mb)
+        self.slowest_s = max(self.slowest_s, slowest_s)
+
+
+def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
+    """Exit code, what it printed on both streams, and its most memory in MB."""
+    print(*command[:4], "...", file=sys.stderr, flush=True)
+    log = WORK / "log"
+    with open(log, "wb") as printed:
+        process = subprocess.Popen(
+            [str(word) for word in command],
+            cwd=folder,
+            stdout=printed,
+            stderr=subprocess.STDOUT,
+            env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT)},
+        )
+        _, status, used = os.wait4(process.pid, 0)
+    return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), used.ru_maxrss / 1024
+
+
+def _rounds(minutes: float) -> Iterator[int]:
+    """A random number again and again until the time is over, once at least."""
+    until = time.monotonic() + 60 * minutes
+    yield random.randrange(1 << 30)
+    while time.monotonic() < until:
+        yield random.randrange(1 << 30)
+
+
+def workspace(folder: Path) -> Path:
+    """The files that words of command_target.c name."""
+    seeds = {path.name: path for path in inputs_of("bundle")}
+    (folder / "images").mkdir(parents=True, exist_ok=True)
+    shutil.copy(seeds["head-yolov5.mpnet"], folder / "net.mpnet")
+    (folder / "damaged.mpnet").write_bytes(seeds["head-yolov5.mpnet"].read_bytes()[:-1] + b"\x55")
+    for name, seed in {"image.jpg": "b.jpg", "image.ppm": "a.ppm", "images/a.jpg": "c.jpg", "images/b.ppm": "a.ppm"}.items():
+        shutil.copy(seeds[seed], folder / name)
+    (folder / "list.txt").write_text("7 image.jpg\nimages/b.ppm\n", encoding="utf-8")
+    return folder
+
+
+def _changed(target: str, kind: str, minutes: float) -> Outcome:
+    """Changed files through replay.c."""
+    outcome = Outcome()
+    program = WORK / f"{target}-{kind}"
+    build(target, program, kind)
+    folder = workspace(WORK / "command") if target == "command" else WORK
+    for seed in _rounds(minutes):
+        (folder / "found").unlink(missing_ok=True)
+        code, printed, memory = _ran([program, "-m", CHANGED, seed, *inputs_of(target)], folder)
+        slowest = re.search(r"slowest (\d+) ms", printed)
+        outcome.add(CHANGED, code != 0, memory, float(slowest[1]) / 1e3 if slowest else 0.0)
+        if code:
+            print(printed[-3000:], file=sys.stderr, flush=True)
+            shutil.copy(folder / "found", FOUND / f"{target}-{kind}-{seed}")
+    return outcome
+
+
+def _guided(target: str, minutes: float) -> Outcome:
+    """By coverage, with libFuzzer."""
+    compiler = os.environ.get("FUZZ_CC", "clang")
+    if not can_build(compiler, "hunting"):
+        return Outcome(skipped="no clang with libFuzzer here (Debian: clang and libclang-rt-dev)")
+    program, corpus = WORK / target, WORK / f"corpus-{target}"
+    build(target, program, "hunting", compiler)
+    corpus.mkdir(exist_ok=True)
+    options = [f"-max_total_time={round(60 * minutes)}", "-max_len=10240", "-rss_limit_mb=1024", "-timeout=60"]
+    folder = workspace(WORK / "command") if target == "command" else WORK
+    code, printed, memory = _ran(
+        [program, *options, "-print_final_stats=1", f"-artifact_prefix={FOUND}/", corpus, *_seed_folders(target)], folder
+    )
+    numbers = dict(re.findall(r"stat::(\w+):\s+(\d+)", printed))
+    if code:
+        print(printed[-3000:], file=sys.stderr, flush=True)
+    outcome = Outcome()
+    outcome.add(
+        int(numbers.get("number_of_executed_units", 0)), code != 0, memory, float(numbers.get("slowest_unit_time_sec", 0))
+    )
+    return outcome
+
+
+def _seed_folders(target: str) -> list[Path]:
+    return sorted({path.parent for path in inputs_of(target)})
+
+
+def _emulated(minutes: float) -> Outcome:
+    """Bundles by the tables of AVX-512, VNNI and AMX on an emulated CPU."""
+    outcome, runs = Outcome(), 300
+    program = WORK / "bundle-emulated"
+    build("bundle", program, "emulated", inputs=inputs_of("bundle"), runs=runs)
+    code, printed, memory = _ran([ROOT / "tests/kernels/bochs/run.sh", program, max(600, round(60 * minutes))])
+    if code == 2:
+        return Outcome(skipped=printed.strip().splitlines()[-1])
+    outcome.add(runs + len(inputs_of("bundle")), code != 0, memory, 0.0)
+    if code:
+        print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
+def _reader(name: str, minutes: float) -> Outcome:
+    outcome = Outcome()
+    for seed in _rounds(minutes):
+        _, printed, _ = _ran([sys.executable, "-m", "tests.fuzz.readers", name, 300, seed, "--found", FOUND])
+        line = re.search(r"(\d+) runs from seed \d+, (\d+) wrong in \d+ places, at most (\d+) MB, (\d+) ms", printed)
+        outcome.add(*(int(line[k]) for k in (1, 2)), float(line[3]), float(line[4]) / 1e3) if line else outcome.add(0, 1, 0, 0)
+        if not line or line[2] != "0":
+            print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
+def _counted(module: str, words: list[str], per_round: int, minutes: float) -> Outcome:
+    """A module that ends with exit code 0 if nothing of `per_round` tries failed."""
+    outcome = Outcome()
+    for seed in _rounds(minutes):
+        code, printed, memory = _ran([sys.executable, "-m", module, *(word.format(seed=seed) for word in words)])
+        outcome.add(per_round, code != 0, memory, 0.0)
+        if code:
+            print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
+HUNTS: dict[str, Callable[[float], Outcome]] = {
+    **{target: partial(_guided, target) for target in TARGETS},
+    **{f"{target}-guarded": partial(_changed, target, "guarded") for target in TARGETS},
+    "bundle-emulated": _emulated,
+    **{name: partial(_reader, name) for name in FORMATS},
+    "kills": partial(_counted, "tests.fuzz.kills", ["100", "20", "{seed}"], 100),
+}
+"""What can be hunted, and how, for so many minutes."""
+
+
+def main(words: list[str]) -> int:
+    minutes, names = float(words[0]), words[1:] or list(HUNTS)
+    if unknown := [name for name in names if name not in HUNTS]:
+        print(f"fuzz: unknown target '{unknown[0]}'; known: {', '.join(HUNTS)}", file=sys.stderr)
+        return 2
+    FOUND.mkdir(parents=True, exist_ok=True)
+    failed = False
+    for name in names:
+        outcome = HUNTS[name](minutes / len(names))
+        if outcome.skipped:
+            print(f"{name}: SKIPPED: {outcome.skipped}", flush=True)
+            continue
+        print(
+            f"{name}: {outcome.inputs} inputs, {outcome.failures} failures, at most {outcome.memory_mb:.0f} MB and "
+            f"{outcome.slowest_s:.2f} s",
+            flush=True,
+        )
+        failed |= outcome.failures > 0
+    if failed:
+        print(f"fuzz: something was found; its files are in {FOUND}, and belong to tests/fuzz/findings", file=sys.stderr)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
