@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare, experiment_of, set_option, unlabelled_option, with_unlabelled
+from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import console, print_json, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.analysis import print_analysis
@@ -37,7 +37,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_exp
     help="Share of the MACs, in percent, that may be raised to a higher precision.",
 )
 @click.option("--rows", type=click.IntRange(1, 100_000), default=24, show_default=True, help="Most rows of a table.")
-@click.option("--csv", "csv_path", type=click.Path(path_type=Path), help="Write all steps to this file.")
+@click.option("--csv", "csv_path", type=PATH, help="Write all steps to this file.")
 def command(
     source: str,
     overrides: tuple[str, ...],

@@ -8,7 +8,7 @@ from typing import Iterator
 
 import click
 
-from mpnet.cli.options import cfg_or_experiment, declare, words
+from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import console, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
@@ -23,7 +23,7 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, b
     "mpnet bench runs/demo:safe",
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
-@click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
+@click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
 @click.option(
     "--precisions",
     metavar="NAME,...",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import FOLDER, declare
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -26,7 +26,7 @@ from mpnet.report.comparison_text import print_comparison
     "--images",
     "--pictures",  # its name in 0.1.0
     "images",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=FOLDER,
     metavar="DIR",
     help="Write an image of each lost or gained object: baseline left, other run right.",
 )

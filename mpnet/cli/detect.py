@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from mpnet.cli.image_files import Source, find_sources
-from mpnet.cli.options import declare, dialect_option, experiment_of, layer_option, selected_precisions
+from mpnet.cli.options import PATH, declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.side_by_side import Predict, SideBySide, View
 from mpnet.config.protocol import NMS_KINDS, RESIZES
@@ -38,12 +38,12 @@ NMS = 0.45
     runtime=True,
 )
 @click.argument("images", nargs=-1, metavar="[EXPERIMENT|RUN|STORE[:KEY]] IMAGE...")
-@click.option("--cfg", type=click.Path(path_type=Path), help="Darknet cfg, in place of an experiment, run or sweep.")
-@click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
-@click.option("--names", type=click.Path(path_type=Path), help="Class names, one a line.")
+@click.option("--cfg", type=PATH, help="Darknet cfg, in place of an experiment, run or sweep.")
+@click.option("--weights", type=PATH, help="Darknet weights.  [default: beside the cfg]")
+@click.option("--names", type=PATH, help="Class names, one a line.")
 @click.option("--camera", metavar="NUMBER", help="Look through a camera, until Ctrl-C; also a device or a stream's address.")
 @click.option("--frames", "most", type=click.IntRange(1, 10**9), help="Stop after so many frames of a camera or video.")
-@click.option("--out", type=click.Path(path_type=Path), help="Folder for copies with boxes, or the best class, drawn.")
+@click.option("--out", type=PATH, help="Folder for copies with boxes, or the best class, drawn.")
 @click.option("--beside", metavar="PRECISION", help="Put another precision beside it: a name such as fp32, or a key.")
 @click.option(
     "--conf",

@@ -12,7 +12,7 @@ import click
 
 from mpnet.backends import Model, backend, runner_of
 from mpnet.backends.placement import as_plain, placements, warnings_of
-from mpnet.cli.options import declare, set_option
+from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.export import Exported, describe, export, target, targets
@@ -20,7 +20,7 @@ from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.packages import require
-from mpnet.report.placement import print_placements
+from mpnet.report.layers import print_placements
 from mpnet.resolve.source import Files, configuration_named
 from mpnet.resolve.stored import split_source
 from mpnet.resolve.trials import TABLES, write_trials
@@ -59,17 +59,11 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
     help="For which program, where a target has several; `mpnet targets` lists them.  [default: the first]",
 )
 @_target_options
+@click.option("--cfg", type=FILE, help="The network file to change.  [default: the one that was measured]")
 @click.option(
-    "--cfg",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The network file to change.  [default: the one that was measured]",
+    "--weights", type=FILE, help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]"
 )
-@click.option(
-    "--weights",
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The weights, where they have moved.  [of a CFG: the file beside it with the suffix .weights]",
-)
-@click.option("--names", type=click.Path(path_type=Path, dir_okay=False), help="The class names, where they have moved.")
+@click.option("--names", type=FILE, help="The class names, where they have moved.")
 @click.option(
     "--score",
     metavar="NUMBER|recall",
@@ -80,7 +74,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
 @click.option(
     "-o",
     "--out",
-    type=click.Path(path_type=Path, dir_okay=False),
+    type=FILE,
     help="The file to write; further files of a target stand beside it.  [default: standard output, for cfg, yaml]",
 )
 def command(

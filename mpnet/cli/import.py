@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import FOLDER, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
@@ -26,8 +26,8 @@ from mpnet.report.terminal import print_table
     "mpnet import ssd.onnx -o ssd/ --heads boxes_0+scores_0,boxes_1+scores_1 --decoder ssd --anchors '60,60/120,120'",
     quiet=False,
 )
-@click.argument("model", metavar="MODEL", type=click.Path(path_type=Path))
-@click.option("-o", "--out", required=True, type=click.Path(path_type=Path, file_okay=False), help="The folder for the files.")
+@click.argument("model", metavar="MODEL", type=PATH)
+@click.option("-o", "--out", required=True, type=FOLDER, help="The folder for the files.")
 @click.option("--name", default="", help="Of the files.  [default: the model's]")
 @click.option(
     "--heads",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
@@ -21,30 +21,20 @@ from mpnet.trial.template import Parts, experiment_template
     "mpnet init --cfg net.cfg --weights net.weights --images coco8.yaml",
     quiet=False,
 )
-@click.option("--cfg", required=True, type=click.Path(path_type=Path), help="Darknet cfg.")
-@click.option("--weights", type=click.Path(path_type=Path), help="Darknet weights.  [default: beside the cfg]")
-@click.option(
-    "--images",
-    type=click.Path(path_type=Path),
-    help="Labelled images: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.",
-)
+@click.option("--cfg", required=True, type=PATH, help="Darknet cfg.")
+@click.option("--weights", type=PATH, help="Darknet weights.  [default: beside the cfg]")
+@click.option("--images", type=PATH, help="Labelled images: a folder, Darknet's .data or valid.txt, or Ultralytics' data.yaml.")
 @click.option(
     "--unlabelled",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Images without labels, beside the others or alone: a folder, a list of paths (.txt), a video.",
 )
 @click.option(
-    "--labels",
-    type=click.Path(path_type=Path),
-    help="Folder of label files.  [default: labels/ in place of images/, or beside the images]",
+    "--labels", type=PATH, help="Folder of label files.  [default: labels/ in place of images/, or beside the images]"
 )
-@click.option("--annotations", type=click.Path(path_type=Path), help="Labels as an instances JSON (COCO).")
-@click.option(
-    "--names", type=click.Path(path_type=Path), help="Class names, one a line.  [default: as the .data or data.yaml says]"
-)
-@click.option(
-    "-o", "--out", type=click.Path(path_type=Path, dir_okay=False), help="The file to write.  [default: NAME.yaml, of the cfg]"
-)
+@click.option("--annotations", type=PATH, help="Labels as an instances JSON (COCO).")
+@click.option("--names", type=PATH, help="Class names, one a line.  [default: as the .data or data.yaml says]")
+@click.option("-o", "--out", type=FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(
     cfg: Path,

@@ -9,7 +9,7 @@ from typing import Any
 import click
 from rich.console import Console
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import PATH, declare
 from mpnet.cli.output import console, print_json
 from mpnet.config.experiment import DEFAULT_OUTPUT
 from mpnet.errors import StoreError
@@ -19,7 +19,7 @@ from mpnet.resolve.inventory import inventory
 
 
 @declare("mpnet list", "mpnet list runs/demo --json", quiet=False)
-@click.argument("folder", type=click.Path(path_type=Path), default=DEFAULT_OUTPUT)
+@click.argument("folder", type=PATH, default=DEFAULT_OUTPUT)
 def command(folder: Path, as_json: bool) -> None:
     """List the results and sweeps below FOLDER (runs/), sweeps with their strategies, holdouts and options.
 

@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from mpnet.resolve.source import Files
 
 
+PATH, FILE, FOLDER = (
+    click.Path(path_type=Path, file_okay=file, dir_okay=folder) for file, folder in ((True, True), (True, False), (False, True))
+)
+"""Types of options and arguments: any path, no folder, no file."""
+
+
 class ExampleCommand(click.Command):
     """A command whose --help ends with `examples`, one a line."""
 
@@ -127,7 +133,7 @@ set_option = click.option(
 
 unlabelled_option = click.option(
     "--unlabelled",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="PATH",
     help="Images without labels as well (folder, .txt list, video): agreement is measured on them too, AP is not.",
 )

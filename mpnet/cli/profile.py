@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import cfg_or_experiment, declare, words
+from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.plan_key import short_key
@@ -24,8 +24,8 @@ from mpnet.speed.profile import profile_network
     runtime=True,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
-@click.option("-o", "--output", type=click.Path(path_type=Path), required=True, help="The table to write (JSON).")
-@click.option("--weights", type=click.Path(path_type=Path), help="Weights file.  [default: random weights]")
+@click.option("-o", "--output", type=PATH, required=True, help="The table to write (JSON).")
+@click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
 @click.option("--precisions", default="fp32,fp16,int8", show_default=True, help="What layers may have, with commas.")
 @click.option(
     "--repeats", type=click.IntRange(3, 1000), default=15, show_default=True, help="Forward passes per measured configuration."

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import declare
+from mpnet.cli.options import FILE, FOLDER, PATH, declare
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
@@ -25,23 +25,10 @@ from mpnet.resolve.stored import in_store
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
     "mpnet report runs/aix:balanced -o report.html",
 )
-@click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--out",
-    default="report.html",
-    show_default=True,
-    type=click.Path(path_type=Path, dir_okay=False),
-    help="The page to write.",
-)
-@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), metavar="DIR", help="Write every plot as SVG.")
-@click.option(
-    "--data",
-    "data_folder",
-    type=click.Path(path_type=Path, file_okay=False),
-    metavar="DIR",
-    help="Write the numbers of every plot as CSV and JSON.",
-)
+@click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
+@click.option("-o", "--out", default="report.html", show_default=True, type=FILE, help="The page to write.")
+@click.option("--figures", type=FOLDER, metavar="DIR", help="Write every plot as SVG.")
+@click.option("--data", "data_folder", type=FOLDER, metavar="DIR", help="Write the numbers of every plot as CSV and JSON.")
 @click.option(
     "--draws", default=DRAWS, show_default=True, type=click.IntRange(MIN_DRAWS, MAX_DRAWS), help="Bootstrap draws over images."
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import command_line, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
+from mpnet.cli.options import PATH, command_line, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
@@ -28,16 +28,11 @@ NOTHING_FITS = 1
     "mpnet sweep --status runs/demo/sweep-0123456789ab.sqlite",
     runtime=True,
 )
-@click.argument("experiment", type=click.Path(path_type=Path), required=False)
+@click.argument("experiment", type=PATH, required=False)
 @set_option
 @unlabelled_option
-@click.option("--store", type=click.Path(path_type=Path), help="File that keeps all trials.  [default: under output]")
-@click.option(
-    "--status",
-    type=click.Path(path_type=Path),
-    metavar="STORE",
-    help="Say how far a sweep, or the latest of a folder, is, and leave.",
-)
+@click.option("--store", type=PATH, help="File that keeps all trials.  [default: under output]")
+@click.option("--status", type=PATH, metavar="STORE", help="Say how far a sweep, or the latest of a folder, is, and leave.")
 @click.option(
     "--sweep",
     "number",
@@ -47,7 +42,7 @@ NOTHING_FITS = 1
 )
 @click.option(
     "--salvage",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="STORE",
     help="Write what is readable of a damaged store into a new one, and leave.  [default: STORE-salvaged.sqlite]",
 )

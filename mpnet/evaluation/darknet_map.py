@@ -22,7 +22,7 @@ def darknet_ap50(detections: Detections, dataset: Dataset | Truths) -> NDArray[n
     Crowds are no truths here: Darknet's label files have none.
     """
     truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
-    detections, truths = truths.of_labelled(detections), without_crowds(truths)
+    detections, truths = truths.of_labelled(detections), truths.without_crowds()
     taken = best_overlap(detections, truths, 0.5)
     order = np.argsort(-detections.score, kind="stable")
     truth_of = taken[order]
@@ -47,21 +47,3 @@ def darknet_map50(per_category: NDArray[np.float64]) -> float:
     """Mean of what `darknet_ap50` gives over the categories that have truths, percent; -1 when none has."""
     present = per_category[per_category > -1]
     return float(present.mean()) if present.size else -1.0
-
-
-def without_crowds(truths: Truths) -> Truths:
-    """The same truths but for crowds."""
-    if not truths.crowd.any():
-        return truths
-    keep = truths.crowd == 0
-    kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
-    return Truths(
-        truths.image_count,
-        truths.category_count,
-        kept[truths.cell_offsets],
-        truths.box[keep],
-        truths.area[keep],
-        truths.crowd[keep],
-        truths.source[keep],
-        truths.sizes,
-    )

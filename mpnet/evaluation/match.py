@@ -104,31 +104,26 @@ class Truths:
         """The same with image order[i] as image i."""
         cells = np.arange(self.image_count * self.category_count).reshape(self.image_count, self.category_count)[order]
         offsets, chosen = rows_of(self.cell_offsets, cells.reshape(-1))
-        return Truths(
-            self.image_count,
-            self.category_count,
-            offsets,
-            self.box[chosen],
-            self.area[chosen],
-            self.crowd[chosen],
-            self.source[chosen],
-            np.ascontiguousarray(self.sizes[order]),
-        )
+        return self._chosen(chosen, offsets, np.ascontiguousarray(self.sizes[order]))
 
     def between(self, first: int, last: int) -> Truths:
         """Those of the images first .. last - 1, which become images 0, 1, ..."""
         cells = self.cell_offsets[first * self.category_count : last * self.category_count + 1]
         start, end = int(cells[0]), int(cells[-1])
-        return Truths(
-            last - first,
-            self.category_count,
-            cells - start,
-            self.box[start:end],
-            self.area[start:end],
-            self.crowd[start:end],
-            self.source[start:end],
-            self.sizes[first:last],
-        )
+        return self._chosen(slice(start, end), cells - start, self.sizes[first:last])
+
+    def without_crowds(self) -> Truths:
+        """The same truths but for crowds."""
+        if not self.crowd.any():
+            return self
+        keep = self.crowd == 0
+        kept = np.concatenate([np.zeros(1, np.int64), np.cumsum(keep)])
+        return self._chosen(keep, kept[self.cell_offsets], self.sizes)
+
+    def _chosen(self, chosen: Any, offsets: NDArray[np.int64], sizes: NDArray[np.float32]) -> Truths:
+        """Some of the truths, by an index of their arrays, with their `cell_offsets`, in images of these sizes."""
+        box, area, crowd, source = self.box[chosen], self.area[chosen], self.crowd[chosen], self.source[chosen]
+        return Truths(len(sizes), self.category_count, offsets, box, area, crowd, source, sizes)
 
     def counted(self, area: str = "all") -> NDArray[np.int32]:
         """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""

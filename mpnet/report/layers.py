@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: MIT
-"""The table of a network's layers, for the terminal."""
+"""Tables of a network's layers, for the terminal: what they are, and where they run in an exported file's engine."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, Mapping
+from typing import Any, Callable, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
 
+from mpnet.backends.placement import LayerPlacement
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec, UpsampleSpec
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import PRECISIONS
-from mpnet.report.terminal import STYLES, print_table
+from mpnet.report.terminal import STYLES, clean, print_table
 
 
 def shape_text(shape: list[int]) -> str:
@@ -75,3 +76,16 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
         f"{bytes_text(totals['weight_bytes'])} of weights, {bytes_text(totals['peak_activation_bytes'])} of "
         "activations at the peak, for one image"
     )
+
+
+def print_placements(layers: Sequence[LayerPlacement], engine: Mapping[str, str] | None, console: Console) -> None:
+    """The layers as a table. engine: name and version of the program that was asked."""
+    runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
+    rows = [
+        [
+            Text(clean(cell), style="bold red" if layer.falls_back else "")
+            for cell in (str(layer.index), layer.name, layer.asked, layer.written, layer.executed or "-", layer.why)
+        ]
+        for layer in layers
+    ]
+    print_table(console, ("#", "layer", "asked", "written", runs, ""), rows, left=range(1, 6), keys=2)

@@ -337,11 +337,6 @@ def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: 
     )
 
 
-def _print_sweeps(document: Mapping[str, Any], out: Console) -> None:
-    """All sweeps of a store, with what tells them apart; `STORE:2/KEY` and `--sweep 2` name the second."""
-    print_sweeps(document["sweeps"], document["sweep"], out)
-
-
 def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown: int | None, out: Console) -> None:
     """One row per sweep of a store; `shown` is the one that is spoken of."""
     cells: list[list[object]] = [
@@ -375,7 +370,7 @@ def print_status(document: Mapping[str, Any], out: Console) -> None:
     if document["known"] > document["trials"]:
         out.print(f"the store knows {document['known']:,} configurations under these options")
     if len(document["sweeps"]) > 1:
-        _print_sweeps(document, out)
+        print_sweeps(document["sweeps"], document["sweep"], out)
     if document["workers"]:
         out.print(f"working on it: {', '.join(document['workers'])}")
     if document["state"] == "interrupted":

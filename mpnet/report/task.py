@@ -12,8 +12,7 @@ from numpy.typing import NDArray
 from mpnet.data.dataset import Dataset
 from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
-from mpnet.report.class_images import ClassGallery
-from mpnet.report.images import Gallery, LoadImage
+from mpnet.report.images import ClassGallery, Gallery, LoadImage
 from mpnet.report.model import Change, Image
 from mpnet.report.paired import ImageScore, Pair, Pairing
 from mpnet.report.paired_classes import ClassPairing

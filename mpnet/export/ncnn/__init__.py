@@ -8,16 +8,16 @@ from typing import Any, Mapping
 from mpnet.export import Exported, Target
 from mpnet.export.configuration import Configuration
 from mpnet.export.description import description, description_json
-from mpnet.export.ncnn.lower import Lowering
 from mpnet.export.ncnn.rules import support
+from mpnet.export.ncnn.write import NcnnExport
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
-    lowering = Lowering(configuration)
-    files, outputs = lowering.files, lowering.outputs
+    export = NcnnExport(configuration)
+    files, outputs = export.files, export.outputs
     described = description(configuration, flavour, "CHW", list(outputs))
     return Exported(
-        {".param": files.param(outputs), ".bin": files.bin(), ".json": description_json(described)}, {}, lowering.layers
+        {".param": files.param(outputs), ".bin": files.bin(), ".json": description_json(described)}, {}, export.layers
     )
 
 

@@ -7,34 +7,34 @@ from typing import Callable
 
 import numpy as np
 
-from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.graph import OnnxGraph
 
 
-def _scalar(graph: Graph, value: float) -> str:
+def _scalar(graph: OnnxGraph, value: float) -> str:
     return graph.constant(f"constant_{value:g}", np.float32(value))
 
 
-def _clip(graph: Graph, x: str, low: float, high: float, name: str) -> str:
+def _clip(graph: OnnxGraph, x: str, low: float, high: float, name: str) -> str:
     return graph.node("Clip", [x, _scalar(graph, low), _scalar(graph, high)], name)
 
 
-def _times(graph: Graph, x: str, factor: float, name: str) -> str:
+def _times(graph: OnnxGraph, x: str, factor: float, name: str) -> str:
     return graph.node("Mul", [x, _scalar(graph, factor)], name)
 
 
-def _slow_outside(graph: Graph, x: str, low: float, high: float, slope: float, name: str) -> tuple[str, str]:
+def _slow_outside(graph: OnnxGraph, x: str, low: float, high: float, slope: float, name: str) -> tuple[str, str]:
     """x kept in [low, high], and `slope` times what lies outside."""
     inside = _clip(graph, x, low, high, f"{name}_inside")
     return inside, _times(graph, graph.node("Sub", [x, inside], f"{name}_outside"), slope, f"{name}_slow")
 
 
-def _plse(graph: Graph, x: str, name: str) -> str:
+def _plse(graph: OnnxGraph, x: str, name: str) -> str:
     inside, rest = _slow_outside(graph, x, -4, 4, 0.01, name)
     line = graph.node("Add", [_times(graph, inside, 0.125, f"{name}_line"), _scalar(graph, 0.5)], f"{name}_middle")
     return graph.node("Add", [line, rest], name)
 
 
-def _gelu(graph: Graph, x: str, name: str) -> str:
+def _gelu(graph: OnnxGraph, x: str, name: str) -> str:
     cube = graph.node("Mul", [graph.node("Mul", [x, x], f"{name}_square"), x], f"{name}_cube")
     terms = [_times(graph, x, 0.797885, f"{name}_line"), _times(graph, cube, 0.035677, f"{name}_bend")]
     curve = graph.node("Tanh", [graph.node("Add", terms, f"{name}_inner")], f"{name}_tanh")
@@ -42,23 +42,23 @@ def _gelu(graph: Graph, x: str, name: str) -> str:
     return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
 
 
-def _hard_mish(graph: Graph, x: str, name: str) -> str:
+def _hard_mish(graph: OnnxGraph, x: str, name: str) -> str:
     low = _clip(graph, x, -2, 0, f"{name}_low")
     square = _times(graph, graph.node("Mul", [low, low], f"{name}_square"), 0.5, f"{name}_bend")
     bent = graph.node("Add", [square, low], f"{name}_bent")
     return graph.node("Add", [graph.node("Relu", [x], f"{name}_high"), bent], name)
 
 
-def _ramp(graph: Graph, x: str, name: str) -> str:
+def _ramp(graph: OnnxGraph, x: str, name: str) -> str:
     return graph.node("Add", [graph.node("Relu", [x], f"{name}_relu"), _times(graph, x, 0.1, f"{name}_slope")], name)
 
 
-def _mish(graph: Graph, x: str, name: str) -> str:
+def _mish(graph: OnnxGraph, x: str, name: str) -> str:
     # Opset 18 has Mish; engines of opset 17 know it by this pattern.
     return graph.node("Mul", [x, graph.node("Tanh", [graph.node("Softplus", [x], f"{name}_softplus")], f"{name}_tanh")], name)
 
 
-_OPERATORS: dict[str, Callable[[Graph, str, str], str]] = {
+_OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "linear": lambda graph, x, name: x,
     "leaky": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=0.1),
     "relu": lambda graph, x, name: graph.node("Relu", [x], name),
@@ -88,6 +88,6 @@ RISING = (*CLAMPS, "leaky", "logistic")
 """These keep the order of values, so that the largest may be taken before."""
 
 
-def activate(graph: Graph, activation: str, x: str, name: str) -> str:
+def activate(graph: OnnxGraph, activation: str, x: str, name: str) -> str:
     """The tensor after the activation. Raises: KeyError for one that mpnet.export.onnx.support refuses."""
     return _OPERATORS[activation](graph, x, name)

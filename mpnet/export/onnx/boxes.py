@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
-from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.graph import OnnxGraph
 from mpnet.model.layers import YoloSpec
 from mpnet.model.network import NetworkSpec
 
@@ -24,7 +24,7 @@ def refuse_kind(kind: str) -> None:
 
 
 def write_boxes(
-    graph: Graph, network: NetworkSpec, tensors: Sequence[str], confidence: float, nms: float
+    graph: OnnxGraph, network: NetworkSpec, tensors: Sequence[str], confidence: float, nms: float
 ) -> tuple[str, str, str]:
     """The detections of one image, best first within each class, classes rising.
 
@@ -59,7 +59,7 @@ def write_boxes(
     return graph.node("Gather", [flat, box_indices], "boxes_boxes_kept", axis=0), chosen, classes
 
 
-def _decode(graph: Graph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tuple[str, str]:
+def _decode(graph: OnnxGraph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tuple[str, str]:
     """Boxes (1, n, 4) and scores (1, n, classes) of one head, by row, column and anchor."""
     name = f"layer_{yolo.index:03d}"
     height, width, _ = yolo.in_shape

@@ -15,7 +15,7 @@ from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
 from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
-from mpnet.export.onnx.graph import FLOAT, INT4, INT8, Graph
+from mpnet.export.onnx.graph import FLOAT, INT4, INT8, OnnxGraph
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
 from mpnet.export.weights import in_bits, in_blocks
@@ -30,7 +30,7 @@ LEAKY_SLOPE = 0.1
 class _Writer:
     """One convolution to be written."""
 
-    graph: Graph
+    graph: OnnxGraph
     layer: ConvolutionSpec
     operation: Convolve
     constants: Constants
@@ -188,7 +188,7 @@ class _Writer:
         return coded_value(self.graph, self.graph.node("Max", parts, self.name("leaky")), self.name("result"), params)
 
 
-def convolve(graph: Graph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules) -> Value:
+def convolve(graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules) -> Value:
     """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
     yet rounded to anything, or are to be quantised later."""
     layer = operation.layer_of(prepared.network)

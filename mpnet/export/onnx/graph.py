@@ -17,7 +17,7 @@ VERSIONS = (17, 8)
 SINCE = {INT4: (21, 10)}
 
 
-class Graph:
+class OnnxGraph:
     """Nodes in order. A node with one result has that result's name. The package `onnx` is imported by the first one."""
 
     def __init__(self) -> None:

@@ -3,17 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+import json
+from typing import Any, Sequence
 
 import mpnet
 from mpnet.engine.operations import Convolve
 from mpnet.export import Configuration, Exported
+from mpnet.export.description import description
 from mpnet.export.naming import layer_name
 from mpnet.export.onnx.boxes import refuse_kind, write_boxes
 from mpnet.export.onnx.graph import INT64
-from mpnet.export.onnx.lower import Lowered
-from mpnet.export.onnx.metadata import metadata
 from mpnet.export.onnx.rules import FLAVOURS
+from mpnet.export.onnx.write import OnnxExport
 
 
 def write(configuration: Configuration, flavour: str, with_boxes: bool = False) -> Exported:
@@ -23,37 +24,52 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
     Raises: ConfigError for boxes that ONNX cannot suppress as the configuration asks.
     """
     network = configuration.network
-    lowered = Lowered(configuration.plan, configuration.prepared, FLAVOURS[flavour])
-    graph = lowered.graph
+    export = OnnxExport(configuration.plan, configuration.prepared, FLAVOURS[flavour])
+    graph = export.graph
     outputs = {}
-    for index, slot, head in zip(network.outputs, lowered.plan.outputs, lowered.heads, strict=True):
+    for index, slot, head in zip(network.outputs, export.plan.outputs, export.heads, strict=True):
         # Engines call a node after the output that it writes, so the name tells the layer that computes it first.
-        outputs[index] = f"{layer_name(max(lowered.plan.slots[slot].layer, 0), 'head')}_{index:03d}"
-        height, width, channels = lowered.plan.slots[slot].shape
+        outputs[index] = f"{layer_name(max(export.plan.slots[slot].layer, 0), 'head')}_{index:03d}"
+        height, width, channels = export.plan.slots[slot].shape
         graph.output(outputs[index], head, (1, channels, height, width))
     if with_boxes:
         protocol = configuration.document.get("protocol") or {}
         kind = protocol.get("nms_kind") or (network.yolos[-1].nms_kind if network.yolos else "default")
         refuse_kind(kind)
         boxes, scores, classes = write_boxes(
-            graph, network, lowered.heads, protocol.get("confidence", 0.25), protocol.get("nms", 0.45)
+            graph, network, export.heads, protocol.get("confidence", 0.25), protocol.get("nms", 0.45)
         )
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
         graph.output("classes", classes, ("detections",), INT64)
-    model = graph.model("mpnet", mpnet.__version__, metadata(configuration, flavour, list(outputs.values()), with_boxes))
+    model = graph.model("mpnet", mpnet.__version__, _metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
-    return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(lowered))
+    return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(export))
+
+
+def _metadata(configuration: Configuration, flavour: str, outputs: Sequence[str], with_boxes: bool) -> dict[str, str]:
+    """The file's metadata_props: text by name, JSON unless it is one word; the same for the same configuration.
+
+    outputs: names of the tensors that leave the file, in the order of the heads.
+    """
+    described = {
+        **description(configuration, flavour, "NCHW", outputs),
+        "boxes": "centre x, centre y, width, height relative to the input" if with_boxes else "",
+    }
+    return {
+        key: value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False, allow_nan=False)
+        for key, value in described.items()
+    }
 
 
 def _counts(model: Any) -> dict[str, Any]:
     return {"nodes": len(model.graph.node)}
 
 
-def _written(lowered: Lowered) -> dict[int, tuple[str, str, str]]:
+def _written(export: OnnxExport) -> dict[int, tuple[str, str, str]]:
     """By layer index: asked, written, and what is worth saying."""
     layers = {}
-    for step in lowered.plan.steps:
+    for step in export.plan.steps:
         operation = step.operation
         if isinstance(operation, Convolve):
             asked = operation.precision

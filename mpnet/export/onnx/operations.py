@@ -30,7 +30,7 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.prepare import Prepared
 from mpnet.export.onnx.activations import KNOWN, activate
-from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.graph import OnnxGraph
 from mpnet.model.network import Shape
 
 
@@ -38,7 +38,7 @@ from mpnet.model.network import Shape
 class Job:
     """One operation to be written. inputs: tensors (1, c, h, w) of `shapes` (h, w, c); shape: of the result."""
 
-    graph: Graph
+    graph: OnnxGraph
     operation: Any
     inputs: Sequence[str]
     shapes: Sequence[Shape]

@@ -9,7 +9,7 @@ import numpy as np
 
 from mpnet.engine.operations import Quantize
 from mpnet.export.onnx.graph import BFLOAT16 as BFLOAT16_TENSOR
-from mpnet.export.onnx.graph import FLOAT, HALF, Graph
+from mpnet.export.onnx.graph import FLOAT, HALF, OnnxGraph
 from mpnet.export.onnx.rules import Rules
 from mpnet.model.precision import BFLOAT16, FLOAT16, StoredType
 from mpnet.quantization.scheme import QuantParams, range_to_params
@@ -59,20 +59,20 @@ class Value:
     later: Later | None = None
 
 
-def pair(graph: Graph, x: str, name: str, params: QuantParams) -> Value:
+def pair(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> Value:
     """A float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
     codes = graph.node("QuantizeLinear", [x, *fixed_map(graph, name, params)], f"{name}_quantize")
     return coded_value(graph, codes, name, params)
 
 
-def coded_value(graph: Graph, codes: str, name: str, params: QuantParams) -> Value:
+def coded_value(graph: OnnxGraph, codes: str, name: str, params: QuantParams) -> Value:
     """Codes of a fixed scale with what they mean."""
     scale, zero_point = fixed_map(graph, name, params)
     real = graph.node("DequantizeLinear", [codes, scale, zero_point], f"{name}_dequantize")
     return Value(real, Coded(codes, scale, zero_point, params))
 
 
-def fixed_map(graph: Graph, name: str, params: QuantParams) -> tuple[str, str]:
+def fixed_map(graph: OnnxGraph, name: str, params: QuantParams) -> tuple[str, str]:
     """Names of the scale and the zero point of calibrated codes."""
     return (
         graph.constant(f"{name}_scale", np.float32(params.scale)),
@@ -80,7 +80,7 @@ def fixed_map(graph: Graph, name: str, params: QuantParams) -> tuple[str, str]:
     )
 
 
-def quantised(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
+def quantised(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
     """What a Quantize step gives."""
     if quantize.range is None:
         return _dynamic(graph, x, name, quantize)
@@ -88,7 +88,7 @@ def quantised(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
     return pair(graph, _snapped(graph, x, name, params), name, params)
 
 
-def _snapped(graph: Graph, x: str, name: str, params: QuantParams) -> str:
+def _snapped(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
     """x, moved onto multiples of the scale by the scheme's own rounding where QuantizeLinear's differs, and kept above the
     lowest code where the scheme uses fewer than QuantizeLinear."""
     if params.low > -SHIFT:
@@ -106,7 +106,7 @@ def _snapped(graph: Graph, x: str, name: str, params: QuantParams) -> str:
     return graph.node("Mul", [signed, graph.constant(f"{name}_scale", np.float32(params.scale))], f"{name}_snapped")
 
 
-def _dynamic(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
+def _dynamic(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
     """Codes by a range measured when the network runs."""
     if quantize.scheme.mode == "affine":
         codes, scale, zero_point = graph.nodes(
@@ -122,7 +122,7 @@ def _dynamic(graph: Graph, x: str, name: str, quantize: Quantize) -> Value:
     return Value("", Coded(codes, scale, zero_point))
 
 
-def real_of(graph: Graph, value: Value, name: str) -> str:
+def real_of(graph: OnnxGraph, value: Value, name: str) -> str:
     """The float32 tensor of a slot."""
     if value.real:
         return value.real
@@ -131,7 +131,7 @@ def real_of(graph: Graph, value: Value, name: str) -> str:
     return graph.node("DequantizeLinear", inputs, f"{name}_dequantize")
 
 
-def rounded(graph: Graph, x: str, name: str, stored: StoredType, rules: Rules) -> str:
+def rounded(graph: OnnxGraph, x: str, name: str, stored: StoredType, rules: Rules) -> str:
     """x with the values that a type of 16 bits has, as float32."""
     number, split = NARROW[stored]
     if rules.half == "cast":

@@ -12,14 +12,14 @@ from mpnet.export.tflite.rules import FLAVOURS, support
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     # The schema is imported when something is written.
-    from mpnet.export.tflite.lower import Lowering
     from mpnet.export.tflite.metadata import metadata_of, with_labels
+    from mpnet.export.tflite.write import TfliteExport
 
-    lowering = Lowering(configuration, FLAVOURS[flavour], options.get("sums", {}))
-    graph = lowering.graph
-    metadata = metadata_of(configuration, flavour, [graph.name(output) for output in lowering.outputs])
-    content = graph.content([lowering.input], lowering.outputs, "mpnet", metadata)
-    return Exported({".tflite": with_labels(content, configuration.names)}, {"flavour": flavour}, lowering.layers)
+    export = TfliteExport(configuration, FLAVOURS[flavour], options.get("sums", {}))
+    graph = export.graph
+    metadata = metadata_of(configuration, flavour, [graph.name(output) for output in export.outputs])
+    content = graph.content([export.input], export.outputs, "mpnet", metadata)
+    return Exported({".tflite": with_labels(content, configuration.names)}, {"flavour": flavour}, export.layers)
 
 
 TARGET = Target(

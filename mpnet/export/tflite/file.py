@@ -45,7 +45,7 @@ class Channels:
     axis: int
 
 
-class Graph:
+class TfliteGraph:
     """The tensors and operators of one subgraph. Tensors are numbers; equal constants are kept once."""
 
     def __init__(self) -> None:

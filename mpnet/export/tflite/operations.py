@@ -9,7 +9,7 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
-from mpnet.export.tflite.file import Codes, Graph
+from mpnet.export.tflite.file import Codes, TfliteGraph
 from mpnet.export.tflite.rules import missing, same_or_valid_pool
 from mpnet.export.tflite.sums import LEAKY_SLOPE
 from mpnet.model.network import MaxpoolSpec
@@ -32,7 +32,7 @@ _LOWEST = np.finfo(np.float32).min
 class Writer:
     """Operators on a graph. name: of the layer that they belong to; its last tensor gets it, the others what they are."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: TfliteGraph) -> None:
         self.graph = graph
         self.name = ""
 

@@ -48,7 +48,7 @@ _NO_WINOGRAD = 1 << 6
 """The same: products of transformed tiles, whose rounding errors are ten times those of sums."""
 
 
-class Lowering:
+class NcnnExport:
     """One configuration on its way into ncnn's files.
 
     files: the layers. outputs: blobs by the names that the heads' tensors have outside. layers: what became of each layer.
@@ -288,12 +288,12 @@ class Lowering:
         return self.files.layer("Reshape", name, [mean], p0=1, p1=1, p2=-1)
 
 
-_WRITERS: dict[type[Any], Callable[[Lowering, Step, str], str]] = {
-    Convolve: Lowering._convolve,
-    MaxPool: Lowering._maxpool,
-    Upsample: Lowering._upsample,
-    Slice: Lowering._slice,
-    Concat: Lowering._concat,
-    Add: Lowering._add,
-    AvgPool: Lowering._avgpool,
+_WRITERS: dict[type[Any], Callable[[NcnnExport, Step, str], str]] = {
+    Convolve: NcnnExport._convolve,
+    MaxPool: NcnnExport._maxpool,
+    Upsample: NcnnExport._upsample,
+    Slice: NcnnExport._slice,
+    Concat: NcnnExport._concat,
+    Add: NcnnExport._add,
+    AvgPool: NcnnExport._avgpool,
 }

@@ -14,7 +14,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import activate
 from mpnet.export.onnx.convolution import convolve
-from mpnet.export.onnx.graph import Graph
+from mpnet.export.onnx.graph import OnnxGraph
 from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, Later, Value, pair, quantised, real_of, rounded
@@ -23,11 +23,11 @@ from mpnet.model.network import Shape
 INPUT = "picture"
 
 
-class Lowered:
+class OnnxExport:
     """A graph whose tensors are NCHW for one image; heads: tensor of each of the plan's outputs."""
 
     def __init__(self, plan: Plan, prepared: Prepared, rules: Rules) -> None:
-        self.graph = Graph()
+        self.graph = OnnxGraph()
         self.rules = rules
         self.prepared = prepared
         self.plan = fuse_plan(plan)

@@ -29,7 +29,7 @@ from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
 from mpnet.export.tflite.convolution import Convolution, write_convolution
-from mpnet.export.tflite.file import Codes, Graph
+from mpnet.export.tflite.file import Codes, TfliteGraph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
 from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import Rules
@@ -47,14 +47,14 @@ _WRITTEN: dict[Way, tuple[str, str]] = {
 }
 
 
-class Lowering:
+class TfliteExport:
     """One configuration on its way into a file.
 
     graph: the operators. input, outputs: the tensors of the image and of the heads. layers: what became of each layer.
     """
 
     def __init__(self, configuration: Configuration, rules: Rules, sums: Ranges) -> None:
-        self.graph = Graph()
+        self.graph = TfliteGraph()
         self.layers: Layers = {}
         self._configuration = configuration
         self._rules = rules
@@ -184,17 +184,17 @@ class Lowering:
                 self.layers[index] = (asked.name, FP32.name, "activations are held in fp32" if asked is not FP32 else "")
 
 
-_WRITERS: dict[type[Any], Callable[[Lowering, int, Step, Form], int]] = {
-    Convolve: Lowering._convolve,
-    MaxPool: Lowering._maxpool,
-    Upsample: Lowering._moved,
-    Slice: Lowering._moved,
-    Concat: Lowering._moved,
-    Pad: Lowering._moved,
-    Reorg3d: Lowering._moved,
-    Add: Lowering._computed,
-    AvgPool: Lowering._computed,
-    Multiply: Lowering._computed,
-    Map: Lowering._computed,
-    Normalize: Lowering._computed,
+_WRITERS: dict[type[Any], Callable[[TfliteExport, int, Step, Form], int]] = {
+    Convolve: TfliteExport._convolve,
+    MaxPool: TfliteExport._maxpool,
+    Upsample: TfliteExport._moved,
+    Slice: TfliteExport._moved,
+    Concat: TfliteExport._moved,
+    Pad: TfliteExport._moved,
+    Reorg3d: TfliteExport._moved,
+    Add: TfliteExport._computed,
+    AvgPool: TfliteExport._computed,
+    Multiply: TfliteExport._computed,
+    Map: TfliteExport._computed,
+    Normalize: TfliteExport._computed,
 }
