@@ -11,7 +11,7 @@ import pytest
 import mpnet.export
 from mpnet.engine.assign import assign_key
 from mpnet.errors import ConfigError, StoreError
-from mpnet.export import Configuration, Exported, Target, describe, export, targets
+from mpnet.export import Configuration, Exported, Option, Target, describe, export, targets
 from mpnet.formats.cfg.read import parse_cfg
 from tests.networks import tiny_cfg
 
@@ -68,7 +68,7 @@ def _target(**said: Any) -> Target:
 
 
 def test_flavours_and_options_are_those_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"bytes": _target(flavours={"plain": 1, "other": 2}, options=("with_boxes",))}
+    known = {"bytes": _target(flavours={"plain": 1, "other": 2}, options=(Option("with_boxes"),))}
     monkeypatch.setattr(mpnet.export, "targets", lambda: known)
     assert export("bytes", CHOSEN).content == b"plain"
     found = export("bytes", CHOSEN, "other", {"with_boxes": True})
