@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import weights_content
 from mpnet.model.weights import random_weights
 
 NAMES = ("circle", "square", "bar")

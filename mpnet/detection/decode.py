@@ -181,23 +181,8 @@ def decode_head(
         box = np.empty((capacity, 4), dtype=np.float32)
         scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
         status = lib.mp_decode_yolo(
-            *c_arguments(
-                spec,
-                anchors,
-                tensor,
-                starts,
-                chosen,
-                images,
-                geometries,
-                confidence,
-                capacity,
-                scratch,
-                needed,
-                offsets,
-                category,
-                score,
-                box,
-            )
+            *c_arguments(spec, anchors, tensor, starts, chosen, images, geometries, confidence),
+            *c_arguments(capacity, scratch, needed, offsets, category, score, box),
         )
         count = int(needed[0])
         if status == lib.MP_NONFINITE:

@@ -70,20 +70,8 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
     beta = GREEDY_BETA if choice.kind == "greedynms" else choice.beta
     check_status(
         lib.mp_nms(
-            *c_arguments(
-                candidates,
-                len(heads),
-                KINDS[choice.kind],
-                choice.threshold,
-                beta,
-                wh,
-                fullest,
-                scratch,
-                offsets,
-                category,
-                score,
-                box,
-            )
+            *c_arguments(candidates, len(heads), KINDS[choice.kind], choice.threshold, beta, wh, fullest),
+            *c_arguments(scratch, offsets, category, score, box),
         ),
         "non-maximum suppression",
     )

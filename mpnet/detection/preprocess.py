@@ -108,18 +108,8 @@ def preprocess(
     scratch = np.empty(lib.mp_preprocess_scratch(image.shape[1], net_width, net_height), np.uint8)
     check_status(
         lib.mp_preprocess(
-            *c_arguments(
-                np.ascontiguousarray(image),
-                image.shape[1],
-                image.shape[0],
-                net_width,
-                net_height,
-                MODES[mode],
-                last_row == "blend",
-                scratch,
-                out,
-                ffi.new("mp_geometry *"),
-            )
+            *c_arguments(np.ascontiguousarray(image), image.shape[1], image.shape[0], net_width, net_height),
+            *c_arguments(MODES[mode], last_row == "blend", scratch, out, ffi.new("mp_geometry *")),
         ),
         "resizing",
     )

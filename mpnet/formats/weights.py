@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads Darknet's weights files.
+"""Reads and writes Darknet's weights files.
 
 Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
 per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
@@ -237,3 +237,35 @@ def _wrong_size(source: str | Path, network: NetworkSpec, size_bytes: int, expec
         f"{source}: {what}: {size_bytes} bytes, but {network.source} needs {expected} ({network.parameters} values); "
         "use the weights that belong to this cfg, or download them again"
     )
+
+
+def weights_content(weights: Weights, network: NetworkSpec) -> bytes:
+    """The file of these weights, always with the 64-bit header."""
+    version = weights.version if weights.version[0] * 10 + weights.version[1] >= 2 else (0, 2, 0)
+    parts = [struct.pack("<3i", *version), struct.pack("<Q", weights.seen)]
+    for layer in network.layers:
+        arrays: list[Floats | None] = []
+        if isinstance(layer, ConvolutionSpec):
+            if layer.shares is None and layer.load:
+                arrays = _blocks(layer, weights.layers[layer.index])
+        elif layer.parameters:
+            arrays = [weights.values[layer.index]]
+        parts += [np.ascontiguousarray(array, "<f4").tobytes() for array in arrays if array is not None]
+    return b"".join(parts)
+
+
+def _blocks(layer: ConvolutionSpec, convolution: ConvolutionWeights) -> list[Floats | None]:
+    """In the order of the file."""
+    norm = [convolution.scales, convolution.means, convolution.variances] if layer.batch_normalize and layer.load_scales else []
+    if isinstance(layer, BatchnormSpec):
+        return [convolution.biases, *norm]
+    if isinstance(layer, ConnectedSpec):
+        height, width, channels = layer.in_shape
+        ordered = convolution.weights.reshape(layer.filters, height, width, channels).transpose(0, 3, 1, 2)
+        return [convolution.biases, ordered, *norm]
+    weights = convolution.weights
+    if isinstance(layer, DeconvolutionalSpec):
+        weights = weights.transpose(1, 0, 2, 3)[:, :, ::-1, ::-1]
+    elif layer.flipped:
+        weights = weights.reshape(layer.filters, -1).T
+    return [convolution.biases, *norm, weights]

@@ -9,7 +9,7 @@ from typing import Any, Callable, Iterable, Sequence
 import numpy as np
 
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import weights_content
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.model.network import NetworkSpec

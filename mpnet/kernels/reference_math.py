@@ -3,14 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
-from mpnet.kernels.interface import ACTIVATIONS
-from mpnet.model.layer import MAPPED_ACTIVATIONS
 
 _f32 = np.float32
 F32 = NDArray[np.float32]
@@ -54,66 +52,66 @@ def exp(x: F32) -> F32:
     return result
 
 
-def activate(x: F32, activation: str) -> F32:
-    """docs/arithmetic.md, section 3."""
-    one, two = _f32(1), _f32(2)
-    if activation == "linear":
-        return x
-    if activation == "leaky":
-        return np.where(x > 0, x, _f32(0.1) * x)
-    if activation == "relu":
-        return np.where(x > 0, x, _f32(0))
-    if activation == "relu6":
-        return np.where(x > 0, np.where(x < 6, x, _f32(6)), _f32(0))
-    if activation == "logistic":
-        return np.asarray(one / (one + exp(-x)))
-    if activation == "swish":
-        return np.asarray(x / (one + exp(-x)))
-    if activation == "mish":
-        e = exp(np.where(x < 20, x, _f32(20)))
-        n = e * (e + two)
-        return x * (n / (n + two))
-    if activation in MAPPED_ACTIVATIONS:
-        return np.asarray(_activate_mapped(x, activation))
-    raise KernelError(f"unknown activation {activation!r}; known are {', '.join(ACTIVATIONS + MAPPED_ACTIVATIONS)}")
-
-
 def _loggy(x: F32) -> F32:
-    result: F32 = _f32(2) / (_f32(1) + exp(-x)) - _f32(1)
+    result: F32 = _TWO / (_ONE + exp(-x)) - _ONE
     return result
 
 
-def _activate_mapped(x: F32, activation: str) -> Any:
-    """The activations that only `map` has."""
-    half, one, two, four = _f32(0.5), _f32(1), _f32(2), _f32(4)
-    cent, mill = _f32(0.01), _f32(0.001)
-    if activation == "loggy":
-        return _loggy(x)
-    if activation == "tanh":
-        return _loggy(two * x)
-    if activation == "relie":
-        return np.where(x > 0, x, cent * x)
-    if activation == "ramp":
-        return np.where(x > 0, x, _f32(0)) + _f32(0.1) * x
-    if activation == "plse":
-        middle = _f32(0.125) * x + half
-        return np.where(x < -4, cent * (x + four), np.where(x > 4, cent * (x - four) + one, middle))
-    if activation == "elu":
-        return np.where(x < 0, exp(x) - one, x)
-    if activation == "selu":
-        return np.where(x < 0, (_f32(1.0507) * _f32(1.6732)) * (exp(x) - one), _f32(1.0507) * x)
-    if activation == "gelu":
-        u = _f32(0.797885) * x + _f32(0.035677) * (x * x * x)
-        return (half * x) * (one + _loggy(two * u))
-    if activation == "stair":
-        whole, steps = np.floor(x), np.floor(half * x)
-        return np.where(whole > two * steps, (x - whole) + steps, steps)
-    if activation == "hardtan":
-        return np.where(x > 1, one, np.where(x < -1, -one, x))
-    if activation == "lhtan":
-        return np.where(x < 0, mill * x, np.where(x > 1, mill * (x - one) + one, x))
-    if activation == "hard_mish":
-        return np.where(x > 0, x, np.where(x > -2, half * (x * x) + x, _f32(0)))
-    line = (one / _f32(6)) * x + half
-    gate = np.where(line > 1, one, np.where(line < 0, _f32(0), line))
-    return gate if activation == "hard_sigmoid" else x * gate
+def _mish(x: F32) -> Any:
+    e = exp(np.where(x < 20, x, _f32(20)))
+    n = e * (e + _TWO)
+    return x * (n / (n + _TWO))
+
+
+def _plse(x: F32) -> Any:
+    low, high = _CENT * (x + _f32(4)), _CENT * (x - _f32(4)) + _ONE
+    return np.where(x < -4, low, np.where(x > 4, high, _f32(0.125) * x + _HALF))
+
+
+def _gelu(x: F32) -> Any:
+    u = _f32(0.797885) * x + _f32(0.035677) * (x * x * x)
+    return (_HALF * x) * (_ONE + _loggy(_TWO * u))
+
+
+def _stair(x: F32) -> Any:
+    whole, steps = np.floor(x), np.floor(_HALF * x)
+    return np.where(whole > _TWO * steps, (x - whole) + steps, steps)
+
+
+def _hard_sigmoid(x: F32) -> Any:
+    line = (_ONE / _f32(6)) * x + _HALF
+    return np.where(line > 1, _ONE, np.where(line < 0, _ZERO, line))
+
+
+_ZERO, _CENT, _MILL, _HALF, _ONE, _TWO = map(_f32, (0, 0.01, 0.001, 0.5, 1, 2))
+_ACTIVATIONS: dict[str, Callable[[F32], Any]] = {
+    "linear": lambda x: x,
+    "leaky": lambda x: np.where(x > 0, x, _f32(0.1) * x),
+    "relu": lambda x: np.where(x > 0, x, _ZERO),
+    "relu6": lambda x: np.where(x > 0, np.where(x < 6, x, _f32(6)), _ZERO),
+    "logistic": lambda x: _ONE / (_ONE + exp(-x)),
+    "mish": _mish,
+    "swish": lambda x: x / (_ONE + exp(-x)),
+    "loggy": _loggy,
+    "tanh": lambda x: _loggy(_TWO * x),
+    "relie": lambda x: np.where(x > 0, x, _CENT * x),
+    "ramp": lambda x: np.where(x > 0, x, _ZERO) + _f32(0.1) * x,
+    "plse": _plse,
+    "elu": lambda x: np.where(x < 0, exp(x) - _ONE, x),
+    "selu": lambda x: np.where(x < 0, (_f32(1.0507) * _f32(1.6732)) * (exp(x) - _ONE), _f32(1.0507) * x),
+    "gelu": _gelu,
+    "stair": _stair,
+    "hardtan": lambda x: np.where(x > 1, _ONE, np.where(x < -1, -_ONE, x)),
+    "lhtan": lambda x: np.where(x < 0, _MILL * x, np.where(x > 1, _MILL * (x - _ONE) + _ONE, x)),
+    "hard_mish": lambda x: np.where(x > 0, x, np.where(x > -2, _HALF * (x * x) + x, _ZERO)),
+    "hard_sigmoid": _hard_sigmoid,
+    "hard_swish": lambda x: x * _hard_sigmoid(x),
+}
+"""The formulas of docs/arithmetic.md, section 3, by name."""
+
+
+def activate(x: F32, activation: str) -> F32:
+    """An activation of float32 values of any shape. Raises: KernelError for an unknown one."""
+    if activation not in _ACTIVATIONS:
+        raise KernelError(f"unknown activation {activation!r}; known are {', '.join(_ACTIVATIONS)}")
+    return np.asarray(_ACTIVATIONS[activation](x))

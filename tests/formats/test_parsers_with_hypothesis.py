@@ -14,8 +14,7 @@ from hypothesis import strategies as st
 from mpnet.errors import MpnetError
 from mpnet.formats.cfg.edit import edit_precisions
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.formats.weights import parse_weights
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import parse_weights, weights_content
 from mpnet.model.precision import FP16
 from mpnet.model.weights import random_weights
 

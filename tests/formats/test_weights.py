@@ -11,8 +11,7 @@ import pytest
 
 from mpnet.errors import FormatError
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.formats.weights import parse_weights, read_weights
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import parse_weights, read_weights, weights_content
 from mpnet.model.weights import random_weights
 from tests.engine.family import family_cfg
 

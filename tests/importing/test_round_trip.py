@@ -15,8 +15,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import parse_cfg
-from mpnet.formats.weights import parse_weights
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import parse_weights, weights_content
 from mpnet.importing import Imported, import_model
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec

@@ -12,7 +12,7 @@ import pytest
 
 from mpnet.api import load_network
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.formats.weights_write import weights_content
+from mpnet.formats.weights import weights_content
 from mpnet.kernels.isa import usable_levels
 from mpnet.model.weights import random_weights
 from tests.detection.test_decoders import FORMS, head_cfg

@@ -7,7 +7,7 @@ import os
 import stat
 from pathlib import Path
 
-from mpnet.errors import FormatError, MpnetError
+from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.messages import a, bytes_text, named, reason_of
 
 
@@ -45,3 +45,16 @@ def read_bounded(
     if max(state.st_size, len(data)) > limit_bytes:
         raise error(f"{named(path)}: is larger than {bytes_text(limit_bytes)}; this is no {what}")
     return data
+
+
+def read_text_bounded(path: str | Path, limit_bytes: int, what: str, question: str) -> str:
+    """The text of a UTF-8 file, without its byte order mark. what: as `read_bounded`. question: of the message for other files.
+
+    Raises: DataError when it cannot be read, FormatError with the line of the first byte that is no UTF-8.
+    """
+    data = read_bounded(path, limit_bytes, what, DataError)
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this {question}?") from None

@@ -10,7 +10,7 @@ from typing import Sequence
 
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
 from mpnet.errors import DataError, FormatError
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
 from mpnet.messages import named, reason_of, shown
@@ -132,9 +132,4 @@ def _dataset(entries: Sequence[tuple[Path, int]], names: Sequence[str], notes: S
 
 
 def _lines(path: Path | str) -> list[str]:
-    data = read_bounded(path, MAX_LIST_BYTES, "list of images", DataError)
-    try:
-        return data.decode("utf-8-sig").split("\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None
+    return read_text_bounded(path, MAX_LIST_BYTES, "list of images", "a list of images").split("\n")

@@ -17,7 +17,7 @@ from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, read_yaml_file
 from mpnet.formats.documents.yaml_tree import Sequence as YamlSequence
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe_all
 from mpnet.formats.labels.yolo import parse_labels, read_names, read_text
 from mpnet.messages import named, reason_of, shown
@@ -237,12 +237,8 @@ def _existing(stated: str, bases: list[Path], path: Path, key: str) -> Path:
 
 def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
     """The images of a text file, one a line."""
-    data = read_bounded(path, MAX_LIST_BYTES, "list of images", DataError)
-    try:
-        lines = [line.strip() for line in data.decode("utf-8-sig").split("\n")]
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a list of images?") from None
+    text_lines = read_text_bounded(path, MAX_LIST_BYTES, "list of images", "a list of images").split("\n")
+    lines = [line.strip() for line in text_lines]
     base: Path | None = None
     line_of: dict[Path, int] = {}
     for number, text in enumerate(lines, 1):

@@ -9,7 +9,7 @@ from typing import Sequence
 
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
 from mpnet.errors import DataError, FormatError
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe_all
 from mpnet.messages import named, reason_of, shown
 
@@ -130,9 +130,5 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
 
 def read_text(path: Path | str) -> str:
     """A text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
-    data = read_bounded(path, MAX_TEXT_BYTES, "text of labels or names", DataError)
-    try:
-        return data.decode("utf-8-sig").replace("\r\n", "\n")
-    except UnicodeDecodeError as error:
-        line = data.count(b"\n", 0, error.start) + 1
-        raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this a label or names file?") from None
+    text = read_text_bounded(path, MAX_TEXT_BYTES, "text of labels or names", "a label or names file")
+    return text.replace("\r\n", "\n")
