@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
-"""Between mpnet's batches (n, h, w, c) and engines that take one image (1, c, h, w) at a time."""
+"""What several backends share: images of a batch (n, h, w, c) one at a time (1, c, h, w), and what is said of layers."""
 
 from __future__ import annotations
 
-from typing import Callable, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+
+from mpnet.export import Exported
 
 Floats = NDArray[np.float32]
 
@@ -21,3 +23,14 @@ def first_line(error: Exception) -> str:
     """The first line of an engine's error that is not empty, for messages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
+
+
+def explained(
+    exported: Exported, layer: int, precision: str, where: str, reasons: Mapping[tuple[str, str], str]
+) -> tuple[str, str]:
+    """(precision, where it was read) of a layer that runs, with the reason where another one was asked for.
+
+    reasons: by (the precision asked for, the one that runs).
+    """
+    asked = exported.layers[layer][0] if layer in exported.layers else precision
+    return precision, f"{where}: {reasons[asked, precision]}" if (asked, precision) in reasons else where

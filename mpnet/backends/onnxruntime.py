@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.backends import Backend, Executed
-from mpnet.backends.images import by_image, first_line
+from mpnet.backends.images import by_image, explained, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
@@ -78,12 +78,8 @@ class OnnxRuntimeModel:
             precision = _CONVOLUTIONS.get(node.op_type)
             layer = next((index for name in (node.name, *node.output) if (index := layer_of(name)) is not None), None)
             if precision is not None and layer is not None:
-                asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                executed[layer] = (
-                    precision,
-                    f"{node.op_type} of the optimised graph"
-                    + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
-                )
+                where = f"{node.op_type} of the optimised graph"
+                executed[layer] = explained(self._exported, layer, precision, where, _WHY)
         return executed
 
     def layer_ms(self) -> Mapping[int, float]:

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.backends import Backend, Executed
-from mpnet.backends.images import by_image, first_line
+from mpnet.backends.images import by_image, explained, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
@@ -80,12 +80,8 @@ class OpenVinoModel:
             layer = layer_of(node.get_friendly_name())
             if facts.get("layerType") == "Convolution" and layer is not None:
                 precision = _PRECISIONS.get(facts.get("runtimePrecision", "").lower(), facts.get("runtimePrecision", "?"))
-                asked = self._exported.layers[layer][0] if layer in self._exported.layers else precision
-                executed[layer] = (
-                    precision,
-                    f"{facts.get('primitiveType', 'convolution')} of the runtime model"
-                    + (f": {_WHY[asked, precision]}" if (asked, precision) in _WHY else ""),
-                )
+                where = f"{facts.get('primitiveType', 'convolution')} of the runtime model"
+                executed[layer] = explained(self._exported, layer, precision, where, _WHY)
         return executed
 
     def layer_ms(self) -> Mapping[int, float]:
