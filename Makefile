@@ -51,6 +51,8 @@ $(BIN)/.checked: $(BIN)/.installed
 check: $(BIN)/.checked
 	$(BIN)/ruff check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.ini
+	PYTHON=$(BIN)/python tools/audit.sh
 	find csrc tests -name '*.[ch]' | xargs $(BIN)/clang-format --dry-run -Werror
 	MPNET_CFLAGS=-Werror $(BIN)/python setup.py -q build_ext --force --build-temp .cache/werror --build-lib .cache/werror
 	$(MAKE) sanitize test

@@ -30,7 +30,7 @@ def test_extras_bring_what_targets_and_backends_need(repository: Path) -> None:
     tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
     extras = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
     for row in (*targets().values(), *backends().values()):
-        assert set(row.packages) <= set(extras[row.extra] if row.extra else ())
+        assert set(row.packages) <= set(extras[row.extra] if row.extra else ())  # type: ignore[attr-defined]
     for name, row in backends().items():  # an engine's extra brings what its file is written with
         assert set(targets()[row.target].packages) <= set(extras[row.extra]), name
 

@@ -67,7 +67,7 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
     assert table["keys"][table["chosen"]] == key  # type: ignore[index]
     assert document["layers"][0]["name"] == "conv-1"  # type: ignore[index]
     assert document["intervals"]
-    assert {str(pick["row"]) for pick in document["picks"] if pick["row"] != table["baseline"]} <= set(document["intervals"])
+    assert {str(pick["row"]) for pick in document["picks"] if pick["row"] != table["baseline"]} <= set(document["intervals"])  # type: ignore[attr-defined]
     assert "error-noise" in document["figures"]  # type: ignore[operator]
 
 

@@ -67,7 +67,7 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
 
 def main() -> int:
     if sys.argv[1] == "run":
-        run(*sys.argv[2:5], int(sys.argv[5]))
+        run(*sys.argv[2:5], int(sys.argv[5]))  # type: ignore[call-arg]
         return 0
     root, package, plugin, cfg = (Path(path).resolve() for path in sys.argv[1:5])
     print("| level | precision | instructions of a pass, millions | per MAC |\n|---|---|---:|---:|")

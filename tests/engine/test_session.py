@@ -135,7 +135,7 @@ def test_single_layers_give_what_the_session_gives(prepared: Prepared, batch: Ba
     expected = Session(prepared, build_plan(network, precisions)).forward(batch)
     assert equal([results[yolo.index].data for yolo in network.yolos], expected)
     # Conversions stay with the tensor that they are of.
-    assert [op.name for op in results[0].converted] == ["Quantize", "Cast"]
+    assert [op.name for op in results[0].converted] == ["Quantize", "Cast"]  # type: ignore[attr-defined]
 
 
 def test_views_are_overwritten_and_copies_are_not(prepared: Prepared, batch: Batch) -> None:

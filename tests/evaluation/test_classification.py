@@ -50,7 +50,7 @@ def test_top_one_and_five() -> None:
 
 def test_a_pair_says_what_was_lost_gained_and_moved() -> None:
     pair = ClassPairing(data(), run(FIRST)).pair(run(SECOND))
-    assert [(c.kind, c.image, c.name, c.before.name, c.after.name) for c in pair.changes] == [
+    assert [(c.kind, c.image, c.name, c.before.name, c.after.name) for c in pair.changes] == [  # type: ignore[attr-defined]
         ("lost", "0.png", "class 0", "class 0", "class 1"),
         ("gained", "1.png", "class 0", "class 1", "class 0"),
     ]

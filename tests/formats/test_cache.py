@@ -33,7 +33,7 @@ def test_what_is_stored_is_found_mapped_and_aligned(tmp_path: Path) -> None:
     cache.store(key_of(1), BLOCKS)
     found = cache.load(key_of(1))
     assert found is not None
-    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]
+    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
     assert [(block.ctypes.data % 64, block.flags.writeable) for block in found] == [(0, False)] * 2
     assert cache.load(key_of(2)) is None
     assert cache.usage() == (1, 128 + 4032 + 64)
@@ -152,7 +152,7 @@ def test_the_longest_unused_go_and_what_is_mapped_stays_readable(tmp_path: Path)
     cache.store(key_of(4), BLOCKS)
     assert cache.load(key_of(1)) is None
     assert mapped is not None
-    assert mapped[0].tobytes() == BLOCKS[0].tobytes()
+    assert mapped[0].tobytes() == BLOCKS[0].tobytes()  # type: ignore[attr-defined]
 
 
 def test_what_exceeds_the_limit_alone_is_not_kept(tmp_path: Path) -> None:

@@ -37,7 +37,7 @@ def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
     assert len(found) == len(expected)
     for own, other in zip(found, expected, strict=True):
         assert np.abs(own - other).max() <= BOUND * np.abs(other).max()
-    assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())
+    assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())  # type: ignore[attr-defined]
     if name in DECODERS:
         assert len(imported.names) == network.classes
     assert all(node.became for node in imported.nodes)
@@ -170,7 +170,7 @@ def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> No
     _, imported = importing(yolov8n(64, classes=3, w=8))
     names = tuple(head for head in imported.heads[:2])
     path, imported = importing(yolov8n(64, classes=3, w=8), heads=names)
-    assert [yolo.decoder for yolo in imported.network.yolos] == ["none", "none"]
+    assert [yolo.decoder for yolo in imported.network.yolos] == ["none", "none"]  # type: ignore[attr-defined]
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()

@@ -75,7 +75,7 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     assert made < set(integers(path))
     assert len(network.convolutions) == 63
     assert all(layer.declared is not None and str(layer.declared.precision) == "int8" for layer in network.convolutions)
-    assert [yolo.decoder for yolo in network.yolos] == ["yolov8"] * 3
+    assert [yolo.decoder for yolo in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]
     x = np.random.default_rng(9).random((1, *network.in_shape), np.float32)
     expected = reference_heads(path, imported, x)
     as_deployed, less_rounded = (

@@ -67,8 +67,9 @@ def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Importe
 def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp_path: Path) -> None:
     _, first, second = again(name, "onnx", tmp_path)
     assert second.weights == first.weights
-    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
-        (y.decoder, y.anchors, y.classes) for y in first.network.yolos
+    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [  # type: ignore[attr-defined]
+        (y.decoder, y.anchors, y.classes)
+        for y in first.network.yolos  # type: ignore[attr-defined]
     ]
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
@@ -81,8 +82,9 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
 
     path, first, second = again(name, "tflite", tmp_path)
     assert second.weights == first.weights
-    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [
-        (y.decoder, y.anchors, y.classes) for y in first.network.yolos
+    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [  # type: ignore[attr-defined]
+        (y.decoder, y.anchors, y.classes)
+        for y in first.network.yolos  # type: ignore[attr-defined]
     ]
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):

@@ -74,7 +74,7 @@ def test_lost_objects_are_those_that_only_the_baseline_finds(tmp_path: Path) -> 
     lost = [change for change in pair.changes if change.kind != "gained"]
     assert len(lost) == np.count_nonzero(before & ~after)
     assert len(pair.changes) - len(lost) == np.count_nonzero(after & ~before)
-    assert all(change.overlap >= 0.5 and change.score >= 0.25 for change in pair.changes)
+    assert all(change.overlap >= 0.5 and change.score >= 0.25 for change in pair.changes)  # type: ignore[attr-defined]
     assert sum(score.lost + score.gained for score in pair.images) == len(pair.changes)
 
 

@@ -117,7 +117,7 @@ def test_hostile_names_are_text() -> None:
     assert HOSTILE[0] in parsed.text
     assert HOSTILE[2] in parsed.text
     assert "49" not in [word.strip() for word in parsed.words]
-    names = [layer["name"] for layer in embedded(html)["layers"]]  # type: ignore[index,union-attr]
+    names = [layer["name"] for layer in embedded(html)["layers"]]  # type: ignore[attr-defined, index,union-attr]
     assert names[0] == HOSTILE[0]
 
 

@@ -45,10 +45,10 @@ def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, 
         for tensors in zip(*(session.forward(made.images[i : i + 1]) for i in range(len(made.images))), strict=True)
     ]
     found = [
-        decode_head(tensor, head, made.geometry, made.decoder.confidence)
-        for tensor, head in zip(heads, made.decoder.heads, strict=True)
+        decode_head(tensor, head, made.geometry, made.decoder.confidence)  # type: ignore[attr-defined]
+        for tensor, head in zip(heads, made.decoder.heads, strict=True)  # type: ignore[attr-defined]
     ]
-    return suppress(found, made.dataset.sizes, made.decoder.nms), heads
+    return suppress(found, made.dataset.sizes, made.decoder.nms), heads  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("network", [tiny_yolo(), branches()], ids=["tiny_yolo", "branches"])

@@ -157,7 +157,7 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
     class Dying(Remembering):
         left = 9
 
-        def evaluate(self, unit: object) -> object:
+        def evaluate(self, unit: object) -> object:  # type: ignore[override]
             Dying.left -= 1
             if Dying.left < 0:
                 raise Stops
