@@ -12,6 +12,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.front import Gap, front_gap
+from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.loop import SweepState
 from mpnet.sweep.margins import AGREEMENT_POINTS, Margins, margins_of
 from mpnet.sweep.picks import Judged, losses_as_json, pick
@@ -35,19 +36,21 @@ def front_of(problem: Problem, known: Mapping[Configuration, Trial]) -> list[Con
 
 def everything_known(
     problem: Problem, store: TrialStore, contexts: tuple[int, ...], tried: Mapping[Configuration, Trial]
-) -> dict[Configuration, Trial]:
+) -> Mapping[Configuration, Trial]:
     """All finished trials of the space under the sweep's options, whichever strategy tried them; `tried` first.
 
     A trial that lacks an objective (an older sweep measured less) is left out.
     """
-    known = dict(tried)
+    others = KnownTrials()
     for options, context in enumerate(contexts):
         if store.count(context) == sum(c.options == options for c in tried):
             continue
         for trial in store.trials(context):
             if trial.key in problem.space and not any(math.isnan(trial.get(o.name)) for o in problem.objectives):
-                known.setdefault(Configuration(trial.key, options), trial)
-    return known
+                configuration = Configuration(trial.key, options)
+                if configuration not in tried:
+                    others.add(configuration, trial)
+    return others.after(tried) if others else tried
 
 
 def exact_gap(
@@ -106,7 +109,8 @@ def findings(
         }
 
     def of(trial: Trial | None) -> dict[str, Any] | None:
-        return next((entry(c) for c, other in known.items() if other is trial), None)
+        # Texts, since a value that is not a number equals nothing.
+        return next((entry(c) for c in known if trial and c.key == trial.key and str(known[c]) == str(trial)), None)
 
     best = nearest = None
     if baseline is not None:

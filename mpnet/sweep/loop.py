@@ -10,12 +10,13 @@ from typing import Callable, Collection, Sequence
 
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
+from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
-from mpnet.sweep.store import Trial, TrialStore, Work
+from mpnet.sweep.store import TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
-from mpnet.sweep.units import Unit, UnitResult, split_units
+from mpnet.sweep.units import MAX_TRIALS, Unit, UnitResult, split_units
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
@@ -33,7 +34,7 @@ class SweepState:
     stopped:  `trials` or `seconds` when a budget ended the sweep.
     """
 
-    known: dict[Configuration, Trial] = field(default_factory=dict)
+    known: KnownTrials = field(default_factory=KnownTrials)
     total: int = 0
     ruled_out: int = 0
     computed: int = 0
@@ -231,8 +232,9 @@ class Sweep:
         """Take over what the store knows; the rest is returned."""
         for options, context in enumerate(self.contexts):
             keys = [c.key for c in wanted if c.options == options and c not in self.state.known]
-            for key, trial in self.store.find(context, keys).items():
-                self.state.known[Configuration(key, options)] = trial
+            for start in range(0, len(keys), MAX_TRIALS):  # packed at once: together they would take five times the memory
+                for key, trial in self.store.find(context, keys[start : start + MAX_TRIALS]).items():
+                    self.state.known.add(Configuration(key, options), trial)
         return [c for c in wanted if c not in self.state.known]
 
     def _commit(self, done: UnitResult, claim: _Claim) -> None:
@@ -244,7 +246,8 @@ class Sweep:
         self.store.add(self.contexts[unit.options], done.trials, claim=ended, work=work, ruled_out=ruled_out)
         self._parts.measured(unit.keys, unit.rivals is not None, done.seconds)
         self._counted = now
-        self.state.known.update({Configuration(trial.key, unit.options): trial for trial in done.trials})
+        for trial in done.trials:
+            self.state.known.add(Configuration(trial.key, unit.options), trial)
         self.state.computed += len(done.trials)
         self.state.ruled_out += len(done.ruled_out)
         self.state.settled += len(done.trials) + len(done.ruled_out)

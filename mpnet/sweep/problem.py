@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Generator, Iterable, Mapping, Sequence
+from typing import Collection, Generator, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -27,7 +27,7 @@ class Batch:
     prune: only what may be on the front need be measured; the rest may be ruled out by upper bounds, see `sweep.race`.
     """
 
-    configurations: Sequence[Configuration]
+    configurations: Collection[Configuration]
     prune: bool = False
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import math
 from dataclasses import dataclass, field
-from typing import Iterator, NamedTuple, Sequence
+from typing import Collection, Iterator, NamedTuple, Sequence
 
 from mpnet.config.experiment import SpaceSection
 from mpnet.errors import ConfigError
@@ -214,3 +214,20 @@ def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
             words.append(f"{varied.path}={varied.values[pick]}")
         sets.append(OptionSet(", ".join(words), options))
     return tuple(sets)
+
+
+@dataclass(frozen=True)
+class AllConfigurations(Collection[Configuration]):
+    """Every configuration of a space, in the order of the trie; made as they are asked for, since there may be millions."""
+
+    space: Space
+
+    def __iter__(self) -> Iterator[Configuration]:
+        numbers = range(len(self.space.option_sets))
+        return (Configuration(key, options) for options in numbers for key in self.space.all_keys())
+
+    def __len__(self) -> int:
+        return self.space.size
+
+    def __contains__(self, configuration: object) -> bool:
+        return isinstance(configuration, Configuration) and configuration.key in self.space
