@@ -37,6 +37,8 @@ ASK_SECONDS = 2 * 3600.0
 MAX_CONFIGURATIONS = 20_000_000
 """More than this does not fit into memory, whatever the time."""
 
+READ_ONLY = "the store cannot be written: what it holds is told, nothing is added"
+
 
 @dataclass(frozen=True)
 class SweepStart:
@@ -117,7 +119,7 @@ def run_sweep(
     setup = set_up(bench, section, space)
     path = store or experiment.output / experiment.name / f"sweep-{digest_of(asdict(setup.subject))[:12]}.sqlite"
     with ExitStack() as stack:
-        opened = stack.enter_context(TrialStore.open(path, setup.subject))
+        opened = stack.enter_context(TrialStore.open_or_read(path, setup.subject))
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
         left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
@@ -138,15 +140,16 @@ def run_sweep(
             path,
             _about(chosen, estimate),
             chosen.is_exact,
-            _notes(experiment, section),
+            (*_notes(experiment, section), *(() if opened.writable else (READ_ONLY,))),
         )
         on_start(start)
         describe(opened, setup, contexts, command, problem.front_name)
-        if store is None:
+        if store is None and opened.writable:
             mark_latest_store(path)
         say(opened, "running", section.strategy, None)
 
         def open_pool() -> WorkerPool:
+            opened.heartbeat()  # before images are read for what cannot be stored
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)

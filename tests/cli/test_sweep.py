@@ -7,12 +7,14 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable, Iterator
 
 import pytest
 
@@ -278,6 +280,44 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
     assert out == ""
     assert "the same command begins again" in rest or "the same command goes on from there" in rest
     assert "Traceback" not in rest
+
+
+@pytest.fixture
+def read_only(mpnet: Mpnet, sweep_file: Path) -> Iterator[Callable[..., Any]]:
+    """A call of `mpnet sweep` on the experiment's store, for whom its folder is read-only, as on a medium."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        shutil.copytree(sweep_file.parent, folder, dirs_exist_ok=True)
+        assert mpnet("sweep", folder / sweep_file.name, *SMALL, "--store", folder / "made/a.sqlite").returncode == 0
+        user = os.getuid()
+
+        def call(*more: str) -> Any:
+            for path in (folder, folder / "made", folder / "made/a.sqlite"):
+                path.chmod(0o444 if path.is_file() else 0o555)
+            if user == 0:
+                os.setresuid(65534, 65534, 0)  # an administrator writes everywhere
+            try:
+                return mpnet("sweep", folder / sweep_file.name, *SMALL, "--store", folder / "made/a.sqlite", *more, cwd=folder)
+            finally:
+                if user == 0:
+                    os.setresuid(0, 0, 0)
+                for path in (folder, folder / "made"):
+                    path.chmod(0o755)
+
+        yield call
+
+
+def test_a_finished_sweep_answers_from_a_read_only_store(mpnet: Mpnet, read_only: Callable[..., Any]) -> None:
+    answered = read_only("--json")
+    document = document_of(answered)
+    assert (document["trials"], document["computed"], document["state"]) == (16, 0, "finished")
+    assert "note: the store cannot be written" in answered.stderr
+
+
+def test_an_unfinished_sweep_on_a_read_only_store_is_one_line(read_only: Callable[..., Any]) -> None:
+    more = read_only("--set", "sweep.precisions=[fp32, fp16, int8]")
+    assert more.returncode == 2
+    assert re.search(r"error: \S+a\.sqlite: cannot be written; choose another --store or output folder\n$", more.stderr)
 
 
 def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

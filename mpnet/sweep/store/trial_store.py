@@ -116,6 +116,17 @@ class TrialStore:
         return store._begun(lambda: store._prepare(subject))
 
     @staticmethod
+    def open_or_read(path: str | Path, subject: Subject) -> TrialStore:
+        """As `open`; a store that is there but cannot be written is opened for reading, `writable` says so."""
+        try:
+            return TrialStore.open(path, subject)
+        except StoreError:
+            if not os.path.isfile(path) or all(os.access(place, os.W_OK) for place in (path, Path(path).absolute().parent)):
+                raise
+        store = TrialStore.read(path)
+        return store._begun(lambda: store._check_subject(subject))
+
+    @staticmethod
     def read(path: str | Path) -> TrialStore:
         """Open an existing store for reading only, also from a folder that cannot be written and while others write."""
         path = existing(path)
@@ -217,6 +228,11 @@ class TrialStore:
                 )
 
     @property
+    def writable(self) -> bool:
+        """Whether it was opened to be written."""
+        return bool(self.owner)
+
+    @property
     def subject(self) -> Subject:
         """The digests that the store was made for."""
         document = self.document("subject")
@@ -249,7 +265,9 @@ class TrialStore:
             raise damaged(self.path, str(error)) from None
 
     def set_note(self, name: str, value: str) -> None:
-        """Keep a text under a name."""
+        """Keep a text under a name; where the store cannot be written it is not kept."""
+        if not self.writable:
+            return
         with self._transaction():
             self._db.execute(
                 "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
@@ -260,16 +278,19 @@ class TrialStore:
     def context(self, document: Mapping[str, Any]) -> int:
         """The number of a context: quantisation options, arithmetic version, whatever else decides a result.
 
-        Equal documents have equal numbers, in any process.
+        Equal documents have equal numbers, in any process. Raises: StoreError for a new one where it cannot be written.
         """
         digest = digest_of(document)
-        with self._transaction():
-            self._db.execute(
-                "INSERT OR IGNORE INTO contexts (digest, document) VALUES (?, ?)",
-                (digest, json.dumps(document, sort_keys=True)),
-            )
-            row = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
-        return int(row[0])
+        with translated(self.path):
+            held = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
+        if held is None:
+            with self._transaction():
+                self._db.execute(
+                    "INSERT OR IGNORE INTO contexts (digest, document) VALUES (?, ?)",
+                    (digest, json.dumps(document, sort_keys=True)),
+                )
+                held = self._db.execute("SELECT id FROM contexts WHERE digest = ?", (digest,)).fetchone()
+        return int(held[0])
 
     def contexts(self) -> dict[int, dict[str, Any]]:
         """All contexts by number."""
