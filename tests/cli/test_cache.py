@@ -4,11 +4,11 @@
 from __future__ import annotations
 
 import os
-import time
 from pathlib import Path
 
 import pytest
 
+from mpnet.formats.files import digest
 from tests.cli.conftest import Mpnet, document_of
 from tests.conftest import DemoModel
 
@@ -41,11 +41,14 @@ def test_commands_share_what_was_prepared(mpnet: Mpnet, demo_model: DemoModel, f
     assert f"prepared weights  {folder}: " in mpnet("info").stdout
 
 
-def test_new_weights_in_the_same_place_are_noticed(mpnet: Mpnet, demo_model: DemoModel, folder: Path, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("folder")
+def test_new_weights_in_the_same_place_are_noticed(
+    mpnet: Mpnet, demo_model: DemoModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(digest, "SETTLED_SECONDS", -1.0)
     weights = tmp_path / "net.weights"
     content = demo_model.weights.read_bytes()
     weights.write_bytes(content)
-    time.sleep(0.12)  # old enough to be remembered
     first = detect(mpnet, demo_model, weights)
     assert detect(mpnet, demo_model, weights) == first
     times = weights.stat()

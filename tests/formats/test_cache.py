@@ -4,8 +4,10 @@
 from __future__ import annotations
 
 import hashlib
+import mmap
 import multiprocessing
 import os
+import tempfile
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import ConfigError
+from mpnet.formats.files import digest
 from mpnet.formats.files.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
 from mpnet.formats.files.digest import file_state, known_digest, remember_digest
 
@@ -39,15 +42,21 @@ def test_what_is_stored_is_found_mapped_and_aligned(tmp_path: Path) -> None:
     assert cache.usage() == (1, 128 + 4032 + 64)
 
 
-@pytest.mark.parametrize("position", [0, 8, 16, 47, 48, 56, 127, 128, 4127, 4160, 4223])
-def test_a_flipped_bit_is_noticed(tmp_path: Path, position: int) -> None:
+def test_damage_of_any_byte_is_noticed(tmp_path: Path) -> None:
+    """Header, blocks, and what fills both up to 64 bytes."""
     cache = FileCache(tmp_path, 10**6)
-    cache.store(key_of(1), BLOCKS)
+    cache.store(key_of(1), [np.arange(9, dtype=np.float32), np.arange(7, dtype=np.uint8)])
     path = files(cache)[0]
-    content = bytearray(path.read_bytes())
-    content[position] ^= 16
-    path.write_bytes(content)
-    assert cache.load(key_of(1)) is None
+    whole = path.read_bytes()
+    assert len(whole) == 128 + 64 + 64
+    for position in range(len(whole)):
+        for length in (1, 8, 64):
+            damaged = bytearray(whole)
+            damaged[position : position + length] = bytes(byte ^ 16 for byte in damaged[position : position + length])
+            path.write_bytes(damaged)
+            assert cache.load(key_of(1)) is None, (position, length)
+        path.write_bytes(whole[:position])
+        assert cache.load(key_of(1)) is None, f"cut to {position} bytes"
     cache.store(key_of(1), BLOCKS)
     assert cache.load(key_of(1)) is not None
 
@@ -122,7 +131,7 @@ def test_other_files_in_the_folder_are_left_alone(tmp_path: Path) -> None:
     assert cache.usage().entries == 1
 
 
-@pytest.mark.parametrize("length", [0, 1, 64, 128, 192, 4160, 4223, 4224 + 64])
+@pytest.mark.parametrize("length", [4223, 4224 + 64])
 def test_another_length_is_noticed(tmp_path: Path, length: int) -> None:
     cache = FileCache(tmp_path, 10**6)
     cache.store(key_of(1), BLOCKS)
@@ -166,6 +175,18 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "file" / "prepared", 10**6)
     cache.store(key_of(1), BLOCKS)
     assert (cache.load(key_of(1)), cache.usage()) == (None, (0, 0))
+
+
+def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def on_full_disk(suffix: str, prefix: str, folder: Path) -> tuple[int, str]:
+        part = folder / f"{prefix}part{suffix}"
+        part.write_bytes(b"")
+        return os.open("/dev/full", os.O_WRONLY), str(part)
+
+    cache = FileCache(tmp_path, 10**6)
+    monkeypatch.setattr(tempfile, "mkstemp", on_full_disk)
+    cache.store(key_of(1), BLOCKS)
+    assert (cache.load(key_of(1)), files(cache)) == (None, [])
 
 
 def test_what_killed_processes_left_is_swept_away(tmp_path: Path) -> None:
@@ -227,11 +248,17 @@ def test_a_limit_that_is_none(monkeypatch: pytest.MonkeyPatch, text: str) -> Non
         cache_limit()
 
 
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if files that were just written had been for long."""
+    monkeypatch.setattr(digest, "SETTLED_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("settled")
 def test_a_digest_is_known_until_the_file_is_touched(tmp_path: Path) -> None:
     cache, path, link = FileCache(tmp_path / "cache", 10**6), tmp_path / "file", tmp_path / "link"
     path.write_bytes(b"one")
     link.symlink_to(path)
-    time.sleep(0.12)  # younger files are not remembered: their times might not show the next change
     state = file_state(path)
     assert state is not None
     assert known_digest(state, cache) is None
@@ -246,3 +273,19 @@ def test_a_digest_is_known_until_the_file_is_touched(tmp_path: Path) -> None:
     assert known_digest(changed, cache) is None
     remember_digest(state, key_of(8), cache)  # what was read before the change
     assert known_digest(state, cache) == key_of(7)
+
+
+def test_a_change_through_a_memory_map_gives_no_old_digest(tmp_path: Path) -> None:
+    """Pages that wait to be written back change without another time."""
+    cache, path = FileCache(tmp_path / "cache", 10**6), tmp_path / "file"
+    path.write_bytes(bytes(4096))
+    with path.open("r+b") as file, mmap.mmap(file.fileno(), 4096) as mapped:
+        mapped[0] = 1
+        time.sleep(0.15)  # more than a tick of the clock
+        state = file_state(path)
+        assert state is not None
+        remember_digest(state, hashlib.sha256(path.read_bytes()).hexdigest(), cache)
+        mapped[0] = 2
+        changed = file_state(path)
+    assert changed is not None
+    assert known_digest(changed, cache) in (None, hashlib.sha256(path.read_bytes()).hexdigest())

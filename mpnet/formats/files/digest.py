@@ -13,8 +13,9 @@ import numpy as np
 
 from mpnet.formats.files.cache import FileCache
 
-# A file may change twice within one tick of the file system's clock: of some a second or two, of most a hundredth.
-_TICK_NS, _COARSE_TICK_NS = 100_000_000, 2_100_000_000
+SETTLED_SECONDS = 60.0
+"""A file that changed less than this ago may change again without another time: within one tick of the file system's clock,
+and through a memory map until the system has written the page back, after half a minute."""
 
 
 class FileState(NamedTuple):
@@ -52,8 +53,7 @@ def known_digest(state: FileState, cache: FileCache) -> str | None:
 def remember_digest(state: FileState, digest: str, cache: FileCache) -> None:
     """Keep the SHA-256 of what was read after the state was taken.
 
-    Not if it could be that of another content: the file has changed since, or so lately that its times would not show it.
+    Not if it could be that of another content: the file has changed since, or so lately that its times may not show it.
     """
-    tick_ns = _TICK_NS if state.changed_ns % 1_000_000_000 else _COARSE_TICK_NS
-    if time.time_ns() - state.changed_ns > tick_ns and file_state(state.path) == state:
+    if time.time_ns() - state.changed_ns > SETTLED_SECONDS * 1e9 and file_state(state.path) == state:
         cache.store(state.key, [np.frombuffer(bytes.fromhex(digest), np.uint8)])
