@@ -1,0 +1,158 @@
+# SPDX-License-Identifier: MIT
+"""Commands whose input is ten and a hundred times as large do ten and a hundred times as much, in calls and in memory.
+
+Work is counted, not timed: calls of functions, in Python and in C, and the most bytes that were allocated at once.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import shutil
+import sys
+import tracemalloc
+from pathlib import Path
+from typing import Any, Callable
+
+import cv2
+import numpy as np
+import pytest
+
+from mpnet.cli.main import cli
+from tests.networks import small_cfg, write_experiment, write_network
+from tests.report.made_store import make_store
+
+LINEAR = 1.3
+"""Of ten times as much: what more may come on top."""
+FEW_CALLS = 3_000
+"""What may come and go between two runs of a command whatever its input."""
+CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n\n"
+
+
+def images(folder: Path, count: int) -> Path:
+    """Small images, each with a labelled object."""
+    for kind in ("images", "labels"):
+        (folder / kind).mkdir()
+    for number in range(count):
+        cv2.imwrite(str(folder / "images" / f"{number:05d}.png"), np.full((32, 32, 3), number % 250, np.uint8))
+        (folder / "labels" / f"{number:05d}.txt").write_text("0 0.5 0.5 0.25 0.25\n", encoding="ascii")
+    return folder / "images"
+
+
+def layers(folder: Path, size: int) -> list[str]:
+    (folder / "net.cfg").write_text("[net]\nwidth=8\nheight=8\nchannels=3\n\n" + 3 * size * CONV, encoding="ascii")
+    return ["show", str(folder / "net.cfg")]
+
+
+def classes(folder: Path, size: int) -> list[str]:
+    text = small_cfg().replace("filters=24", f"filters={3 * (5 + 4 * size)}").replace("classes=3", f"classes={4 * size}")
+    write_network(folder, text=text)
+    (folder / "net.names").write_text("".join(f"class {number}\n" for number in range(4 * size)), encoding="ascii")
+    network = [f"--{name}={folder / f'net.{name}'}" for name in ("cfg", "weights", "names")]
+    return ["init", *network, "--images", str(images(folder, 3)), "-o", str(folder / "made.yaml")]
+
+
+def images_of_init(folder: Path, size: int) -> list[str]:
+    write_network(folder, text=small_cfg())
+    network = [f"--{name}={folder / f'net.{name}'}" for name in ("cfg", "weights", "names")]
+    return ["init", *network, "--images", str(images(folder, 3 * size)), "-o", str(folder / "made.yaml")]
+
+
+def boxes_of_init(folder: Path, size: int) -> list[str]:
+    arguments = images_of_init(folder, 1)
+    (folder / "labels" / "00000.txt").write_text("0 0.5 0.5 0.25 0.25\n" * 10 * size, encoding="ascii")
+    return arguments
+
+
+def boxes_of_report(folder: Path, size: int) -> list[str]:
+    """Objects that the network misses, side by side."""
+    experiment = write_experiment(folder, small_cfg())
+    random = np.random.default_rng(0)
+    lines = [f"{n % 3} {x:.4f} {y:.4f} 0.01 0.01\n" for n, (x, y) in enumerate(random.uniform(0.1, 0.9, (10 * size, 2)))]
+    (folder / "labels" / "scene-0.txt").write_text("".join(lines), encoding="ascii")
+    cli.main(["run", str(experiment), "--threads=1", "-q", "--set", "data.limit=2"], standalone_mode=False)
+    made = min(folder.glob("runs/tiny/*/result.json"))
+    return ["report", str(made.parent), "-o", str(folder / "page.html")]
+
+
+def results(folder: Path, size: int, name: str = "tiny") -> list[str]:
+    experiment = write_experiment(folder, small_cfg())
+    cli.main(["run", str(experiment), "--threads=1", "-q", "--set", f"name={name[:40]}"], standalone_mode=False)
+    made = min(folder.glob("runs/*/*/result.json"))
+    document = json.loads(made.read_text(encoding="utf-8")) | {"name": name}
+    for number in range(2 * size):
+        copy = made.parent.with_name(f"{number:016x}")
+        shutil.copytree(made.parent, copy)
+        (copy / "result.json").write_text(json.dumps(document), encoding="utf-8")
+    return ["list", str(folder / "runs")]
+
+
+def long_names(folder: Path, size: int) -> list[str]:
+    return results(folder, 1, "x" * 100 * size)
+
+
+def trials_of_status(folder: Path, size: int) -> list[str]:
+    return ["sweep", "--status", str(make_store(folder / "s.sqlite", count=20 * size))]
+
+
+def trials_of_list(folder: Path, size: int) -> list[str]:
+    make_store(folder / "s.sqlite", count=20 * size)
+    return ["list", str(folder)]
+
+
+def trials_of_report(folder: Path, size: int) -> list[str]:
+    return ["report", str(make_store(folder / "s.sqlite", count=20 * size)), "-o", str(folder / "page.html")]
+
+
+def work(arguments: list[str]) -> tuple[int, int]:
+    """Calls, and the most bytes at once, of a command."""
+    calls = 0
+
+    def count(frame: Any, event: str, argument: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    gc.collect()
+    tracemalloc.start()
+    sys.setprofile(count)
+    try:
+        cli.main(arguments, standalone_mode=False)
+    finally:
+        sys.setprofile(None)
+        _, most = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+    return calls, most
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "command",
+    [
+        layers,
+        classes,
+        boxes_of_init,
+        boxes_of_report,
+        images_of_init,
+        results,
+        long_names,
+        trials_of_status,
+        trials_of_list,
+        trials_of_report,
+    ],
+)
+def test_work_grows_with_the_input(
+    command: Callable[[Path, int], list[str]],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setenv("MPNET_CACHE_LIMIT", "0")
+    done = []
+    for size in (1, 1, 10, 100):  # the first fills caches and imports
+        folder = tmp_path / f"{len(done)}"
+        folder.mkdir()
+        done.append(work(command(folder, size)))
+        capsys.readouterr()
+    _, one, ten, hundred = done
+    assert hundred[0] - ten[0] <= LINEAR * 10 * (ten[0] - one[0]) + FEW_CALLS
+    assert hundred[1] <= LINEAR * 10 * ten[1]
