@@ -7,7 +7,7 @@ the prefix are computed again for every unit, so units are as large as memory an
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fractions import Fraction
 from itertools import groupby
 from typing import Iterable, Sequence
@@ -57,7 +57,7 @@ class UnitResult:
     trials: tuple[Trial, ...]
     macs: int
     ruled_out: tuple[str, ...] = ()
-    seconds: float = 0.0
+    seconds: float = field(default=0.0, compare=False)
 
 
 def split_units(
