@@ -125,8 +125,17 @@ class Evaluator:
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations, but for those that its rivals beat.
 
-        Raises: EngineError for values that are not finite.
+        Raises: EngineError for values that are not finite: such a configuration has no figures.
         """
+        try:
+            return self._evaluated(unit)
+        except EngineError as error:
+            raise EngineError(
+                f"{error}, in one of the configurations {unit.keys[0]} to {unit.keys[-1]}; give that layer other precisions in "
+                f"sweep.space.layers"
+            ) from None
+
+    def _evaluated(self, unit: Unit) -> UnitResult:
         began = time.monotonic()
         runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
         if unit.rivals is not None:

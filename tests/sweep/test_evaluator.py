@@ -18,6 +18,7 @@ from mpnet.engine.cost import plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
+from mpnet.errors import EngineError
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
@@ -164,3 +165,17 @@ def test_each_head_counts_by_its_own_ratio() -> None:
     heads = [Noise(np.array([100.0, 100.0]), np.array([1.0, 1.0])), Noise(np.array([1.0, 1.0]), np.array([0.0, 0.0]))]
     assert sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
     assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
+
+
+def test_what_overflows_is_no_figure_and_says_where_it_is_ruled_out() -> None:
+    network = tiny_yolo()
+    made = context(network, images=2)
+    layer, values = next(iter(made.weights.layers.items()))
+    large = replace(values, weights=values.weights * np.float32(3e3))  # finite in fp32, and not in fp16
+    made = replace(made, weights=replace(made.weights, layers={**made.weights.layers, layer: large}))
+    evaluator, keys = Evaluator(made), ("ffffff", "hfffff")
+    assert len(evaluator.evaluate(Unit(0, keys[:1])).trials) == 1
+    with pytest.raises(
+        EngineError, match=r"layer 0 .*NaN or infinite, in one of the configurations ffffff to hfffff; give that"
+    ):
+        evaluator.evaluate(Unit(0, keys))
