@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Kills sweeps at random moments and looks at what is left; many sweeps on one store at once.
 
-python -m tests.fuzz.kills KILLS PROCESSES [SEED]
+python -m tests.fuzz.kills KILLS PROCESSES [SEED] [greedy | holdout | exact_front]
 
 Kills hit the process (three of five), the process group with its two workers, or one worker; every twentieth sweep runs as
 process 1 of a PID namespace where that is allowed. After each kill everything that had been stored must be there unchanged,
@@ -28,14 +28,22 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Iterator
 
+import numpy as np
+
 from mpnet.cli.main import cli, guarded
+from mpnet.sweep.front import non_dominated
 from mpnet.sweep.store import Trial, TrialStore
 from tests.networks import small_cfg, write_experiment
 
 SECONDS = 120
+EXACT = False
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
-SECTION = "sweep: {strategy: greedy, precisions: [fp32, int8]}\n"
-"""Greedy commits again and again: one unit for each of its rounds."""
+SECTIONS = {
+    "greedy": "sweep: {strategy: greedy, precisions: [fp32, int8]}\n",
+    "holdout": "sweep: {strategy: greedy, precisions: [fp32, int8], holdout: 0.5}\n",
+    "exact_front": "sweep: {strategy: exact_front, precisions: [fp32, fp16, int8], objectives: [agreement_AP, weight_bytes]}\n",
+}
+"""Greedy commits again and again: one unit for each of its rounds. Which trials `exact_front` needs hangs on what it knew."""
 
 
 def arguments(store: Path, workers: int) -> list[str]:
@@ -138,6 +146,13 @@ def kinds(rng: random.Random, allowed: bool) -> Iterator[str]:
         yield "namespace" if allowed and rng.random() < 0.05 else rng.choice(("parent", "parent", "parent", "group", "worker"))
 
 
+def front(trials: dict[str, Trial]) -> set[str]:
+    """The keys that no other one dominates."""
+    keys = sorted(trials)
+    points = np.array([[-trials[key].get("agreement_AP"), trials[key].get("weight_bytes")] for key in keys]).reshape(-1, 2)
+    return {keys[index] for index in non_dominated(points)}
+
+
 def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], took: float) -> Counter[str]:
     """took: seconds of a sweep that nobody disturbs, within which it is killed."""
     rng = random.Random(seed)
@@ -175,7 +190,7 @@ def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], to
         assert all(whole.get(key) == trial for key, trial in now.items()), f"kill {done}: a trial has other values"
         before = now
         parted += code is None and 0 < len(now) < len(whole)
-        if len(now) == len(whole):
+        if len(now) == len(whole) or code == 0:
             waited = max(waited, finish(folder, store, whole))
             store.unlink()
             number += 1
@@ -196,7 +211,7 @@ def undisturbed(folder: Path, store: Path) -> float:
     finally:
         os.chdir(here)
     began = time.monotonic()
-    assert ended(forked(folder, folder / "second.sqlite", 1), SECONDS) == 0
+    assert ended(forked(folder, folder / f"again-{store.name}", 1), SECONDS) == 0
     return time.monotonic() - began
 
 
@@ -206,7 +221,9 @@ def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> float:
     code = ended(forked(folder, store, 1), SECONDS)
     assert code == 0, f"the next sweep ended with {code} (None: still waiting after {SECONDS} s)"
     took = time.monotonic() - began
-    assert stored(store) == whole
+    now = stored(store)
+    assert all(whole.get(key) == trial for key, trial in now.items())
+    assert len(now) == len(whole) or (EXACT and front(now) == front(whole)), "not all is there"
     time.sleep(0.01)
     left = sorted(path.name for path in folder.glob(f"{store.name}-*"))
     assert left == [], f"left beside a finished store: {left}"
@@ -227,13 +244,19 @@ def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> N
     finish(folder, store, whole)
 
 
-def main(kills: int, processes: int, seed: int = 0) -> None:
+def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> None:
+    global EXACT
+    EXACT = kind == "exact_front"
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as space:
         folder = Path(space)
         experiment = write_experiment(folder, small_cfg())
-        experiment.write_text(experiment.read_text() + SECTION)
-        took = undisturbed(folder, folder / "whole.sqlite")
+        text = experiment.read_text()
+        if EXACT:  # held against all trials
+            experiment.write_text(text + SECTIONS[kind].replace("exact_front", "exhaustive"))
+            undisturbed(folder, folder / "whole.sqlite")
+        experiment.write_text(text + SECTIONS[kind])
+        took = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
         whole = stored(folder / "whole.sqlite")
         if kills:
             done = dict(kill_sweeps(folder, kills, seed, whole, took))
@@ -244,4 +267,4 @@ def main(kills: int, processes: int, seed: int = 0) -> None:
 
 
 if __name__ == "__main__":
-    main(*map(int, sys.argv[1:]))
+    main(*map(int, sys.argv[1:4]), *sys.argv[4:5])
