@@ -167,15 +167,12 @@ def test_each_head_counts_by_its_own_ratio() -> None:
     assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
 
 
-def test_what_overflows_is_no_figure_and_says_where_it_is_ruled_out() -> None:
-    network = tiny_yolo()
-    made = context(network, images=2)
-    layer, values = next(iter(made.weights.layers.items()))
-    large = replace(values, weights=values.weights * np.float32(3e3))  # finite in fp32, and not in fp16
-    made = replace(made, weights=replace(made.weights, layers={**made.weights.layers, layer: large}))
-    evaluator, keys = Evaluator(made), ("ffffff", "hfffff")
-    assert len(evaluator.evaluate(Unit(0, keys[:1])).trials) == 1
+def test_what_overflows_says_where_it_is_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflows(*_: object) -> None:
+        raise EngineError("t.cfg: layer 3 (conv-3): a value is NaN or infinite")
+
+    monkeypatch.setattr(Evaluator, "forward", overflows)
     with pytest.raises(
-        EngineError, match=r"layer 0 .*NaN or infinite, in one of the configurations ffffff to hfffff; give that"
+        EngineError, match=r"^t\.cfg: layer 3 .* infinite, in one of the configurations ffffff to hfffff; give that layer other"
     ):
-        evaluator.evaluate(Unit(0, keys))
+        Evaluator(context(tiny_yolo(), images=2)).evaluate(Unit(0, ("ffffff", "hfffff")))
