@@ -2,17 +2,48 @@
 /* Bilinear with aligned corners, each axis by itself, the horizontal one first, every operation one float32 rounding:
  * src = i * ((in - 1) / (out - 1)), i0 = (int)src, d = src - i0, value = (1 - d) * p[i0] + d * p[i0 + 1]. */
 #include "image/mp_resize.h"
+#include <math.h>
 #include "mpnet.h"
 
 enum { CHANNELS = 3 };
 static const float FILL = 0.5f;
 
+/* To the nearest whole number, halves to even; x from -1 to 2^30. */
+static int32_t nearest(double x)
+{
+    const double below = floor(x), rest = x - below;
+    return (int32_t)below + (rest > 0.5 || (rest == 0.5 && fmod(below, 2) != 0));
+}
+
+static int32_t side(int32_t image, double ratio, int32_t net)
+{
+    const int32_t whole = nearest(image * ratio);
+    return whole < 1 ? 1 : whole > net ? net : whole;
+}
+
+/* Where Ultralytics' programs put the content, and the scale by which they bring boxes back. */
+static int32_t margin(int32_t net, int32_t content) { return nearest((net - content) / 2.0 - 0.1); }
+
+static int fit_opencv(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, mp_geometry *geometry)
+{
+    const double across = (double)net_w / image_w, down = (double)net_h / image_h,
+                 ratio = across < down ? across : down;
+    geometry->width = side(image_w, ratio, net_w);
+    geometry->height = side(image_h, ratio, net_h);
+    geometry->relative[0] = (float)((double)margin(net_w, geometry->width) / net_w);
+    geometry->relative[1] = (float)((double)margin(net_h, geometry->height) / net_h);
+    geometry->relative[2] = (float)(image_w * ratio / net_w);
+    geometry->relative[3] = (float)(image_h * ratio / net_h);
+    return MP_OK;
+}
+
 int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode, mp_geometry *geometry)
 {
     if (!geometry || image_w < 1 || image_h < 1 || image_w > MP_MAX_IMAGE_SIDE || image_h > MP_MAX_IMAGE_SIDE ||
         net_w < 1 || net_h < 1 || net_w > MP_MAX_NET_SIDE || net_h > MP_MAX_NET_SIDE || mode < MP_STRETCH ||
-        mode > MP_CROP)
+        mode > MP_LETTERBOX_OPENCV)
         return MP_BAD_ARGUMENT;
+    if (mode == MP_LETTERBOX_OPENCV) return fit_opencv(image_w, image_h, net_w, net_h, geometry);
     int64_t width = net_w, height = net_h;
     if (mode == MP_CROP && image_w < image_h)
         height = (int64_t)image_h * net_w / image_w;
@@ -94,6 +125,70 @@ static void widen(const parts *p, const uint8_t *row, int32_t in_w, int32_t widt
             line[CHANNELS * (width - 1) + c] = unit[row[(int64_t)CHANNELS * (in_w - 1) + c]];
 }
 
+/* OpenCV's INTER_LINEAR of bytes: centres aligned, shares of 2048, horizontal first. at: of each output position the first source
+ * position, the second, and their shares; `clamped`: shares beyond the border are given to it, as OpenCV does across only. */
+static void place_opencv(int32_t in, int32_t out, int clamped, position *p)
+{
+    const double scale = 1.0 / ((double)out / in);
+    for (int32_t i = 0; i < out; i++) {
+        const float source = (float)((i + 0.5) * scale - 0.5);
+        int32_t first = (int32_t)floorf(source);
+        float weight = source - (float)first;
+        if (clamped && (first < 0 || first >= in - 1)) weight = 0.0f;
+        p[i].first = first < 0 ? 0 : first > in - 1 ? in - 1 : first;
+        p[i].second = first + 1 < 0 ? 0 : first + 1 > in - 1 ? in - 1 : first + 1;
+        p[i].weight = (float)nearest(weight * 2048.0f);
+        p[i].last = nearest((1.0f - weight) * 2048.0f); /* the first one's share */
+    }
+}
+
+static void widen_opencv(const position *columns, const uint8_t *row, int32_t width, int32_t *line)
+{
+    for (int32_t x = 0; x < width; x++) {
+        const uint8_t *a = row + (int64_t)CHANNELS * columns[x].first, *b = row + (int64_t)CHANNELS * columns[x].second;
+        const int32_t first = columns[x].last, second = (int32_t)columns[x].weight;
+        for (int c = 0; c < CHANNELS; c++) line[CHANNELS * x + c] = a[c] * first + b[c] * second;
+    }
+}
+
+static void resize_opencv(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h,
+                          const parts *p, float *out, const mp_geometry *geometry)
+{
+    const int32_t width = geometry->width, height = geometry->height;
+    const int64_t pitch = (int64_t)CHANNELS * net_w, count = (int64_t)CHANNELS * width,
+                  row = (int64_t)CHANNELS * image_w;
+    for (int64_t i = 0; i < pitch * net_h; i++) out[i] = p->unit[114];
+    out += margin(net_h, height) * pitch + (int64_t)margin(net_w, width) * CHANNELS;
+    if (image_w == 2 * width && image_h == 2 * height) { /* then OpenCV takes means of four pixels */
+        for (int32_t y = 0; y < height; y++)
+            for (int64_t i = 0; i < count; i++) {
+                const uint8_t *from = rgb + 2 * y * row + i / CHANNELS * 2 * CHANNELS + i % CHANNELS;
+                out[y * pitch + i] = p->unit[(from[0] + from[CHANNELS] + from[row] + from[row + CHANNELS] + 2) >> 2];
+            }
+        return;
+    }
+    place_opencv(image_w, width, 1, p->columns);
+    place_opencv(image_h, height, 0, p->rows);
+    int32_t *lines[2] = {(int32_t *)p->line[0], (int32_t *)p->line[1]}, held[2] = {-1, -1};
+    for (int32_t y = 0; y < height; y++) {
+        const int32_t wanted[2] = {p->rows[y].first, p->rows[y].second};
+        const int32_t share[2] = {p->rows[y].last, (int32_t)p->rows[y].weight};
+        const int32_t *line[2];
+        for (int k = 0; k < 2; k++) {
+            int at = held[0] == wanted[k] ? 0 : held[1] == wanted[k] ? 1 : -1;
+            if (at < 0) {
+                at = held[0] == wanted[!k] ? 1 : 0;
+                widen_opencv(p->columns, rgb + row * wanted[k], width, lines[at]);
+                held[at] = wanted[k];
+            }
+            line[k] = lines[at];
+        }
+        for (int64_t i = 0; i < count; i++)
+            out[y * pitch + i] =
+                p->unit[((share[0] * (line[0][i] >> 4) >> 16) + (share[1] * (line[1][i] >> 4) >> 16) + 2) >> 2];
+    }
+}
+
 int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode,
                   int blend_last_row, void *scratch, float *out, mp_geometry *geometry)
 {
@@ -104,6 +199,10 @@ int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t 
     const int32_t width = cut ? net_w : geometry->width, height = cut ? net_h : geometry->height; /* of what is seen */
     const parts p = parts_of(scratch, net_w, net_h);
     for (int i = 0; i < 256; i++) p.unit[i] = (float)(i / 255.0);
+    if (mode == MP_LETTERBOX_OPENCV) {
+        resize_opencv(rgb, image_w, image_h, net_w, net_h, &p, out, geometry);
+        return MP_OK;
+    }
     place(image_w, geometry->width, cut ? (geometry->width - net_w) / 2 : 0, width, p.columns);
     place(image_h, geometry->height, cut ? (geometry->height - net_h) / 2 : 0, height, p.rows);
     const int64_t pitch = (int64_t)CHANNELS * net_w, count = (int64_t)CHANNELS * width;

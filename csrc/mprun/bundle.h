@@ -54,7 +54,7 @@ typedef struct {
 typedef struct {
     double confidence, nms; /* of the evaluation that it comes from */
     int32_t in_h, in_w, in_c, classes, layers;
-    int32_t resize;   /* MP_STRETCH, MP_LETTERBOX, MP_CROP */
+    int32_t resize;   /* MP_STRETCH, MP_LETTERBOX, MP_CROP, MP_LETTERBOX_OPENCV */
     int32_t nms_kind; /* MP_NMS_* */
     float nms_beta;
     int32_t max_detections;              /* of an image in an evaluation; 0: all */

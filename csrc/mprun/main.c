@@ -9,7 +9,10 @@
 #include "commands.h"
 
 enum { DONE = 0, CHECK_FAILED = 1, BAD_INPUT = 2 };
-static const char *const RESIZES[] = {[MP_STRETCH] = "stretch", [MP_LETTERBOX] = "letterbox", [MP_CROP] = "crop"};
+static const char *const RESIZES[] = {[MP_STRETCH] = "stretch",
+                                      [MP_LETTERBOX] = "letterbox",
+                                      [MP_CROP] = "crop",
+                                      [MP_LETTERBOX_OPENCV] = "letterbox_opencv"};
 
 static const char USAGE[] =
     "usage: mprun BUNDLE IMAGE...                    objects in JPEG or PPM images, and folders of them\n"
@@ -24,7 +27,7 @@ static const char USAGE[] =
     "  --json                 one JSON document\n"
     "  --confidence X         least score of a box [0.25; --evaluate: as the bundle says]\n"
     "  --nms X                overlap beyond which the weaker of two boxes of a class goes [as the bundle says]\n"
-    "  --resize MODE          stretch, letterbox or crop [as the bundle says]\n"
+    "  --resize MODE          stretch, letterbox, letterbox_opencv or crop [as the bundle says]\n"
     "  --isa LEVEL            ISA level [$MPNET_ISA, else the best]\n"
     "  --threads N            [all cores]\n"
     "  --repeats N            passes that are timed [15]\n"
@@ -57,9 +60,9 @@ static int whole_number(const char *option, int high, int *value, char *error)
 
 static int resize_mode(int *mode, char *error)
 {
-    for (*mode = MP_CROP; *mode >= 0; --*mode)
+    for (*mode = MP_LETTERBOX_OPENCV; *mode >= 0; --*mode)
         if (strcmp(optarg, RESIZES[*mode]) == 0) return 0;
-    return mpr_fail(error, "--resize: '%.40s' is none of stretch, letterbox, crop", optarg);
+    return mpr_fail(error, "--resize: '%.40s' is none of stretch, letterbox, letterbox_opencv, crop", optarg);
 }
 
 static int parse(int count, char **words, options *o, char *error)

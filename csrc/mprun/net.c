@@ -40,7 +40,7 @@ static int check_network(const mpr_file *file, char *error)
 {
     const mpb_network *n = file->network;
     if (n->in_h < 1 || n->in_w < 1 || n->in_c < 1 || n->classes < 0 || n->classes > 1 << 16 || n->layers < 1 ||
-        n->layers > 1 << 20 || n->resize < MP_STRETCH || n->resize > MP_CROP ||
+        n->layers > 1 << 20 || n->resize < MP_STRETCH || n->resize > MP_LETTERBOX_OPENCV ||
         (n->nms_kind != MP_NMS_IOU && n->nms_kind != MP_NMS_DISTANCE) || !(n->nms_beta > 0.0f) ||
         !(n->confidence >= 0 && n->confidence < 1) || !(n->nms >= 0 && n->nms <= 1) ||
         !mpr_has(file, MPB_PLACES, n->category_ids, n->classes))

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-RESIZES: tuple[str, ...] = ("stretch", "letterbox", "crop")
+RESIZES: tuple[str, ...] = ("stretch", "letterbox", "crop", "letterbox_opencv")
 NMS_KINDS: tuple[str, ...] = ("default", "greedynms", "diounms")
 DIALECTS: tuple[str, ...] = ("auto", "darknet", "alexeyab")
 BATCH_NORMS: tuple[str, ...] = ("auto", "darknet", "alexeyab")

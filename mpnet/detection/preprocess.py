@@ -25,7 +25,12 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
 
-MODES: dict[str, int] = {"stretch": lib.MP_STRETCH, "letterbox": lib.MP_LETTERBOX, "crop": lib.MP_CROP}
+MODES: dict[str, int] = {
+    "stretch": lib.MP_STRETCH,
+    "letterbox": lib.MP_LETTERBOX,
+    "crop": lib.MP_CROP,
+    "letterbox_opencv": lib.MP_LETTERBOX_OPENCV,
+}
 MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
 MAX_IMAGE_SIDE: int = lib.MP_MAX_IMAGE_SIDE
 
@@ -33,7 +38,8 @@ MAX_IMAGE_SIDE: int = lib.MP_MAX_IMAGE_SIDE
 @dataclass(frozen=True)
 class Geometry:
     """Where an image lies in the network input; sizes in pixels. content: the image's size after resizing, which
-    reaches beyond the input where that shows its middle only."""
+    reaches beyond the input where that shows its middle only. relative: x offset, y offset, width, height of the content,
+    relative to the network input; with Darknet's modes the offset is half the margin, also where that is odd."""
 
     image_width: int
     image_height: int
@@ -41,24 +47,12 @@ class Geometry:
     net_height: int
     content_width: int
     content_height: int
-
-    def relative(self) -> tuple[float, float, float, float]:
-        """x offset, y offset, width, height of the content, relative to the network input.
-
-        The offset is half the margin, also when the margin is odd and the image was pasted half a pixel
-        further left or up: Darknet's arithmetic.
-        """
-        return (
-            (self.net_width - self.content_width) / 2.0 / self.net_width,
-            (self.net_height - self.content_height) / 2.0 / self.net_height,
-            self.content_width / self.net_width,
-            self.content_height / self.net_height,
-        )
+    relative: tuple[float, float, float, float]
 
 
 def geometry_array(geometries: Sequence[Geometry]) -> NDArray[np.float32]:
     """float32 (n, 4): `Geometry.relative` of each, as box decoding takes it."""
-    return np.array([geometry.relative() for geometry in geometries], dtype=np.float32).reshape(-1, 4)
+    return np.array([geometry.relative for geometry in geometries], dtype=np.float32).reshape(-1, 4)
 
 
 def plan_geometry(image_width: int, image_height: int, net_width: int, net_height: int, mode: str) -> Geometry:
@@ -76,7 +70,7 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
         raise DataError(f"an image of {image_width} x {image_height} pixels has a side above {MAX_IMAGE_SIDE}; scale it")
     fitted = ffi.new("mp_geometry *")
     check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], fitted), "resizing")
-    return Geometry(image_width, image_height, net_width, net_height, fitted.width, fitted.height)
+    return Geometry(image_width, image_height, net_width, net_height, fitted.width, fitted.height, tuple(fitted.relative))
 
 
 def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
@@ -95,7 +89,8 @@ def preprocess(
 
     image: uint8 (h, w, 3), RGB.
     mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5; 'crop' brings
-             the shorter side to the input's width and takes the middle, its border repeated where that is too low.
+             the shorter side to the input's width and takes the middle, its border repeated where that is too low;
+             'letterbox_opencv' is what Ultralytics' programs do: OpenCV's bilinear resize of bytes, the rest 114 / 255.
     Result:  float32 (1, net_height, net_width, 3) in [0, 1], and the geometry that decoding needs.
     Raises: DataError for another shape or type, ConfigError for an unknown mode.
     """

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import cv2
 import numpy as np
 import pytest
 
@@ -64,20 +65,20 @@ def test_stretch_fills_the_input() -> None:
     assert out.shape == (1, 16, 32, 3)
     assert out.dtype == np.float32
     np.testing.assert_array_equal(out[0], resize(image, 32, 16))
-    assert geometry.relative() == (0.0, 0.0, 1.0, 1.0)
+    assert geometry.relative == (0.0, 0.0, 1.0, 1.0)
 
 
 def test_letterbox_keeps_the_aspect_and_fills_with_half() -> None:
     image = np.full((20, 40, 3), 255, dtype=np.uint8)
     out, geometry = preprocess(image, 32, 32, "letterbox")
     assert (geometry.content_width, geometry.content_height) == (32, 16)
-    assert geometry.relative() == (0.0, 0.25, 1.0, 0.5)
+    assert geometry.relative == (0.0, 0.25, 1.0, 0.5)
     rows = out[0, :, 0, 0]
     np.testing.assert_array_equal(rows, [0.5] * 8 + [1.0] * 16 + [0.5] * 8)
 
 
 def test_letterbox_of_tall_and_extreme_images() -> None:
-    assert plan_geometry(50, 100, 32, 32, "letterbox").relative() == (0.25, 0.0, 0.5, 1.0)
+    assert plan_geometry(50, 100, 32, 32, "letterbox").relative == (0.25, 0.0, 0.5, 1.0)
     thin = plan_geometry(10_000, 1, 32, 32, "letterbox")
     assert (thin.content_width, thin.content_height) == (32, 1)
     assert geometry_array([thin, thin]).shape == (2, 4)
@@ -138,3 +139,42 @@ def test_a_long_image_costs_no_more_than_its_middle() -> None:
     """Resized whole it would take 50 GB."""
     image = np.zeros((1, 65000, 3), np.uint8)
     assert preprocess(image, 256, 256, "crop")[0].shape == (1, 256, 256, 3)
+
+
+def opencv_letterbox(image: np.ndarray, width: int, height: int) -> tuple[np.ndarray, int, int]:
+    """What Ultralytics' programs make of an image: uint8 (height, width, 3), and the left and upper margin."""
+    in_h, in_w = image.shape[:2]
+    ratio = min(height / in_h, width / in_w)
+    content = max(1, round(in_w * ratio)), max(1, round(in_h * ratio))
+    if content != (in_w, in_h):
+        image = cv2.resize(image, content, interpolation=cv2.INTER_LINEAR)
+    left, top = (width - content[0]) / 2, (height - content[1]) / 2
+    out = np.full((height, width, 3), 114, np.uint8)
+    x, y = round(left - 0.1), round(top - 0.1)
+    out[y : y + content[1], x : x + content[0]] = image
+    return out, x, y
+
+
+@pytest.mark.parametrize(
+    ("in_h", "in_w", "out_h", "out_w"),
+    [
+        *[
+            (48, 64, 32, 32),
+            (64, 64, 32, 32),
+            (37, 91, 64, 48),
+            (91, 37, 48, 64),
+            (32, 32, 32, 32),
+            (5, 7, 64, 64),
+            (1, 1, 9, 8),
+        ],
+        *[(1, 300, 32, 32), (300, 1, 32, 32), (333, 500, 320, 320), (128, 128, 64, 64), (427, 640, 320, 416)],
+    ],
+)
+def test_letterbox_opencv_has_the_bytes_of_opencv(in_h: int, in_w: int, out_h: int, out_w: int) -> None:
+    image = np.random.RandomState(in_h + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)
+    expected, left, top = opencv_letterbox(image, out_w, out_h)
+    out, geometry = preprocess(image, out_w, out_h, "letterbox_opencv")
+    np.testing.assert_array_equal(out[0], (expected / 255.0).astype(F))
+    gain = min(out_h / in_h, out_w / in_w)
+    relative = (left / out_w, top / out_h, in_w * gain / out_w, in_h * gain / out_h)
+    np.testing.assert_array_equal(np.array(geometry.relative, F), np.array(relative, F))

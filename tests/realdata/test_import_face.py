@@ -64,7 +64,7 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
         assert all(len(part.offsets) == 2 for part in found)
         boxes = np.concatenate([part.box for part in found])
         wanted, kept = _mediapipe(raw, scores), 1 / (1 + np.exp(-scores[:, 0].astype(float))) > CONFIDENCE
-        left, top, width, height = geometry.relative()
+        left, top, width, height = geometry.relative
         wanted = (wanted[kept] - [left, top, 0, 0]) / [width, height, width, height]
         assert len(boxes) == len(wanted)
         ordered = boxes[np.lexsort(boxes.T)], wanted[np.lexsort(wanted.T)]

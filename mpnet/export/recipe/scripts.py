@@ -15,9 +15,10 @@ def inputs(folder):
             continue
         rows, columns = image.shape[:2]
         scale = min(WIDTH / columns, HEIGHT / rows)
-        size = (WIDTH, HEIGHT) if RESIZE == "stretch" else (max(1, int(columns * scale)), max(1, int(rows * scale)))
+        whole, fill = (round, 114 / 255) if RESIZE == "letterbox_opencv" else (int, 0.5)
+        size = (WIDTH, HEIGHT) if RESIZE == "stretch" else (max(1, whole(columns * scale)), max(1, whole(rows * scale)))
         content = cv2.resize(image, size)[:, :, ::-1] / np.float32(255)
-        x = np.full((HEIGHT, WIDTH, 3), 0.5, np.float32)
+        x = np.full((HEIGHT, WIDTH, 3), fill, np.float32)
         top, left = (HEIGHT - size[1]) // 2, (WIDTH - size[0]) // 2
         x[top : top + size[1], left : left + size[0]] = content
         yield np.ascontiguousarray(x.transpose(2, 0, 1)[None])
