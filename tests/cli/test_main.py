@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import errno
+import inspect
 import os
 import signal
 import subprocess
@@ -33,6 +34,18 @@ def test_help_has_a_summary_and_an_example(name: str) -> None:
     text = command.get_help(click.Context(command, info_name=f"mpnet {name}"))
     assert "Example" in text
     assert f"mpnet {name}" in text.partition("Example")[2]
+
+
+@pytest.mark.parametrize("name", list(cli_main.COMMANDS))
+def test_every_option_reaches_its_command(name: str) -> None:
+    command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
+    assert command is not None
+    assert command.callback is not None
+    taken = inspect.signature(inspect.unwrap(command.callback)).parameters
+    rest = {name for name, one in taken.items() if one.kind is inspect.Parameter.VAR_KEYWORD}
+    named = {str(parameter.name) for parameter in command.params if parameter.expose_value}
+    assert named >= set(taken) - rest
+    assert rest or named == set(taken)
 
 
 def test_help_lists_every_command() -> None:

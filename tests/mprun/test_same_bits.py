@@ -56,7 +56,9 @@ def _detect(cfg: Path, *words: object) -> str:
     return mpnet("detect", "--cfg", cfg, "--weights", cfg.with_suffix(".weights"), "--names", cfg.with_suffix(".names"), *words)
 
 
-@pytest.mark.parametrize("options", [(), ("--resize", "letterbox", "--confidence", "0.03", "--nms", "0.6"), ("--resize", "letterbox_opencv")])
+@pytest.mark.parametrize(
+    "options", [(), ("--resize", "letterbox", "--confidence", "0.03", "--nms", "0.6"), ("--resize", "letterbox_opencv")]
+)
 def test_the_document_is_that_of_mpnet_detect(
     mprun: Program, mixed_cfg: Path, images: Path, tmp_path: Path, options: tuple[str, ...]
 ) -> None:
