@@ -4,9 +4,17 @@
 from __future__ import annotations
 
 from mpnet.formats.cfg import convolutions, joins, outputs, windows
-from mpnet.formats.cfg.position import SectionReader
+from mpnet.formats.cfg.position import SectionReader, keeps_shape
+from mpnet.model.layers import LAYER_KINDS
 
-READERS: dict[str, SectionReader] = {**convolutions.READERS, **joins.READERS, **windows.READERS, **outputs.READERS}
+READERS: dict[str, SectionReader] = {
+    **{kind.kind: SectionReader(keeps_shape(kind)) for kind in LAYER_KINDS},
+    **convolutions.READERS,
+    **joins.READERS,
+    **windows.READERS,
+    **outputs.READERS,
+}
+"""A kind that no module speaks of keeps its input's shape, and its fields are the section's keys."""
 
 ALIASES: dict[str, str] = {
     "network": "net",

@@ -11,7 +11,6 @@ from mpnet.formats.cfg.tree import read_map, read_tree
 from mpnet.model.heads import DECODERS
 from mpnet.model.keys import Key
 from mpnet.model.layers import (
-    ActivationSpec,
     ContrastiveSpec,
     CostSpec,
     DecodedSpec,
@@ -19,10 +18,7 @@ from mpnet.model.layers import (
     DropoutSpec,
     EmptySpec,
     GaussianYoloSpec,
-    L2normSpec,
     LayerSpec,
-    LogisticSpec,
-    NormalizationSpec,
     RegionSpec,
     SoftmaxSpec,
     YoloSpec,
@@ -167,9 +163,5 @@ READERS = {
         alexeyab=True,
     ),
     "dropout": SectionReader(keeps_shape(DropoutSpec), "probability dropblock dropblock_size_rel dropblock_size_abs"),
-    "activation": SectionReader(keeps_shape(ActivationSpec)),
-    "normalization": SectionReader(keeps_shape(NormalizationSpec)),
-    "l2norm": SectionReader(keeps_shape(L2normSpec)),
-    "logistic": SectionReader(keeps_shape(LogisticSpec)),
     "empty": SectionReader(keeps_shape(EmptySpec), alexeyab=True),
 }
