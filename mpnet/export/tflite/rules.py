@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any, Callable, Sequence
 
-from mpnet.engine.operations import Map, Multiply, Normalize, Operation, Pad, Reorg3d
+from mpnet.engine.operations import Add, AvgPool, Map, Multiply, Normalize, Operation, Pad, Reorg3d
 from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
@@ -45,6 +46,15 @@ FLAVOURS: dict[str, Rules] = {
 
 MAPPED_ACTIVATIONS = ("linear", "relu", "relu6", "logistic", "swish", "mish", "tanh", "hard_sigmoid", "hard_swish")
 """Those that are written as operators of their own."""
+
+COMPUTED: dict[type[Operation], Callable[[Any, Any, Sequence[int]], int]] = {
+    Add: lambda writer, add, x: writer.add(x[0], x[1], add.activation),
+    AvgPool: lambda writer, _, x: writer.avgpool(x[0]),
+    Map: lambda writer, line, x: writer.line(x[0], line.scale, line.shift, line.activation),
+    Multiply: lambda writer, product, x: writer.multiply(*(x[::-1] if product.swapped else x), product.activation),
+    Normalize: lambda writer, _, x: writer.softmax(x[0]),
+}
+"""Operations on reals: (an operations.Writer, the operation, tensors) -> the result's tensor."""
 
 CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
 """Those that a full int8 convolution can have without leaving int8."""
@@ -101,7 +111,7 @@ def _known(operation: Operation) -> bool:
         return not operation.edge
     if isinstance(operation, Reorg3d):
         return not operation.reverse
-    return isinstance(operation, (Map, Multiply)) and operation.activation in MAPPED_ACTIVATIONS
+    return type(operation) in COMPUTED and getattr(operation, "activation", "linear") in MAPPED_ACTIVATIONS
 
 
 def same_or_valid_pool(layer: MaxpoolSpec) -> str | None:

@@ -8,23 +8,7 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.engine.operations import (
-    Add,
-    AvgPool,
-    Cast,
-    Concat,
-    Convolve,
-    Dequantize,
-    Map,
-    MaxPool,
-    Multiply,
-    Normalize,
-    Pad,
-    Quantize,
-    Reorg3d,
-    Slice,
-    Upsample,
-)
+from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, MaxPool, Pad, Quantize, Reorg3d, Slice, Upsample
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
@@ -32,7 +16,7 @@ from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import Codes, TfliteGraph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
 from mpnet.export.tflite.operations import Writer
-from mpnet.export.tflite.rules import Rules
+from mpnet.export.tflite.rules import COMPUTED, Rules
 from mpnet.export.tflite.sums import Ranges
 from mpnet.export.weights import halves_of
 from mpnet.model.network import MaxpoolSpec
@@ -88,8 +72,10 @@ class TfliteExport:
                 self._made[step.output, None] = self._writer.dequantize(self._get(source, codes))
         else:
             form = self._forms.kept.get(step.output)
-            write = _WRITERS[type(operation)]
-            made = write(self, number, step, form)
+            if type(operation) in COMPUTED:
+                made = COMPUTED[type(operation)](self._writer, operation, [self._get(slot, None) for slot in step.inputs])
+            else:
+                made = _WRITERS[type(operation)](self, number, step, form)
             if self._exact_halves and form is None and not carries_codes(operation) and step.gives.stored is FLOAT16:
                 made = self._writer.halve(made)
             self._made[step.output, form] = made
@@ -145,19 +131,6 @@ class TfliteExport:
             return self._writer.space_to_depth(tensors[0], operation.stride, form)
         return self._writer.concatenate(tensors, form)
 
-    def _computed(self, number: int, step: Step, form: Form) -> int:
-        operation, tensors = step.operation, [self._get(slot, None) for slot in step.inputs]
-        if isinstance(operation, Add):
-            return self._writer.add(tensors[0], tensors[1], operation.activation)
-        if isinstance(operation, Multiply):
-            a, b = tensors[::-1] if operation.swapped else tensors
-            return self._writer.multiply(a, b, operation.activation)
-        if isinstance(operation, Map):
-            return self._writer.line(tensors[0], operation.scale, operation.shift, operation.activation)
-        if isinstance(operation, Normalize):
-            return self._writer.softmax(tensors[0])
-        return self._writer.avgpool(tensors[0])
-
     def _outputs(self) -> list[int]:
         """A tensor of its own for each output: readers take no tensor twice, nor the input as an output."""
         chosen: list[int] = []
@@ -192,9 +165,4 @@ _WRITERS: dict[type[Any], Callable[[TfliteExport, int, Step, Form], int]] = {
     Concat: TfliteExport._moved,
     Pad: TfliteExport._moved,
     Reorg3d: TfliteExport._moved,
-    Add: TfliteExport._computed,
-    AvgPool: TfliteExport._computed,
-    Multiply: TfliteExport._computed,
-    Map: TfliteExport._computed,
-    Normalize: TfliteExport._computed,
 }
