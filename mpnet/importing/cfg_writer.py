@@ -101,7 +101,8 @@ class Writer:
         """Write an operation. Raises: Refused."""
         if any(name in self.flat for name in operation.inputs) and operation.kind != "dense":
             raise Refused("reads values of many pixels as one row; only fully connected layers do")
-        index = _WRITERS[operation.kind](self, operation)
+        write = _WRITERS.get(operation.kind)
+        index = write(self, operation) if write else self.on(operation, operation.kind, **operation.values)
         if operation.output in self.rounded and operation.kind in WEIGHTED:
             self.made_at[operation.output] = index
             index_of_result = self.emit("empty", "rounded as in the file", int8=1, quantize_activations="calibrated")
@@ -348,6 +349,7 @@ def _space_to_depth(to: Writer, operation: LayerOperation) -> int:
     return to.emit("route", layers=",".join(map(str, parts)))
 
 
+# What is not here is the section of its name, with its values as keys.
 _WRITERS: dict[str, Callable[[Writer, LayerOperation], int]] = {
     "conv": _conv,
     "deconv": _deconv,
@@ -365,7 +367,6 @@ _WRITERS: dict[str, Callable[[Writer, LayerOperation], int]] = {
     "add": _add,
     "mul": _mul,
     "pad": _pad,
-    "softmax": lambda to, operation: to.on(operation, "softmax"),
     "flatten": _flatten,
     "space_to_depth": _space_to_depth,
 }
