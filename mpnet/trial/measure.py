@@ -52,7 +52,7 @@ class Meter:
             values["darknet_mAP50"] = darknet_map50(per_class)
         if self._agreement is not None:
             values.update({AGREEMENT + name: value for name, value in self._agreement.measure(detections).items()})
-        known = {*names_of("accuracy", "agreement")}
+        known = names_of("accuracy", "agreement", stored=None if sizes else "trials")
         return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
 
 
