@@ -32,7 +32,7 @@ def test_damaged_results(name: str, shared_data: Path, mpnet: Mpnet) -> None:
 
 
 @pytest.mark.parametrize("name", STORES)
-def test_damaged_stores(name: str, shared_data: Path, tmp_path: Path, mpnet: Mpnet) -> None:
+def test_store_damage(name: str, shared_data: Path, tmp_path: Path, mpnet: Mpnet) -> None:
     store = tmp_path / "s.sqlite"
     shutil.copyfile(shared_data / "hostile" / f"store-{name}.sqlite", store)
     store.chmod(0o644)
@@ -51,6 +51,6 @@ def test_a_store_whose_log_is_not_merged(shared_data: Path, tmp_path: Path, mpne
     shutil.copytree(shared_data / "hostile" / "wal-store", folder)
     folder.chmod(0o755)
     done = mpnet("sweep", "--status", folder / "s.sqlite")
-    # SQLite's own program finds no trial in it either; tests/sweep/test_damaged_stores.py has a store with 64.
+    # SQLite's own program finds no trial in it either; tests/sweep/test_store_damage.py has a store with 64.
     assert (done.returncode, done.stderr) == (0, "")
     assert "interrupted, 0 trials" in done.stdout

@@ -16,7 +16,7 @@ import pytest
 from mpnet.cli.main import guarded
 from mpnet.detection.images import read_image
 from mpnet.formats.documents.json_text import read_json
-from tests.formats.test_image_walk import jpeg_of_scans
+from tests.formats.test_images_walk import jpeg_of_scans
 from tests.fuzz.readers import FORMATS, _hang, _read, attempt, available, prepare
 
 FINDINGS = sorted((Path(__file__).parent / "findings" / "readers").glob("*"))

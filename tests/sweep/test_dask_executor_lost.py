@@ -94,7 +94,7 @@ import sys
 from mpnet.errors import EngineError
 from mpnet.sweep import dask_executor
 from mpnet.sweep.units import Unit
-from tests.sweep.test_dask_lost import Sleeper
+from tests.sweep.test_dask_executor_lost import Sleeper
 executor = dask_executor.DaskExecutor(sys.argv[1], Sleeper(float(sys.argv[2])))
 dask_executor.CONNECT_SECONDS = float(sys.argv[3])
 executor.submit(Unit(0, ("ffff",)))

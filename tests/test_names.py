@@ -1,0 +1,38 @@
+# SPDX-License-Identifier: MIT
+"""Files of tests are found by what they test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# Tests of what no single module does, by room.
+TOPICS = {
+    "backends": {"onnx_engines", "registry", "run_in_engine", "verify"},
+    "cli": {"cache", "conditions", "environment", "growth", "identities", "imports", "max_loss", "narrow", "quantization"}
+    | {"reproducers", "sources", "tables", "unlabelled"},
+    "detection": {"conditions", "math"},
+    "engine": {"family"},
+    "evaluation": {"coverage"},
+    "export": {"beyond_basic", "targets"},
+    "formats": {"parsers_with_hypothesis"},
+    "importing": {"hostile", "onnx", "quantised", "round_trip", "tensorflow", "tflite"},
+    "kernels": {"elementwise", "levels", "oracle", "partial_sums"},
+    "quantization": {"groups"},
+    "sweep": {"classifier", "costs", "narrow", "sweep"},
+}
+
+
+def test_tests_of_a_module_have_its_name(repository: Path) -> None:
+    """A file of tests in a room's folder is named test_<module>, test_<module>_<part of it>, or after one of TOPICS."""
+    unnamed = []
+    for folder in sorted(path for path in (repository / "mpnet").iterdir() if (repository / "tests" / path.name).is_dir()):
+        modules = {path.stem for path in folder.rglob("*") if path.suffix == ".py" or path.is_dir()} | TOPICS.get(
+            folder.name, set()
+        )
+        if folder.name == "kernels":
+            modules |= {path.stem for path in (repository / "csrc").iterdir()}
+        for path in sorted((repository / "tests" / folder.name).glob("test_*.py")):
+            subject = path.stem.removeprefix("test_")
+            if not any(subject == module or subject.startswith(f"{module}_") for module in modules):
+                unnamed.append(f"{path}: no module or topic of this name")
+    assert unnamed == []
