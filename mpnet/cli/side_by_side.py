@@ -46,6 +46,6 @@ class SideBySide:
         return views + [View(caption, predict(image)) for caption, predict in self.sides[1:]]
 
     def plain(self, views: list[View]) -> dict[str, Any]:
-        """As documents hold it."""
+        """The predictions of an image as `detect --json` prints them; the second configuration's under `beside`."""
         first, *others = ({"precision": view.caption, self.key: [one.plain() for one in view.predictions]} for view in views)
         return {self.key: first[self.key], **({"beside": others[0]} if others else {})}

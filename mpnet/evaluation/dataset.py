@@ -65,6 +65,19 @@ def load_dataset(
     raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(DATA_FORMATS)}")
 
 
+def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
+    """The data set of an experiment's data section. names, Raises: as `load_dataset`."""
+    return load_dataset(
+        section.format,
+        section.images,
+        labels=section.labels,
+        annotations=section.annotations,
+        names=names,
+        limit=section.limit,
+        unlabelled=section.unlabelled,
+    )
+
+
 def names_in(data: DataSection | None) -> tuple[str, ...] | None:
     """The names of the classes that a data set's own file gives, None where it gives none. Raises: DataError, FormatError."""
     if data is None or data.format not in LISTED or data.labels is None:

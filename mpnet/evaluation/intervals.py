@@ -76,7 +76,7 @@ class Resampled:
         return (float(drawn.var(ddof=1)) + self.left_out_variance()) / 2 if drawn.size > 1 else float("nan")
 
     def degrees(self) -> float:
-        """Of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
+        """Degrees of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
         left = self.left[~np.isnan(self.left)]
         squares = (left - left.mean()) ** 2
         total = float(squares.sum())

@@ -107,7 +107,7 @@ class Truths:
         return self._chosen(chosen, offsets, np.ascontiguousarray(self.sizes[order]))
 
     def between(self, first: int, last: int) -> Truths:
-        """Those of the images first .. last - 1, which become images 0, 1, ..."""
+        """The truths of the images first .. last - 1, which become images 0, 1, ..."""
         cells = self.cell_offsets[first * self.category_count : last * self.category_count + 1]
         start, end = int(cells[0]), int(cells[-1])
         return self._chosen(slice(start, end), cells - start, self.sizes[first:last])

@@ -57,7 +57,7 @@ class Exported:
 
     @property
     def content(self) -> bytes:
-        """Of the main file."""
+        """The content of the main file."""
         return next(iter(self.files.values()))
 
 

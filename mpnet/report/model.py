@@ -76,15 +76,15 @@ class Change:
 
     @property
     def order(self) -> tuple[int, float]:
-        """For sorting: by kind, the highest scores first."""
+        """A key that sorts changes by kind, the highest scores first."""
         return KINDS.index(self.kind), -self.score
 
     def columns(self) -> dict[str, Any]:
-        """As a row of a data file, a name for each value."""
+        """The change as a row of a data file: value by column name."""
         return {"kind": self.kind, "class": self.name, "picture": Path(self.image).name, "score": self.score}
 
     def as_json(self) -> dict[str, Any]:
-        """As documents have it."""
+        """The change as documents of `compare --json` hold it."""
         return self.columns()
 
 

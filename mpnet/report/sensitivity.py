@@ -30,7 +30,7 @@ class Sensitivity:
 
 
 def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure: str) -> tuple[Sensitivity, ...]:
-    """Both sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
+    """The two sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
     baseline = configurations.baseline
     if baseline is None or measure not in configurations.columns:
         return ()

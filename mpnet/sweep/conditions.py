@@ -13,16 +13,14 @@ from typing import Any, Mapping, Sequence
 
 from mpnet.config.measures import trial_costs
 from mpnet.detection.conditions import Condition, condition
-from mpnet.engine.assign import assign_key
 from mpnet.errors import ConfigError
 from mpnet.messages import shown
 from mpnet.progress import Progress
-from mpnet.sweep.picks import AT_ONCE, pick
+from mpnet.sweep.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.trial.inference import run_plans
 
 SQNR = "head_sqnr_db"
 CLEAN = "clean"
@@ -55,7 +53,7 @@ def conditions_of(texts: Sequence[str], objectives: Sequence[str], source: str) 
 
 @dataclass(frozen=True, eq=False)
 class ConditionRuns:
-    """See the module. What was measured stays in the store, so that it is done once."""
+    """Measures configurations under conditions (see the module), each once: what was measured stays in the store."""
 
     setup: SweepSetup
     store: TrialStore
@@ -124,16 +122,8 @@ class ConditionRuns:
         return [] if self.setup.baseline is None else [Configuration(self.setup.baseline)]
 
     def _predict(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Any]:
-        predictions: dict[Configuration, Any] = {}
         with self.progress(f"under {_name(under)}", None) as advance:
-            for number in sorted({c.options for c in configurations}):
-                bench = self.setup.benches[number].under(under)
-                part = list(dict.fromkeys(c for c in configurations if c.options == number))
-                plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
-                predictions.update(
-                    {c: outcome.predictions for c, outcome in zip(part, run_plans(bench, plans, advance), strict=True)}
-                )
-        return predictions
+            return predict(lambda options: self.setup.benches[options].under(under), configurations, advance)
 
     def _key(self, under: Condition | None, configuration: Configuration) -> str:
         context = self.contexts[configuration.options]

@@ -57,7 +57,7 @@ class Baseline:
 
 @dataclass(frozen=True, eq=False)
 class SweepContext:
-    """See the module.
+    """What a worker needs to evaluate configurations of one sweep.
 
     options:  one per option set of the space.
     unweighted: layers without weights that have a precision of their own.

@@ -85,7 +85,7 @@ class Evaluator:
 
     @cached_property
     def signal(self) -> list[NDArray[np.float64]]:
-        """Of each output of the baseline, the sum of squares by image."""
+        """The sum of squares of each of the baseline's outputs, float64 (images,) each."""
         return [
             np.concatenate([squared_sum(np.ascontiguousarray(head[i : i + 1])) for i in range(len(head))])
             for head in self._baseline_heads

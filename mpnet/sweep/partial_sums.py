@@ -47,7 +47,7 @@ class SplitConcat:
         return slice(0, first) if part == 0 else slice(first, first + second)
 
     def whole(self, prepared: Prepared, threads: int) -> Tensor:
-        """Both side by side."""
+        """Both parts in one tensor, side by side along the channels; made once."""
         if self._whole is None:
             self._whole = run_lowering(self.lowering, self.parts, prepared, threads)
         return self._whole
@@ -74,7 +74,7 @@ def find_split_concats(graph: SharedGraph) -> dict[int, int]:
 
 
 def kept_bytes(graph: SharedGraph) -> Counter[int]:
-    """For one image, by number of the node whose tensor they are kept with: the sums over shared parts."""
+    """Bytes of the sums over shared parts for one image, by number of the node whose tensor they are kept with."""
     kept = {
         (graph.nodes[source].inputs[graph.split[source]], node.lowering)
         for node in graph.nodes

@@ -24,7 +24,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
 from mpnet.messages import limits_text
 from mpnet.model.task import Task
-from mpnet.progress import Progress, silent
+from mpnet.progress import Advance, Progress, silent
 from mpnet.sweep.front import knee, non_dominated
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
@@ -32,6 +32,7 @@ from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.trial.inference import run_plans
 from mpnet.trial.kit import Compared
+from mpnet.trial.workbench import Workbench
 
 PICK_RULES = {
     "safe": "the cheapest that is shown to lose no more than the margin",
@@ -59,7 +60,7 @@ class SetLoss:
     losses: Losses
 
     def as_json(self) -> dict[str, Any]:
-        """For stores."""
+        """The loss as plain values, which stores keep."""
         interval = self.quality
         return {
             "images": self.images,
@@ -122,6 +123,18 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configura
     return {name: picks[name] for name in PICK_RULES if name in picks}
 
 
+def predict(
+    bench_of: Callable[[int], Workbench], configurations: Sequence[Configuration], advance: Advance
+) -> dict[Configuration, Any]:
+    """Run configurations on all images. bench_of: the workbench of an option set, by its number. Raises: as `run_plans`."""
+    predictions: dict[Configuration, Any] = {}
+    for options in sorted({c.options for c in configurations}):
+        bench, part = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
+        outcomes = run_plans(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
+        predictions.update({c: outcome.predictions for c, outcome in zip(part, outcomes, strict=True)})
+    return predictions
+
+
 class PairedEvaluator:
     """Runs configurations on the images again, for what a store does not keep: what they find.
 
@@ -163,14 +176,8 @@ class PairedEvaluator:
         wanted = list(configurations)
         if not self._sets:
             wanted.insert(0, Configuration(self._baseline))
-        predictions: dict[Configuration, Any] = {}
         with self._progress("judging the front", None) as advance:
-            for number in sorted({c.options for c in wanted}):
-                bench = self._setup.benches[number]
-                part = [c for c in wanted if c.options == number]
-                plans = [bench.plan(assign_key(bench.network, c.key)) for c in part]
-                outcomes = run_plans(bench, plans, advance)
-                predictions.update({c: outcome.predictions for c, outcome in zip(part, outcomes, strict=True)})
+            predictions = predict(self._setup.benches.__getitem__, wanted, advance)
         if not self._sets:
             self._sets = self._images(predictions[wanted.pop(0)])
         return [predictions[c] for c in configurations]

@@ -59,7 +59,7 @@ class Problem:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of the objectives."""
+        """The names of the objectives, in their order."""
         return tuple(o.name for o in self.objectives)
 
     @property

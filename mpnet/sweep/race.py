@@ -65,7 +65,7 @@ class Race:
         costs: Callable[[str], Mapping[str, float]],
         predictions: Callable[[Sequence[str]], Any],
     ) -> tuple[str, ...]:
-        """Those of the keys that no rival dominates for certain.
+        """The keys that are not certain to be dominated by a rival.
 
         costs: of a key, by name. predictions: what some keys find in all images that count, one key after the other.
         """

@@ -161,7 +161,7 @@ STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": 
 
 
 def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
-    """For documents. options: text of each option set."""
+    """The `safety` of a sweep's document. options: text of each option set."""
     return {
         "margin": dict(safety.margins.points),
         "asked": safety.margins.asked,

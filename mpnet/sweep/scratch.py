@@ -60,7 +60,7 @@ class Scratch:
             ) from None
 
     def close(self) -> None:
-        """Remove everything."""
+        """Remove all files of these arrays."""
         for file in self._files:
             file.close()
         for name in self._names:

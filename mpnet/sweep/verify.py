@@ -55,7 +55,7 @@ def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]
 
 @dataclass(frozen=True, eq=False)
 class Verification:
-    """See the module. What was verified stays in the store, so that it is done once for one version of an engine."""
+    """Verifies configurations in another engine (see the module), once for each of its versions: results stay in the store."""
 
     setup: SweepSetup
     store: TrialStore

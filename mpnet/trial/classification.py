@@ -39,7 +39,7 @@ class ClassificationDecoder:
         return self
 
     def join(self, parts: Sequence[Classifications], order: NDArray[np.intp] | None = None) -> Classifications:
-        """Of consecutive groups of images as of all, in another order if one is given."""
+        """The classes of consecutive groups of images as those of all images, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.of_images(order)
 
@@ -62,7 +62,7 @@ class ClassMeter:
 
 
 class ClassUpperBounds:
-    """As `trial.kit.UpperBounds`: every image that was not seen counts as right."""
+    """The upper bounds of `trial.kit.UpperBounds` for classifiers: every image that was not seen counts as right."""
 
     def __init__(
         self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None
@@ -87,7 +87,7 @@ class ClassUpperBounds:
         return [{name: int(counts[run]) for name, counts in wrong.items()} for run in range(runs)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, int]]]) -> dict[str, NDArray[np.float64]]:
-        """Percent by measure."""
+        """The upper bound of each measure in percent, float64 (runs,)."""
         return {
             name: np.array([PERCENT * (1 - sum(part[name] for part in run) / len(labels)) for run in runs])
             for name, labels in self._labels.items()

@@ -46,11 +46,11 @@ class DetectionDecoder:
         return decode_head(tensor, self.heads[output], geometry, self.confidence, cells)
 
     def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
-        """For these images alone, in this order."""
+        """The decoder of these images alone, in this order."""
         return replace(self, sizes=self.sizes[positions])
 
     def join(self, parts: Sequence[Candidates], order: NDArray[np.intp] | None = None) -> Candidates:
-        """Of consecutive groups of images as of all, in another order if one is given."""
+        """The boxes of consecutive groups of images as those of all images, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.in_order(order)
 

@@ -14,7 +14,7 @@ from mpnet.detection.conditions import condition
 from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
-from mpnet.evaluation.dataset import load_dataset
+from mpnet.evaluation.dataset import dataset_of
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import check_writable
@@ -77,15 +77,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
         experiment, network = with_network(experiment)
     weights = open_weights(experiment.model.weights, network, open_cache())
     names = class_names(network, experiment.model.names, data)
-    dataset = load_dataset(
-        data.format,
-        data.images,
-        labels=data.labels,
-        annotations=data.annotations,
-        names=names,
-        limit=data.limit,
-        unlabelled=data.unlabelled,
-    )
+    dataset = dataset_of(data, names)
     threads = experiment.runtime.threads or cpu_count()
     isa = experiment.runtime.isa
     quantization = experiment.quantization

@@ -91,7 +91,7 @@ class Inputs:
         return len(self.records)
 
     def of(self, positions: Sequence[int]) -> Inputs:
-        """Those at `positions`; what is decoded of them is kept apart."""
+        """The inputs of the images at `positions`; decoded images are kept separately."""
         chosen = [self.records[position] for position in positions]
         return Inputs(chosen, self._network, self._resize, self._load, self._workers, condition=self._condition)
 

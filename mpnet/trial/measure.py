@@ -37,7 +37,7 @@ class Meter:
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
 
     def values(self, predictions: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
-        """As `trial.kit.Meter`: sizes and Darknet's mAP take time."""
+        """Accuracy and agreement by name, as `trial.kit.Meter` says: sizes and Darknet's mAP take time."""
         return self.measure(predictions, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
@@ -57,7 +57,7 @@ class Meter:
 
 
 class DetectionUpperBounds:
-    """As `trial.kit.UpperBounds`; see `evaluation.upper_bound` for the proof."""
+    """The upper bounds of `trial.kit.UpperBounds` for detectors; see `evaluation.upper_bound` for the proof."""
 
     def __init__(
         self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None
@@ -85,7 +85,7 @@ class DetectionUpperBounds:
         return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, PartialOutcomes]]]) -> dict[str, NDArray[np.float64]]:
-        """Percent by measure."""
+        """The upper bound of each measure in percent, float64 (runs,)."""
         return {name: bound.of([[part[name] for part in run] for run in runs]) for name, bound in self._bounds.items()}
 
 

@@ -148,7 +148,7 @@ class _Trials:
         return list(self._known.values())
 
     def macs(self, layers: _Layers) -> int:
-        """Of some layers."""
+        """Multiply-accumulates of some layers for one image."""
         return sum(self._plan.network.layers[i].macs for i in layers)
 
     def gain(self, start: _Layers, index: int) -> float:

@@ -13,7 +13,7 @@ from typing import Mapping
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError
-from mpnet.evaluation.dataset import load_dataset
+from mpnet.evaluation.dataset import dataset_of
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.images.read import SUFFIXES
@@ -66,14 +66,7 @@ def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dat
     head = f"name: {name}\nmodel: {model}\ndata: {{{paths}}}\n"
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
-    dataset = load_dataset(
-        section.format,
-        section.images,
-        labels=section.labels,
-        annotations=section.annotations,
-        names=classes,
-        unlabelled=section.unlabelled,
-    )
+    dataset = dataset_of(section, classes)
     text = _text(head, network, dataset, target)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network

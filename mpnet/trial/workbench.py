@@ -37,8 +37,9 @@ from mpnet.trial.task import kit_of, task_of
 
 @dataclass(frozen=True, eq=False)
 class Workbench:
-    """See the module. options: of quantisation and batch norm, calibrated ranges included.
+    """What all trials of one experiment share.
 
+    options:     of quantisation and batch norm, calibrated ranges included.
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration images, for bias correction.
     statistics:  calibration statistics for weights of fewer than eight bits; None: nothing was calibrated yet.

@@ -311,7 +311,7 @@ def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
 
 
 def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
-    """Of the classes in files of detections: what the data set calls them, else 1, 2, ..."""
+    """The ids of the classes in files of detections: the data set's own, else 1, 2, ..."""
     known = (document.get("dataset") or {}).get("category_ids")
     return list(known) if known and len(known) == classes else list(range(1, classes + 1))
 

@@ -68,7 +68,7 @@ class Files:
         return "\n".join([str(MAGIC), f"{len(lines)} {blobs}", *lines, ""]).encode()
 
     def bin(self) -> bytes:
-        """The weights."""
+        """The content of the .bin file: all weights in the order of their layers."""
         return b"".join(self._weights)
 
 

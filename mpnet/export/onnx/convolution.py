@@ -59,7 +59,7 @@ class _Writer:
 
     @property
     def activation(self) -> str:
-        """That of the convolution itself; others are steps of their own."""
+        """The activation in the convolution itself; others are separate steps."""
         return kernel_activation(self.layer.activation)
 
     def sums(self) -> str:
@@ -82,8 +82,8 @@ class _Writer:
 
     @cached_property
     def codes(self) -> str:
-        """Of the weights, in 8 bits. Those of 4 become that when the file is loaded: engines convolve codes of 8 bits only, and
-        DequantizeLinear of 4 bits leaves them with reals."""
+        """The tensor of the weight codes, in 8 bits. Codes of 4 bits become that when the file is loaded: engines convolve
+        codes of 8 bits only, and DequantizeLinear of 4 bits leaves them with reals."""
         weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
         if not precision.is_narrow:
             return self.constant("weights", weights)

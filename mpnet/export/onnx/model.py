@@ -67,7 +67,7 @@ def _counts(model: Any) -> dict[str, Any]:
 
 
 def _written(export: OnnxExport) -> dict[int, tuple[str, str, str]]:
-    """By layer index: asked, written, and what is worth saying."""
+    """The precision asked for, the one written, and a remark, by layer index."""
     layers = {}
     for step in export.plan.steps:
         operation = step.operation

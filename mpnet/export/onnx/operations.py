@@ -240,7 +240,7 @@ def _softmax(job: Job) -> str:
 
 
 def _shares(job: Job) -> str:
-    """Of each channel in the sum of them all, which a small constant keeps above 0."""
+    """The share of each channel in the sum of all channels, which a small constant keeps above 0."""
     [x] = job.inputs
     if job.operation.kind == "channels":
         parts = job.node("Relu", [x], "parts")

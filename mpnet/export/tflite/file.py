@@ -74,11 +74,11 @@ class TfliteGraph:
         return self._constants[key]
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """Of a tensor, with the leading 1."""
+        """The shape of a tensor, with the leading 1."""
         return tuple(self._tensors[tensor].shape)
 
     def name(self, tensor: int) -> str:
-        """Of a tensor."""
+        """The name of a tensor."""
         return str(self._tensors[tensor].name)
 
     def operator(

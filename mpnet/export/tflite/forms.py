@@ -28,7 +28,7 @@ reals in and out, int8 within. simulated: on the reals that codes mean."""
 
 @dataclass
 class Forms:
-    """By slot and step of a plan.
+    """In which form each slot of a plan is written, and how each of its convolutions is.
 
     maps:  of slots that hold int8 in the plan: their codes, None where the range is measured on the image.
     kept:  the form in which a slot is written by the step that makes it.

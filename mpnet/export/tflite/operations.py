@@ -114,7 +114,7 @@ class Writer:
         )
 
     def upsample(self, x: int, factor: int, codes: Codes | None) -> int:
-        """Nearest neighbour."""
+        """The image enlarged by a whole factor, each pixel repeated."""
         _, height, width, channels = self.graph.shape(x)
         size = [height * factor, width * factor]
         return self.graph.operator(
@@ -137,7 +137,7 @@ class Writer:
         )
 
     def concatenate(self, parts: Sequence[int], codes: Codes | None) -> int:
-        """Along channels."""
+        """The parts joined along their channels."""
         channels = sum(self.graph.shape(x)[CHANNELS] for x in parts)
         shape = (*self.graph.shape(parts[0])[:CHANNELS], channels)
         return self.graph.operator(
@@ -162,7 +162,7 @@ class Writer:
         )
 
     def softmax(self, x: int) -> int:
-        """Over the channels of each pixel."""
+        """The softmax over the channels of each pixel."""
         out = self.made("softmax", self.graph.shape(x))
         return self.graph.operator("SOFTMAX", [x], out, options="SoftmaxOptions", beta=1.0)
 

@@ -38,7 +38,7 @@ class Record:
         return sum(store.count(context) for context in self.contexts)
 
     def summary(self, store: TrialStore) -> dict[str, Any]:
-        """For lists: number, name, state of its last end, contexts, strategy, trials, quantisation options, and so on."""
+        """The sweep as lists show it: number, name, state of its last end, contexts, strategy, trials, options and so on."""
         documents = store.contexts()
         options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
         return {

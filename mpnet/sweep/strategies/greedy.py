@@ -14,7 +14,7 @@ from mpnet.sweep.strategies import Strategy
 
 
 def greedy(problem: Problem) -> Walk:
-    """Both walks, for every option set."""
+    """The walk down and the walk up, for every option set."""
     for options in range(len(problem.space.option_sets)):
         yield from _walk(problem, options, down=True)
         yield from _walk(problem, options, down=False)
