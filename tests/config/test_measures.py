@@ -5,14 +5,19 @@ from __future__ import annotations
 
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from mpnet.config import measures
 from mpnet.config.measures import MEASURES, measure, objective
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
 from mpnet.errors import ConfigError
 from mpnet.model.task import TASKS
+from mpnet.trial.measure import Meter
 
 
 def test_names_are_unique_and_every_row_says_what_it_is() -> None:
@@ -24,6 +29,17 @@ def test_the_documents_list_the_table(repository: Path) -> None:
     """As tools/list_measures.py writes them."""
     documents = runpy.run_path(str(repository / "tools" / "list_measures.py"))["documents"]()
     assert {path: path.read_text(encoding="utf-8") for path in documents} == documents
+
+
+def test_what_only_runs_store_is_not_given_to_sweeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A metric that comes with others, but that sweeps have no column for."""
+    rows = tuple(replace(row, stored="runs") if row.name == "AP75" else row for row in measures.MEASURES)
+    monkeypatch.setattr(measures, "MEASURES", rows)
+    box = np.array([[10.0, 10.0, 40.0, 40.0]])
+    dataset = Dataset.of([ImageRecord(1, "a.jpg", 100, 100, "")], [Category(1, "thing")], [(0, 0, box[0], 1600.0, False)])
+    meter, exact = Meter(dataset), Detections.of(1, [0], [0], [0.9], box)
+    assert "AP75" in meter.values(exact)
+    assert set(meter.values(exact, ("AP",))) == {"AP", "AP50", "AR100"}
 
 
 def test_held_out_measures_inherit() -> None:
