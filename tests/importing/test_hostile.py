@@ -209,6 +209,7 @@ def _external(b: Builder, values: int) -> str:
     return b.node("Add", ["images", tensor.name])
 
 
+@pytest.mark.slow
 def test_small_files_that_ask_for_much_are_refused_soon(tmp_path: Path) -> None:
     with open(tmp_path / "sparse.data", "wb") as sparse:
         sparse.truncate(1 << 27)
