@@ -88,7 +88,7 @@ class Workbench:
             images, fitted = self.statistics.evaluated_images, "weights"
         if images:
             remarks.append(
-                f"{len(images)} of the evaluated images were also used for calibration, so {fitted} fit them better than other "
+                f"calibration also used {len(images)} of the evaluated images, so {fitted} fit these better than other "
                 f"images: {few(images)}; name others in data.calibration.images"
             )
         return remarks

@@ -42,7 +42,7 @@ def test_calibration_on_images_that_are_evaluated_is_said(mpnet: Mpnet, experime
     own = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     [note] = [note for note in own["notes"] if "calibration" in note]
     assert note == (
-        f"{len(names)} calibration images are evaluated as well, so their ranges fit better than those of other "
+        f"calibration also used {len(names)} of the evaluated images, so ranges fit these better than other "
         f"images: {', '.join(names[:5])}; name others in data.calibration.images"
     )
     others = tmp_path / "others"
@@ -54,7 +54,7 @@ def test_calibration_on_images_that_are_evaluated_is_said(mpnet: Mpnet, experime
     shutil.copy(experiment.parent / "images" / names[2], others / "copy.png")
     mixed = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
     [note] = [note for note in mixed["notes"] if "calibration" in note]
-    assert note.startswith("1 calibration images are evaluated as well, so")
+    assert note.startswith("calibration also used 1 of the evaluated images, so")
     assert "images: copy.png;" in note
     (others / "copy.png").unlink()
     apart = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
