@@ -12,8 +12,9 @@ from mpnet.cli.options import PATH, command_line, declare, experiment_of, set_op
 from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
-from mpnet.report.sweep_text import print_salvaged, print_status, print_sweep
+from mpnet.report.sweep_text import print_forecast, print_salvaged, print_status, print_sweep
 from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.forecast import forecast
 from mpnet.sweep.search import run_sweep
 from mpnet.sweep.store.latest import store_at
 from mpnet.sweep.store.salvage import salvage as salvage_store
@@ -53,6 +54,12 @@ NOTHING_FITS = 1
     metavar="BUDGET",
     help="Most that the choice may lose, such as '3 agreement' or '1 AP': the cheapest that is shown to keep it is taken.",
 )
+@click.option(
+    "--forecast",
+    "only_forecast",
+    is_flag=True,
+    help="Run a few configurations on some images, say how surely losses will be known, and leave.",
+)
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
     experiment: Path | None,
@@ -65,6 +72,7 @@ def command(
     workers: int | None,
     scheduler: str | None,
     max_loss: str | None,
+    only_forecast: bool,
     yes: bool,
     threads: int | None,
     isa: str | None,
@@ -95,6 +103,14 @@ def command(
         overrides = (*overrides, f"sweep.max_loss={json.dumps(max_loss)}")
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
+    if only_forecast:
+        spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)
+        document = forecast(spec, progress(quiet))
+        if as_json:
+            print_json(document)
+        else:
+            print_forecast(document, console())
+        return
     with SweepView(console(stderr=True), quiet) as view:
         document = run_sweep(
             experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa),

@@ -79,6 +79,11 @@ class Loss:
         root = math.sqrt(growth * self.loss + growth**2 / 4 + t**2 * unseen)
         return max(0.0, self.loss + growth / 2 - root), min(100.0, self.loss + growth / 2 + root)
 
+    def half_width(self, error: float = ERROR) -> float:
+        """Half of what lies between the ends of `bounds`."""
+        least, most = self.bounds(error)
+        return (most - least) / 2
+
     def state(self, margin: float, error: float = ERROR) -> State:
         """Whether the loss is shown to be at most the margin (met), more than it (not met), or neither."""
         least, most = self.bounds(error)

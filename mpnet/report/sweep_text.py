@@ -246,6 +246,7 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
         on = f"{safety['images']} {'held-out ' if safety['held_out'] else ''}images"
         print_table(out, headings, cells, f"From accurate to cheap, on {on}", left=(0, 1))
     out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
+    _print_twice(safety, out)
     layers = (document.get("stability") or {}).get("layers") or {}
     for name in (name for name in ("safe", "balanced") if layers.get(name)):
         shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
@@ -254,6 +255,46 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
             f"Layers that keep their precision at the cost of {name}, and in how many of the resampled image sets: {named}"
         )
         break
+
+
+def _print_twice(safety: Mapping[str, Any], out: Console) -> None:
+    """What twice as many images to test on would bring, if losses stay what they are."""
+    twice = safety.get("twice")
+    if not twice or not twice["half_widths"]:
+        return
+    known = twice["half_widths"].items()
+    widths = ", ".join(f"{measure(name).label} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
+    same = "safe would be the same" if twice["safe"] == safety["safe"] else f"{short_key(twice['safe'] or '')} would be safe"
+    out.print(f"Twice as many images would tell losses of {widths}; {same if twice['safe'] else 'nothing would be safe yet'}.")
+
+
+def print_forecast(document: Mapping[str, Any], out: Console) -> None:
+    """How wide intervals will be: a row per configuration and measure."""
+    rows: list[list[object]] = []
+    for row in document["configurations"]:
+        for name, of in row["losses"].items():
+            enough = of["images_to_tell"]
+            widths = [f"{width:.2f}" for width in of["half_widths"]]
+            rows.append(
+                [
+                    short_key(row["precision"]),
+                    f"{measure(name).label} {document['margin'][name]:g}",
+                    f"{of['loss']:.2f}",
+                    *widths,
+                    "more than there are" if enough is None else f"{enough:,}",
+                ]
+            )
+    if not rows:
+        out.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
+        return
+    testing = document["testing"]
+    held = "held-out images" if document["held_out"] else "images, none of which is held out"
+    title = (
+        f"A forecast from {document['images']} images: losses would be known to so many points either way with the {testing} "
+        f"{held} of this sweep ({document['labelled']} labelled), and with more"
+    )
+    counts = [f"{factor * testing:,} images" for factor in document["factors"]]
+    print_table(out, ["precision", "margin", "loss", *counts, "images that tell"], rows, title, left=(0, 1))
 
 
 def change_text(losses: Mapping[str, Any]) -> str:

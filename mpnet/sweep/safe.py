@@ -12,7 +12,7 @@ docs/decisions/0019 says why.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
@@ -47,6 +47,7 @@ class Safety:
     """What tests showed. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
 
     images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
+    twice: the same with twice as many images to test on, if losses stay what they are; None: it is that itself.
     """
 
     margins: Margins
@@ -56,6 +57,12 @@ class Safety:
     all_images: int
     error: float
     held_out: bool
+    twice: Safety | None = None
+
+    @property
+    def last_shown(self) -> Tested | None:
+        """The safe configuration; without one the first that was tested."""
+        return next((test for test in self.tested if test.configuration == self.safe), next(iter(self.tested), None))
 
 
 def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: str, margins: Margins) -> list[Configuration]:
@@ -121,14 +128,28 @@ def run_tests(
     """
     error = ERROR if held_out else ERROR / max(1, choices)
     losses = evidence(configurations) if configurations else {}
+    once, twice = (
+        _walk(
+            configurations,
+            {c: {name: loss.with_images(factor * loss.images) for name, loss in known.items()} for c, known in losses.items()},
+            Safety(margins, (), None, factor * images, factor * all_images, error, held_out),
+        )
+        for factor in (1, 2)
+    )
+    return replace(once, twice=twice)
+
+
+def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration, Losses], plan: Safety) -> Safety:
+    """`plan` with the tests and what they show."""
+    margins, error, images = plan.margins, plan.error, plan.images
     tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
     safe = None
     for test in tested:
         if test.state == "met":
             safe = test.configuration
-        elif held_out:
+        elif plan.held_out:
             break
-    return Safety(margins, tuple(tested), safe, images, all_images, error, held_out)
+    return replace(plan, tested=tuple(tested), safe=safe)
 
 
 def _test(configuration: Configuration, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
@@ -170,6 +191,7 @@ def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
         "images": safety.images,
         "safe": None if safety.safe is None else safety.safe.key,
         "why": why(safety),
+        **({} if safety.twice is None else {"twice": _twice_json(safety, safety.twice)}),
         "tested": [
             {
                 "precision": test.configuration.key,
@@ -187,14 +209,26 @@ def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
     }
 
 
+def _twice_json(safety: Safety, twice: Safety) -> dict[str, Any]:
+    """half_widths: of the loss of `last_shown`, now and with twice as many images."""
+    test = safety.last_shown
+    return {
+        "images": twice.images,
+        "safe": None if twice.safe is None else twice.safe.key,
+        "half_widths": {
+            name: {"now": loss.half_width(safety.error), "twice": loss.with_images(2 * loss.images).half_width(safety.error)}
+            for name, loss in (test.losses if test else {}).items()
+        },
+    }
+
+
 def why(safety: Safety) -> str:
     """In a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
     on = f"{safety.images} {'held-out ' if safety.held_out else ''}images"
-    test = next((test for test in safety.tested if test.configuration == safety.safe), None)
-    if test is None and not safety.tested:
+    test = safety.last_shown
+    if test is None:
         return f"only the baseline could be tested against a loss of at most {limits}"
-    test = test or safety.tested[0]
     losses_text = "; ".join(
         f"{measure(name).label} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
         for name, loss in test.losses.items()

@@ -21,7 +21,7 @@ from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
 from mpnet.sweep.picks import PairedEvaluator
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.setup import describe, make_context, make_executor, say, set_up
+from mpnet.sweep.setup import describe, make_context, make_executor, say, section_of, set_up
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
@@ -79,14 +79,9 @@ def run_sweep(
     Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
     """
     begin = time.monotonic()
-    section = experiment.sweep
-    if section is None:
-        raise ConfigError(
-            f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
-            f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}"
-        )
+    section_of(experiment)
     experiment, network = with_network(experiment)
-    section = experiment.sweep or section
+    section = section_of(experiment)
     chosen = strategy(section.strategy)
     space = build_space(network, section.precisions, section.space)
     if chosen.is_exact and space.size > MAX_CONFIGURATIONS:

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.experiment import SweepSection
+from mpnet.config.experiment import Experiment, SweepSection
 from mpnet.config.identity import digest_of
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.options import resolve_options
+from mpnet.errors import ConfigError
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import PRECISIONS, Precision
@@ -55,6 +56,16 @@ class SweepSetup:
     select: NDArray[np.intp]
     report: NDArray[np.intp]
     table: LatencyTable | None
+
+
+def section_of(experiment: Experiment) -> SweepSection:
+    """Its sweep section. Raises: ConfigError where there is none."""
+    if experiment.sweep is None:
+        raise ConfigError(
+            f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
+            f"sweep: {{strategy: one_at_a_time, precisions: [fp32, int8]}}"
+        )
+    return experiment.sweep
 
 
 def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:

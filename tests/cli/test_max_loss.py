@@ -53,3 +53,27 @@ def test_what_is_no_budget_ends_in_one_line(mpnet: Mpnet, experiment: Path, budg
     assert refused.returncode == 2
     assert "is no budget" in refused.stderr
     assert refused.stderr.count("\n") == 1
+
+
+def test_a_forecast_says_how_surely_losses_will_be_known_and_stores_nothing(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "--json"))
+    assert document["testing"] == document["labelled"] > 0
+    assert document["margin"] == {"agreement_AP": 3.0, "AP": 1.0}
+    keys = [row["precision"] for row in document["configurations"]]
+    assert keys == ["q" * 13, "q" * 12 + "f", "q" * 6 + "f" * 7, "f" * 6 + "q" * 7]
+    for row in document["configurations"]:
+        for of in row["losses"].values():
+            assert of["half_widths"] == sorted(of["half_widths"], reverse=True)
+    text = mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "-q").stdout
+    assert "A forecast from" in text
+    assert not list((experiment.parent / "runs").rglob("*.sqlite"))
+    assert mpnet("sweep", experiment, "--forecast").returncode == 2  # it has no sweep section
+
+
+def test_a_sweep_says_what_twice_as_many_images_would_bring(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("sweep", experiment, *SWEEP, "--json"))
+    twice = document["safety"]["twice"]
+    assert twice["images"] == 2 * document["safety"]["images"]
+    assert all(of["twice"] <= of["now"] for of in twice["half_widths"].values())
+    status = mpnet("sweep", "--status", document["store"], "--json")
+    assert json.loads(status.stdout)["findings"]["safety"]["twice"] == twice

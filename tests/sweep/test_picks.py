@@ -131,6 +131,19 @@ def test_few_images_say_how_many_more_would_tell() -> None:
     assert shown_safe(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
 
 
+def test_twice_as_many_images_are_foreseen() -> None:
+    """Each is what the same losses on twice as many images show."""
+    safety = judge({"fffffq": 0.1, "ffffqq": 1.5, "fffqqq": 2.0, "ffqqqq": 2.9})
+    assert safety.twice is not None
+    assert (shown(safety), shown(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
+    document = safety_json(safety, ["", ""])["twice"]
+    assert (document["safe"], document["images"]) == ("fffqqq", 400)
+    assert document["half_widths"]["agreement_AP"] == {
+        "now": agreement(1.5).half_width(),
+        "twice": agreement(1.5).with_images(400).half_width(),
+    }
+
+
 def test_accuracy_counts_where_labels_are_enough() -> None:
     def losses(ap: Loss) -> dict[str, dict[str, Loss]]:
         return {key: {"agreement_AP": agreement(0.5), "AP": ap} for key in COST}

@@ -49,7 +49,8 @@ _SAFETY = Fields(
         "safe": Maybe(KEY),
         "why": str,
         "tested": Many(_TESTED),
-    }
+    },
+    {"twice": Fields({"images": int, "safe": Maybe(KEY), "half_widths": Named(Fields({"now": float, "twice": float}))})},
 )
 _PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
 _NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
