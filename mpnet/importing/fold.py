@@ -3,7 +3,9 @@
 
 from __future__ import annotations
 
-from mpnet.importing.graph import Node, NodeGraph, Refused
+import numpy as np
+
+from mpnet.importing.graph import Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
 
 _FLOATS = (1, 10, 11, 16)  # of TensorProto: casts among these change nothing that mpnet keeps
@@ -24,6 +26,7 @@ def fold(graph: NodeGraph) -> None:
     graph.shapes.update(graph.inputs)
     left: list[Node] = []
     outputs, aliases, budget = set(graph.outputs), graph.aliases, budget_of(graph)
+    cast: dict[str, Array] = {}
     for node in graph.nodes:
         node.inputs = [aliases.get(name, name) for name in node.inputs]
         if _passes_on(node, graph) and not (node.output in outputs and node.inputs[0] in graph.inputs):
@@ -39,12 +42,25 @@ def fold(graph: NodeGraph) -> None:
             except Refused as reason:
                 graph.refuse(node, reason)
             graph.constants.update(zip(node.outputs, results, strict=False))
+            _keep_integers(graph, node, cast)
             graph.outcomes[node.name] = "constant"
             continue
         graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
         left.append(node)
     graph.nodes = left
     graph.outputs = [aliases.get(name, name) for name in graph.outputs]
+
+
+def _keep_integers(graph: NodeGraph, node: Node, cast: dict[str, Array]) -> None:
+    """Note that a constant is int8 numbers times a scale for each first index. cast: what a Cast read, by tensor."""
+    if node.operator == "Cast" and graph.constants[node.inputs[0]].dtype == np.int8:
+        cast[node.output] = graph.constants[node.inputs[0]]
+    elif node.operator == "Mul" and node.inputs[0] in cast:
+        integers, scale = cast[node.inputs[0]], graph.constants[node.inputs[1]]
+        one_each = scale.size == 1 or scale.shape == (*integers.shape[:1], *[1] * (integers.ndim - 1))
+        if integers.shape == graph.constants[node.output].shape and one_each and np.isfinite(scale).all() and (scale > 0).all():
+            graph.quantization[node.output] = QuantizationParameters.checked(scale, np.zeros(1), "int8", 0)
+            graph.stored_integers[node.output] = integers
 
 
 def _passes_on(node: Node, graph: NodeGraph) -> bool:

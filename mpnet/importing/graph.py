@@ -76,7 +76,8 @@ class NodeGraph:
     inputs:          shape by name, of tensors that no node makes and no constant is.
     shapes:          of all tensors for which they are known.
     quantization:    by tensor: how it is quantised in the file. stored_integers: of quantised constants, as they are.
-    dynamic_ranges:  tensors that some int8 node quantises by a range of their own, measured when the file runs.
+    dynamic_ranges:  tensors that some int8 node quantises by a range of their own, measured when the file runs, and in which
+                     `quantize_mode`.
     metadata:        texts that came with the file. image: the input's name, once it is known.
     outcomes:        what became of nodes that are no layers, by node name.
     aliases:         tensors that are others under a second name.
@@ -91,7 +92,7 @@ class NodeGraph:
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     quantization: dict[str, QuantizationParameters] = field(default_factory=dict)
     stored_integers: dict[str, Array] = field(default_factory=dict)
-    dynamic_ranges: set[str] = field(default_factory=set)
+    dynamic_ranges: dict[str, str] = field(default_factory=dict)
     image: str = ""
     format: str = "ONNX"
     outcomes: dict[str, str] = field(default_factory=dict)

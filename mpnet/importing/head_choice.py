@@ -34,6 +34,9 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     if not leaving:
         _refuse_first(graph, layers, graph.nodes)
         graph.fail("nothing of it is a layer")
+    exported = _exported_heads(graph, layers)
+    if exported is not None:
+        return exported, ["boxes: anchors and classes as the file's metadata say"]
     lifted = layers.node_names()
     behind = [node for node in graph.nodes if node.name not in lifted]
     if behind and any(name not in layers.shapes for name in graph.outputs):
@@ -50,9 +53,6 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
             f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
             f"head tensors with --heads and their --decoder. What enters it: {named}",
         )
-    exported = _exported_heads(graph, layers)
-    if exported is not None:
-        return exported, ["boxes: anchors and classes as the file's metadata say"]
     if len(leaving) == 1 and layers.shapes[leaving[0]][1:] == (1, 1) and not decoder:
         return HeadChoice([Head((leaving[0],), "")], 0, ""), []
     outputs = [name for name in dict.fromkeys(graph.outputs) if name in layers.shapes and name != graph.image]

@@ -11,6 +11,7 @@ from mpnet.engine.lowering import range_owner
 from mpnet.importing.cfg_writer import WEIGHTED, Writer
 from mpnet.importing.graph import NodeGraph, QuantizationParameters
 from mpnet.importing.layer_graph import LayerGraph
+from mpnet.model.layers import MaxpoolSpec, UpsampleSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights
 
@@ -38,13 +39,25 @@ def quantised_keys(
     """Keys by layer index (-1: of [net]), and what is worth saying. A layer is int8 where its weights have integers in the file
     and the range of its input is known."""
     ranges: dict[int, tuple[float, float]] = {}
+    modes: dict[int, str] = {}
     for name, index in writer.layer_of.items():
         if name in graph.quantization and name not in graph.constants and graph.quantization[name].scale.size == 1:
-            ranges.setdefault(writer.made_at.get(name, index), _range(graph.quantization[name]))
+            owner, tensor = writer.made_at.get(name, index), graph.quantization[name]
+            ranges.setdefault(owner, _range(tensor))
+            # Codes from -127 to 127 around 0.
+            if tensor.low + tensor.high == 2 * tensor.zero_point[0]:
+                modes.setdefault(owner, "symmetric")
     for index, name in writer.padded.items():
         if writer.layer_of[name] in ranges:
             low, high = ranges[writer.layer_of[name]]
             ranges[index] = (min(low, 0.0), max(high, 0.0))
+    for layer in network.layers:
+        # What moves values of a range has values of that range.
+        if isinstance(layer, (MaxpoolSpec, UpsampleSpec)) and layer.index not in ranges:
+            owner = range_owner(network, layer.inputs[0])
+            if owner in ranges:
+                ranges[layer.index] = ranges[owner]
+                modes |= {layer.index: modes[owner]} if owner in modes else {}
     keys: dict[int, dict[str, Any]] = {}
     if not graph.quantization:
         return keys, []
@@ -52,6 +65,9 @@ def quantised_keys(
         keys[index] = {"quantize_range": f"{low:.9g},{high:.9g}"}
         if writer.rounded and index >= 0:
             keys[index]["quantize_activations"] = "calibrated"
+    for name, index in writer.made_at.items():
+        if modes.get(index) == "symmetric":
+            keys.setdefault(writer.layer_of[name], {})["quantize_mode"] = "symmetric"
     quantised = differing = values = 0
     left: list[str] = []
     for operation in layers.operations:
@@ -78,6 +94,8 @@ def quantised_keys(
         wrong, count = _compare(weights, parameters.scale * factor, per_tensor)
         layer_keys = keys.setdefault(index, {}) | {"int8": 1, "quantize_activations": "dynamic" if hybrid else "calibrated"}
         keys[index] = layer_keys | ({"quantize_weights": "per_tensor"} if per_tensor else {})
+        if (graph.dynamic_ranges.get(operation.inputs[0]) if hybrid else modes.get(owner)) == "symmetric":
+            keys[index]["quantize_mode"] = "symmetric"
         quantised, differing, values = quantised + 1, differing + wrong, values + count
     kept = values - differing
     notes = [f"int8: {quantised} layers with the file's own ranges; {kept} of {values} weights keep their integers"]

@@ -7,86 +7,230 @@ holds the integers of weights as they are.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
 
 from mpnet.importing.fold import budget_of
-from mpnet.importing.graph import QUANTIZED_TYPES, Node, NodeGraph, QuantizationParameters, Refused
+from mpnet.importing.graph import QUANTIZED_TYPES, Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
 
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
-_INTEGER_NODES = ("QLinearConv", "ConvInteger", "QLinearMatMul", "MatMulInteger", "QLinearAdd")
+_PRODUCTS = {"ConvInteger": "Conv", "MatMulInteger": "MatMul"}
+_INTEGER_NODES = ("QLinearConv", "QLinearMatMul", "QLinearAdd")
 _DYNAMIC = "DynamicQuantizeLinear"
 _NEAR_6, _MAX_DEPTH = 0.05, 64
+# What moves codes moves what they mean, since larger codes mean larger numbers.
+_MOVES = ("MaxPool", "Slice", "Split", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Identity")
+
+
+@dataclass(frozen=True)
+class _Codes:
+    """What a tensor of integers means. real: the tensor of reals. maker: the node that quantises them, before any moves."""
+
+    real: str
+    maker: Node
 
 
 def unquantise(graph: NodeGraph) -> None:
     """Remove the pairs. Raises: FormatError naming a node whose integers mpnet does not have."""
-    makers, budget = graph.makers(), budget_of(graph)
-    aliases: dict[str, str] = {}
-    left: list[Node] = []
+    _Unquantiser(graph).run()
 
-    @cache
-    def never_negative(name: str, depth: int) -> bool:
-        node = makers.get(name)
+
+class _Unquantiser:
+    """A graph while its integers leave it.
+
+    codes: by tensor of integers. left: nodes that stay. replaced: nodes that belong to a product of integers, by identity.
+    """
+
+    def __init__(self, graph: NodeGraph) -> None:
+        self.graph, self.budget = graph, budget_of(graph)
+        self.makers, self.readers = graph.makers(), graph.readers()
+        self.codes: dict[str, _Codes] = {}
+        self.aliases: dict[str, str] = {}
+        self.left: list[Node] = []
+        self.replaced: set[int] = set()
+        self.never_negative = cache(self._never_negative)
+
+    def run(self) -> None:
+        """Go through the nodes in their order."""
+        graph = self.graph
+        for node in graph.nodes:
+            node.inputs = [self.aliases.get(name, name) for name in node.inputs]
+            if id(node) in self.replaced:
+                continue
+            try:
+                self._node(node)
+            except Refused as reason:
+                graph.refuse(node, reason)
+        graph.nodes = self.left
+        # Zeros around a tensor are in every range; the padding may become the convolution's own.
+        for node in self.left:
+            if node.operator == "Pad" and node.output in graph.dynamic_ranges:
+                graph.dynamic_ranges.setdefault(node.inputs[0], graph.dynamic_ranges[node.output])
+        graph.outputs = [self.aliases.get(name, name) for name in graph.outputs]
+        for name in graph.outputs:
+            if name in self.codes:
+                graph.refuse(self.codes[name].maker, "an output of integers; export the model with float outputs")
+        graph.aliases.update(self.aliases)
+        for node in graph.nodes:
+            graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
+
+    def _node(self, node: Node) -> None:
+        first = node.inputs[0] if node.inputs else ""
+        if node.operator in _QUANTIZE or node.operator == _DYNAMIC:
+            if not first or len(node.outputs) != (3 if node.operator == _DYNAMIC else 1):
+                raise Refused("its input 0 or a result is missing; the file is damaged")
+            self.codes[node.output] = _Codes(first, node)
+        elif node.operator in _DEQUANTIZE:
+            self._dequantize(node)
+        elif node.operator in _PRODUCTS:
+            self._product(node)
+        elif node.operator in _INTEGER_NODES or node.operator.startswith("com.microsoft.QLinear"):
+            raise Refused("computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
+        elif node.operator in _MOVES and first in self.codes:
+            codes = self.codes[first]
+            node.inputs[0] = codes.real
+            self.codes |= {output: _Codes(output, codes.maker) for output in node.outputs if output}
+            self.left.append(node)
+        elif node.operator == "Max" and first in self.codes:
+            self.codes[node.output] = _Codes(self._leaky(node), self.codes[first].maker)
+        else:
+            self.left.append(node)
+
+    def _dequantize(self, node: Node) -> None:
+        graph = self.graph
+        if node.inputs[:1] in ([], [""]):
+            raise Refused("its input 0 is missing; the file is damaged")
+        if node.inputs[0] in graph.constants:
+            _constant(graph, node, self.budget)
+            return
+        codes = self.codes.get(node.inputs[0])
+        if codes is None:
+            raise Refused("reads integers that no QuantizeLinear makes; export the model with float inputs")
+        maker, real = codes.maker, codes.real
+        mode = self._measured(maker)
+        if mode:
+            if node.inputs[1:] != [*maker.inputs[1:], *maker.outputs[1:]]:
+                raise Refused("its scale is not that of the integers; the file is damaged")
+            graph.dynamic_ranges[real] = mode
+            graph.outcomes[node.name] = graph.outcomes[maker.name] = "a range that is measured on the image"
+            self.aliases[node.output] = real
+            return
+        parameters = _parameters(graph, maker)
+        real, parameters = self._above_lowest(real, parameters)
+        graph.quantization.setdefault(real, parameters)
+        graph.outcomes[node.name] = graph.outcomes[maker.name] = "the range of the tensor"
+        lowest_is_zero = parameters.scale.size == 1 and parameters.zero_point[0] == parameters.low
+        if lowest_is_zero and not self.never_negative(real, 0):
+            # Quantisers leave out a Relu whose work the lowest code does.
+            self.left.append(_clamp(node, real, parameters))
+            graph.quantization[node.output] = parameters
+            return
+        self.aliases[node.output] = real
+
+    def _never_negative(self, name: str, depth: int) -> bool:
+        graph, node = self.graph, self.makers.get(name)
         if node is None:
             return name in graph.inputs
         operator = operator_of(node)
         if operator.positive or node.operator in _DEQUANTIZE:
             return operator.positive or _lowest_is_zero(graph, node)
         tensors = [other for other in node.inputs if other and other not in graph.constants]
-        return operator.keeps_sign and depth < _MAX_DEPTH and all(never_negative(other, depth + 1) for other in tensors)
+        return operator.keeps_sign and depth < _MAX_DEPTH and all(self.never_negative(other, depth + 1) for other in tensors)
 
-    for node in graph.nodes:
-        node.inputs = [aliases.get(name, name) for name in node.inputs]
-        if node.operator in _INTEGER_NODES or node.operator.startswith("com.microsoft.QLinear"):
-            graph.refuse(node, "computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
-        if node.operator in _QUANTIZE or node.operator == _DYNAMIC:
-            continue
-        if node.operator not in _DEQUANTIZE:
-            left.append(node)
-            continue
-        if node.inputs[:1] in ([], [""]):
-            graph.refuse(node, "its input 0 is missing; the file is damaged")
-        maker = makers.get(node.inputs[0])
-        try:
-            if node.inputs[0] in graph.constants:
-                _constant(graph, node, budget)
-                continue
-            if maker is not None and maker.operator == _DYNAMIC and node.inputs == maker.outputs and maker.inputs:
-                graph.dynamic_ranges.add(maker.inputs[0])
-                graph.outcomes[node.name] = graph.outcomes[maker.name] = "a range that is measured on the image"
-                aliases[node.output] = maker.inputs[0]
-                continue
-            if maker is None or maker.operator not in _QUANTIZE or maker.inputs[:1] in ([], [""]):
-                raise Refused("reads integers that no QuantizeLinear makes; export the model with float inputs")
-        except Refused as reason:
-            graph.refuse(node, reason)
-        parameters, real = _parameters(graph, maker), maker.inputs[0]
-        graph.quantization.setdefault(real, parameters)
-        graph.outcomes[node.name] = graph.outcomes[maker.name] = "the range of the tensor"
-        lowest_is_zero = parameters.scale.size == 1 and parameters.zero_point[0] == parameters.low
-        if lowest_is_zero and not never_negative(real, 0):
-            # Quantisers leave out a Relu whose work the lowest code does.
-            left.append(_clamp(node, real, parameters))
-            graph.quantization[node.output] = parameters
-            continue
-        aliases[node.output] = real
-    graph.nodes = left
-    # Zeros around a tensor are in every range; the padding may become the convolution's own.
-    graph.dynamic_ranges.update(
-        node.inputs[0] for node in left if node.operator == "Pad" and node.output in graph.dynamic_ranges
-    )
-    graph.outputs = [aliases.get(name, name) for name in graph.outputs]
-    for name in graph.outputs:
-        if name in makers and makers[name].operator in (*_QUANTIZE, _DYNAMIC):
-            graph.refuse(makers[name], "an output of integers; export the model with float outputs")
-    graph.aliases.update(aliases)
-    for node in graph.nodes:
-        graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
+    def _number(self, name: str) -> float | None:
+        """The value of a constant of one number."""
+        array = self.graph.constants.get(name)
+        return float(array.ravel()[0]) if array is not None and array.size == 1 and array.dtype.kind in "fiu" else None
+
+    def _above_lowest(self, real: str, parameters: QuantizationParameters) -> tuple[str, QuantizationParameters]:
+        """Without the Max that keeps the lowest code out, as symmetric codes from -127 to 127 have it."""
+        node = self.makers.get(real)
+        if node is None or node.operator != "Max" or len(node.inputs) != 2 or parameters.scale.size != 1:
+            return real, parameters
+        lowest, scale, zero = self._number(node.inputs[1]), float(parameters.scale[0]), int(parameters.zero_point[0])
+        if lowest is None or abs(lowest / scale + zero - parameters.low - 1) > 1e-3:
+            return real, parameters
+        self.graph.outcomes[node.name] = "the range of the tensor"
+        return node.inputs[0], replace(parameters, low=parameters.low + 1)
+
+    def _measured(self, maker: Node) -> str:
+        """How a range is measured when the file runs: as `quantize_mode` says it; '' where it is fixed.
+
+        Symmetric: Max(ReduceMax(Abs(x)) / 127, a small number) is the scale.
+        """
+        if maker.operator == _DYNAMIC:
+            return "affine"
+        chain, name = [], maker.inputs[1] if len(maker.inputs) > 1 else ""
+        for operator in ("Max", "Div", "ReduceMax", "Abs"):
+            node = self.makers.get(name)
+            if node is None or node.operator != operator or not node.inputs or node.outputs[0] in self.graph.constants:
+                return ""
+            chain.append(node)
+            name = node.inputs[0]
+        if name != maker.inputs[0] or self._number(chain[1].inputs[-1]) != 127:
+            return ""
+        self.graph.outcomes |= dict.fromkeys((node.name for node in chain), "a range that is measured on the image")
+        return "symmetric"
+
+    def _product(self, node: Node) -> None:
+        """A product of integers times both scales is one of reals: ConvInteger, Cast, Mul by the product of the scales."""
+        codes = self.codes.get(node.inputs[0])
+        mode = "" if codes is None else self._measured(codes.maker)
+        cast = self._only_reader(node.output)
+        scaled = None if cast is None or cast.operator != "Cast" else self._only_reader(cast.output)
+        if codes is None or not mode or cast is None or scaled is None or scaled.operator != "Mul" or len(node.inputs) < 2:
+            raise Refused("computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
+        factor = self.makers.get(next((name for name in scaled.inputs if name != cast.output), ""))
+        scale_of_codes = codes.maker.outputs[1] if codes.maker.operator == _DYNAMIC else codes.maker.inputs[1]
+        scales = [] if factor is None or factor.operator != "Mul" else [n for n in factor.inputs if n != scale_of_codes]
+        scale = self.graph.constants.get(scales[0]) if len(scales) == 1 else None
+        if factor is None or scale is None:
+            raise Refused("its result is multiplied by other scales than those of its inputs; the file is damaged")
+        names = [f"{node.output}/scale", f"{node.output}/weights"]
+        self.graph.constants[names[0]] = scale.ravel()
+        zero = [name for name in node.inputs[3:4] if name]
+        axis = 0 if node.operator == "ConvInteger" else 1
+        self._dequantize(
+            Node("DequantizeLinear", f"{node.name}/weights", [node.inputs[1], names[0], *zero], names[1:], {"axis": axis})
+        )
+        self.graph.dynamic_ranges[codes.real] = mode
+        self.replaced |= {id(cast), id(scaled), id(factor)}
+        self.graph.outcomes |= {part.name: f"a part of {node.name}" for part in (cast, scaled, factor)}
+        self.graph.outcomes[codes.maker.name] = "a range that is measured on the image"
+        self.left.append(Node(_PRODUCTS[node.operator], node.name, [codes.real, names[1]], scaled.outputs, node.attributes))
+
+    def _only_reader(self, name: str) -> Node | None:
+        readers = self.readers.get(name, [])
+        return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None
+
+    def _leaky(self, node: Node) -> str:
+        """The larger of what one convolution gives and of a part of it is a LeakyRelu; its result. Raises: Refused."""
+        parts = [self.codes[name] for name in node.inputs if name in self.codes]
+        constants, makers = self.graph.constants, [self.makers.get(part.real) for part in parts]
+        convolutions = [maker for maker in makers if maker is not None and maker.operator == "Conv"]
+        if len(convolutions) == len(parts) == 2 and convolutions[0].inputs[:1] == convolutions[1].inputs[:1]:
+            arrays = [
+                [array for name in maker.inputs[1:] if (array := constants.get(name)) is not None] for maker in convolutions
+            ]
+            if {len(part) for part in arrays} == {len(maker.inputs) - 1 for maker in convolutions} != {0}:
+                slope = self._ratio(*arrays)
+                if slope is not None:
+                    self.left.append(Node("LeakyRelu", node.name, [parts[0].real], [node.output], {"alpha": slope}))
+                    return node.output
+        raise Refused("the larger of integers has no form in a cfg; write the file with an activation of floats")
+
+    @staticmethod
+    def _ratio(first: list[Array], second: list[Array]) -> float | None:
+        """The number from 0 to 1 that all values of the second list are, times those of the first."""
+        whole, share = (np.concatenate([np.ravel(x).astype(np.float64) for x in part]) for part in (first, second))
+        if whole.size != share.size or not whole.any():
+            return None
+        slope = float(np.float32(share @ whole / (whole @ whole)))
+        return slope if 0 < slope < 1 and np.allclose(share, slope * whole, rtol=1e-5, atol=1e-7) else None
 
 
 def _clamp(node: Node, real: str, parameters: QuantizationParameters) -> Node:
@@ -124,7 +268,8 @@ def _parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
             graph.refuse(node, f"its {what} is computed when the model runs; calibrate it beforehand")
     try:
         scale, zero = call.array(1), call.constant(2)
-        zero = np.zeros(scale.shape, np.uint8) if zero is None else zero
+        stored = call.arrays[0]
+        zero = np.zeros(scale.shape, np.uint8 if stored is None else stored.dtype) if zero is None else zero
         if zero.dtype.name not in QUANTIZED_TYPES:
             raise Refused(f"values of {zero.dtype.name} are no precision of mpnet; quantise to int8 or uint8")
         return QuantizationParameters.checked(scale, zero, zero.dtype.name, call.integer("axis", 1))

@@ -64,7 +64,7 @@ def _chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> li
 
 def _factor(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: Budget) -> tuple[int, int]:
     """(how often each pixel stands along an axis, after how many nodes); (0, 0): it is something else."""
-    values: Array = np.arange(math.prod(shape), dtype=np.float64).reshape(shape)
+    values: Array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     x, result = values, (0, 0)
     for count, node in enumerate(chain, 1):
         constants = [graph.constants.get(name) if name else None for name in node.inputs[1:]]
@@ -73,6 +73,7 @@ def _factor(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget:
         except Refused:
             break
         factor = x.shape[2] // shape[2] if x.ndim == 4 else 0
-        if factor > 1 and np.array_equal(x, values.repeat(factor, 2).repeat(factor, 3)):
+        fits = x.ndim == 4 and x.shape == (*shape[:2], shape[2] * factor, shape[3] * factor)
+        if factor > 1 and fits and np.array_equal(x, values.repeat(factor, 2).repeat(factor, 3)):
             result = (factor, count)
     return result

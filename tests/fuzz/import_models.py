@@ -76,7 +76,8 @@ def _scalar(rng: random.Random, field: Any, old: Any, texts: list[str]) -> Any:
             return rng.choice([value.number for value in field.enum_type.values])
         case kind:
             number = _number(rng, old)
-            return max(-(1 << 31), min((1 << 31) - 1, number)) if kind == 1 else abs(number) if kind in (3, 4) else number
+            low, high = {1: (-(1 << 31), (1 << 31) - 1), 2: (-(1 << 63), (1 << 63) - 1)}.get(kind, (0, (1 << 32) - 1))
+            return max(low, min(high, number))
 
 
 def mutate_onnx(model: Any, rng: random.Random) -> None:
@@ -152,7 +153,12 @@ def _onnx_seeds() -> list[Any]:
     quantised.metadata_props.add(key="mpnet.pixels", value='{"mean": [1.0], "std": [2.0]}')
     quantised.metadata_props.add(key="names", value="{0: 'a', 1: 'b', 2: 'c'}")
     quantised.metadata_props.add(key="input", value='{"resize": "stretch"}')
-    return [*seeds, *[quantised] * 8]
+    integers = [
+        type(quantised).FromString(_exported("onnx", "int8", "onnxruntime", mode, ranges))
+        for mode in ("affine", "symmetric")
+        for ranges in ("dynamic", "calibrated")
+    ]
+    return [*seeds, *[quantised] * 8, *integers * 4]
 
 
 def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:
@@ -215,6 +221,12 @@ def mutate_tflite(model: Any, rng: random.Random) -> None:
 def _tflite_seeds() -> list[Any]:
     from ai_edge_litert import schema_py_generated as schema
 
+    flavours = (("fp32", "litert", "affine"), ("int8", "armnn", "affine"), ("int8", "litert", "affine"))
+    return [schema.ModelT.InitFromPackedBuf(_exported("tflite", *flavour), 0) for flavour in flavours]
+
+
+def _exported(target: str, precision: str, flavour: str, mode: str, ranges: str = "calibrated") -> bytes:
+    """A small network as mpnet writes it."""
     from mpnet.engine.assign import assign
     from mpnet.engine.options import resolve_options
     from mpnet.engine.prepare import Prepared
@@ -226,13 +238,12 @@ def _tflite_seeds() -> list[Any]:
     from tests.fuzz.readers import MODEL
 
     network = parse_cfg(MODEL, "model.cfg")
-    prepared, seeds = Prepared(network, random_weights(network, 3), kernels()), []
-    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
+    asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
-    for precision, flavour in (("fp32", "litert"), ("int8", "armnn"), ("int8", "litert")):
-        content = export("tflite", Configuration.of(prepared, assign(network, precision), options), flavour).content
-        seeds.append(schema.ModelT.InitFromPackedBuf(content, 0))
-    return seeds
+    configuration = Configuration.of(
+        Prepared(network, random_weights(network, 3), kernels()), assign(network, precision), options
+    )
+    return export(target, configuration, flavour).content
 
 
 def _tflite(rng: random.Random, seeds: list[Any]) -> bytes:

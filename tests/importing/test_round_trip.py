@@ -16,9 +16,10 @@ from mpnet.engine.session import Session
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import parse_weights, weights_content
-from mpnet.importing import Imported, import_model
+from mpnet.importing import Choices, Imported, import_model
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights, random_weights
 from tests.importing.conftest import heads_of
 from tests.importing.graphs import MODELS
@@ -92,20 +93,30 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
         assert np.abs(own - other.reshape(own.shape)).max() <= 2e-6 * np.abs(other).max()
 
 
-def test_a_mixture_with_measured_ranges_keeps_its_precisions_and_integers(tmp_path: Path) -> None:
+@pytest.mark.parametrize("flavour", ["openvino", "onnxruntime"])
+@pytest.mark.parametrize("ranges", ["dynamic", "calibrated"])
+@pytest.mark.parametrize("mode", ["affine", "symmetric"])
+def test_a_mixture_keeps_its_precisions_ranges_and_integers(flavour: str, ranges: str, mode: str, tmp_path: Path) -> None:
+    """Whatever form the exporter gives integers: pairs, ConvInteger, scales computed by nodes, two convolutions and the larger
+    of both; and with boxes decoded behind them."""
     network = parse_cfg(tiny_cfg(), "t.cfg")
     weights = random_weights(network, 3)
     prepared = Prepared(network, weights, kernels())
     precisions = assign(network, "int8", {"first, heads": "fp32"})
-    options = resolve_options(network)
+    asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     path = tmp_path / "mixed.onnx"
-    path.write_bytes(export("onnx", Configuration.of(prepared, precisions, options, names=NAMES), "openvino", {}).content)
-    imported = import_model(path)
-    own = [layer for layer in imported.network.convolutions if layer.declared is not None]
+    configuration = Configuration.of(prepared, precisions, options, names=NAMES)
+    path.write_bytes(export("onnx", configuration, flavour, {"with_boxes": True}).content)
+    imported = import_model(path, Choices(rounded=False))
+    assert imported.names == NAMES
+    assert len(imported.network.yolos) == len(network.yolos)
+    chosen = [layer.declared.precision for layer in imported.network.convolutions if layer.declared is not None]
+    own = [precision for precision in chosen if str(precision) == "int8"]
     assert len(own) == sum(precisions[layer.index].name == "int8" for layer in network.convolutions)
-    assert imported.cfg.count("quantize_activations=dynamic") == len(own)
+    assert imported.cfg.count(f"int8=1\nquantize_activations={ranges}") == len(own)
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     expected = Session(prepared, build_plan(network, precisions, options)).forward(x)
     for head, other in zip(heads_of(imported, x), expected, strict=True):
-        # A batch norm in the weights: a value in the middle between two codes may fall to the other.
+        # Scales of ranges are computed in another order; a batch norm in the weights moves a value between two codes.
         assert np.abs(head - other).max() <= 1e-3 * np.abs(other).max()
