@@ -20,6 +20,7 @@ from mpnet.model.heads import DECODERS
 # The largest constant of arithmetic on boxes that is written as a convolution: a mean of bins.
 _MAX_DECODING_WEIGHTS = 256
 _DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
+_PRODUCTS, _MAX_LISTED = ("MatMul", "BATCH_MATMUL", "Einsum"), 600
 _WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
@@ -46,7 +47,7 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
             return choice, [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
         if decoder:
             return _as_asked(graph, layers, _by_grid(layers, leaving, decoder), decoder, choices), []
-        named = ", ".join(f"{name} {_text(layers, name)}" for name in leaving[:12])
+        named = _listed([f"{name} {_text(layers, name)}" for name in leaving])
         reason = next((layers.reasons[node.name] for node in behind if node.name in layers.reasons), "")
         graph.refuse(
             behind[0],
@@ -85,7 +86,19 @@ def _refuse_weights(graph: NodeGraph, layers: LayerGraph, behind: list[Node]) ->
 def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> None:
     for node in nodes:
         if node.name in layers.reasons:
-            graph.refuse(node, layers.reasons[node.name])
+            product = next((other for other in nodes if other.operator in _PRODUCTS and _computed(graph, other)), None)
+            attention = "; it is part of attention, which has no form in a cfg: a product of two computed tensors follows"
+            graph.refuse(node, layers.reasons[node.name] + (f"{attention} ({product.name})" if product is not None else ""))
+
+
+def _computed(graph: NodeGraph, node: Node) -> bool:
+    return len(node.inputs) > 1 and not any(name in graph.constants for name in node.inputs[:2])
+
+
+def _listed(names: list[str]) -> str:
+    """As many names as fit into a line, none of them cut."""
+    fitting = [name for at, name in enumerate(names) if sum(map(len, names[: at + 1])) < _MAX_LISTED] or names[:1]
+    return ", ".join(fitting) + (f" and {len(names) - len(fitting)} more" if len(names) > len(fitting) else "")
 
 
 def _named(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice:
@@ -97,7 +110,7 @@ def _named(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice
                 _refuse_first(graph, layers, graph.reaching([name]))
                 raise ConfigError(
                     f"--heads {shown(asked)}: {graph.source} has no such tensor of a layer; the last ones are "
-                    f"{', '.join(leaving_tensors(graph, layers)[:12])}"
+                    f"{_listed(leaving_tensors(graph, layers)[::-1])}"
                 )
         if len({layers.shapes[name][1:] for name in names}) > 1:
             raise ConfigError(f"--heads {'+'.join(tensors)}: tensors of one head have one width and height")
@@ -138,7 +151,16 @@ def _as_asked(
         channels = sum(layers.shapes[name][0] for name in names)
         count = (anchors[at].count(",") + 1) // 2 if anchors else 0
         anchor_keys = {"num": str(count), "anchors": anchors[at]} if count else {}
-        classes = _classes(decoder, channels, count, keys)
+        before, classes = classes, _classes(decoder, channels, count, keys)
+        if decoder == "yolov8" and len(names) > 2:
+            raise ConfigError(
+                f"--heads {'+'.join(names)}: yolov8 takes the tensors of boxes and of classes, not {len(names)}; leave out "
+                "those of keypoints, angles or masks"
+            )
+        if decoder == "yolov8" and len(names) == 2 and layers.shapes[names[0]][0] != channels - classes:
+            raise ConfigError(f"--heads {'+'.join(names)}: the tensor of boxes comes first, with 4 x reg_max channels")
+        if at and before != classes and not classes_asked:
+            raise ConfigError(f"--heads: the heads have {before} and {classes} classes; tensors of one decoder have as many")
         heads.append(Head(names, decoder, tuple({**anchor_keys, **keys}.items())))
     classes = int(classes_asked) if classes_asked.isdecimal() and len(classes_asked) < 10 else classes
     if classes < 1:

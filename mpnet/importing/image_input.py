@@ -24,7 +24,11 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
         graph.fail(f"the input {shown(name)} has the shape {list(shape)}; it must be one image (1, channels, height, width)")
     last = _channels_last(graph, name, shape)
     channels, height, width = (shape[3], shape[1], shape[2]) if last else shape[1:]
-    if size is not None and height == width == 0:
+    if size is not None:
+        if (width or size[0], height or size[1]) != size:
+            graph.fail(
+                f"--size {size[0]}x{size[1]}: the file fixes {_side(width)}x{_side(height)}; leave out --size, or keep to that"
+            )
         width, height = size
     if not height or not width or not channels:
         graph.fail(
@@ -43,6 +47,10 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
         graph.outcomes[last.name] = "the image's layout"
         graph.inputs = {name: (1, channels, height, width)}
         graph.shapes.update(graph.inputs)
+
+
+def _side(length: int) -> str:
+    return str(length) if length else "(open)"
 
 
 def _channels_last(graph: NodeGraph, name: str, shape: tuple[int, ...]) -> Node | None:

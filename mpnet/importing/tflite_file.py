@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 import struct
 import zipfile
 from pathlib import Path
@@ -134,10 +135,67 @@ def _values(model: Any, tensor: Any, shape: tuple[int, ...], kind: Any) -> Array
     data = buffer.DataAsNumpy()
     count = int(np.prod(shape, dtype=np.int64)) if shape else 1
     if tensor.Sparsity() is not None:
-        raise ValueError("a sparse constant; export it dense")
+        return _dense(tensor.Sparsity(), np.frombuffer(data.tobytes(), kind), shape)
     if count * np.dtype(kind).itemsize != data.nbytes:
         raise ValueError(f"a constant of {data.nbytes} bytes for the shape {list(shape)}")
     return np.frombuffer(data.tobytes(), kind).reshape(shape)
+
+
+def _dense(sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
+    """A constant of which only some values are stored: axes in an order of their own, the last of them blocks of others, each
+    either whole or a list of the places that are there (TensorFlow Lite's SparsityParameters)."""
+    order = [int(axis) for axis in sparsity.TraversalOrderAsNumpy()]
+    blocks = [int(axis) for axis in sparsity.BlockMapAsNumpy()] if sparsity.BlockMapLength() else []
+    axes = [sparsity.DimMetadata(number) for number in range(sparsity.DimMetadataLength())]
+    if len(axes) > 16 or sorted(order) != list(range(len(axes))) or len(axes) != len(shape) + len(blocks):
+        raise ValueError("a sparse constant whose axes do not fit its shape")
+    most = math.prod(shape)
+    if most > _MAX_READ_BYTES // 8 + 64 * stored.size:
+        raise ValueError("a sparse constant that is much larger than what is stored of it")
+    # Where each stored value lies along each stored axis, level by level; segments: its number among those of the level.
+    places, sizes = np.zeros((1, 0), np.int64), [0] * len(axes)
+    segments = np.arange(1)
+    for level, axis in enumerate(axes):
+        if axis.Format() == 0:
+            sizes[order[level]] = size = int(axis.DenseSize())
+            if size <= 0 or len(segments) * size > most:
+                raise ValueError("a sparse constant with more places than its shape")
+            counts, inside = np.full(len(segments), size), np.tile(np.arange(size), len(segments))
+            segments = (segments[:, None] * size + np.arange(size)).ravel()
+        else:
+            bounds, indices = _vector(axis, "ArraySegments"), _vector(axis, "ArrayIndices")
+            first, last = bounds[segments], bounds[segments + 1]
+            counts = last - first
+            if (first < 0).any() or (counts < 0).any() or counts.sum() > len(stored):
+                raise ValueError("a sparse constant whose segments do not fit")
+            # 0, 1, ... within each segment, from where it begins.
+            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            segments = np.repeat(first, counts) + within
+            inside = indices[segments]
+        places = np.column_stack([np.repeat(places, counts, axis=0), inside])
+    if len(places) != len(stored):
+        raise ValueError("a sparse constant with other values than places")
+    column = {axis: level for level, axis in enumerate(order)}
+    index = [places[:, column[axis]] for axis in range(len(shape))]
+    for number, axis in enumerate(blocks):
+        index[axis] = index[axis] * sizes[len(shape) + number] + places[:, column[len(shape) + number]]
+    dense = np.zeros(shape, stored.dtype)
+    dense[tuple(index)] = stored
+    return dense
+
+
+def _vector(axis: Any, name: str) -> Array:
+    """Array segments or indices, in one of three types."""
+    from flatbuffers import number_types
+    from flatbuffers.table import Table
+
+    kind, table = getattr(axis, f"{name}Type")(), getattr(axis, name)()
+    flags = {1: number_types.Int32Flags, 2: number_types.Uint16Flags, 3: number_types.Uint8Flags}.get(kind)
+    if flags is None or table is None:
+        raise ValueError("a sparse constant without places")
+    values = Table(table.Bytes, table.Pos)
+    offset = int(values.Offset(4))
+    return np.asarray(values.GetVectorAsNumpy(flags, offset) if offset else np.zeros(0), np.int64)
 
 
 def _quantization(tensor: Any) -> QuantizationParameters | None:

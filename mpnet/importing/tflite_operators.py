@@ -176,6 +176,26 @@ def _options(to: Reader, kind: str, options: Any) -> Any:
     return found
 
 
+def _folded(compute: Callable[[list[Array], Any], Any]) -> Callable[..., None]:
+    """An operator on shapes, all of whose inputs are constants: its result is one."""
+
+    def convert_folded(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
+        values = np.asarray(compute([to.real(number) for number in given], options))
+        if values.size > MAX_OPERANDS:
+            raise Refused(f"makes a shape of {values.size} numbers; the file is damaged")
+        to.tensor(made[0]).values = to.graph.constants[to.name(made[0])] = values
+        to.graph.outcomes[name] = "constant"
+
+    return convert_folded
+
+
+def _shape(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
+    """A shape is known: where the batch is open, it is one image."""
+    shape = np.array(to.shape(given[0]), np.int32)
+    to.tensor(made[0]).values = to.graph.constants[to.name(made[0])] = shape
+    to.graph.outcomes[name] = "constant"
+
+
 def _same(said: Any, side: str = "") -> str:
     return "SAME_UPPER" if said.Padding() == 0 else "VALID"
 
@@ -413,6 +433,13 @@ def _slice(to: Reader, name: str, given: list[int], made: list[int], options: An
 
 def _strided(to: Reader, name: str, given: list[int], made: list[int], options: Any) -> None:
     said = _options(to, "StridedSliceOptions", options)
+    if len(to.shape(given[0])) == 1 and to.tensor(given[0]).values is not None and not said.BeginMask() and not said.EndMask():
+        # A side of a shape, or some of them.
+        values, (start, end, step) = to.real(given[0]), (to.ints(number)[0] for number in given[1:4])
+        part = values[start : start + 1][0] if said.ShrinkAxisMask() else values[start:end:step]
+        to.tensor(made[0]).values = to.graph.constants[to.name(made[0])] = np.asarray(part)
+        to.graph.outcomes[name] = "constant"
+        return
     if said.EllipsisMask() or said.NewAxisMask() or said.ShrinkAxisMask():
         raise Refused("takes away or adds axes; no layer does that")
     starts, ends, steps = (to.ints(number) for number in given[1:4])
@@ -498,4 +525,7 @@ _CONVERT: dict[str, Callable[..., None]] = {
     "QUANTIZE": _dequantize,
     "SPACE_TO_DEPTH": _space_to_depth,
     "TILE": _tile,
+    "SHAPE": _shape,
+    "DENSIFY": _dequantize,
+    "PACK": _folded(lambda values, options: np.stack(values)),
 }

@@ -16,7 +16,7 @@ from onnx import helper
 
 from mpnet.cli.main import guarded
 from mpnet.errors import FormatError, InternalError
-from mpnet.importing import import_model
+from mpnet.importing import Choices, import_model
 from tests.importing.graphs import Builder, yolov8n
 
 TRY = """
@@ -154,14 +154,29 @@ def test_weights_in_a_file_beside_the_model_are_read(tmp_path: Path) -> None:
     assert import_model(tmp_path / "m.onnx").weights == import_model(plain).weights
 
 
-def test_several_inputs_and_open_sizes_are_refused(tmp_path: Path) -> None:
+def _open(path: Path, *axes: int) -> Path:
+    """A model of 8x8 pixels, or of any height (axis 2) or width (axis 3)."""
     b = Builder(8)
     model = b.model([b.conv("images", 4)])
-    model.graph.input[0].type.tensor_type.shape.dim[2].dim_param = "height"
-    path = tmp_path / "m.onnx"
+    for axis in axes:
+        model.graph.input[0].type.tensor_type.shape.dim[axis].dim_param = "side"
     onnx.save(model, path)
+    return path
+
+
+def test_open_sizes_are_said_with_size(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
     with pytest.raises(FormatError, match=r"the input 'images' has no fixed size .* say it with --size WIDTHxHEIGHT"):
-        import_model(path)
+        import_model(_open(path, 2))
+    for axes, size in (((2,), (8, 16)), ((3,), (16, 8)), ((2, 3), (16, 24)), ((), (8, 8))):
+        imported = import_model(_open(path, *axes), Choices(size=size))
+        assert (imported.network.width, imported.network.height) == size
+
+
+@pytest.mark.parametrize(("axes", "fixed"), [((2,), r"8x\(open\)"), ((3,), r"\(open\)x8"), ((), "8x8")])
+def test_a_size_that_the_file_does_not_have_is_refused(axes: tuple[int, ...], fixed: str, tmp_path: Path) -> None:
+    with pytest.raises(FormatError, match=f"--size 16x24: the file fixes {fixed}; leave out --size"):
+        import_model(_open(tmp_path / "m.onnx", *axes), Choices(size=(16, 24)))
 
 
 def _filled(b: Builder, *shape: int) -> str:

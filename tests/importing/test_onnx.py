@@ -9,7 +9,7 @@ from typing import Any, Callable
 import numpy as np
 import pytest
 
-from mpnet.errors import FormatError
+from mpnet.errors import ConfigError, FormatError
 from mpnet.importing import Imported
 from tests.importing.conftest import heads_of, reference_heads
 from tests.importing.graphs import ANCHORS, MODELS, Builder, yolov8n
@@ -142,6 +142,13 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
         lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
         r"node '/Einsum_2' \(Einsum\): has no form in a cfg; name tensors before it with --heads",
     ),
+    "attention by products": (
+        lambda b, x: b.conv(
+            b.reshape(b.node("MatMul", [b.reshape(x, [1, 4, 2, 64]), b.reshape(x, [1, 4, 64, 2])], 8), [1, 4, 2, 2]), 80
+        ),
+        r"node '/Reshape_\d' \(Reshape\): .*; it is part of attention, which has no form in a cfg: a product of two computed "
+        r"tensors follows \(/MatMul_4\)",
+    ),
     "cubic": (
         lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
         r"node '/Resize_2' \(Resize\): mode cubic to 16x16 has no form in a cfg; nearest by a whole factor has",
@@ -174,6 +181,17 @@ def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> No
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+
+
+def test_heads_of_keypoints_are_not_joined_to_those_of_boxes(importing: Importing) -> None:
+    _, imported = importing(yolov8n(64, classes=3, w=8))
+    [head] = imported.heads[0]
+    for heads, message in (
+        (((head, head, head),), "yolov8 takes the tensors of boxes and of classes, not 3"),
+        (((head, head),), "the tensor of boxes comes first"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            importing(yolov8n(64, classes=3, w=8), heads=heads, decoder="yolov8")
 
 
 def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:

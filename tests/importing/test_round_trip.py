@@ -76,6 +76,12 @@ def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
 
 
+def test_classes_behind_a_softmax_come_back(tmp_path: Path) -> None:
+    _, first, second = again("efficientnet-lite0", "onnx", tmp_path)
+    assert [layer.kind for layer in second.network.layers][-1] == "softmax"
+    assert second.weights == first.weights
+
+
 @pytest.mark.parametrize("name", [name for name in MODELS if name != "yolox-nano-raw"])
 def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any, Callable
 
 import numpy as np
 import pytest
@@ -96,6 +97,120 @@ def test_what_has_no_form_is_refused_by_name(tmp_path: Path) -> None:
     path.write_bytes(b"\0" * 64)
     with pytest.raises(FormatError, match="is no TensorFlow Lite file"):
         import_model(path)
+
+
+def _edited(path: Path, change: Callable[[Any, Any], None]) -> Path:
+    """A file with something else in its objects."""
+    import flatbuffers
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.ModelT.InitFromPackedBuf(path.read_bytes(), 0)
+    change(model, schema)
+    builder = flatbuffers.Builder(4096)
+    builder.Finish(model.Pack(builder), b"TFL3")
+    path.write_bytes(builder.Output())
+    return path
+
+
+def _made_sparse(block: int) -> Callable[[Any, Any], None]:
+    """Every second group of `block` input channels of the first weights is 0 and not stored."""
+
+    def change(model: Any, schema: Any) -> None:
+        tensor = next(t for t in model.subgraphs[0].tensors if list(t.shape)[1:3] == [3, 3] and t.shape[3] % (2 * block) == 0)
+        values = np.frombuffer(bytes(model.buffers[tensor.buffer].data), np.float32).reshape(
+            -1, tensor.shape[3] // block, block
+        )
+        rows, groups = values.shape[:2]
+        model.buffers[tensor.buffer].data = np.frombuffer(values[:, ::2].tobytes(), np.uint8)
+        axes = []
+        for size in tensor.shape[:3]:
+            axes.append(schema.DimensionMetadataT())
+            axes[-1].denseSize = int(size)
+        axes.append(schema.DimensionMetadataT())
+        axes[-1].format = schema.DimensionType.SPARSE_CSR
+        for name, numbers in (
+            ("Segments", np.arange(rows + 1) * (groups // 2)),
+            ("Indices", np.tile(np.arange(0, groups, 2), rows)),
+        ):
+            vector = schema.Int32VectorT()
+            vector.values = numbers.astype(np.int32)
+            setattr(axes[-1], f"array{name}", vector)
+            setattr(axes[-1], f"array{name}Type", schema.SparseIndexVector.Int32Vector)
+        if block > 1:
+            axes.append(schema.DimensionMetadataT())
+            axes[-1].denseSize = block
+        tensor.sparsity = schema.SparsityParametersT()
+        tensor.sparsity.traversalOrder = np.arange(len(axes), dtype=np.int32)
+        tensor.sparsity.blockMap = np.array([3], np.int32) if block > 1 else None
+        tensor.sparsity.dimMetadata = axes
+
+    return change
+
+
+@pytest.mark.parametrize("block", [1, 2])
+def test_sparse_constants_are_made_dense(block: int, tmp_path: Path) -> None:
+    network = parse_cfg(tiny_cfg(), "t.cfg")
+    path = exported(network, random_weights(network, 3), "fp32", "litert", tmp_path)
+    dense = import_model(path)
+    sparse = import_model(_edited(path, _made_sparse(block)))
+    pairs = [
+        (a.weights, b.weights)
+        for a, b in zip(*(parse_weights(x.weights, x.network, "w").layers.values() for x in (dense, sparse)), strict=True)
+    ]
+    changed = [(a, b) for a, b in pairs if not np.array_equal(a, b)]
+    assert len(changed) == 1
+    [(whole, half)] = changed
+    kept = np.arange(whole.shape[1]) // block % 2 == 0
+    assert np.array_equal(half, whole * kept.reshape(1, -1, 1, 1))
+
+
+def _with_shape_computed(model: Any, schema: Any) -> None:
+    """As Keras' converter flattens an image of an open batch: SHAPE, STRIDED_SLICE, PACK, RESHAPE."""
+    graph = model.subgraphs[0]
+
+    def tensor(kind: int, shape: list[int], values: np.ndarray | None = None) -> int:
+        made = schema.TensorT()
+        made.type, made.shape, made.name, made.buffer = kind, np.array(shape, np.int32), f"x{len(graph.tensors)}".encode(), 0
+        if values is not None:
+            buffer = schema.BufferT()
+            buffer.data = np.frombuffer(values.astype(np.int32).tobytes(), np.uint8)
+            model.buffers.append(buffer)
+            made.buffer = len(model.buffers) - 1
+        graph.tensors.append(made)
+        return len(graph.tensors) - 1
+
+    def operator(word: str, options: str, inputs: list[int], output: int, **values: Any) -> None:
+        code = schema.OperatorCodeT()
+        code.builtinCode = code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, word)
+        model.operatorCodes.append(code)
+        made = schema.OperatorT()
+        made.opcodeIndex, made.inputs, made.outputs = (
+            len(model.operatorCodes) - 1,
+            np.array(inputs, np.int32),
+            np.array([output], np.int32),
+        )
+        made.builtinOptionsType, made.builtinOptions = getattr(schema.BuiltinOptions, options), getattr(schema, f"{options}T")()
+        for name, value in values.items():
+            setattr(made.builtinOptions, name, value)
+        graph.operators.append(made)
+
+    x, whole = int(graph.outputs[0]), schema.TensorType.INT32
+    one = [tensor(whole, [1], np.array([number])) for number in (0, 1, 1)]
+    shape, batch, sides = tensor(whole, [4]), tensor(whole, []), tensor(whole, [2])
+    row = tensor(schema.TensorType.FLOAT32, [1, int(graph.tensors[x].shape[3])])
+    operator("SHAPE", "ShapeOptions", [x], shape)
+    operator("STRIDED_SLICE", "StridedSliceOptions", [shape, *one], batch, shrinkAxisMask=1)
+    operator("PACK", "PackOptions", [batch, tensor(whole, [], np.array([8]))], sides, valuesCount=2)
+    operator("RESHAPE", "ReshapeOptions", [x, sides], row)
+    graph.outputs = np.array([row], np.int32)
+
+
+def test_a_shape_of_an_open_batch_is_known(tmp_path: Path) -> None:
+    network = parse_cfg(MOBILE.split("[shortcut]")[0] + "[avgpool]\n", "t.cfg")
+    path = exported(network, random_weights(network, 3), "fp32", "litert", tmp_path)
+    plain, shaped = import_model(path), import_model(_edited(path, _with_shape_computed))
+    assert shaped.weights == plain.weights
+    assert [layer.kind for layer in shaped.network.layers] == [layer.kind for layer in plain.network.layers]
 
 
 @pytest.mark.slow

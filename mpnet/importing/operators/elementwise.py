@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Callable
 
 import numpy as np
@@ -221,7 +222,8 @@ def _product(to: Lifter, call: Call) -> None:
 
 
 def _lift_softmax(to: Lifter, call: Call) -> None:
-    if to.result(call)[1:] != (1, 1) or call.axis(-1) != 1:
+    shape = call.shape()
+    if to.result(call)[1:] != (1, 1) or shape[call.axis(-1)] != math.prod(shape):
         raise Refused("only the classes of a classifier go through a softmax")
     to.apply(call, "softmax")
 

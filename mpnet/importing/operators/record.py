@@ -172,7 +172,15 @@ class Lifter:
         name = call.node.inputs[at] if at < len(call.node.inputs) else ""
         if name not in self.layers.shapes:
             raise Refused(f"its input {at} is no tensor of a layer")
+        if self.column(self.graph.shapes.get(name, ())) and call.node.operator not in ("Reshape", "Softmax"):
+            raise Refused(f"its input {at} has the shape {list(self.graph.shapes[name])[:8]}")
         return self.layers.shapes[name]
+
+    @staticmethod
+    def column(shape: Shape) -> int:
+        """How many values a tensor has that is one pixel with other axes than a layer's; 0: it is none."""
+        values = math.prod(shape)
+        return values if len(shape) > 4 and values == max(shape) else 0
 
     def result(self, call: Call, at: int = 0) -> Chw:
         """(channels, height, width) of a result, as the file's rules give it. Raises: Refused."""
@@ -185,6 +193,8 @@ class Lifter:
             raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
         if len(shape) == 2 and shape[0] == 1:
             return (shape[1], 1, 1)
+        if self.column(shape) and call.node.operator in ("Reshape", "Softmax"):
+            return (self.column(shape), 1, 1)
         if len(shape) != 4 or shape[0] != 1:
             raise Refused(f"its result has the shape {list(shape)}; layers give (1, channels, height, width)")
         return shape[1:]
