@@ -16,7 +16,7 @@ import sys
 from contextlib import closing, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator
+from typing import Any
 
 import pytest
 
@@ -30,6 +30,7 @@ from mpnet.sweep.store import Trial, TrialStore, Work
 from mpnet.sweep.store.records import read_records
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
+from tests.formats.changed_json import changed, paths_of
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
 WRONG: dict[str, tuple[str, str]] = {
@@ -92,22 +93,6 @@ def columns(path: Path) -> list[tuple[str, str]]:
     with closing(sqlite3.connect(path)) as direct:
         tables = [row[0] for row in direct.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         return [(table, row[1]) for table in tables for row in direct.execute(f"PRAGMA table_info({table})")]
-
-
-def paths_of(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """The path of every value in a JSON document, that of the whole first."""
-    yield path
-    if isinstance(document, (dict, list)):
-        for key, value in document.items() if isinstance(document, dict) else enumerate(document):
-            yield from paths_of(value, (*path, key))
-
-
-def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
-    if not path:
-        return value
-    copy = document.copy()
-    copy[path[0]] = changed(document[path[0]], path[1:], value)
-    return copy
 
 
 def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
