@@ -121,7 +121,7 @@ class TrialStore:
         try:
             return TrialStore.open(path, subject)
         except StoreError:
-            if not os.path.isfile(path) or all(os.access(place, os.W_OK) for place in (path, Path(path).absolute().parent)):
+            if not os.path.isfile(path) or all(os.access(written, os.W_OK) for written in (path, Path(path).absolute().parent)):
                 raise
         store = TrialStore.read(path)
         return store._begun(lambda: store._check_subject(subject))
