@@ -1,0 +1,394 @@
+# SPDX-License-Identifier: MIT
+"""Which layers do quantisers leave in floating point, and what are their choices worth on images that did not choose?
+
+    python benchmarks/decisions.py mpnet EXPERIMENT.yaml FOLDER/                     # picks and front of an additive sweep
+    python benchmarks/decisions.py nncf EXPERIMENT.yaml FOLDER/ [--drop 2]           # accuracy control; --drop 0: plain
+    python benchmarks/decisions.py aimet EXPERIMENT.yaml FOLDER/ [--drop 0.3]        # automatic mixed precision
+    python benchmarks/decisions.py onnxruntime EXPERIMENT.yaml FOLDER/ [--drop 2]    # layers by the error of their weights
+    python benchmarks/decisions.py judge EXPERIMENT.yaml FOLDER/ [--others IMAGES/]
+    python benchmarks/decisions.py table FOLDER/...
+
+Each tool runs in an environment of its own that has it and mpnet's packages. It sees the first --images of the experiment's
+labelled images, as mpnet prepares them, and the same network as fp32 ONNX; what it leaves in float goes to FOLDER/*.json.
+`judge` runs every choice in mpnet's int8 and fp32 on the choosing images and on the others: one arithmetic for all, so that
+choices are compared and not quantisers. Passes are of one image. --drop is points of agreement (of AP with --measure AP).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.api import open_workbench, read_experiment
+from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import plan_cost
+from mpnet.export import export
+from mpnet.export.naming import layer_of
+from mpnet.trial.inference import run_plans
+from mpnet.trial.workbench import Workbench
+
+AT_ONCE = 8
+Heads = list[NDArray[np.float32]]
+"""Output tensors (n, h, w, c) of a network, one a head."""
+
+
+def opened(experiment: Path, overrides: Sequence[str] = ()) -> Workbench:
+    """The experiment with all layers in fp32 unless a plan says otherwise."""
+    return open_workbench(read_experiment(experiment, ["precision={default: fp32}", *overrides]))
+
+
+@dataclass
+class Judge:
+    """Measures any program's output tensors on the choosing images as mpnet measures its own."""
+
+    bench: Workbench
+    passes: int = 0
+    log: list[dict[str, float]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        batches = list(self.bench.inputs.batches(4))
+        self.x = np.concatenate([batch.x for batch in batches]).transpose(0, 3, 1, 2)
+        self.geometry = geometry_array([place for batch in batches for place in batch.geometry])
+        [baseline] = run_plans(self.bench, [self.bench.plan(self.bench.uniform("fp32"))])
+        self.meter = self.bench.kit.meter(self.bench.dataset, baseline.predictions)
+
+    def values(self, heads: Heads) -> dict[str, float]:
+        """AP and agreement of all choosing images."""
+        decoder = self.bench.decoder
+        decoded = [decoder.join([decoder.decode(i, np.ascontiguousarray(h), self.geometry)]) for i, h in enumerate(heads)]
+        values = self.meter.values(decoder.predictions(decoded), ())
+        self.log.append({name: round(values[name], 3) for name in ("AP", "agreement_AP")})
+        return values
+
+    def run(self, forward: Callable[[NDArray[np.float32]], Sequence[NDArray[np.float32]]], images: Any = None) -> Heads:
+        """Heads of some images (all by default), one at a time."""
+        images = self.x if images is None else images
+        found = [forward(np.ascontiguousarray(image[None])) for image in images]
+        self.passes += len(found)
+        return [np.concatenate(head).transpose(0, 2, 3, 1) for head in zip(*found, strict=True)]
+
+    @property
+    def calibration(self) -> NDArray[np.float32]:
+        """32 of the choosing images, evenly spread."""
+        return self.x[np.linspace(0, len(self.x) - 1, min(32, len(self.x))).astype(int)]
+
+
+def float_model(bench: Workbench) -> bytes:
+    """The network in fp32 as ONNX."""
+    return export("onnx", bench.configuration(bench.uniform("fp32"))).content
+
+
+def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+    """The picks and the front of a sweep of fp32 and int8 on the choosing images."""
+    from mpnet.sweep.search import run_sweep
+
+    sweep = f"sweep={{strategy: {said.strategy}, precisions: [fp32, int8], objectives: [agreement_AP, AP, bit_operations]}}"
+    experiment = read_experiment(said.experiment, [*said.overrides, sweep, f"output={said.folder / 'runs'}"])
+    document = run_sweep(experiment)
+    passes = document["trials"] * document["images"]
+    rows = [{"choice": name, "key": row["precision"], "passes": passes} for name, row in document["picks"].items()]
+    return rows + [{"choice": "front", "key": row["precision"], "passes": passes} for row in document["front"]]
+
+
+def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+    """NNCF's quantisation, plain or under control of accuracy, for OpenVINO on this CPU."""
+    import nncf
+    import openvino as ov
+
+    judge, core = Judge(bench), ov.Core()
+    core.set_property("CPU", {"INFERENCE_PRECISION_HINT": "f32"})
+    model = core.read_model(float_model(bench))
+    calibration = nncf.Dataset([image[None] for image in judge.calibration])
+    # OpenVINO's int8 saturates on CPUs without VNNI unless weights keep to seven bits.
+    parameters = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)
+    common = {"preset": nncf.QuantizationPreset.MIXED, "subset_size": len(judge.calibration)}
+    if said.drop == 0:
+        quantised = nncf.quantize(model, calibration, advanced_parameters=parameters, **common)
+    else:
+
+        def validate(compiled: Any, images: Any) -> tuple[float, None]:
+            heads = judge.run(lambda x: [value.copy() for value in compiled(x).to_tuple()], [i[0] for i in images])
+            return judge.values(heads)[said.measure], None
+
+        quantised = nncf.quantize_with_accuracy_control(
+            model,
+            calibration,
+            nncf.Dataset([image[None] for image in judge.x]),
+            validate,
+            max_drop=said.drop,
+            drop_type=nncf.DropType.ABSOLUTE,
+            advanced_quantization_parameters=parameters,
+            advanced_accuracy_restorer_parameters=nncf.AdvancedAccuracyRestorerParameters(ranking_subset_size=len(judge.x)),
+            **common,
+        )
+
+    def in_codes(value: Any, steps: int = 6) -> bool:
+        node = value.get_node()
+        kind = node.get_type_name()
+        if kind == "FakeQuantize":
+            return True
+        if kind == "Constant":
+            return node.get_element_type().to_string() in ("i8", "u8")
+        return steps > 0 and kind in ("Reshape", "Convert", "Multiply", "Subtract") and in_codes(node.input_value(0), steps - 1)
+
+    kinds = ("Convolution", "GroupConvolution")
+    operations = [op for op in quantised.get_ops() if op.get_type_name() in kinds]
+    kept = {layer_of(op.get_friendly_name()) for op in operations if not in_codes(op.input_value(1))}
+    return [chosen(bench, kept, judge, f"accuracy control, {said.measure} drop {said.drop:g}" if said.drop else "plain")]
+
+
+def choose_aimet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+    """AIMET's automatic mixed precision of int8 and float16."""
+    import onnx
+    from aimet_onnx.common.defs import CallbackFunc, QuantizationDataType, QuantScheme
+    from aimet_onnx.mixed_precision import choose_mixed_precision
+    from aimet_onnx.quantsim import QuantizationSimModel
+
+    judge = Judge(bench)
+    model = onnx.load_model_from_string(float_model(bench))
+    [image], outputs = model.graph.input, [output.name for output in model.graph.output]
+    simulated = QuantizationSimModel(
+        model, param_type="int8", activation_type="int8", quant_scheme=QuantScheme.min_max, providers=["CPUExecutionProvider"]
+    )
+
+    def forward(session: Any) -> Callable[[NDArray[np.float32]], Sequence[NDArray[np.float32]]]:
+        return lambda x: session.run(outputs, {image.name: x})
+
+    few = judge.calibration[:12]
+    reference = judge.run(forward(float_session(bench)), few)
+
+    def sqnr(session: Any, *_: Any) -> float:
+        heads = judge.run(forward(session), few)
+        noise = np.mean([((a - b) ** 2).sum() / (b**2).sum() for a, b in zip(heads, reference, strict=True)])
+        return float(min(150, -10 * np.log10(noise + 1e-15)))
+
+    def accuracy(session: Any, *_: Any) -> float:
+        return judge.values(judge.run(forward(session)))[said.measure] / 100
+
+    def calibrate(session: Any, *_: Any) -> None:
+        judge.run(forward(session), judge.calibration)
+
+    simulated.compute_encodings(calibrate)
+    floats, codes = QuantizationDataType.float, QuantizationDataType.int
+    folder = said.folder / "aimet"
+    folder.mkdir(parents=True, exist_ok=True)
+    choose_mixed_precision(
+        simulated,
+        [((16, floats), (16, floats)), ((8, codes), (8, codes))],
+        CallbackFunc(sqnr),
+        CallbackFunc(accuracy),
+        said.drop / 100,
+        str(folder),
+        True,
+        CallbackFunc(calibrate),
+        use_all_amp_candidates=True,
+        phase1_optimize=False,
+    )
+    kept = set()
+    for operation in simulated.connected_graph.get_all_ops().values():
+        if operation.type in ("Conv", "Convolution"):
+            weight = simulated.get_op_quantizers(operation)[2].get("weight")
+            if weight is None or not weight.enabled or weight.data_type == floats or weight.bitwidth == 16:
+                kept.add(layer_of(operation.name))
+    return [chosen(bench, kept, judge, f"automatic mixed precision, {said.measure} drop {said.drop:g}")]
+
+
+def float_session(bench: Workbench) -> Any:
+    """The fp32 network in ONNX Runtime."""
+    import onnxruntime
+
+    return onnxruntime.InferenceSession(float_model(bench), providers=["CPUExecutionProvider"])
+
+
+def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+    """ONNX Runtime's static quantisation; layers are excluded by the error of their weights, as its debugger ranks them, until
+    agreement is lost by no more than the drop."""
+    import onnx
+    import onnxruntime
+    from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, qdq_loss_debug, quantize_static
+    from onnxruntime.quantization.shape_inference import quant_pre_process
+
+    judge = Judge(bench)
+    said.folder.mkdir(parents=True, exist_ok=True)
+    plain, prepared, quantised = (said.folder / f"onnxruntime-{name}.onnx" for name in ("float", "prepared", "int8"))
+    plain.write_bytes(float_model(bench))
+    quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
+    model = onnx.load(prepared)
+    name = model.graph.input[0].name
+    convolutions = [node.name for node in model.graph.node if node.op_type == "Conv"]
+
+    class Reader(CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            self.left = iter(judge.calibration)
+
+        def get_next(self) -> dict[str, Any] | None:
+            image = next(self.left, None)
+            judge.passes += image is not None
+            return None if image is None else {name: np.ascontiguousarray(image[None])}
+
+    def values(excluded: Sequence[str]) -> dict[str, float]:
+        quantize_static(
+            str(prepared),
+            str(quantised),
+            Reader(),
+            quant_format=QuantFormat.QDQ,
+            per_channel=True,
+            reduce_range=True,  # without VNNI its int8 saturates
+            activation_type=QuantType.QUInt8,
+            weight_type=QuantType.QInt8,
+            nodes_to_exclude=list(excluded),
+        )
+        session = onnxruntime.InferenceSession(str(quantised), providers=["CPUExecutionProvider"])
+        return judge.values(judge.run(lambda x: session.run(None, {name: x})))
+
+    now = values([])
+    matched = qdq_loss_debug.create_weight_matching(str(prepared), str(quantised))
+    errors = qdq_loss_debug.compute_weight_error(matched)
+    weight_of = {node.name: node.input[1] for node in model.graph.node if node.op_type == "Conv"}
+    # The debugger says how many decibels a weight keeps: the least first.
+    ranked = sorted(convolutions, key=lambda node: errors.get(weight_of[node], 0.0))
+    rows = [chosen(bench, set(), judge, "static quantisation")]
+    excluded: list[str] = []
+    fp32 = {"agreement_AP": 100.0, "AP": judge.meter.values(judge_baseline(bench), ())["AP"]}[said.measure]
+    while fp32 - now[said.measure] > said.drop and len(excluded) < len(ranked):
+        excluded = ranked[: len(excluded) + 1]
+        now = values(excluded)
+    kept = {layer_of(node) for node in excluded}
+    return [*rows, chosen(bench, kept, judge, f"by error of weights, {said.measure} drop {said.drop:g}")]
+
+
+def judge_baseline(bench: Workbench) -> Any:
+    """What fp32 finds."""
+    return run_plans(bench, [bench.plan(bench.uniform("fp32"))])[0].predictions
+
+
+def chosen(bench: Workbench, kept: set[int | None], judge: Judge, choice: str) -> dict[str, Any]:
+    """A choice by the layers that stay in float."""
+    key = "".join("f" if layer.index in kept else "q" for layer in bench.network.convolutions)
+    return {"choice": choice, "key": key, "passes": judge.passes, "validations": judge.log}
+
+
+TOOLS = {"mpnet": choose_mpnet, "nncf": choose_nncf, "aimet": choose_aimet, "onnxruntime": choose_onnxruntime}
+
+
+def judged(said: argparse.Namespace) -> None:
+    """Run all choices of a folder on choosing images and on others; both into FOLDER/judged.json."""
+    rows = read_choices(said.folder)
+    keys = list(dict.fromkeys(row["key"] for row in rows))
+    overrides = [*said.overrides]
+    beside = [f"data.unlabelled={json.dumps(str(said.others.absolute()))}"] if said.others else []
+    everything = opened(said.experiment, [text for text in overrides if not text.startswith("data.limit")] + beside)
+    images = len(everything.dataset.images)
+    labelled = everything.dataset.labelled_count
+    first = min(said.images or labelled, labelled)
+    sets = {"choosing": list(range(first)), "others": list(range(first, images))}
+    document: dict[str, Any] = {"images": {name: len(part) for name, part in sets.items()}, "labelled": labelled, "keys": {}}
+    path = said.folder / "judged.json"
+    for name, positions in sets.items():
+        if not positions:
+            continue
+        bench = everything.of_images(positions)
+        meter = bench.kit.meter(bench.dataset, judge_baseline(bench))
+        loss = bench.kit.loss(bench.dataset, judge_baseline(bench))
+        for start in range(0, len(keys), AT_ONCE):
+            part = keys[start : start + AT_ONCE]
+            plans = [bench.plan(assign_key(bench.network, key)) for key in part]
+            for key, plan, outcome in zip(part, plans, run_plans(bench, plans), strict=True):
+                values, compared = meter.values(outcome.predictions, ()), loss(outcome.predictions)
+                quality = compared.quality
+                row = document["keys"].setdefault(key, {"bit_operations": float(plan_cost(plan)["bit_operations"])})
+                row[name] = {
+                    "agreement_AP": values["agreement_AP"],
+                    "AP": values["AP"],
+                    "AP_change": None if quality is None else [quality.difference, quality.low, quality.high],
+                }
+            print(f"{name}: {min(start + AT_ONCE, len(keys))} of {len(keys)}", file=sys.stderr)
+            path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def read_choices(folder: Path) -> list[dict[str, Any]]:
+    """All choices of a folder, each with its tool."""
+    return [
+        {"tool": path.stem.split("-")[1], **row}
+        for path in sorted(folder.glob("choice-*.json"))
+        for row in json.loads(path.read_text(encoding="utf-8"))
+    ]
+
+
+def print_table(folder: Path) -> None:
+    """One row a choice, and how far the front of mpnet's sweep is above it at no more bit operations, on the others."""
+    document = json.loads((folder / "judged.json").read_text(encoding="utf-8"))
+    rows, keys = read_choices(folder), document["keys"]
+    front = [row["key"] for row in rows if row["choice"] == "front"]
+    print(f"\n{folder.name}: {document['images']}")
+    headings = ("tool", "choice", "in float", "bit operations, % of fp32", "choosing: agreement / AP")
+    headings += ("others: agreement / AP", "mpnet's front there", "passes")
+    print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
+    most = max(row["bit_operations"] for row in keys.values())
+    for row in rows:
+        if row["choice"] == "front":
+            continue
+        judged_row = keys[row["key"]]
+        affordable = [key for key in front if keys[key]["bit_operations"] <= judged_row["bit_operations"]]
+        # The front's best on the choosing images, as a user would take it.
+        best = max(affordable, key=lambda key: keys[key]["choosing"]["agreement_AP"], default=None)
+        figures = [
+            f"{judged_row[name]['agreement_AP']:.2f} / {judged_row[name]['AP']:.2f}" if name in judged_row else ""
+            for name in ("choosing", "others")
+        ]
+        there = "" if best is None or "others" not in keys[best] else f"{keys[best]['others']['agreement_AP']:.2f}"
+        share = 100 * judged_row["bit_operations"] / most
+        count = sum(code != "q" for code in row["key"])
+        cells = (row["tool"], row["choice"], str(count), f"{share:.1f}", *figures, there, f"{row['passes']:,}")
+        print(f"| {' | '.join(cells)} |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("task", choices=[*TOOLS, "judge", "table"])
+    parser.add_argument("experiment", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("--drop", type=float, default=2.0)
+    parser.add_argument("--measure", choices=("agreement_AP", "AP"), default="agreement_AP")
+    parser.add_argument("--images", type=int, help="how many of the labelled images choose, the first by name")
+    parser.add_argument("--others", type=Path, help="a folder of further images without labels, for judge")
+    parser.add_argument("--strategy", default="additive")
+    parser.add_argument("--set", action="append", default=[], dest="overrides")
+    said = parser.parse_args()
+    if said.task == "table":
+        print_table(said.experiment)
+        return
+    if said.task == "judge":
+        judged(said)
+        return
+    if said.images:
+        said.overrides.append(f"data.limit={said.images}")
+    bench = opened(said.experiment, said.overrides)
+    used, started = cpu_seconds(), time.monotonic()
+    rows: list[Mapping[str, Any]] = TOOLS[said.task](bench, said)
+    spent = {"cpu_seconds": round(cpu_seconds() - used, 1), "seconds": round(time.monotonic() - started, 1)}
+    said.folder.mkdir(parents=True, exist_ok=True)
+    name = f"{said.task}-{said.measure}-{said.drop:g}" if said.task != "mpnet" else f"mpnet-{said.strategy}"
+    text = json.dumps([{**row, **spent} for row in rows], indent=1)
+    (said.folder / f"choice-{name}.json").write_text(text, encoding="utf-8")
+    print(f"{name}: " + ", ".join(f"{row['choice']} {row['key']}" for row in rows if row["choice"] != "front"))
+
+
+def cpu_seconds() -> float:
+    """Of this process so far."""
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+if __name__ == "__main__":
+    main()
