@@ -308,6 +308,25 @@ def test_class_names_under_keys_of_two_types_are_sorted(tmp_path: Path) -> None:
     assert len(import_model(path).names) == 1
 
 
+@pytest.mark.parametrize("at", [1, 2, 3, 4])
+def test_a_slice_of_lists_that_differ_in_length_is_refused(at: int, tmp_path: Path) -> None:
+    b = Builder(8)
+    x = b.conv("images", 4)
+    lists = [[0], [2], [1], [1]]
+    lists[at - 1] = lists[at - 1] * 2
+    onnx.save(b.model([b.node("Slice", [x, *(b.constant(numbers, np.int64) for numbers in lists)])]), tmp_path / "m.onnx")
+    with pytest.raises(FormatError, match="starts, ends, axes and steps are not as many"):
+        import_model(tmp_path / "m.onnx")
+
+
+def test_a_convolution_knows_no_ceil_mode(tmp_path: Path) -> None:
+    b = Builder(8)
+    model = b.model([b.conv("images", 4, 3, 2, pads=[0] * 4)])
+    _attribute("Conv", "ceil_mode", 1)(model)
+    onnx.save(model, tmp_path / "m.onnx")
+    assert import_model(tmp_path / "m.onnx").network.layers[0].out_shape == (3, 3, 4)
+
+
 def test_a_fault_of_ours_is_not_called_the_users(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "m.onnx"
     b = Builder(8)

@@ -57,6 +57,8 @@ def _slices(call: Call) -> tuple[slice, ...]:
         raise Refused("starts or ends are missing; the file is damaged")
     slices = [slice(None)] * rank
     axes, steps = list(range(len(starts))) if axes is None else axes, [1] * len(starts) if steps is None else steps
+    if {len(starts)} != {len(ends), len(axes), len(steps)}:
+        raise Refused("starts, ends, axes and steps are not as many; the file is damaged")
     for start, end, axis, step in zip(starts, ends, axes, steps, strict=True):
         if step == 0 or not -rank <= axis < rank:
             raise Refused(f"a slice along axis {axis} by steps of {step}; the file is damaged")

@@ -35,9 +35,9 @@ def _window(call: Call, sizes: Sequence[int]) -> tuple[list[int], list[int], lis
     return strides, dilations, pads
 
 
-def _sides(call: Call, sizes: Sequence[int]) -> list[int]:
-    """How many places a window has, by axis."""
-    rank, ceil = len(sizes), bool(call.integer("ceil_mode", 0))
+def _sides(call: Call, sizes: Sequence[int], ceil: bool = False) -> list[int]:
+    """How many places a window has, by axis. ceil: the last one may begin inside and end outside."""
+    rank = len(sizes)
     strides, dilations, pads = _window(call, sizes)
     counts = []
     for axis, side in enumerate(call.shape()[2:]):
@@ -142,7 +142,7 @@ def _kernel_shape(call: Call) -> list[int]:
 
 
 def _pool_shape(call: Call) -> list[Shape]:
-    shape = (*call.shape()[:2], *_sides(call, _kernel_shape(call)))
+    shape = (*call.shape()[:2], *_sides(call, _kernel_shape(call), bool(call.integer("ceil_mode", 0))))
     return [shape] * len(call.node.outputs)
 
 
