@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Pixels that are repeated by moving values about: Keras 3 writes upsampling as Reshape and Tile over five axes."""
+"""Values that chains of nodes move about: Keras 3 repeats pixels by Reshape and Tile over five axes, ShuffleNet orders channels
+anew by Reshape, Transpose, Reshape. Found by running a chain on numbers."""
 
 from __future__ import annotations
 
@@ -12,13 +13,12 @@ from mpnet.importing.operators import Budget, Call, evaluate
 
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Tile", "Expand")
 _REPEATING = ("Tile", "Expand")
-_LONGEST, _MAX_VALUES = 12, 1 << 24
+_LONGEST, _MAX_VALUES, _MAX_SHUFFLED = 12, 1 << 24, 2048
 
 
 def find_repeats(graph: NodeGraph) -> None:
-    """Put a Resize where a chain of nodes gives each pixel `factor` times along both axes: found by running it on numbers."""
-    if not any(node.operator in _REPEATING for node in graph.nodes):
-        return
+    """Put a Resize where a chain of nodes gives each pixel `factor` times along both axes, and a 1x1 convolution where it gives
+    the channels in another order."""
     readers, outputs, budget = graph.readers(), set(graph.outputs), Budget(1 << 28, 1 << 62)
     resizes: dict[int, Node | None] = {}
     for start in graph.nodes:
@@ -26,13 +26,24 @@ def find_repeats(graph: NodeGraph) -> None:
         if id(start) in resizes or start.operator not in _MOVING or shape is None or len(shape) != 4 or 0 in shape:
             continue
         chain = _chain(outputs, readers, start)
-        budget.values -= math.prod(shape) if chain else 0
+        if not any(node.operator in _REPEATING for node in chain) and not _may_shuffle(graph, chain):
+            continue
+        budget.values -= math.prod(shape)
         if math.prod(shape) > _MAX_VALUES or budget.values < 0:
             continue
-        factor, count = _factor(graph, chain, shape, budget) if chain else (0, 0)
-        if factor < 2:
+        factor, count, order = _moved(graph, chain, shape, budget)
+        if count == 0:
             continue
         last = chain[count - 1]
+        if order is not None:
+            for node in chain[: count - 1]:
+                resizes[id(node)] = None
+                graph.outcomes[node.name] = f"a part of {last.name}, which orders channels anew"
+            weights, channels = f"{last.output}/order", np.arange(shape[1])
+            graph.constants[weights] = (order[:, None] == channels).astype(np.float32).reshape(shape[1], shape[1], 1, 1)
+            graph.shapes[last.output] = shape
+            resizes[id(last)] = Node("Conv", last.name, [start.inputs[0], weights], [last.output])
+            continue
         scales = f"{last.output}/scales"
         graph.constants[scales] = np.array([1, 1, factor, factor], np.float32)
         graph.shapes[last.output] = (1, shape[1], shape[2] * factor, shape[3] * factor)
@@ -51,7 +62,7 @@ def find_repeats(graph: NodeGraph) -> None:
 
 
 def _chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> list[Node]:
-    """The nodes from `start` on that only move values, each read by the next alone; [] where none repeats them."""
+    """The nodes from `start` on that only move values, each read by the next alone."""
     chain = [start]
     while (
         len(chain) < _LONGEST
@@ -59,21 +70,31 @@ def _chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> li
         and (chain[-1].output not in outputs and after[0].operator in _MOVING and after[0].inputs[0] == chain[-1].output)
     ):
         chain.append(after[0])
-    return chain if any(node.operator in _REPEATING for node in chain) else []
+    return chain
 
 
-def _factor(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: Budget) -> tuple[int, int]:
-    """(how often each pixel stands along an axis, after how many nodes); (0, 0): it is something else."""
+def _may_shuffle(graph: NodeGraph, chain: list[Node]) -> bool:
+    """Whether channels are parted into groups, and these exchanged."""
+    operators = [node.operator for node in chain[:3]]
+    return operators == ["Reshape", "Transpose", "Reshape"] and len(graph.shapes.get(chain[0].output, ())) == 5
+
+
+def _moved(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: Budget) -> tuple[int, int, Array | None]:
+    """(how often a pixel stands along an axis, after how many nodes, the order of channels); 0 nodes: it is something else."""
     values: Array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
-    x, result = values, (0, 0)
+    x, result = values, (0, 0, None)
     for count, node in enumerate(chain, 1):
         constants = [graph.constants.get(name) if name else None for name in node.inputs[1:]]
         try:
             [x] = evaluate(Call(node, [x, *constants]), budget)
         except Refused:
             break
+        if x.shape == shape and count == 3 and shape[1] <= _MAX_SHUFFLED:
+            order = x[0, :, 0, 0] // math.prod(shape[2:])
+            if np.array_equal(x, values[:, order]):
+                return 1, count, order
         factor = x.shape[2] // shape[2] if x.ndim == 4 else 0
         fits = x.ndim == 4 and x.shape == (*shape[:2], shape[2] * factor, shape[3] * factor)
         if factor > 1 and fits and np.array_equal(x, values.repeat(factor, 2).repeat(factor, 3)):
-            result = (factor, count)
+            result = (factor, count, None)
     return result
