@@ -22,7 +22,7 @@ from typing import Callable, Iterator
 
 from mpnet.cli.main import cli, guarded
 from mpnet.sweep.store import Trial, TrialStore
-from tests.fuzz.kills import SECTION, arguments, stored
+from tests.fuzz.kills import SECTIONS, arguments, stored
 from tests.fuzz.test_crash_points import SUBJECT, trials
 from tests.networks import small_cfg, write_experiment
 
@@ -64,7 +64,7 @@ def forked(words: list[str], number: int, count: int, error: int) -> tuple[int, 
 
 def refuse(folder: Path, step: int) -> None:
     experiment = write_experiment(folder, small_cfg())
-    experiment.write_text(experiment.read_text().replace("confidence: 0.05", "confidence: 0.5") + SECTION)
+    experiment.write_text(experiment.read_text().replace("confidence: 0.05", "confidence: 0.5") + SECTIONS["greedy"])
     os.chdir(folder)
     run = ["run", "experiment.yaml", "-q", "--set", "data.limit=2", "--set", "runtime.threads=1"]
     with open(os.devnull, "w") as devnull:

@@ -34,9 +34,11 @@ def oracle() -> ReferenceKernels:
 
 def _named(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Every argument that decides what a function of the oracle gives, and where it puts that."""
-    for name, value in zip(inspect.signature(function).parameters, arguments, strict=False):
+    names = [*inspect.signature(function).parameters]
+    for position, value in enumerate(arguments):
+        name = names[min(position, len(names) - 1)]  # the last one takes all that are left
         if name == "_":
-            return  # threads
+            return  # nothing behind it decides, such as the threads
         if isinstance(value, PackedConv):
             yield from (("shape", value.shape), ("precision", value.precision.name), ("weights", value.data))
         elif isinstance(value, dict):
