@@ -62,7 +62,9 @@ def test_weights_of_four_bits_give_the_sums_of_eight(key: str) -> None:
 
 
 def test_a_depthwise_convolution_of_four_bits_is_refused_with_the_nearest() -> None:
-    with pytest.raises(ConfigError, match=r"layer 1 .* as int4: LiteRT has no depthwise .* by weights of 4 bits.*can be exported is 4q44"):
+    with pytest.raises(
+        ConfigError, match=r"layer 1 .* as int4: LiteRT has no depthwise .* by weights of 4 bits.*can be exported is 4q44"
+    ):
         export("tflite", configured(ODD, "4"), "litert")
 
 
