@@ -59,8 +59,8 @@ class Judge:
         batches = list(self.bench.inputs.batches(4))
         self.x = np.concatenate([batch.x for batch in batches]).transpose(0, 3, 1, 2)
         self.geometry = geometry_array([place for batch in batches for place in batch.geometry])
-        [baseline] = run_plans(self.bench, [self.bench.plan(self.bench.uniform("fp32"))])
-        self.meter = self.bench.kit.meter(self.bench.dataset, baseline.predictions)
+        self.baseline = fp32_predictions(self.bench)
+        self.meter = self.bench.kit.meter(self.bench.dataset, self.baseline)
 
     def values(self, heads: Heads) -> dict[str, float]:
         """AP and agreement of all choosing images."""
@@ -259,7 +259,7 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
     ranked = sorted(convolutions, key=lambda node: errors.get(weight_of[node], 0.0))
     rows = [chosen(bench, set(), judge, "static quantisation")]
     excluded: list[str] = []
-    fp32 = {"agreement_AP": 100.0, "AP": judge.meter.values(judge_baseline(bench), ())["AP"]}[said.measure]
+    fp32 = {"agreement_AP": 100.0, "AP": judge.meter.values(judge.baseline, ())["AP"]}[said.measure]
     while fp32 - now[said.measure] > said.drop and len(excluded) < len(ranked):
         excluded = ranked[: len(excluded) + 1]
         now = values(excluded)
@@ -267,7 +267,7 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
     return [*rows, chosen(bench, kept, judge, f"by error of weights, {said.measure} drop {said.drop:g}")]
 
 
-def judge_baseline(bench: Workbench) -> Any:
+def fp32_predictions(bench: Workbench) -> Any:
     """What fp32 finds."""
     return run_plans(bench, [bench.plan(bench.uniform("fp32"))])[0].predictions
 
@@ -298,8 +298,8 @@ def judged(said: argparse.Namespace) -> None:
         if not positions:
             continue
         bench = everything.of_images(positions)
-        meter = bench.kit.meter(bench.dataset, judge_baseline(bench))
-        loss = bench.kit.loss(bench.dataset, judge_baseline(bench))
+        baseline = fp32_predictions(bench)
+        meter, loss = bench.kit.meter(bench.dataset, baseline), bench.kit.loss(bench.dataset, baseline)
         for start in range(0, len(keys), AT_ONCE):
             part = keys[start : start + AT_ONCE]
             plans = [bench.plan(assign_key(bench.network, key)) for key in part]
