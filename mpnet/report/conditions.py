@@ -25,7 +25,7 @@ def print_conditions(document: Mapping[str, Any], out: Console) -> None:
     measured = next(iter(under.values()))[CLEAN]
     task = next(task for task in TASKS.values() if {task.quality, task.agreement} & set(measured))
     shown = task.agreement if task.agreement in measured else task.quality
-    columns: list[tuple[str, list[object]]] = [("images", [name for name in order])]
+    columns: list[tuple[str, list[object]]] = [("images", [*order])]
     if baseline is not None and task.quality in measured:
         values = under[baseline["trial"]]
         columns.append((f"baseline {measure(task.quality).label}", [number_text(values[name][task.quality]) for name in order]))
@@ -46,6 +46,6 @@ def print_conditions(document: Mapping[str, Any], out: Console) -> None:
             f"Judged {words}, {kept} of the {len(part['front'][CLEAN])} configurations of the front stay on it; "
             + ("; ".join(changed) if changed else "balanced and smallest stay as they are")
         )
-    left = part["of_front"] - (len(part["front"][CLEAN]))
-    if left > 0:
-        out.print(f"{part['of_front'] - left} of the front's {part['of_front']} ran under conditions, evenly spread")
+    ran = sum(row["trial"] in under for row in document["front"])
+    if ran < part["of_front"]:
+        out.print(f"{ran} of the front's {part['of_front']} ran under conditions, evenly spread")

@@ -14,6 +14,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
+from mpnet.sweep.front import evenly
 from mpnet.sweep.picks import rule_of
 
 _BAR = 24
@@ -31,8 +32,7 @@ def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[s
     """One line per point (quality, cost, name): bar of the quality over the range shown; evenly thinned to `rows`."""
     if not points:
         return []
-    if len(points) > rows:
-        points = [points[round(i * (len(points) - 1) / (rows - 1))] for i in range(rows)]
+    points = evenly(points, rows)
     low, high = min(p[0] for p in points), max(p[0] for p in points)
     spread = (high - low) or 1.0
     return [f"{name}  {bar((quality - low) / spread)} {quality:8.2f}  {cost:.4g}" for quality, cost, name in points]
@@ -125,9 +125,7 @@ def _marks(document: Mapping[str, Any]) -> dict[str, list[str]]:
 
 def _thinned(front: Sequence[Mapping[str, Any]], marked: Sequence[bool]) -> list[Mapping[str, Any]]:
     """At most FRONT_ROWS rows, evenly spread, and those that are marked."""
-    if len(front) <= FRONT_ROWS:
-        return list(front)
-    even = {round(i * (len(front) - 1) / (FRONT_ROWS - 1)) for i in range(FRONT_ROWS)}
+    even = set(evenly(range(len(front)), FRONT_ROWS))
     return [row for number, row in enumerate(front) if number in even or marked[number]]
 
 

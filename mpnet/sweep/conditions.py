@@ -16,6 +16,7 @@ from mpnet.detection.conditions import Condition, condition
 from mpnet.errors import ConfigError
 from mpnet.messages import shown
 from mpnet.progress import Progress
+from mpnet.sweep.front import evenly
 from mpnet.sweep.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
@@ -87,9 +88,7 @@ class ConditionRuns:
     def _entries(self, document: Mapping[str, Any]) -> dict[Configuration, dict[str, Any]]:
         """What runs: the baseline, the picks, and the front as far as MOST_MEASURED allows; with what documents say of them."""
         texts = [option.text for option in self.problem.space.option_sets]
-        front = list(document["front"])
-        if len(front) > MOST_MEASURED:
-            front = [front[round(i * (len(front) - 1) / (MOST_MEASURED - 1))] for i in range(MOST_MEASURED)]
+        front = evenly(document["front"], MOST_MEASURED)
         asked = [entry for entry in (document["baseline"], *document["picks"].values(), *front) if entry is not None]
         return {
             Configuration(entry["precision"], texts.index(entry["options"])): {
@@ -104,13 +103,15 @@ class ConditionRuns:
     def _measured(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Measures]:
         stored: dict[str, dict[str, float]] = self.store.document(_NOTE)
         missing = [c for c in configurations if self._key(under, c) not in stored]
-        reference = None
+        benches = [bench.under(under) for bench in self.setup.benches]
+        meter = None
         for start in range(0, len(missing), AT_ONCE):
             part = missing[start : start + AT_ONCE]
-            predictions = self._predict(under, part if reference is not None else [*self._reference, *part])
-            if self._reference and reference is None:
-                reference = predictions[self._reference[0]]
-            meter = self.setup.bench.kit.meter(self.setup.bench.dataset, reference)
+            with self.progress(f"under {_name(under)}", None) as advance:
+                predictions = predict(benches.__getitem__, part if meter else [*self._reference, *part], advance)
+            if meter is None:
+                baseline = predictions[self._reference[0]] if self._reference else None
+                meter = self.setup.bench.kit.meter(self.setup.bench.dataset, baseline)
             for configuration in part:
                 stored[self._key(under, configuration)] = meter.values(predictions[configuration], self.problem.names)
             self.store.set_note(_NOTE, json.dumps(stored))
@@ -120,10 +121,6 @@ class ConditionRuns:
     def _reference(self) -> list[Configuration]:
         """What agreement is with; nothing in a sweep without a baseline."""
         return [] if self.setup.baseline is None else [Configuration(self.setup.baseline)]
-
-    def _predict(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Any]:
-        with self.progress(f"under {_name(under)}", None) as advance:
-            return predict(lambda options: self.setup.benches[options].under(under), configurations, advance)
 
     def _key(self, under: Condition | None, configuration: Configuration) -> str:
         context = self.contexts[configuration.options]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Sequence
+from typing import Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,14 @@ from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError
 
 Points = NDArray[np.float64]
+_Item = TypeVar("_Item")
+
+
+def evenly(items: Sequence[_Item], most: int) -> list[_Item]:
+    """At most `most` (2 and more) of the items, evenly spread, both ends among them."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
 
 
 @dataclass(frozen=True)

@@ -20,7 +20,7 @@ import numpy as np
 from mpnet.config.measures import measure
 from mpnet.evaluation.noninferiority import ERROR, Loss, Losses, State
 from mpnet.model.task import Task
-from mpnet.sweep.front import non_dominated
+from mpnet.sweep.front import evenly, non_dominated
 from mpnet.sweep.margins import Margins
 from mpnet.sweep.picks import Judged
 from mpnet.sweep.problem import Problem
@@ -78,9 +78,7 @@ def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: s
     front = [c for c in front if c != baseline]
     best = 100.0 if measure(measured).kind == "agreement" else before.get(measured)
     likely = [c for c in front if best - known[c].get(measured) <= margins.points.get(measured, 100.0)] or front[:1]
-    if len(likely) <= MOST_TESTED:
-        return likely
-    return [likely[round(i * (len(likely) - 1) / (MOST_TESTED - 1))] for i in range(MOST_TESTED)]
+    return evenly(likely, MOST_TESTED)
 
 
 def shown_safe(

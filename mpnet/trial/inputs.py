@@ -83,7 +83,7 @@ class Inputs:
             raise ConfigError(f"{network.source}: channels={network.channels}, but images are RGB; use channels=3")
         self.records = tuple(records)
         self._network, self._resize, self._load = network, resize, load
-        self._workers, self._condition = max(1, workers), condition
+        self._workers, self.condition = max(1, workers), condition
         size_bytes = 4 * network.width * network.height * network.channels * len(self.records)
         self._kept: list[_Prepared | None] | None = [None] * len(self.records) if size_bytes <= keep_bytes else None
 
@@ -93,7 +93,7 @@ class Inputs:
     def of(self, positions: Sequence[int]) -> Inputs:
         """The inputs of the images at `positions`; decoded images are kept separately."""
         chosen = [self.records[position] for position in positions]
-        return Inputs(chosen, self._network, self._resize, self._load, self._workers, condition=self._condition)
+        return Inputs(chosen, self._network, self._resize, self._load, self._workers, condition=self.condition)
 
     def under(self, condition: Condition | None) -> Inputs:
         """The same images under a condition, in place of the one that they are under; None: as they are."""
@@ -140,8 +140,8 @@ class Inputs:
             return kept
         record = self.records[position]
         image = self._load(record)
-        if self._condition is not None:
-            image = self._condition.apply(image, record.sha256)
+        if self.condition is not None:
+            image = self.condition.apply(image, record.sha256)
         prepared = preprocess(image, self._network.width, self._network.height, self._resize)
         if self._kept is not None:
             self._kept[position] = prepared

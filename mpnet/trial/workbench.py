@@ -120,6 +120,8 @@ class Workbench:
 
     def under(self, condition: Condition | None) -> Workbench:
         """The same with all images under a condition, None: as they are; calibration and prepared weights stay."""
+        if condition == self.inputs.condition:
+            return self
         experiment = self.experiment
         if experiment.data is not None:
             experiment = replace(

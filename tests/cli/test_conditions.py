@@ -3,10 +3,13 @@
 
 from __future__ import annotations
 
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from mpnet.report.conditions import print_conditions
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (
@@ -71,6 +74,12 @@ def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Pa
     assert shown.returncode == 0, shown.stderr
     assert "Under other conditions" in shown.stdout
     assert "blur:2" in shown.stdout
+    assert "ran under conditions" not in shown.stdout
+    # Of a front that is thinned: how many ran is counted, whichever of them are on the front of all images.
+    part = {**again["conditions"], "of_front": 40, "front": {**again["conditions"]["front"], "clean": []}}
+    out = Console(file=StringIO(), width=200)
+    print_conditions({**again, "conditions": part}, out)
+    assert f"{len(again['front'])} of the front's 40 ran under conditions" in out.file.getvalue()
 
 
 @pytest.mark.parametrize(
