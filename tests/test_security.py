@@ -4,10 +4,14 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
 FORBIDDEN_MODULES = {"pickle", "cPickle", "dill", "cloudpickle", "marshal", "shelve"}
 FORBIDDEN_CALLS = {"eval", "exec", "compile", "system", "popen"}
+FORBIDDEN_LOADERS = {"load", "load_all", "full_load", "unsafe_load", "Loader", "FullLoader", "UnsafeLoader"}
+"""Of yaml: what makes objects of any class."""
+FORBIDDEN_IN_C = r"\b(system|strcpy|popen|exec[lv]\w*|gets|strcat|v?sprintf|sscanf|alloca|tmpnam|mktemp)\s*\("
 
 
 def test_no_pickle_no_shell_no_eval(repository: Path) -> None:
@@ -28,6 +32,17 @@ def test_no_pickle_no_shell_no_eval(repository: Path) -> None:
                     called = function.attr
                 if any(keyword.arg in ("shell", "allow_pickle") for keyword in node.keywords):
                     called = "eval"
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "yaml" and node.attr in FORBIDDEN_LOADERS:
+                called = "eval"
             if names & FORBIDDEN_MODULES or called in FORBIDDEN_CALLS:
                 wrong.append(f"{path.relative_to(repository)}:{getattr(node, 'lineno', 0)}")
+    assert wrong == []
+
+
+def test_no_shell_and_no_unbounded_text_in_c(repository: Path) -> None:
+    wrong = [
+        f"{path.relative_to(repository)}: {match[0]}"
+        for path in sorted((repository / "csrc").rglob("*.[ch]"))
+        for match in re.finditer(FORBIDDEN_IN_C, path.read_text(encoding="utf-8"))
+    ]
     assert wrong == []

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import signal
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import StoreError
-from mpnet.formats.files.atomic import atomic_file, atomic_path, recover, write_bytes, write_folder, write_text
+from mpnet.formats.files.atomic import atomic_file, atomic_path, recover, write_bytes, write_folder, write_link, write_text
 
 
 def test_writes_and_replaces(tmp_path: Path) -> None:
@@ -163,3 +164,27 @@ def test_many_writers_of_one_folder(tmp_path: Path) -> None:
     assert [(writer.wait(), writer.stderr.read() if writer.stderr else "") for writer in writers] == [(0, "")] * 4
     assert len({path.read_bytes() for path in folder.iterdir()}) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["latest", "result"]
+
+
+def test_a_file_that_cannot_be_locked_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = os.open
+
+    def refused(path: str, flags: int, *more: int) -> int:
+        if ".part" in str(path) and not flags & os.O_CREAT:
+            raise OSError(errno.EIO, "Input/output error")
+        return opened(path, flags, *more)
+
+    monkeypatch.setattr(os, "open", refused)
+    with pytest.raises(StoreError, match=r"a\.txt: cannot be written: Input/output error"):
+        write_text(tmp_path / "a.txt", "x")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_that_cannot_take_its_name_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(*paths: Path) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", refused)
+    with pytest.raises(StoreError, match=r"latest: cannot be written: No space left on device"):
+        write_link(tmp_path / "latest", "1")
+    assert list(tmp_path.iterdir()) == []

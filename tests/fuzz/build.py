@@ -93,6 +93,12 @@ def _embedded(inputs: tuple[Path, ...], path: Path) -> Path:
     return path
 
 
+def build_disk(out: Path) -> None:
+    """The library that stands between a program and its disk, for LD_PRELOAD. Raises: CalledProcessError."""
+    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+    subprocess.run(["gcc", *flags, str(HERE / "disk.c"), "-o", str(out), "-ldl"], check=True)
+
+
 def can_build(compiler: str, kind: str) -> bool:
     """Whether a compiler is here with what it needs: clang's libFuzzer, or a sanitizer's library."""
     body = "int LLVMFuzzerTestOneInput(const char *d, unsigned long n) { return d && n ? 0 : 0; }"

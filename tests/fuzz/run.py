@@ -19,7 +19,9 @@ from functools import partial
 from pathlib import Path
 from typing import Callable, Iterator
 
-from tests.fuzz.build import ROOT, TARGETS, build, can_build, inputs_of
+from tests.fuzz import import_models
+from tests.fuzz.build import ROOT, TARGETS, build, build_disk, can_build, inputs_of
+from tests.fuzz.kills import SECTIONS
 from tests.fuzz.readers import FORMATS
 
 WORK = ROOT / ".cache" / "fuzz"
@@ -46,8 +48,8 @@ class Outcome:
         self.slowest_s = max(self.slowest_s, slowest_s)
 
 
-def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
-    """Exit code, what it printed on both streams, and its most memory in MB."""
+def _ran(command: list[object], folder: Path = ROOT, **more: str) -> tuple[int, str, float]:
+    """Exit code, what it printed on both streams, and its most memory in MB. more: variables of its environment."""
     print(*command[:4], "...", file=sys.stderr, flush=True)
     log = WORK / "log"
     with open(log, "wb") as printed:
@@ -56,7 +58,7 @@ def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
             cwd=folder,
             stdout=printed,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT)},
+            env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT), **more},
         )
         _, status, used = os.wait4(process.pid, 0)
     return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), used.ru_maxrss / 1024
@@ -151,12 +153,41 @@ def _reader(name: str, minutes: float) -> Outcome:
     return outcome
 
 
-def _counted(module: str, words: list[str], per_round: int, minutes: float) -> Outcome:
-    """A module that ends with exit code 0 if nothing of `per_round` tries failed."""
+def _imports(kind: str, minutes: float) -> Outcome:
+    """Models changed by structure."""
+    if not import_models.available(kind):
+        return Outcome(skipped=f"no package that writes {kind} here: pip install '.[onnx,tflite]'")
     outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", module, *(word.format(seed=seed) for word in words)])
-        outcome.add(per_round, code != 0, memory, 0.0)
+        words = ["-m", "tests.fuzz.import_models", kind, 1000, seed, "--kept", FOUND]
+        _, printed, _ = _ran([sys.executable, *words])
+        line = re.search(r"(\d+) files from .* (\d+) wrong in \d+ places, slowest ([\d.]+) s, at most (\d+) MB", printed)
+        outcome.add(*(int(line[k]) for k in (1, 2)), float(line[4]), float(line[3])) if line else outcome.add(0, 1, 0, 0)
+        if not line or line[2] != "0":
+            print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
+def _faults(minutes: float) -> Outcome:
+    """Changes of files, readings and requests for memory that fail, in everything that mpnet writes."""
+    if not sys.platform.startswith("linux") or not can_build("gcc", "guarded"):
+        return Outcome(skipped="what fails them is for Linux, and built by gcc")
+    library, outcome = WORK / "disk.so", Outcome()
+    build_disk(library)
+    for seed in _rounds(minutes):
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 3, seed], LD_PRELOAD=str(library))
+        outcome.add(sum(map(int, re.findall(r": (\d+) tries", printed))), code != 0, memory, 0.0)
+        if code:
+            print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
+def _kills(kind: str, minutes: float) -> Outcome:
+    """Sweeps that are killed at any moment, and sweeps on one store."""
+    outcome = Outcome()
+    for seed in _rounds(minutes):
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.kills", 100, 20, seed, kind])
+        outcome.add(100, code != 0, memory, 0.0)
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
@@ -167,7 +198,9 @@ HUNTS: dict[str, Callable[[float], Outcome]] = {
     **{f"{target}-guarded": partial(_changed, target, "guarded") for target in TARGETS},
     "bundle-emulated": _emulated,
     **{name: partial(_reader, name) for name in FORMATS},
-    "kills": partial(_counted, "tests.fuzz.kills", ["100", "20", "{seed}"], 100),
+    **{f"import-{kind}": partial(_imports, kind) for kind in import_models.KINDS},
+    "faults": _faults,
+    **{f"kills-{kind}": partial(_kills, kind) for kind in SECTIONS},
 }
 """What can be hunted, and how, for so many minutes."""
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Each change of the disk refused, and power cuts: in a process of its own, which has disk.c between it and the disk."""
+"""Power cuts, and faults of disk and memory: in a process of its own, which has disk.c between it and the disk."""
 
 from __future__ import annotations
 
@@ -11,24 +11,26 @@ from pathlib import Path
 
 import pytest
 
+from tests.fuzz.build import build_disk
+
 
 @pytest.fixture(scope="module")
-def preload(repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def preload(tmp_path_factory: pytest.TempPathFactory) -> Path:
     if not sys.platform.startswith("linux") or shutil.which("gcc") is None:
         pytest.skip("SKIPPED: the shim is for Linux, and built by gcc")
     library = tmp_path_factory.mktemp("disk") / "disk.so"
-    subprocess.run(
-        ["gcc", "-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "tests/fuzz/disk.c", "-o", str(library), "-ldl"],
-        check=True,
-        cwd=repository,
-    )
+    build_disk(library)
     return library
 
 
-@pytest.mark.parametrize(("task", "step"), [("cut", 1), pytest.param("refuse", 37, marks=pytest.mark.slow)])
-def test_the_disk(preload: Path, task: str, step: int, repository: Path) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [["disk", "1"], pytest.param(["writers", "1", "5", "run", "init", "export-bundle"], marks=pytest.mark.slow)],
+    ids=["power cuts", "faults"],
+)
+def test_the_disk(preload: Path, words: list[str], repository: Path) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.fuzz.disk", task, str(step)],
+        [sys.executable, "-m", f"tests.fuzz.{words[0]}", *words[1:]],
         cwd=repository,
         capture_output=True,
         text=True,

@@ -137,10 +137,15 @@ def write_link(link: Path, target: str) -> None:
             scratch = link.with_name(f".{link.name}.part")
             with contextlib.suppress(FileExistsError):
                 scratch.symlink_to(target)
-            with contextlib.suppress(FileNotFoundError):  # another process took it for its own
+            try:
                 os.replace(scratch, link)
                 if os.readlink(link) == target:
                     return
+            except FileNotFoundError:  # another process took it for its own
+                pass
+            except OSError:
+                scratch.unlink(missing_ok=True)
+                raise
         raise OSError(errno.EBUSY, "is replaced by others all the time")
 
 
@@ -222,11 +227,16 @@ def _lock_new(make: Callable[[], str]) -> Iterator[str]:
     """What `make` makes, locked for the block or as long as the process lives, before anybody takes it for left."""
     for _ in range(REPLACE_ATTEMPTS):
         path = make()
-        with contextlib.suppress(FileNotFoundError, BlockingIOError), contextlib.ExitStack() as stack:
-            stack.enter_context(_locked(Path(path)))
-            os.stat(path)
-            lock = stack.pop_all()
-            break
+        try:
+            with contextlib.suppress(FileNotFoundError, BlockingIOError), contextlib.ExitStack() as stack:
+                stack.enter_context(_locked(Path(path)))
+                os.stat(path)
+                lock = stack.pop_all()
+                break
+        except BaseException:
+            with contextlib.suppress(OSError):
+                (os.rmdir if os.path.isdir(path) else os.unlink)(path)
+            raise
     else:
         raise OSError(errno.EBUSY, "is replaced by others all the time")
     with lock:

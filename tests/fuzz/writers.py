@@ -1,0 +1,222 @@
+# SPDX-License-Identifier: MIT
+"""Everything that mpnet writes, while the n-th change of a file, the n-th reading or the n-th request for much memory fails.
+
+LD_PRELOAD=disk.so python -m tests.fuzz.writers TRIES SEED [WRITER...]: under tests/fuzz/disk.c, at so many n of each kind of
+fault and writer; 0: at all. Each command must end with exit code 0, or with 2 and one line; no file under its own name may be
+half written, nothing may be left beside it; and the same command must succeed when the machine does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import errno
+import io
+import os
+import random
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+
+from mpnet.cli.main import cli, guarded
+from tests.fuzz.kills import SECTIONS, arguments, stored
+from tests.networks import small_cfg, write_experiment
+
+LIBRARY = ctypes.CDLL(None)
+CHANGES, READS, MEMORY = range(3)
+MUCH_MEMORY = (1 << 16) + 1
+"""Bytes from which a request fails. Without fewer Python itself cannot go on. NumPy 2.4 ends by a signal where a ufunc lacks
+memory for a buffer, 65,536 bytes: it raises MemoryError without holding Python's lock."""
+FOREVER = 1 << 40
+FAULTS: tuple[tuple[str, int, int, int], ...] = (
+    ("change", CHANGES, 1, errno.ENOSPC),
+    ("change", CHANGES, FOREVER, errno.ENOSPC),
+    ("change", CHANGES, 1, errno.EIO),
+    ("reading", READS, 1, errno.EIO),
+    ("request for memory", MEMORY, 1, errno.ENOMEM),
+)
+"""Name, what fails, how often from the n-th on, and the error."""
+_RUN = ["run", "experiment.yaml", "-q", "--set", "data.limit=2", "--set", "runtime.threads=1", "--set", "output=out/runs"]
+_CFG = ["--cfg", "net.cfg", "--weights", "net.weights"]
+WRITERS: dict[str, list[str]] = {
+    "run": _RUN,
+    "sweep": arguments(Path("out/s.sqlite"), 1),
+    "salvage": ["sweep", "--salvage", "damaged.sqlite", "--store", "out/salvaged.sqlite"],
+    "report": ["report", "kept", "-o", "out/r.html"],
+    "analyze": ["analyze", "experiment.yaml", "-q", "--images", "1", "--csv", "out/steps.csv"],
+    "init": ["init", *_CFG, "--names", "net.names", "--images", "images", "-o", "out/new.yaml"],
+    "import": ["import", "model.onnx", "-o", "out/imported"],
+    "detect": ["detect", *_CFG, "images/scene-0.png", "--out", "out/drawn", "-q"],
+    **{
+        f"export-{target}": [
+            "export",
+            "net.cfg" if target == "ncnn" else "kept",
+            "--to",
+            target,
+            *more,
+            "-o",
+            f"out/net{suffix}",
+        ]
+        for target, suffix, more in (
+            ("bundle", ".mpnet", ["--no-profile"]),
+            ("cfg", ".cfg", []),
+            ("ncnn", ".param", []),
+            ("onnx", ".onnx", []),
+            ("tflite", ".tflite", []),
+            ("yaml", ".yaml", []),
+            ("recipe", ".recipe.json", ["--flavour", "onnxruntime"]),
+        )
+    },
+}
+"""Commands that write below out/, and prepared weights into the cache."""
+
+
+def call(words: list[str]) -> int:
+    return guarded(lambda: cli.main(words, standalone_mode=False))
+
+
+def forked(words: list[str], what: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> tuple[int, str, int]:
+    """The command in a fork, where calls fail from the `number`-th on: exit code, standard error, how many calls there were."""
+    with tempfile.TemporaryFile() as printed:
+        read, write = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            code = 3
+            try:
+                os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+                os.dup2(printed.fileno(), 2)
+                _refuse(what, number, count, error)
+                code = call(words)
+            finally:
+                calls = LIBRARY.disk_calls()
+                _refuse(CHANGES, 0, 0, 0)
+                os.write(write, str(calls).encode())
+                sys.stderr.flush()
+                os._exit(code)
+        os.close(write)
+        with os.fdopen(read) as pipe:
+            calls = int(pipe.read() or 0)
+        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        printed.seek(0)
+        return code, printed.read().decode(), calls
+
+
+def _refuse(what: int, number: int, count: int, error: int) -> None:
+    LIBRARY.disk_refuse(what, ctypes.c_long(number), ctypes.c_long(count), error, ctypes.c_size_t(MUCH_MEMORY))
+
+
+def clean() -> None:
+    for folder in ("out", "cache"):
+        shutil.rmtree(folder, ignore_errors=True)
+    os.mkdir("out")
+
+
+def written() -> dict[str, bytes]:
+    """What lies below out/: content by path, of a link where it leads to. Stores are not in it: stored() reads them."""
+    return {
+        str(path): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
+        for path in sorted(Path("out").rglob("*"))
+        if (path.is_symlink() or path.is_file()) and ".sqlite" not in path.name
+    }
+
+
+def half_written(whole: dict[str, bytes], same: set[str]) -> list[str]:
+    """Files that an undisturbed command wrote in another way, or not at all. same: those without times and notes."""
+    now, wrong = written(), []
+    for name, content in now.items():
+        expected = whole.get(name)
+        if expected is None:
+            wrong.append(f"left: {name}")
+        elif content != expected and (name in same or len(content) < 0.9 * len(expected) or content[-8:] != expected[-8:]):
+            wrong.append(f"half: {name}, {len(content)} of {len(expected)} bytes")
+    for folder in {os.path.dirname(name) for name in now if name.startswith("out/runs/")}:
+        # A result's folder is published whole. Its parent has only a link.
+        missing = {name for name in whole if os.path.dirname(name) == folder} - set(now)
+        wrong += [f"missing in a result: {name}" for name in missing if not name.endswith("latest")]
+    return wrong
+
+
+def prepare() -> None:
+    """What commands read, in the current folder."""
+    experiment = write_experiment(Path.cwd(), small_cfg())
+    experiment.write_text(experiment.read_text().replace("confidence: 0.05", "confidence: 0.5") + SECTIONS["greedy"])
+    clean()
+    assert call(_RUN) == 0
+    shutil.copytree(Path("out/runs/tiny/latest").resolve(), "kept")
+    assert call(arguments(Path("damaged.sqlite"), 1)) == 0
+    with open("damaged.sqlite", "r+b") as store:
+        store.seek(-5000, os.SEEK_END)
+        store.write(b"\xff" * 100)
+    with contextlib.suppress(ImportError):
+        import onnx  # noqa: F401
+
+        assert call(["export", "net.cfg", "--to", "onnx", "-o", "model.onnx"]) == 0
+
+
+def attack(name: str, tries: int, rng: random.Random) -> str:
+    """One writer, `tries` times for each kind of fault. Result: a line of what was tried.
+
+    Raises: AssertionError where something is wrong.
+    """
+    words = WRITERS[name]
+    is_sweep = name == "sweep"
+    contents = []
+    for _ in range(2):
+        clean()
+        code, printed, _ = forked(words)
+        assert code == 0, f"{name}: {printed}"
+        contents.append(written())
+    whole, again = contents
+    same = {name for name, content in whole.items() if again[name] == content and not name.endswith((".html", ".json"))}
+    trials = stored(Path("out/s.sqlite")) if is_sweep else {}
+    assert whole or name in ("sweep", "salvage")
+    tried = refused = 0
+    for fault, what, count, error in FAULTS:
+        clean()
+        calls = forked(words, what)[2]
+        for number in range(1, calls + 1) if not tries else sorted(rng.sample(range(1, calls + 1), min(tries, calls))):
+            clean()
+            code, printed, _ = forked(words, what, number, count, error)
+            place = f"{name}, {fault} {number} of {calls}, {count}, {os.strerror(error)}: exit code {code}: {printed}"
+            lines = [line for line in printed.splitlines() if line.startswith("error: ")]
+            assert code in (0, 2), place
+            assert len(lines) == (code == 2), place
+            assert "Traceback" not in printed, place
+            wrong = half_written(whole, same)
+            assert not wrong, f"{place}\n{wrong}"
+            now = stored(Path("out/s.sqlite")) if is_sweep else {}
+            assert all(trials[key] == trial for key, trial in now.items()), place
+            assert code or not is_sweep or now == trials, place
+            assert code or sorted(written()) == sorted(whole), place
+            code, printed, _ = forked(words)
+            # What was written before the fault may be in the way of a command that replaces nothing.
+            exists = code == 2 and "exists" in printed and any(Path("out").iterdir())
+            assert code == 0 or exists, f"{place}\nand again: {printed}"
+            assert exists or sorted(written()) == sorted(whole), place
+            tried += 1
+            refused += bool(lines)
+    return f"{name}: {tried} tries, {refused} ended in one line, nothing half or lost"
+
+
+def main(tries: int, seed: int, names: list[str]) -> int:
+    os.environ["OMP_NUM_THREADS"] = "1"
+    rng, failed = random.Random(seed), False
+    with tempfile.TemporaryDirectory() as space:
+        os.chdir(space)
+        os.environ["MPNET_CACHE"] = f"{space}/cache"
+        with contextlib.redirect_stdout(io.StringIO()):
+            prepare()
+        for name in names or WRITERS:
+            if name == "import" and not Path("model.onnx").exists():
+                continue
+            try:
+                print(attack(name, tries, rng), flush=True)
+            except AssertionError as error:
+                failed = True
+                print(error, flush=True)
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
