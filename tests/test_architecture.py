@@ -28,7 +28,7 @@ FLOORS = (
     {"speed"},
     {"trial"},
     {"sweep"},
-    {"resolve"},
+    {"resolve", "explain"},
     {"report"},
     {"api", "demo"},
     {"cli"},

@@ -32,6 +32,7 @@ COMMANDS: dict[str, str] = {
     "profile": "Measure this machine, for sweeps with its latency.",
     "bench": "Speed of a network: layers, precisions, kernel tables, threads.",
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
+    "explain": "Which layers lose an object, and what brings it back.",
     "compare": "Differences between finished runs.",
     "list": "Which results and sweeps there are.",
     "report": "One HTML page that explains runs or a sweep.",

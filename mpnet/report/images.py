@@ -18,12 +18,15 @@ from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.formats.files.atomic import write_bytes
-from mpnet.report.draw import Label, draw_labels
+from mpnet.report.draw import Label, draw_labels, side_by_side
 from mpnet.report.model import Change, Image, ObjectChange
 from mpnet.report.paired import NEAR, ImageScore, overlap
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400
+CAPTIONS = ("baseline", "this configuration")
+GAP = 4
+"""Pixels between both sides."""
 TRIPLE_WIDTH = 480
 CLASS_SIDE = 224
 """Of the longer side of what is shown; pixels of smaller images are enlarged, not smoothed."""
@@ -93,8 +96,8 @@ class Gallery:
             # Whatever else is in the image would only hide the object in question.
             near = [label for label in self._predicted(run, position) if overlap(np.array(label.box), truth) > NEAR]
             views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
-        gap = np.full((views[0].shape[0], 4, 3), 255, dtype=np.uint8)
-        return jpeg(np.concatenate([views[0], gap, views[1]], axis=1))
+        views[1] = np.pad(views[1][:, GAP:], ((0, 0), (GAP, 0), (0, 0)), constant_values=255)
+        return jpeg(side_by_side(views, CAPTIONS))
 
     def _truths(self, position: int) -> list[Label]:
         rows = np.flatnonzero(self.dataset.image_index == position)

@@ -110,7 +110,7 @@ def test_images_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: P
     assert [str(path) for path in files] == sorted(change["file"] for change in changes)
     image = cv2.imread(str(files[0]))
     assert image is not None
-    assert image.shape[1] == 2 * CROP_SIDE + 4
+    assert image.shape[1] == 2 * CROP_SIDE
 
 
 def test_without_images_metrics_remain(tmp_path: Path) -> None:

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: MIT
+"""Which layers of a configuration lose objects: all objects are compared once, then the worst are taken apart.
+
+Both the configuration and its baseline run on all images. For each object that is taken apart, layers of the configuration are
+raised to the baseline's precision, on its image alone: how much of the loss is whose (`shares`), and what is the least to raise
+(`cheapest_way`). Objects of one image share what ran.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Iterable, Sequence
+
+from mpnet.config.experiment import Experiment
+from mpnet.engine.assign import PrecisionPlan
+from mpnet.engine.cost import plan_cost
+from mpnet.errors import ConfigError
+from mpnet.evaluation.match import AREA_RANGES, Truths
+from mpnet.evaluation.metrics import SIZES
+from mpnet.explain.objects import (
+    DOUBLED,
+    KEPT,
+    LOST,
+    MOVED,
+    LostObject,
+    find,
+    lost_objects,
+    object_named,
+    of_image,
+    reference_objects,
+)
+from mpnet.explain.runs import ImageRuns
+from mpnet.explain.shares import Explained, cheapest_way, sets_of, shares
+from mpnet.model.task import DETECTION
+from mpnet.progress import Progress, silent
+from mpnet.trial.experiment import open_workbench
+from mpnet.trial.inference import run_plans
+from mpnet.trial.inputs import in_order
+from mpnet.trial.workbench import Workbench
+
+WORST = 20
+PAIRS = 8
+"""Orders that are drawn for an object, each in both directions."""
+
+
+@dataclass(frozen=True, eq=False)
+class Explanation:
+    """plan, baseline: the configuration and what it is compared with. detections: of both, of all images.
+
+    lost: all objects that became worse, explained: those that were taken apart. costs: bit operations that raising each layer
+    adds; whole: those of the baseline.
+    """
+
+    bench: Workbench
+    plan: PrecisionPlan
+    baseline: PrecisionPlan
+    detections: tuple[Any, Any]
+    lost: tuple[LostObject, ...]
+    explained: tuple[Explained, ...]
+    costs: dict[int, int]
+    whole: int
+    pairs: int
+
+    def document(self) -> dict[str, Any]:
+        """Everything as plain values, the worst object first."""
+        kinds = Counter(one.kind for one in self.lost)
+        return {
+            "name": self.bench.experiment.name,
+            "precision_key": self.plan.key,
+            "baseline_key": self.baseline.key,
+            "digests": self.bench.identity(self.plan).digests(),
+            "images": len(self.bench.inputs),
+            "lost": {kind: kinds[kind] for kind in (LOST, MOVED, DOUBLED)},
+            "orders": 2 * self.pairs,
+            "objects": [self._object(one) for one in self.explained],
+            "layers": [self._layer(index) for index in self.costs],
+        }
+
+    def name(self, one: LostObject) -> str:
+        """IMAGE:N, as `--object` takes it."""
+        return f"{Path(self.bench.dataset.images[one.position].path).name}:{one.number}"
+
+    def size(self, one: LostObject) -> str:
+        """Small, medium or large, as COCO bounds them."""
+        return next(name for name in SIZES if one.area <= AREA_RANGES[name][1])
+
+    def _object(self, explained: Explained) -> dict[str, Any]:
+        one, way = explained.object, explained.way
+        return {
+            "object": self.name(one),
+            "image": self.bench.dataset.images[one.position].path,
+            "kind": one.kind,
+            "class": self.bench.dataset.names[one.category],
+            "size": self.size(one),
+            "at_edge": one.at_edge,
+            "box": list(one.box),
+            "baseline_score": one.before,
+            "score": one.after,
+            "loss": explained.loss,
+            "shares": [
+                {"layer": s.layer, "name": self._name(s.layer), "percent": s.percent, "half_width": s.half}
+                for s in explained.shares
+            ],
+            "raise": None
+            if way is None or one.kind == KEPT
+            else {
+                "layers": list(way.layers),
+                "names": [self._name(layer) for layer in way.layers],
+                "precisions": [str(self.baseline[layer]) for layer in way.layers],
+                "bit_operations_percent": 100 * way.bit_operations / max(1, self.whole),
+                "score": way.score,
+            },
+        }
+
+    def _layer(self, index: int) -> dict[str, Any]:
+        taken = [e for e in self.explained if e.shares]
+        return {
+            "layer": index,
+            "name": self._name(index),
+            "precision": str(self.plan[index]),
+            "raised": str(self.baseline[index]),
+            "bit_operations_percent": 100 * self.costs[index] / max(1, self.whole),
+            "percent": self._share(index, taken),
+            "brings_back": sum(e.way is not None and index in e.way.layers for e in taken),
+            "by_size": {size: self._share(index, [e for e in taken if self.size(e.object) == size]) for size in SIZES},
+            "by_place": {
+                where: self._share(index, [e for e in taken if e.object.at_edge == (where == "edge")])
+                for where in ("edge", "inside")
+            },
+            "by_class": {
+                name: self._share(index, [e for e in taken if self.bench.dataset.names[e.object.category] == name])
+                for name in dict.fromkeys(self.bench.dataset.names[e.object.category] for e in taken)
+            },
+        }
+
+    @staticmethod
+    def _share(index: int, explained: Sequence[Explained]) -> float | None:
+        """A layer's share of what some objects lost together, percent; None for none."""
+        lost = [(one.loss, share.percent) for one in explained for share in one.shares if share.layer == index]
+        return sum(loss * percent for loss, percent in lost) / sum(loss for loss, _ in lost) if lost else None
+
+    def _name(self, index: int) -> str:
+        return self.bench.network.layers[index].name
+
+
+def explain_experiment(
+    experiment: Experiment, *, objects: Sequence[str] = (), worst: int = WORST, pairs: int = PAIRS, progress: Progress = silent
+) -> Explanation:
+    """Take apart the objects that the experiment's configuration loses.
+
+    objects: IMAGE:N of those that are wanted; none: the `worst`, whose score fell most. pairs: orders to draw.
+    Raises: as `open_workbench`; ConfigError for a classifier, an object that is not there, or a configuration that is its
+    baseline; EngineError naming the layer.
+    """
+    bench = open_workbench(experiment)
+    if bench.kit.task != DETECTION:
+        raise ConfigError(f"{experiment.source}: the network is a classifier; only detectors lose objects")
+    given = bench.assign()
+    baseline = bench.uniform(experiment.baseline or "fp32")
+    lowered = [layer.index for layer in bench.network.convolutions if given[layer.index] is not baseline[layer.index]]
+    if not lowered:
+        raise ConfigError(
+            f"{experiment.source}: every layer with weights has the baseline's precision, so nothing can be lost; "
+            "choose others, such as --set precision.default=int8"
+        )
+    with progress("images", len(bench.inputs)) as advance:
+        outcomes = run_plans(bench, [bench.plan(baseline), bench.plan(given)], advance)
+    before, after = (outcome.predictions for outcome in outcomes)
+    truths = reference_objects(bench.dataset, before)
+    finds = find(before, truths), find(after, truths)
+    lost = lost_objects(truths, bench.dataset, *finds)
+    wanted = [object_named(name, truths, bench.dataset, *finds) for name in dict.fromkeys(objects)] or lost[:worst]
+    costs, whole = _costs(bench, given, baseline, lowered)
+    images = list(dict.fromkeys(one.position for one in wanted))
+    worker = _Worker(bench, given, baseline, truths, wanted, costs, pairs)
+    explained: dict[int, Explained] = {}
+    with progress("images with lost objects", len(images)) as advance:
+        for part in in_order(worker, images, min(bench.threads, max(1, len(images)))):
+            explained.update({one.object.index: one for one in part})
+            advance(1)
+    in_turn = tuple(explained[one.index] for one in wanted)
+    return Explanation(bench, given, baseline, (before, after), tuple(lost), in_turn, costs, whole, pairs)
+
+
+def _costs(
+    bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, lowered: Iterable[int]
+) -> tuple[dict[int, int], int]:
+    """Bit operations that raising each layer adds, and those of the baseline."""
+
+    def counted(precisions: PrecisionPlan) -> int:
+        return plan_cost(bench.plan(precisions))["bit_operations"]
+
+    before = counted(given)
+    return {i: counted(bench.assign({i: baseline[i]})) - before for i in lowered}, counted(baseline)
+
+
+@dataclass(frozen=True, eq=False)
+class _Worker:
+    """Takes apart the wanted objects of one image, in a thread of its own."""
+
+    bench: Workbench
+    given: PrecisionPlan
+    baseline: PrecisionPlan
+    truths: Truths
+    wanted: Sequence[LostObject]
+    costs: dict[int, int]
+    pairs: int
+
+    def __call__(self, position: int) -> list[Explained]:
+        objects = [one for one in self.wanted if one.position == position]
+        truths, numbers = of_image(self.truths, position, objects)
+        runs = ImageRuns(self.bench, self.given, self.baseline, position, truths)
+        layers, seed = list(self.costs), (0, position)
+        if any(one.kind != KEPT for one in objects):
+            runs.run(sets_of(layers, self.pairs, seed))
+        return [self._explained(runs, one, at, seed) for one, at in zip(objects, numbers, strict=True)]
+
+    def _explained(self, runs: ImageRuns, one: LostObject, at: int, seed: tuple[int, int]) -> Explained:
+        if one.kind == KEPT:
+            return Explained(one, 0.0, (), None)
+        layers = list(self.costs)
+        loss = one.value(runs[frozenset(layers)], at) - one.value(runs[frozenset()], at)
+        of_layers = shares(runs, one, at, layers, self.pairs, seed)
+        return Explained(one, loss, of_layers, cheapest_way(runs, one, at, self.costs))

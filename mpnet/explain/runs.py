@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""One image through many configurations that differ in which layers are raised, each once, shared layers computed once."""
+
+from __future__ import annotations
+
+from typing import Any, Iterable, Sequence
+
+import numpy as np
+
+from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.assign import PrecisionPlan
+from mpnet.engine.tensor import Tensor
+from mpnet.evaluation.match import Truths
+from mpnet.explain.objects import Finds, find
+from mpnet.model.plan_key import split_key
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.trial.workbench import Workbench
+
+Layers = frozenset[int]
+AT_ONCE = 128
+"""Configurations of one walk: their heads are held until all of them are decoded."""
+
+
+class ImageRuns:
+    """A configuration on one image with layers raised to the baseline's precisions.
+
+    position: of the image. truths: its objects.
+    """
+
+    def __init__(self, bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, position: int, truths: Truths) -> None:
+        self._bench, self._given, self._truths = bench, given, truths
+        self._codes, self._raised = split_key(given.key)[0], split_key(baseline.key)[0]
+        self._number = {layer.index: number for number, layer in enumerate(bench.network.convolutions)}
+        batch = bench.inputs.take([position])
+        self._image, self._geometry = Tensor(batch.x), geometry_array(batch.geometry)
+        self._decoder = bench.decoder.of_images(np.array([position]))
+        self.known: dict[Layers, Finds] = {}
+
+    def run(self, sets: Iterable[Layers]) -> None:
+        """Run what is not known yet of these sets of raised layers."""
+        missing = [layers for layers in dict.fromkeys(sets) if layers not in self.known]
+        for start in range(0, len(missing), AT_ONCE):
+            self._run({self._key(layers): layers for layers in missing[start : start + AT_ONCE]})
+
+    def __getitem__(self, layers: Layers) -> Finds:
+        self.run([layers])
+        return self.known[layers]
+
+    def _key(self, layers: Layers) -> str:
+        raised = {self._number[index] for index in layers}
+        return "".join(
+            high if i in raised else low for i, (low, high) in enumerate(zip(self._codes, self._raised, strict=True))
+        )
+
+    def _run(self, keys: dict[str, Layers]) -> None:
+        bench, prepared = self._bench, self._bench.prepared
+        graph = build_graph(bench.network, keys, bench.options, {i: self._given[i] for i in self._given.keyed})
+        decoded: list[dict[str, Any]] = [{} for _ in graph.heads]
+
+        def on_head(head: int, name: str, tensor: Tensor) -> None:
+            decoded[head][name] = self._decoder.decode(head, tensor.data, self._geometry)
+
+        stem = run_stem(graph, self._image, prepared)
+        run_graph(graph, stem, prepared, on_head, image=self._image if graph.reads_image else None)
+        for key, layers in keys.items():
+            outputs = [self._decoder.join([decoded[head][name]]) for head, name in enumerate(graph.head_names(key))]
+            self.known[layers] = find(self._decoder.predictions(outputs), self._truths)
+
+
+def prefixes(order: Sequence[int]) -> list[Layers]:
+    """The sets that come of raising layers one after the other, without the empty one."""
+    return [frozenset(order[: end + 1]) for end in range(len(order))]

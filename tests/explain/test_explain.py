@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""Which layers lose an object: shares add up, equal Shapley's definition, and what is named brings the object back."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from mpnet.data.dataset import Category, Dataset, ImageRecord
+from mpnet.data.detections import Detections
+from mpnet.errors import ConfigError
+from mpnet.explain.explain import Explanation, explain_experiment
+from mpnet.explain.objects import Finds, find, lost_objects, of_image, reference_objects
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.trial.inference import run_plans
+from tests.networks import small_cfg, tiny_cfg, write_experiment, write_network
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A network whose int8 detections differ from fp32's in many places, and images."""
+    write_experiment(tmp_path, small_cfg())
+    write_network(tmp_path, 2, small_cfg())
+    return tmp_path
+
+
+def explained(folder: Path, *overrides: str, **options: Any) -> Explanation:
+    overrides = (f"data={{unlabelled: {folder / 'images'}}}", *overrides)
+    return explain_experiment(read_experiment(folder / "experiment.yaml", overrides), **options)
+
+
+def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
+    """What the configuration finds with layers raised, run as any configuration, on all images."""
+    bench = explanation.bench
+    plan = bench.assign({layer: explanation.baseline[layer] for layer in raised})
+    (outcome,) = run_plans(bench, [bench.plan(plan)])
+    return find(outcome.predictions, reference_objects(bench.dataset, explanation.detections[0]))
+
+
+def test_shares_are_shapleys_of_direct_runs(folder: Path) -> None:
+    explanation = explained(folder, worst=12)
+    layers = list(explanation.costs)
+    finds = {
+        frozenset(chosen): direct(explanation, chosen)
+        for size in range(len(layers) + 1)
+        for chosen in itertools.combinations(layers, size)
+    }
+    kinds = set()
+    for one in explanation.explained:
+        kinds.add(one.object.kind)
+        values = {raised: one.object.value(f, one.object.index) for raised, f in finds.items()}
+        expected = dict.fromkeys(layers, 0.0)
+        for order in itertools.permutations(layers):
+            for end, layer in enumerate(order):
+                expected[layer] += values[frozenset(order[: end + 1])] - values[frozenset(order[:end])]
+        assert math.isclose(sum(share.percent for share in one.shares), 100, abs_tol=1e-9)
+        for share in one.shares:
+            gain = expected[share.layer] / math.factorial(len(layers))
+            assert math.isclose(share.percent * one.loss / 100, gain, abs_tol=1e-12)
+            assert share.half == 0
+    assert {"lost", "doubled"} <= kinds
+
+
+def test_what_is_named_brings_the_object_back_and_nothing_cheaper_does(folder: Path) -> None:
+    explanation = explained(folder, worst=12)
+    for one in explanation.explained:
+        assert one.way is not None
+        finds = direct(explanation, one.way.layers)
+        assert one.object.is_back(finds, one.object.index)
+        assert one.way.score == finds.score[one.object.index]
+        for layer, cost in explanation.costs.items():
+            if cost < one.way.bit_operations:
+                assert not one.object.is_back(direct(explanation, (layer,)), one.object.index)
+
+
+def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
+    write_experiment(tmp_path)
+    write_network(tmp_path, 2, tiny_cfg())
+    explanation = explained(tmp_path, worst=4, pairs=3)
+    assert len(explanation.costs) == 13
+    shares = [one.shares for one in explanation.explained]
+    assert len(shares) == 4
+    assert shares == [one.shares for one in explained(tmp_path, worst=4, pairs=3).explained]
+    for of_layers in shares:
+        assert math.isclose(sum(share.percent for share in of_layers), 100, abs_tol=1e-6)
+        assert any(share.half > 0 for share in of_layers)
+
+
+def dataset_of(boxes: list[tuple[float, float, float, float]]) -> Dataset:
+    objects = [(0, 0, box, box[2] * box[3], False) for box in boxes]
+    return Dataset.of([ImageRecord(1, "a.png", 100, 100, "0" * 64)], [Category(1, "thing")], objects)
+
+
+def detections(*found: tuple[float, tuple[float, float, float, float]]) -> Detections:
+    count = len(found)
+    return Detections.of(1, [0] * count, [0] * count, [score for score, _ in found], [box for _, box in found])
+
+
+def test_kinds_of_loss() -> None:
+    dataset = dataset_of([(0, 0, 20, 20), (40, 40, 20, 20), (70, 10, 20, 20), (10, 70, 20, 20)])
+    before = detections(*((0.9, tuple(box)) for box in dataset.box.tolist()))
+    after = detections(
+        (0.8, (50, 40, 20, 20)),  # moved: IoU 1/3 with the second
+        (0.7, (70, 10, 20, 20)),
+        (0.6, (72, 10, 20, 20)),  # the third, twice
+        (0.9, (10, 70, 20, 20)),
+        (0.2, (0, 0, 20, 20)),  # too low: the first is lost
+    )
+    truths = reference_objects(dataset, before)
+    lost = lost_objects(truths, dataset, find(before, truths), find(after, truths))
+    found = {one.number: (one.kind, one.at_edge, one.before, round(one.after, 2)) for one in lost}
+    nine = float(np.float32(0.9))
+    assert found == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}
+    assert [one.number for one in lost] == [2, 1, 3]
+    of_first, places = of_image(truths, 0, lost)
+    assert of_first.image_count == 1
+    assert places == [one.index for one in lost]
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("scene-1.png", "write IMAGE:N, such as street.jpg:3"),
+        ("nowhere.png:1", "no image of the data set is called so"),
+        ("scene-1.png:9999", "scene-1.png has"),
+        ("scene-1.png:0", "scene-1.png has"),
+    ],
+)
+def test_objects_that_are_not_there(folder: Path, name: str, said: str) -> None:
+    with pytest.raises(ConfigError, match="--object") as caught:
+        explained(folder, objects=[name])
+    assert said in str(caught.value)
+
+
+def test_what_the_baseline_misses_cannot_be_explained(folder: Path) -> None:
+    write_network(folder, 5, tiny_cfg())  # finds nothing
+    with pytest.raises(ConfigError, match="the baseline does not find it either"):
+        explain_experiment(read_experiment(folder / "experiment.yaml"), objects=["scene-1.png:1"])
+
+
+def test_the_baseline_itself_loses_nothing(folder: Path) -> None:
+    with pytest.raises(ConfigError, match="has the baseline's precision"):
+        explained(folder, "precision.default=fp32")
