@@ -180,10 +180,9 @@ def decode_head(
         score = np.empty(capacity, dtype=np.float32)
         box = np.empty((capacity, 4), dtype=np.float32)
         scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
-        status = lib.mp_decode_yolo(
-            *c_arguments(spec, anchors, tensor, starts, chosen, images, geometries, confidence),
-            *c_arguments(capacity, scratch, needed, offsets, category, score, box),
-        )
+        results = (capacity, scratch, needed, offsets, category, score, box)
+        given = (spec, anchors, tensor, starts, chosen, images, geometries, confidence)
+        status = lib.mp_decode_yolo(*c_arguments(*given, *results))
         count = int(needed[0])
         if status == lib.MP_NONFINITE:
             raise EngineError(f"a yolo layer's input is not finite (image {count} of the batch)")

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import address, check_status
+from mpnet.kernels.core import call
 from mpnet.model.heads import DecodedSpec
 
 Floats = NDArray[np.float32]
@@ -82,8 +82,5 @@ def ready(tensor: Floats, head: ImportedHead) -> Floats:
         },
     )
     anchors, given = np.array(head.layer.head_anchors, np.float32), np.ascontiguousarray(tensor, np.float32)
-    status = lib.mp_ready_imported(
-        spec, address(anchors) if anchors.size else ffi.NULL, address(given), n * rows * columns, address(out)
-    )
-    check_status(status, "a head")
+    call("a head", lib.mp_ready_imported, spec, anchors if anchors.size else None, given, n * rows * columns, out)
     return out

@@ -13,7 +13,7 @@ from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.kernels.core import c_arguments, call
 
 # The cfg's nms_kind -> kernel kind. AlexeyAB's greedynms always uses the exponent 0.6, whatever beta_nms says.
 KINDS: dict[str, int] = {"default": lib.MP_NMS_IOU, "greedynms": lib.MP_NMS_DISTANCE, "diounms": lib.MP_NMS_DISTANCE}
@@ -68,13 +68,8 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
     score = np.empty(count, dtype=np.float32)
     box = np.empty((count, 4), dtype=np.float32)
     beta = GREEDY_BETA if choice.kind == "greedynms" else choice.beta
-    check_status(
-        lib.mp_nms(
-            *c_arguments(candidates, len(heads), KINDS[choice.kind], choice.threshold, beta, wh, fullest),
-            *c_arguments(scratch, offsets, category, score, box),
-        ),
-        "non-maximum suppression",
-    )
+    limits, results = (KINDS[choice.kind], choice.threshold, beta, wh, fullest), (scratch, offsets, category, score, box)
+    call("non-maximum suppression", lib.mp_nms, candidates, len(heads), *limits, *results)
     kept = int(offsets[-1])
     index = np.repeat(np.arange(images, dtype=np.int32), np.diff(offsets))
     return Detections(images, index, category[:kept].copy(), score[:kept].copy(), box[:kept].copy())

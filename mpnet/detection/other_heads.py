@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import address, check_status, exponentials
+from mpnet.kernels.core import address, call, exponentials
 from mpnet.model.tree import Tree
 
 Floats = NDArray[np.float32]
@@ -101,8 +101,7 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadCo
         },
     )
     node = np.empty(head.classes, np.float32)
-    status = lib.mp_ready_head(spec, address(anchors), address(tensor), n * grid_h * grid_w, address(node), address(out))
-    check_status(status, "a head")
+    call("a head", lib.mp_ready_head, spec, anchors, tensor, n * grid_h * grid_w, node, out)
     return out
 
 

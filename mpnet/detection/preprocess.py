@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.kernels.core import call
 
 MODES: dict[str, int] = {
     "stretch": lib.MP_STRETCH,
@@ -69,7 +69,7 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
     if max(image_width, image_height) > MAX_IMAGE_SIDE:
         raise DataError(f"an image of {image_width} x {image_height} pixels has a side above {MAX_IMAGE_SIDE}; scale it")
     fitted = ffi.new("mp_geometry *")
-    check_status(lib.mp_fit(image_width, image_height, net_width, net_height, MODES[mode], fitted), "resizing")
+    call("resizing", lib.mp_fit, image_width, image_height, net_width, net_height, MODES[mode], fitted)
     return Geometry(image_width, image_height, net_width, net_height, fitted.width, fitted.height, tuple(fitted.relative))
 
 
@@ -101,11 +101,7 @@ def preprocess(
     geometry = plan_geometry(image.shape[1], image.shape[0], net_width, net_height, mode)
     out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
     scratch = np.empty(lib.mp_preprocess_scratch(image.shape[1], net_width, net_height), np.uint8)
-    check_status(
-        lib.mp_preprocess(
-            *c_arguments(np.ascontiguousarray(image), image.shape[1], image.shape[0], net_width, net_height),
-            *c_arguments(MODES[mode], last_row == "blend", scratch, out, ffi.new("mp_geometry *")),
-        ),
-        "resizing",
-    )
+    sizes, how = (image.shape[1], image.shape[0], net_width, net_height), (MODES[mode], last_row == "blend")
+    fitted = ffi.new("mp_geometry *")
+    call("resizing", lib.mp_preprocess, np.ascontiguousarray(image), *sizes, *how, scratch, out, fitted)
     return out, geometry

@@ -18,7 +18,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections, rows_of
 from mpnet.errors import DataError
 from mpnet.kernels._core import lib
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.kernels.core import call
 
 # The ten IoU thresholds of COCO, 0.5 to 0.95, with the rounding of pycocotools.
 COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
@@ -191,29 +191,9 @@ class Outcomes:
             truths = truths + given
         fullest, most = int(np.diff(self.start).max(initial=0)), int(truths.max(initial=0))
         scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
-        check_status(
-            lib.mp_average_precision(
-                *c_arguments(
-                    images,
-                    categories,
-                    len(self.thresholds),
-                    self.start,
-                    self.matched,
-                    self.ignored,
-                    self.rank,
-                    self.image,
-                    self.positives,
-                    given,
-                    draws,
-                    weight,
-                    max_rank,
-                    scratch,
-                    precision,
-                    recall,
-                )
-            ),
-            "average precision",
-        )
+        counts, matches = (images, categories, len(self.thresholds)), (self.matched, self.ignored, self.rank, self.image)
+        wanted, results = (self.positives, given, draws, weight, max_rank), (precision, recall)
+        call("average precision", lib.mp_average_precision, *counts, self.start, *matches, *wanted, scratch, *results)
         return precision, recall
 
 
@@ -269,34 +249,11 @@ def find_matches(
     matched, ignored = np.empty(count, np.uint16), np.empty(count, np.uint16)
     rank, truth = np.empty(count, np.int32), np.empty(count, np.int32)
     scratch = np.empty((truths.fullest_cell + 1, 2), dtype=np.float64)
-    check_status(
-        lib.mp_match_coco(
-            *c_arguments(
-                runs,
-                truths.image_count,
-                truths.category_count,
-                detections.offsets,
-                np.ascontiguousarray(detections.category),
-                np.ascontiguousarray(detections.box),
-                truths.sizes,
-                truths.cell_offsets,
-                truths.box,
-                truths.area,
-                truths.crowd,
-                low,
-                high,
-                thresholds,
-                len(thresholds),
-                MAX_DETECTIONS,
-                scratch,
-                matched,
-                ignored,
-                rank,
-                truth,
-            )
-        ),
-        "matching",
-    )
+    given = (detections.offsets, np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.box))
+    known = (truths.sizes, truths.cell_offsets, truths.box, truths.area, truths.crowd)
+    limits, results = (low, high, thresholds, len(thresholds), MAX_DETECTIONS), (matched, ignored, rank, truth)
+    counts = (runs, truths.image_count, truths.category_count)
+    call("matching", lib.mp_match_coco, *counts, *given, *known, *limits, scratch, *results)
     return rank, matched, ignored, truth
 
 
@@ -308,7 +265,7 @@ def by_category(
     category, score = np.ascontiguousarray(category), np.ascontiguousarray(score)
     order, start = np.empty(count, np.int64), np.empty(categories + 1, np.int64)
     work = np.empty((count + 1, 4), dtype=np.int64)
-    check_status(lib.mp_order_by_category(*c_arguments(categories, count, category, score, work, order, start)), "matching")
+    call("matching", lib.mp_order_by_category, categories, count, category, score, work, order, start)
     return order, start
 
 
@@ -319,23 +276,9 @@ def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDAr
     """
     check_images(detections, truths)
     result = np.empty(len(detections), np.int32)
-    box, category = np.ascontiguousarray(detections.box), np.ascontiguousarray(detections.category)
-    check_status(
-        lib.mp_best_overlap(
-            *c_arguments(
-                truths.image_count,
-                truths.category_count,
-                detections.offsets,
-                category,
-                box,
-                truths.cell_offsets,
-                truths.box,
-                minimum,
-                result,
-            )
-        ),
-        "matching",
-    )
+    given = (detections.offsets, np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.box))
+    counts, known = (truths.image_count, truths.category_count), (truths.cell_offsets, truths.box)
+    call("matching", lib.mp_best_overlap, *counts, *given, *known, minimum, result)
     return result
 
 

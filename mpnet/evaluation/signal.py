@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.kernels._core import lib
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.kernels.core import call
 
 
 def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
@@ -22,6 +22,6 @@ def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = N
     right = None if baseline is None else np.ascontiguousarray(baseline, dtype=np.float32)
     images = len(left)
     sums = np.zeros(images, dtype=np.float64)
-    arguments = c_arguments(images, left.size // images if images else 0, left, right, sums)
-    check_status(lib.mp_squared_difference(*arguments), "comparing tensors: the C core")
+    count = left.size // images if images else 0
+    call("comparing tensors: the C core", lib.mp_squared_difference, images, count, left, right, sums)
     return sums

@@ -47,6 +47,12 @@ def check_status(status: int, what: str) -> None:
         raise KernelError(f"{what} refused its arguments (status {status})")
 
 
+def call(what: str, function: Any, *values: Any) -> None:
+    """Call a function of the C core with `c_arguments(*values)`. Raises: KernelError, which begins with `what`, unless it
+    took them."""
+    check_status(function(*c_arguments(*values)), what)
+
+
 def exponentials(x: NDArray[np.float32]) -> NDArray[np.float32]:
     """e^x by csrc/mp_math.h, value by value: the same bits on every CPU."""
     given = np.ascontiguousarray(x, np.float32)

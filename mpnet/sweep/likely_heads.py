@@ -24,7 +24,7 @@ from mpnet.engine.tensor import Tensor
 from mpnet.errors import NonFiniteError
 from mpnet.kernels._core import lib
 from mpnet.kernels.call import ImageScales
-from mpnet.kernels.core import address, c_arguments, check_status
+from mpnet.kernels.core import address, call
 from mpnet.kernels.interface import ConvShape
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.precision import FP32, INT8, Precision
@@ -120,25 +120,9 @@ class LikelyHeads:
         if self._gathered.size < most * row_bytes:
             self._gathered = np.empty(most * row_bytes, np.uint8)
         starts, chosen = np.empty(images + 1, np.int64), np.empty(most, np.int32)
-        check_status(
-            lib.mp_likely_cells(
-                *c_arguments(
-                    address(objectness) + first,
-                    images,
-                    height * width,
-                    anchors,
-                    apart,
-                    self._confidence,
-                    x,
-                    row_bytes,
-                    BLOCK,
-                    starts,
-                    chosen,
-                    self._gathered,
-                )
-            ),
-            "finding likely cells",
-        )
+        objects = (address(objectness) + first, images, height * width, anchors, apart, self._confidence)
+        results = (starts, chosen, self._gathered)
+        call("finding likely cells", lib.mp_likely_cells, *objects, x, row_bytes, BLOCK, *results)
         cells = Cells((height, width), starts, chosen)
         gathered = self._gathered[: cells.rows * row_bytes].view(x.dtype)
         return cells, gathered.reshape(cells.rows // BLOCK, 1, BLOCK, x.shape[3])

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mpnet.errors import ConfigError, KernelError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.arguments import aligned
-from mpnet.kernels.core import address, check_status
+from mpnet.kernels.core import address, call
 from mpnet.kernels.interface import ConvShape
 from mpnet.kernels.native import PRECISION_CODE
 from mpnet.model.precision import Precision
@@ -32,7 +32,7 @@ def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArra
     if not size:
         raise KernelError(f"convolution {shape} in {precision.name} cannot be packed for {level}")
     packed = aligned(size)
-    check_status(lib.mp_pack_conv(table, c_shape, code, address(given), address(packed), size), "packing")
+    call("packing", lib.mp_pack_conv, table, c_shape, code, given, packed, size)
     return packed.tobytes()
 
 
