@@ -31,6 +31,9 @@ from mpnet.model.quantization import (
 )
 
 _SHAPE = (16, 16, 8)
+_CONVOLUTION = ConvolutionSpec(
+    0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE, filters=8, size=3, padding=1, groups=1, activation="leaky"
+)
 _MODES = tuple(
     ActivationOptions(mode=mode, ranges=ranges)
     for ranges, mode in (("dynamic", "affine"), ("calibrated", "affine"), ("calibrated", "symmetric"))
@@ -84,29 +87,28 @@ def _questions() -> Iterator[tuple[str, LayerSpec, Precision, QuantizationOption
             possible = precision is FP32 if layer.always_fp32 else layer.has_weights or precision is precision.tensor
             if possible:
                 yield operation, layer, precision, NO_OPTIONS
-    plain = _convolution()
     for mode in ACTIVATION_MODES:
         for ranges in ACTIVATION_RANGES:
             options = QuantizationOptions(activations=ActivationOptions(mode=mode, ranges=ranges))
-            yield f"activations {mode}, {ranges}", plain, INT8, options
+            yield f"activations {mode}, {ranges}", _CONVOLUTION, INT8, options
     for granularity in WEIGHT_GRANULARITIES:
         for method in WEIGHT_METHODS:
             weights = WeightOptions(granularity=granularity, method=method)
-            yield f"weights {granularity}, {method}", plain, INT8, QuantizationOptions(weights=weights)
+            yield f"weights {granularity}, {method}", _CONVOLUTION, INT8, QuantizationOptions(weights=weights)
 
 
 def _layers() -> Iterator[tuple[str, LayerSpec]]:
     """One layer of every operation; a kind that nothing is known of here as it is by default."""
     for kind in LAYER_KINDS:
         if kind is ConvolutionSpec:
-            yield "conv 3x3", _convolution()
-            yield "conv 3x3/2", _convolution(stride=2, out_shape=(8, 8, 8))
-            yield "conv 1x1", _convolution(size=1, padding=0)
-            yield "conv 3x3, dilation 2", _convolution(dilation=2, padding=2)
-            yield "conv 3x3, 2 groups", _convolution(groups=2)
-            yield "conv 3x3, depthwise", _convolution(groups=8)
+            yield "conv 3x3", _CONVOLUTION
+            yield "conv 3x3/2", replace(_CONVOLUTION, stride=2, out_shape=(8, 8, 8))
+            yield "conv 1x1", replace(_CONVOLUTION, size=1, padding=0)
+            yield "conv 3x3, dilation 2", replace(_CONVOLUTION, dilation=2, padding=2)
+            yield "conv 3x3, 2 groups", replace(_CONVOLUTION, groups=2)
+            yield "conv 3x3, depthwise", replace(_CONVOLUTION, groups=8)
             for activation in ACTIVATIONS:
-                yield f"conv, {activation}", _convolution(activation=activation)
+                yield f"conv, {activation}", replace(_CONVOLUTION, activation=activation)
         elif kind is MaxpoolSpec:
             yield "maxpool 2x2/2", MaxpoolSpec(0, 0, (NETWORK_INPUT,), _SHAPE, (8, 8, 8), size=2, stride=2, padding=1)
             yield "maxpool 2x2/1", MaxpoolSpec(0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE, size=2, stride=1, padding=1)
@@ -120,29 +122,3 @@ def _layers() -> Iterator[tuple[str, LayerSpec]]:
             yield "shortcut, leaky", ShortcutSpec(2, 0, (1, 0), _SHAPE, _SHAPE, activation="leaky")
         else:
             yield kind.short, kind(0, 0, (NETWORK_INPUT,), _SHAPE, _SHAPE)
-
-
-def _convolution(
-    *,
-    size: int = 3,
-    stride: int = 1,
-    padding: int = 1,
-    dilation: int = 1,
-    groups: int = 1,
-    activation: str = "leaky",
-    out_shape: tuple[int, int, int] = _SHAPE,
-) -> ConvolutionSpec:
-    return ConvolutionSpec(
-        0,
-        0,
-        (NETWORK_INPUT,),
-        _SHAPE,
-        out_shape,
-        filters=8,
-        size=size,
-        stride=stride,
-        padding=padding,
-        dilation=dilation,
-        groups=groups,
-        activation=activation,
-    )

@@ -13,7 +13,7 @@ from mpnet.engine.options import LayerQuantization
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder, Kernels
-from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FP32, Precision
@@ -123,6 +123,20 @@ class Operation:
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         """The calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
         raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Activated(Operation):
+    """Base of operations that end with an activation, of ACTIVATIONS."""
+
+    activation: str = "linear"
+
+    @property
+    def detail(self) -> str:
+        return "" if self.activation == "linear" else self.activation
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"activation": ACTIVATIONS.index(self.activation)}
 
 
 @dataclass(frozen=True)

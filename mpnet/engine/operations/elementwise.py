@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Floats, Operation, PreparedWeights, one_operation
+from mpnet.engine.operations.base import Activated, Context, Floats, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.arguments import check, code_of
 from mpnet.kernels.call import Call
@@ -21,28 +21,19 @@ from mpnet.model.tree import Tree
 
 
 @dataclass(frozen=True)
-class Add(Operation):
+class Add(Activated):
     """Gives activation(a + b) for two tensors of one shape."""
 
-    activation: str = "linear"
     bundle: ClassVar[str] = "ADD"
-
-    @property
-    def detail(self) -> str:
-        return "" if self.activation == "linear" else self.activation
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         return [context.binder.add(inputs[0].data, inputs[1].data, out.data, activation=self.activation)]
 
-    def step_fields(self) -> dict[str, Any]:
-        return {"activation": ACTIVATIONS.index(self.activation)}
-
 
 @dataclass(frozen=True)
-class Map(Operation):
+class Map(Activated):
     """activation(x * scale + shift), with the activations that no convolution applies itself."""
 
-    activation: str = "linear"
     scale: float = 1.0
     shift: float = 0.0
     bundle: ClassVar[str] = "MAP"
@@ -50,7 +41,7 @@ class Map(Operation):
     @property
     def detail(self) -> str:
         line = "" if (self.scale, self.shift) == (1.0, 0.0) else f"{self.scale:g} x {self.shift:+g}"
-        return " ".join(part for part in (line, "" if self.activation == "linear" else self.activation) if part)
+        return " ".join(filter(None, (line, super().detail)))
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, result = inputs[0].data, out.data
@@ -66,21 +57,16 @@ one_operation(LogisticSpec, lambda layer: Map("logistic"))
 
 
 @dataclass(frozen=True)
-class Combine(Operation):
+class Combine(Activated):
     """activation(w0 * a + w1 * b + ...), one after the other: the sum so far is stored as the result is.
 
     layer:       whose weights they are, -1: alpha and beta instead, which count where both tensors have values.
     """
 
-    activation: str = "linear"
     layer: int = -1
     alpha: float = 1.0
     beta: float = 1.0
     bundle: ClassVar[str] = "COMBINE"
-
-    @property
-    def detail(self) -> str:
-        return "" if self.activation == "linear" else self.activation
 
     def weight_bytes(self, layer: LayerSpec) -> int:
         return 4 * layer.parameters
@@ -111,29 +97,22 @@ class Combine(Operation):
             calls.append(context.binder.call("combine", so_far, b, out.data, *types, code, first, second, *shapes))
         return calls
 
-    def step_fields(self) -> dict[str, Any]:
-        return {"activation": ACTIVATIONS.index(self.activation)}
-
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
         return np.concatenate([part for pair in self.factors(prepared, inputs) for part in pair]).astype(np.float32)
 
 
 @dataclass(frozen=True)
-class Multiply(Operation):
+class Multiply(Activated):
     """activation(a * b): b as a, or a value per channel, or per pixel. swapped: b comes first among the inputs."""
 
-    activation: str = "linear"
     operand: str = "same"
     swapped: bool = False
     bundle: ClassVar[str] = "MULTIPLY"
 
     @property
     def detail(self) -> str:
-        words = (
-            self.operand.replace("_", " ") if self.operand != "same" else "",
-            self.activation if self.activation != "linear" else "",
-        )
-        return " ".join(word for word in words if word)
+        operand = self.operand.replace("_", " ") if self.operand != "same" else ""
+        return " ".join(filter(None, (operand, super().detail)))
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         return inputs[1 if self.swapped else 0]
@@ -147,11 +126,7 @@ class Multiply(Operation):
         return [context.binder.call("multiply", a, b, out.data, a.dtype, out.data.dtype, code, kind, *a.shape)]
 
     def step_fields(self) -> dict[str, Any]:
-        return {
-            "activation": ACTIVATIONS.index(self.activation),
-            "kind": OPERANDS.index(self.operand),
-            "swapped": int(self.swapped),
-        }
+        return {**super().step_fields(), "kind": OPERANDS.index(self.operand), "swapped": int(self.swapped)}
 
 
 @dataclass(frozen=True)

@@ -176,15 +176,8 @@ def _combine(job: Job) -> str:
     """The sum of as many channels as both have, and the first's own behind them."""
     operation: Combine = job.operation
     height, width, channels = job.shape
-    weights = job.prepared.shortcut_weights(operation.layer) if operation.layer >= 0 else None
-    total = job.inputs[0]
-    for number, (other, shape) in enumerate(zip(job.inputs[1:], job.shapes[1:], strict=True), 1):
-        shared = min(channels, shape[2])
-        first, second = np.ones(channels, np.float32), np.full(channels, operation.beta, np.float32)
-        if weights is not None:
-            first, second = (weights[0] if number == 1 else first), weights[number]
-        elif number == 1:
-            first[:shared] = operation.alpha
+    total, factors = job.inputs[0], operation.factors(job.prepared, job.shapes)
+    for number, (other, shape, (first, second)) in enumerate(zip(job.inputs[1:], job.shapes[1:], factors, strict=True), 1):
         if shape[:2] != (height, width):
             raise ValueError("checked by support")
         if shape[2] > channels:
