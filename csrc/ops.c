@@ -3,6 +3,7 @@
 #include <math.h>
 #include <pthread.h>
 #include <string.h>
+#include "half.h"
 #include "table.h"
 #include "team.h"
 
@@ -20,13 +21,29 @@ typedef struct {
     const mp_table *table;
     const char *x, *b;
     char *out;
-    int type, out_type, activation, rounding, low, high;
+    int type, out_type, activation, rounding, low, high, kind;
     size_t count, pixel; /* elements per image; bytes of a pixel */
     const float *scale, *offset;
     const int32_t *zero_point;
-    int h, w, c, out_h, out_w, size, stride, padding, factor;
+    float multiplier, shift;
+    const float *a_weight, *b_weight;
+    int h, w, c, out_h, out_w, b_h, b_w, b_c, size, stride, padding, factor;
     size_t out_pixel;
 } op;
+
+/* The part that all have; b may be NULL. */
+static op op_of(const mp_table *table, const void *x, const void *b, void *out, int type, int out_type)
+{
+    return (op){.table = table, .x = x, .b = b, .out = out, .type = type, .out_type = out_type};
+}
+
+/* Reals to reals, with an activation of 0 to last. */
+static int fits(const mp_table *table, const void *x, const void *out, int type, int out_type, int activation, int last,
+                int threads)
+{
+    return table && x && out && mp_is_real(type) && mp_is_real(out_type) && activation >= 0 && activation <= last &&
+           threads >= 1;
+}
 
 typedef struct {
     size_t image, at, count;
@@ -35,6 +52,12 @@ static piece_place place_of(const op *o, int64_t item)
 {
     const size_t per_image = pieces(o->count), piece = (size_t)item % per_image, image = (size_t)item / per_image;
     return (piece_place){image, image * o->count + piece * PIECE, piece_size(o->count, piece)};
+}
+
+static int share_pieces(const op *o, size_t images, mp_work *item, int threads)
+{
+    mp_share(mp_team_size(threads, images * o->count), (int64_t)(images * pieces(o->count)), item, o);
+    return MP_OK;
 }
 
 typedef struct {
@@ -105,18 +128,10 @@ int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, siz
     if (!table || !x || !out || !inv_scale || !zero_point || !mp_is_real(type) || threads < 1 || rounding < 0 ||
         rounding > MP_TRUNCATE || low < -128 || high > 127 || low > high)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table,
-                  .x = x,
-                  .type = type,
-                  .out = (char *)out,
-                  .count = count,
-                  .scale = inv_scale,
-                  .zero_point = zero_point,
-                  .rounding = rounding,
-                  .low = low,
-                  .high = high};
-    mp_share(mp_team_size(threads, images * count), (int64_t)(images * pieces(count)), quantize_item, &o);
-    return MP_OK;
+    op o = op_of(table, x, NULL, out, type, type);
+    o.count = count, o.scale = inv_scale, o.zero_point = zero_point;
+    o.rounding = rounding, o.low = low, o.high = high;
+    return share_pieces(&o, images, quantize_item, threads);
 }
 
 static void dequantize_item(const void *context, int64_t item, int member)
@@ -133,16 +148,9 @@ int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, s
 {
     if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_real(type) || threads < 1)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table,
-                  .x = (const char *)x,
-                  .out = out,
-                  .type = type,
-                  .count = count,
-                  .scale = scale,
-                  .zero_point = zero_point,
-                  .offset = offset};
-    mp_share(mp_team_size(threads, images * count), (int64_t)(images * pieces(count)), dequantize_item, &o);
-    return MP_OK;
+    op o = op_of(table, x, NULL, out, type, type);
+    o.count = count, o.scale = scale, o.zero_point = zero_point, o.offset = offset;
+    return share_pieces(&o, images, dequantize_item, threads);
 }
 
 static void cast_item(const void *context, int64_t item, int member)
@@ -157,9 +165,9 @@ static void cast_item(const void *context, int64_t item, int member)
 int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads)
 {
     if (!table || !x || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1) return MP_BAD_ARGUMENT;
-    const op o = {.table = table, .x = x, .type = type, .out = out, .out_type = out_type, .count = count};
-    mp_share(mp_team_size(threads, count), (int64_t)pieces(count), cast_item, &o);
-    return MP_OK;
+    op o = op_of(table, x, NULL, out, type, out_type);
+    o.count = count;
+    return share_pieces(&o, 1, cast_item, threads);
 }
 
 static void add_item(const void *context, int64_t item, int member)
@@ -174,18 +182,108 @@ static void add_item(const void *context, int64_t item, int member)
 int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
            size_t count, int threads)
 {
-    if (!table || !a || !b || !out || !mp_is_real(type) || !mp_is_real(out_type) || threads < 1 || activation < 0 ||
-        activation > MP_SWISH)
+    if (!fits(table, a, out, type, out_type, activation, MP_SWISH, threads) || !b) return MP_BAD_ARGUMENT;
+    op o = op_of(table, a, b, out, type, out_type);
+    o.activation = activation, o.count = count;
+    return share_pieces(&o, 1, add_item, threads);
+}
+
+static void map_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    const piece_place p = place_of(o, item);
+    (void)member;
+    o->table->map(o->x + p.at * mp_type_bytes(o->type), o->out + p.at * mp_type_bytes(o->out_type), o->type,
+                  o->out_type, o->activation, o->multiplier, o->shift, p.count);
+}
+
+int mp_map(const mp_table *table, const void *x, int type, void *out, int out_type, int activation, float scale,
+           float shift, size_t count, int threads)
+{
+    if (!fits(table, x, out, type, out_type, activation, MP_HARD_SWISH, threads)) return MP_BAD_ARGUMENT;
+    op o = op_of(table, x, NULL, out, type, out_type);
+    o.activation = activation, o.multiplier = scale, o.shift = shift, o.count = count;
+    return share_pieces(&o, 1, map_item, threads);
+}
+
+/* One row of the result. */
+static void combine_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    /* A larger b is read at every `skip`th pixel, a smaller one stands at every `spread`th. */
+    const int skip = o->b_w > o->w ? o->b_w / o->w : 1, spread = o->w > o->b_w ? o->w / o->b_w : 1;
+    const int wide = o->b_w < o->w ? o->b_w : o->w, high = o->b_h < o->h ? o->b_h : o->h;
+    const int y = (int)(item % o->h), shared = o->b_c < o->c ? o->b_c : o->c;
+    const size_t bytes = mp_type_bytes(o->type), out_bytes = mp_type_bytes(o->out_type);
+    const char *a = o->x + (size_t)item * o->w * o->c * bytes;
+    const char *b = o->b + (size_t)(item / o->h) * o->b_h * o->b_w * o->b_c * bytes;
+    char *out = o->out + (size_t)item * o->w * o->c * out_bytes;
+    const int row = y % spread == 0 && y / spread < high && (y / spread) * skip < o->b_h;
+    for (int x = 0; x < o->w; x++, a += o->c * bytes, out += o->c * out_bytes) {
+        if (!row || x % spread || x / spread >= wide) {
+            o->table->combine(a, 0, 0, 0, out, o->type, o->out_type, o->activation, (size_t)o->c);
+            continue;
+        }
+        const char *from = b + ((size_t)(y / spread) * skip * o->b_w + (size_t)(x / spread) * skip) * o->b_c * bytes;
+        o->table->combine(a, from, o->a_weight, o->b_weight, out, o->type, o->out_type, o->activation, (size_t)shared);
+        if (shared < o->c)
+            o->table->combine(a + shared * bytes, 0, o->a_weight + shared, 0, out + shared * out_bytes, o->type,
+                              o->out_type, o->activation, (size_t)(o->c - shared));
+    }
+}
+
+int mp_combine(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
+               const float *a_weight, const float *b_weight, size_t images, int h, int w, int c, int b_h, int b_w,
+               int b_c, int threads)
+{
+    if (!fits(table, a, out, type, out_type, activation, MP_SWISH, threads) || !b || !a_weight || !b_weight)
         return MP_BAD_ARGUMENT;
-    const op o = {.table = table,
-                  .x = a,
-                  .b = b,
-                  .out = out,
-                  .type = type,
-                  .out_type = out_type,
-                  .activation = activation,
-                  .count = count};
-    mp_share(mp_team_size(threads, count), (int64_t)pieces(count), add_item, &o);
+    if (h < 1 || w < 1 || c < 1 || b_h < 1 || b_w < 1 || b_c < 1) return MP_BAD_SHAPE;
+    op o = op_of(table, a, b, out, type, out_type);
+    o.activation = activation, o.a_weight = a_weight, o.b_weight = b_weight;
+    o.h = h, o.w = w, o.c = c, o.b_h = b_h, o.b_w = b_w, o.b_c = b_c;
+    mp_share(mp_team_size(threads, images * h * w * c), (int64_t)images * h, combine_item, &o);
+    return MP_OK;
+}
+
+/* A piece of the whole, or one pixel. */
+static void multiply_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    const size_t bytes = mp_type_bytes(o->type), out_bytes = mp_type_bytes(o->out_type);
+    (void)member;
+    if (o->kind == MP_SAME) {
+        const piece_place p = place_of(o, item);
+        o->table->multiply(o->x + p.at * bytes, o->b + p.at * bytes, o->out + p.at * out_bytes, o->type, o->out_type,
+                           o->activation, p.count);
+        return;
+    }
+    /* A row of `count` pixels. */
+    const size_t channels = (size_t)o->c, first = (size_t)item * o->w, image = first / o->count;
+    const size_t end = first + o->w;
+    for (size_t p = first; p < end; p++) {
+        const char *a = o->x + p * channels * bytes;
+        char *out = o->out + p * channels * out_bytes;
+        if (o->kind == MP_PER_CHANNEL)
+            o->table->multiply(a, o->b + image * channels * bytes, out, o->type, o->out_type, o->activation, channels);
+        else
+            o->table->map(a, out, o->type, o->out_type, o->activation, mp_real_at(o->b, p, o->type), 0.0f, channels);
+    }
+}
+
+int mp_multiply(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,
+                int kind, size_t images, int h, int w, int c, int threads)
+{
+    if (!fits(table, a, out, type, out_type, activation, MP_SWISH, threads) || !b || kind < MP_SAME ||
+        kind > MP_PER_PIXEL)
+        return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1) return MP_BAD_SHAPE;
+    const size_t pixels = (size_t)h * w, all = images * pixels * c;
+    op o = op_of(table, a, b, out, type, out_type);
+    o.activation = activation, o.kind = kind, o.count = kind == MP_SAME ? all : pixels, o.w = w, o.c = c;
+    if (kind == MP_SAME) return share_pieces(&o, 1, multiply_item, threads);
+    mp_share(mp_team_size(threads, all), (int64_t)images * h, multiply_item, &o);
     return MP_OK;
 }
 
@@ -213,19 +311,10 @@ int mp_maxpool(const mp_table *table, const void *x, void *out, int type, size_t
         out_w != (w + padding - size) / stride + 1 || out_h < 1 || out_w < 1)
         return MP_BAD_SHAPE;
     if (size > MAX_WINDOW) return MP_UNSUPPORTED;
-    const op o = {.table = table,
-                  .x = x,
-                  .out = out,
-                  .type = type,
-                  .pixel = (size_t)c * mp_type_bytes(type),
-                  .h = h,
-                  .w = w,
-                  .c = c,
-                  .out_h = out_h,
-                  .out_w = out_w,
-                  .size = size,
-                  .stride = stride,
-                  .padding = padding};
+    op o = op_of(table, x, NULL, out, type, type);
+    o.pixel = (size_t)c * mp_type_bytes(type);
+    o.h = h, o.w = w, o.c = c, o.out_h = out_h, o.out_w = out_w;
+    o.size = size, o.stride = stride, o.padding = padding;
     mp_share(mp_team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, maxpool_item, &o);
     return MP_OK;
 }

@@ -63,11 +63,17 @@ int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int m
     return MP_OK;
 }
 
-/* Of one output position: the first source position, the second, the second one's weight; whether it is the last. */
+/* Of one output position: the first source position and the second; of Darknet's resize the second one's weight and whether
+ * it is the last position, of OpenCV's the shares of both, of 2048. */
 typedef struct {
     int32_t first, second;
-    float weight;
-    int32_t last;
+    union {
+        struct {
+            float weight;
+            int32_t last;
+        };
+        int32_t shares[2];
+    };
 } position;
 
 /* Positions start .. start + count - 1 of `out`; what lies outside is the nearest inside. */
@@ -110,6 +116,17 @@ int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h)
            (256 + 2 * (int64_t)CHANNELS * net_w) * (int64_t)sizeof(float);
 }
 
+/* Which of two lines is for a row of the image, whose numbers `held` keeps; missing: it is not there yet. The line of the other
+ * row that is needed now stays. */
+static int line_of(int32_t held[2], int32_t wanted, int32_t other, int *missing)
+{
+    *missing = held[0] != wanted && held[1] != wanted;
+    if (!*missing) return held[0] != wanted;
+    const int at = held[0] == other;
+    held[at] = wanted;
+    return at;
+}
+
 /* One row of the image, as wide as the content. */
 static void widen(const parts *p, const uint8_t *row, int32_t in_w, int32_t width, float *line)
 {
@@ -137,8 +154,8 @@ static void place_opencv(int32_t in, int32_t out, int clamped, position *p)
         if (clamped && (first < 0 || first >= in - 1)) weight = 0.0f;
         p[i].first = first < 0 ? 0 : first > in - 1 ? in - 1 : first;
         p[i].second = first + 1 < 0 ? 0 : first + 1 > in - 1 ? in - 1 : first + 1;
-        p[i].weight = (float)nearest(weight * 2048.0f);
-        p[i].last = nearest((1.0f - weight) * 2048.0f); /* the first one's share */
+        p[i].shares[0] = nearest((1.0f - weight) * 2048.0f);
+        p[i].shares[1] = nearest(weight * 2048.0f);
     }
 }
 
@@ -146,8 +163,8 @@ static void widen_opencv(const position *columns, const uint8_t *row, int32_t wi
 {
     for (int32_t x = 0; x < width; x++) {
         const uint8_t *a = row + (int64_t)CHANNELS * columns[x].first, *b = row + (int64_t)CHANNELS * columns[x].second;
-        const int32_t first = columns[x].last, second = (int32_t)columns[x].weight;
-        for (int c = 0; c < CHANNELS; c++) line[CHANNELS * x + c] = a[c] * first + b[c] * second;
+        const int32_t *share = columns[x].shares;
+        for (int c = 0; c < CHANNELS; c++) line[CHANNELS * x + c] = a[c] * share[0] + b[c] * share[1];
     }
 }
 
@@ -171,16 +188,11 @@ static void resize_opencv(const uint8_t *rgb, int32_t image_w, int32_t image_h, 
     place_opencv(image_h, height, 0, p->rows);
     int32_t *lines[2] = {(int32_t *)p->line[0], (int32_t *)p->line[1]}, held[2] = {-1, -1};
     for (int32_t y = 0; y < height; y++) {
-        const int32_t wanted[2] = {p->rows[y].first, p->rows[y].second};
-        const int32_t share[2] = {p->rows[y].last, (int32_t)p->rows[y].weight};
-        const int32_t *line[2];
+        const int32_t wanted[2] = {p->rows[y].first, p->rows[y].second}, *share = p->rows[y].shares, *line[2];
         for (int k = 0; k < 2; k++) {
-            int at = held[0] == wanted[k] ? 0 : held[1] == wanted[k] ? 1 : -1;
-            if (at < 0) {
-                at = held[0] == wanted[!k] ? 1 : 0;
-                widen_opencv(p->columns, rgb + row * wanted[k], width, lines[at]);
-                held[at] = wanted[k];
-            }
+            int missing;
+            const int at = line_of(held, wanted[k], wanted[!k], &missing);
+            if (missing) widen_opencv(p->columns, rgb + row * wanted[k], width, lines[at]);
             line[k] = lines[at];
         }
         for (int64_t i = 0; i < count; i++)
@@ -209,17 +221,14 @@ int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t 
     if (width < net_w || height < net_h)
         for (int64_t i = 0; i < pitch * net_h; i++) out[i] = FILL;
     out += (net_h - height) / 2 * pitch + (net_w - width) / 2 * CHANNELS;
-    int32_t held[2] = {-1, -1}; /* rows of the image that p.line holds */
+    int32_t held[2] = {-1, -1};
     for (int32_t y = 0; y < height; y++) {
         const int32_t wanted[2] = {p.rows[y].first, p.rows[y].second};
         const float *line[2];
         for (int k = 0; k < 2; k++) {
-            int at = held[0] == wanted[k] ? 0 : held[1] == wanted[k] ? 1 : -1;
-            if (at < 0) {
-                at = held[0] == wanted[!k] ? 1 : 0; /* keep the one that the other term needs */
-                widen(&p, rgb + (int64_t)CHANNELS * image_w * wanted[k], image_w, width, p.line[at]);
-                held[at] = wanted[k];
-            }
+            int missing;
+            const int at = line_of(held, wanted[k], wanted[!k], &missing);
+            if (missing) widen(&p, rgb + (int64_t)CHANNELS * image_w * wanted[k], image_w, width, p.line[at]);
             line[k] = p.line[at];
         }
         const float d = p.rows[y].weight, e = 1.0f - d;
