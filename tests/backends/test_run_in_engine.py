@@ -48,6 +48,7 @@ def test_with_another_baseline_both_are_compared_with_that(mpnet: Mpnet, experim
     assert first[0]["agreement"]["baseline"] != other[0]["agreement"]["baseline"]
 
 
+@pytest.mark.slow
 def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: Path) -> None:
     exact, rough = (document_of(mpnet("run", experiment, "--engine", name, "--json")) for name in ("scalar", "rough"))
     assert exact["id"] != rough["id"]

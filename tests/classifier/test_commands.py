@@ -61,6 +61,7 @@ def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     assert all(f"→ {change['other_class']}" in html for change in lost)
 
 
+@pytest.mark.slow
 def test_every_trial_of_a_sweep_is_what_a_run_gives_and_a_second_sweep_computes_nothing(mpnet: Mpnet, file: Path) -> None:
     small = ("--set", "sweep.space.tied=[[1..6], [7..13]]", "--set", "sweep.strategy=exhaustive", "--workers", 1)
     swept = document_of(mpnet("sweep", file, *small, "--json"))

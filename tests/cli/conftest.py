@@ -41,15 +41,16 @@ def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
     return call
 
 
+def run_program(cwd: Path, *arguments: object) -> subprocess.CompletedProcess[str]:
+    """Call `mpnet ARGUMENTS...` as a process of its own; what fixtures of a whole module use, which have no `mpnet`."""
+    command = [sys.executable, "-m", "mpnet", *map(str, arguments)]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
+
+
 @pytest.fixture
 def mpnet_program(tmp_path: Path) -> Mpnet:
     """The same as a process of its own, for what depends on one: its streams, its libraries' settings."""
-
-    def call(*arguments: object, cwd: Path = tmp_path) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "mpnet", *map(str, arguments)]
-        return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd, timeout=120)
-
-    return call
+    return lambda *arguments, cwd=tmp_path: run_program(cwd, *arguments)
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ def cfg(tmp_path: Path) -> Path:
     return tmp_path / "net.cfg"
 
 
+@pytest.mark.slow
 def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg: Path) -> None:
     result = mpnet(
         "bench", cfg, "--precisions", "fp32,int8,mixed", "--threads", "1,2", "--isa", "all", "--repeats", 3, "--json"

@@ -22,6 +22,7 @@ def test_scripts_ask_mpnet(mpnet: Mpnet, shell: str) -> None:
         assert subprocess.run([shell, "-n"], input=script.stdout, text=True, check=False).returncode == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("words", "expected"), [("mpnet sw", "sweep"), ("mpnet sweep --sal", "--salvage"), ("mpnet show --j", "--json")]
 )

@@ -43,6 +43,7 @@ def test_calibration_sees_images_as_they_are(mpnet: Mpnet, experiment: Path) -> 
     assert dark["id"] != clean["id"]
 
 
+@pytest.mark.slow
 def test_a_sweep_measures_each_condition_as_a_run_does(mpnet: Mpnet, experiment: Path) -> None:
     swept = document_of(mpnet("sweep", experiment, *SWEEP))
     part = swept["conditions"]
@@ -65,6 +66,7 @@ def test_a_sweep_measures_each_condition_as_a_run_does(mpnet: Mpnet, experiment:
     assert set(part["picks"]["clean"]) == {"balanced", "smallest"}
 
 
+@pytest.mark.slow
 def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = document_of(mpnet("sweep", experiment, *SWEEP))
     monkeypatch.setattr("mpnet.sweep.conditions.predict", None)
@@ -102,6 +104,7 @@ def test_conditions_that_do_not_exist_are_said_before_anything_runs(
     assert said in refused.stderr
 
 
+@pytest.mark.slow
 def test_reports_and_comparisons_show_images_under_their_condition(mpnet: Mpnet, experiment: Path) -> None:
     runs = [
         document_of(mpnet("run", experiment, "--set", f"precision.default={name}", "--set", "data.condition=dark:5", "--json"))

@@ -9,6 +9,8 @@ import random
 from pathlib import Path
 from typing import Any, Callable
 
+import pytest
+
 from mpnet.errors import MpnetError
 from mpnet.model.precision import PRECISIONS
 from mpnet.resolve.stored import find_configuration
@@ -45,6 +47,7 @@ def refused(file: Path, whole: Any, read: Callable[[], object]) -> int:
     return count
 
 
+@pytest.mark.slow
 def test_results(mpnet: Mpnet, tmp_path: Path) -> None:
     assert mpnet("run", write_experiment(tmp_path, small_cfg()), "--threads", 1, "-q").returncode == 0
     file = min(tmp_path.glob("runs/*/*/result.json"))

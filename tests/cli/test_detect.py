@@ -117,6 +117,7 @@ def test_broken_files_are_one_line(mpnet_program: Mpnet, folder: Path, name: str
     assert_refused(mpnet_program("detect", *MODEL, name, "--json", cwd=folder), message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("as_json", [False, True])
 def test_the_others_are_looked_at_when_some_are_broken(mpnet_program: Mpnet, folder: Path, as_json: bool) -> None:
     broken = ("a.jpg", "scene-2.png", "z.mp4")

@@ -31,6 +31,7 @@ def start(*arguments: object, shell: str = 'exec "$@"', **more: Any) -> subproce
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
 def test_closed_streams(experiment: Path, closed: str) -> None:
     done = start("show", experiment.parent / "net.cfg", shell=f'exec "$@" {closed}')
@@ -45,6 +46,7 @@ def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
     assert done.stderr.count(b"\n") == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "variables",
     [

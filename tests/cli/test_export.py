@@ -77,6 +77,7 @@ def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arg
     assert said in failed.stderr
 
 
+@pytest.mark.slow
 def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     document = document_of(mpnet("targets", "--json"))
     asked = {(row["operation"], row["precision"]): row["reasons"] for row in document["support"]}

@@ -14,16 +14,19 @@ import pytest
 from mpnet.api import trials
 from mpnet.errors import StoreError
 from mpnet.sweep.store import TrialStore
-from tests.cli.conftest import Mpnet, document_of
+from tests.cli.conftest import Mpnet, document_of, run_program
+from tests.networks import write_experiment
 
 OPTIONS = "{quantization: {weights.granularity: [per_tensor, per_channel]}}"
 SWEEP = f"sweep={{strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0, space: {OPTIONS}}}"
 
 
-@pytest.fixture
-def swept(mpnet: Mpnet, experiment: Path) -> dict[str, Any]:
-    """The document of a sweep over two option sets."""
-    document: dict[str, Any] = document_of(mpnet("sweep", experiment, "--set", SWEEP, "--workers", "1", "--json"))
+@pytest.fixture(scope="module")
+def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The document of a sweep over two option sets, whose store tests only read."""
+    folder = tmp_path_factory.mktemp("swept")
+    sweep = ("sweep", write_experiment(folder), "--set", SWEEP, "--workers", "1", "--json")
+    document: dict[str, Any] = document_of(run_program(folder, *sweep))
     return document
 
 
@@ -54,6 +57,7 @@ def test_csv_has_every_trial_and_every_bit(mpnet: Mpnet, swept: dict[str, Any], 
     assert len(about["contexts"]) == 2
 
 
+@pytest.mark.slow
 def test_parquet_and_data_frames_have_the_same(mpnet: Mpnet, swept: dict[str, Any], tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     pytest.importorskip("pandas")

@@ -64,6 +64,7 @@ def folder(experiment: Path) -> Path:
     return experiment.parent
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "used"),
     [

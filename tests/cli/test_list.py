@@ -5,11 +5,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = ("--workers", "1", "-q", "--json", "--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}")
 
 
+@pytest.mark.slow
 def test_results_and_sweeps_are_listed_by_name(mpnet: Mpnet, experiment: Path) -> None:
     run = document_of(mpnet("run", experiment, "-q", "--json"))
     first = document_of(mpnet("sweep", experiment, *SWEEP))

@@ -39,6 +39,7 @@ def test_a_budget_that_everything_keeps_takes_the_cheapest(mpnet: Mpnet, experim
     assert again["computed"] == 0
 
 
+@pytest.mark.slow
 def test_stability_is_of_the_judged_ones(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("sweep", experiment, *SWEEP, "--json"))
     stable = document["stability"]

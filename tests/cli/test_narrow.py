@@ -18,6 +18,7 @@ MIXED = ("--set", "precision={default: int4, layers: {3x3: int5, first: fp32, he
 DATA = "--set", "data.calibration.count=3"
 
 
+@pytest.mark.slow
 def test_every_level_and_any_number_of_threads_give_the_same(mpnet: Mpnet, experiment: Path) -> None:
     found = [
         document_of(mpnet("run", experiment, *MIXED, *DATA, "--json", "--force", "--isa", level, "--threads", threads))
@@ -31,6 +32,7 @@ def test_every_level_and_any_number_of_threads_give_the_same(mpnet: Mpnet, exper
             assert other[part] == found[0][part]
 
 
+@pytest.mark.slow
 def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experiment: Path) -> None:
     with experiment.open("a", encoding="utf-8") as file:
         file.write("sweep: {strategy: exhaustive, objectives: [agreement_AP, bit_operations], holdout: 0}\n")
@@ -64,6 +66,7 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
         ]
 
 
+@pytest.mark.slow
 def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment: Path) -> None:
     said = (
         "narrow={}",
@@ -102,6 +105,7 @@ def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, exp
     assert "the nearest configuration that can be exported is ffffffffffff" in found.stderr
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("target", "package"), [("onnx", "onnx"), ("tflite", "ai_edge_litert"), ("bundle", "mpnet"), ("yaml", "mpnet")]
 )

@@ -21,6 +21,7 @@ def ranges_files(experiment: Path) -> list[Path]:
     return sorted((experiment.parent / "runs" / "calibration").glob("*"))
 
 
+@pytest.mark.slow
 def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) -> None:
     first = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     assert first["digests"]["calibration"] is not None

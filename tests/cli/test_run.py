@@ -40,7 +40,9 @@ def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
     assert set(stored["agreement"]) == {"baseline", "AP", "AP75", "AP95", "head_sqnr_db"}
 
 
-@pytest.mark.parametrize("precision", PRECISIONS.values(), ids=str)
+@pytest.mark.parametrize(
+    "precision", [pytest.param(p, marks=pytest.mark.slow if p.is_narrow else ()) for p in PRECISIONS.values()], ids=str
+)
 def test_every_precision_can_be_asked_for(mpnet: Mpnet, experiment: Path, precision: Precision) -> None:
     document = document_of(mpnet("run", experiment, "--json", "--set", f"precision.default={precision}"))
     assert document["precision"]["key"] == precision.code * 13
@@ -179,6 +181,7 @@ def test_bad_files_end_in_one_line_and_leave_nothing(mpnet: Mpnet, experiment: P
     assert not (experiment.parent / "runs").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("length", [0, 200])
 def test_broken_images_end_in_one_line(mpnet_program: Mpnet, experiment: Path, length: int) -> None:
     """In a process of its own: decoders would print remarks of their own, which `mpnet` turns off at its start."""
@@ -188,6 +191,7 @@ def test_broken_images_end_in_one_line(mpnet_program: Mpnet, experiment: Path, l
     assert not (experiment.parent / "runs").is_dir()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("pieces", [(0, 200), (300, 400)])
 def test_all_broken_images_are_named_before_the_run(mpnet_program: Mpnet, experiment: Path, pieces: tuple[int, int]) -> None:
     for name, length in zip(("scene-1.png", "scene-3.png"), pieces, strict=True):
@@ -220,6 +224,7 @@ def test_impossible_requests_end_in_one_line(mpnet: Mpnet, experiment: Path, ove
     assert (result.returncode, result.stdout, result.stderr.count("\n")) == (2, "", 1)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_one_line_and_leaves_no_result(mpnet: Mpnet, experiment: Path) -> None:
     if not os.access("/dev/full", os.W_OK) or sys.platform != "linux":
         pytest.skip("no way here to limit what may be written")
@@ -231,6 +236,7 @@ def test_a_full_disk_is_one_line_and_leaves_no_result(mpnet: Mpnet, experiment: 
     assert folders(experiment) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_run_leaves_nothing_half_written(experiment: Path, number: int, code: int) -> None:
     process = subprocess.Popen(
@@ -260,6 +266,7 @@ main.main(["run", sys.argv[1], "--quiet"])
 """
 
 
+@pytest.mark.slow
 def test_killed_runs_can_be_run_again(mpnet: Mpnet, experiment: Path) -> None:
     command = [sys.executable, "-c", SLOW_RUN, str(experiment)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
@@ -270,6 +277,7 @@ def test_killed_runs_can_be_run_again(mpnet: Mpnet, experiment: Path) -> None:
     assert document_of(mpnet("run", experiment, "--json"))["reused"] is False
 
 
+@pytest.mark.slow
 def test_two_processes_may_finish_the_same_trial(experiment: Path) -> None:
     command = [sys.executable, "-m", "mpnet", "run", str(experiment), "--json", "--force"]
     processes = [subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(2)]
@@ -305,6 +313,7 @@ def test_compare_counts_errors_at_the_threshold_that_is_named(mpnet: Mpnet, expe
     assert mpnet("compare", baseline, run["folder"], "--score", 2).returncode == 2
 
 
+@pytest.mark.slow
 def test_the_threshold_to_deploy_with_travels_only_where_it_is_asked_for(mpnet: Mpnet, experiment: Path) -> None:
     run = document_of(mpnet("run", experiment, "--json"))["folder"]
     folder = experiment.parent

@@ -63,6 +63,7 @@ def test_every_command_takes_a_sweeps_configuration(mpnet: Mpnet, experiment: Pa
     assert (again["id"], again["reused"]) == (run["id"], True)
 
 
+@pytest.mark.slow
 def test_a_folder_stands_for_its_latest_sweep(mpnet: Mpnet, experiment: Path, store: Path) -> None:
     folder = store.parent
     assert (folder / "latest.sqlite").resolve() == store.resolve()

@@ -85,6 +85,7 @@ def test_running_again_computes_nothing(mpnet: Mpnet, sweep_file: Path) -> None:
     assert again["forward_equivalents_store"] == first["forward_equivalents"]
 
 
+@pytest.mark.slow
 def test_worker_processes_change_nothing(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     alone = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--store", tmp_path / "a.sqlite"))
     two = document_of(mpnet("sweep", sweep_file, *SMALL, "--workers", "2", "--json", "--store", tmp_path / "b.sqlite"))
@@ -92,6 +93,7 @@ def test_worker_processes_change_nothing(mpnet: Mpnet, sweep_file: Path, tmp_pat
     assert two["computed"] == 16
 
 
+@pytest.mark.slow
 def test_a_proxy_is_compared_with_the_exact_front(mpnet: Mpnet, sweep_file: Path) -> None:
     exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
     greedy = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=greedy"))
@@ -195,6 +197,7 @@ def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:
     assert "finished, 16 of 16 trials" in mpnet("sweep", "--status", document["store"]).stdout
 
 
+@pytest.mark.slow
 def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     """After a sweep with a holdout the one before it is listed, reported and exported; a key is found wherever it is."""
     first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
@@ -226,6 +229,7 @@ def test_a_strategy_with_fewer_trials_than_the_store_is_not_beyond_its_total(mpn
     assert (status["trials"], status["total"], status["known"]) == (one["trials"], one["trials"], 16)
 
 
+@pytest.mark.slow
 def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
     arguments = [
@@ -259,6 +263,7 @@ def test_a_killed_sweep_says_interrupted_and_goes_on(mpnet: Mpnet, sweep_file: P
     assert document_of(mpnet("sweep", "--status", store, "--json"))["state"] == "finished"
 
 
+@pytest.mark.slow
 def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> None:
     arguments = [
         sys.executable,

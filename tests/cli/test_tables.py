@@ -50,6 +50,7 @@ def test_keys_of_large_networks_are_shortened(swept: dict[str, object]) -> None:
     assert "f*117" in "\n".join(lines)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "command",
     [

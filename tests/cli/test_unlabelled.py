@@ -51,6 +51,7 @@ def test_ap_is_of_labelled_images_and_agreement_of_all(mpnet: Mpnet, experiment:
     )
 
 
+@pytest.mark.slow
 def test_without_any_labels_everything_but_ap_works(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     data = ("--set", f"data={{unlabelled: {frames}}}")
     run = document_of(mpnet("run", experiment, "--set", "precision.default=int8", *data, "--json"))
@@ -68,6 +69,7 @@ def test_without_any_labels_everything_but_ap_works(mpnet: Mpnet, experiment: Pa
     assert page.returncode == 0, page.stderr
 
 
+@pytest.mark.slow
 def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     swept = document_of(mpnet("sweep", experiment, "--unlabelled", frames, *SWEEP, "--json"))
     key = next(row["precision"] for row in swept["front"] if not row["baseline"])

@@ -110,6 +110,7 @@ def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepStat
         assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
 
 
+@pytest.mark.slow
 def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     task = problem()
     first = sweep(task, store, "exact_front")

@@ -28,6 +28,7 @@ def test_non_dominated_is_the_definition(dimensions: int, count: int, seed: int)
     assert set(non_dominated(points).tolist()) == expected
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.integers(1, 4), st.integers(0, 8), st.integers(0, 2**32 - 1))
 def test_hypervolume_counts_the_unit_cells(dimensions: int, count: int, seed: int) -> None:

@@ -82,7 +82,7 @@ def bound(tensor: Tensor, share: float) -> float:
 
 
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
-@pytest.mark.parametrize("confidence", [0.0, 0.005, 0.45, 0.52, 0.9999])
+@pytest.mark.parametrize("confidence", [0.0, 0.52, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.005, 0.45, 0.9999))])
 @pytest.mark.parametrize(("network", "codes"), [(tiny_yolo(), 6), (wide(), 3)], ids=["tiny_yolo", "wide"])
 def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence: float, granularity: str) -> None:
     keys = [key for code in "fq654hbw" for key in (code * codes, "q" * (codes - 1) + code)]

@@ -86,6 +86,7 @@ def test_a_killed_process_1_of_a_container_loses_its_claim_at_once(path: Path) -
             time.sleep(0.01)
 
 
+@pytest.mark.slow
 def test_a_container_sees_whether_others_live(path: Path, holder: subprocess.Popen[str]) -> None:
     look = [
         *container(),

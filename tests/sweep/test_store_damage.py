@@ -95,6 +95,7 @@ def columns(path: Path) -> list[tuple[str, str]]:
         return [(table, row[1]) for table in tables for row in direct.execute(f"PRAGMA table_info({table})")]
 
 
+@pytest.mark.slow
 def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
     with TrialStore.open(made, SUBJECT) as store:
         store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")))
@@ -111,6 +112,7 @@ def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: 
     assert refused > 200
 
 
+@pytest.mark.slow
 def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(made: Path) -> None:
     with closing(sqlite3.connect(made)) as direct:
         notes = {name: text for name, text in direct.execute("SELECT name, value FROM meta") if text.startswith("{")}

@@ -106,6 +106,7 @@ def test_worker_processes_give_the_same(store: TrialStore, tmp_path: Path) -> No
         assert sweep(other, task, ProcessExecutor(SyntheticRecipe(task), 2)).known == inline.known
 
 
+@pytest.mark.slow
 def test_the_work_of_a_dead_worker_is_redone(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     flag = tmp_path / "die"
@@ -115,6 +116,7 @@ def test_the_work_of_a_dead_worker_is_redone(store: TrialStore, tmp_path: Path) 
     assert len(state.known) == 3**6
 
 
+@pytest.mark.slow
 def test_a_unit_that_kills_every_worker_is_an_error(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     flag = tmp_path / "always"
@@ -178,6 +180,7 @@ def sweep_in_a_process(path: str, log: str, seconds: float = 0.0, workers: int =
             executor.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("seconds", "workers"), [((0.0, 0.0, 0.0), (1, 1, 1)), ((1.0, 0.0, 0.5), (1, 1, 1)), ((1.0, 1.0), (1, 2))]
 )
@@ -202,6 +205,7 @@ def test_several_processes_share_one_store(
     assert store.count() == 3**6
 
 
+@pytest.mark.slow
 def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_path: Path) -> None:
     """kill -9 again and again: in the end all trials are there, and hardly any was computed twice."""
     log = tmp_path / "computed"
