@@ -2,7 +2,8 @@
 """Mutated files through everything that reads them, under the command line's own error handling.
 
 python -m tests.fuzz.readers FORMAT RUNS [SEED] [--found FOLDER]: each must end with exit code 0, or with 2 and one line, within
-10 seconds and 1 GB; what does not is kept in FOLDER and named. FORMAT may be `all`.
+10 seconds and 1 GB; what does not is kept in FOLDER and named. FORMAT may be `all`. --corpus FOLDER keeps the smallest file for
+each sentence that an error has, at most MOST for a format: what tests/fuzz/corpus/readers holds, and each `make test` reads.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import io
 import json
 import os
 import random
+import re
 import resource
 import signal
 import subprocess
@@ -25,6 +27,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable
 
+import numpy as np
 from rich.console import Console
 
 from mpnet.cli.main import cli, guarded
@@ -39,6 +42,8 @@ from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.documents.detections import read_detections
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.documents.ranges import read_ranges, write_ranges
+from mpnet.formats.files.cache import FileCache
+from mpnet.formats.labels.yolo import read_names
 from mpnet.formats.weights import read_weights
 from mpnet.importing import import_model
 from mpnet.kernels.isa import kernels
@@ -63,6 +68,10 @@ from tests.networks import NAMES, small_cfg, tiny_cfg, write_experiment
 SECONDS, MEMORY_BYTES = 10, 1 << 30
 PRINTED, RENDERED = 8, 200  # of so many, one becomes a table, or a whole page, which take long
 DRAWS = MIN_DRAWS
+MOST, MOST_BYTES = 24, 400_000
+"""Files of a format in the corpus, and their bytes."""
+KEY = "5" * 64
+"""Of the cache's entry."""
 
 
 class Hang(BaseException):
@@ -112,7 +121,11 @@ def _store(folder: Path, number: int) -> None:
 
 
 def _dataset(folder: Path, **more: Any) -> Any:
-    return load_dataset(images=folder / "images", names=NAMES, **more)
+    return load_dataset(**{"images": folder / "images", "names": NAMES, **more})
+
+
+def _lists(format: str, labels: str, **more: Any) -> Callable[[Path, int], Any]:
+    return lambda folder, number: _dataset(folder, format=format, labels=folder / labels, **more).digest
 
 
 FORMATS: dict[str, Format] = {
@@ -128,9 +141,12 @@ FORMATS: dict[str, Format] = {
         "net.weights", bytes_of, lambda folder, number: read_weights(folder / "net.weights", read_cfg(folder / "net.cfg"))
     ),
     "experiment": Format("experiment.yaml", bytes_of, lambda folder, number: read_experiment(folder / "experiment.yaml")),
-    "labels": Format(
-        "labels/scene-0.txt", bytes_of, lambda folder, number: _dataset(folder, format="yolo", labels=folder / "labels").digest
-    ),
+    "labels": Format("labels/scene-0.txt", bytes_of, _lists("yolo", "labels")),
+    "names": Format("net.names", bytes_of, lambda folder, number: read_names(folder / "net.names")),
+    "darknet": Format("valid.txt", bytes_of, _lists("darknet", "valid.txt", images=None)),
+    "ultralytics": Format("data.yaml", bytes_of, _lists("ultralytics", "data.yaml", images=None, names=None)),
+    "classes": Format("classes.txt", bytes_of, _lists("list", "classes.txt")),
+    "cache": Format(f"cache/{KEY}.mpc", bytes_of, lambda folder, number: FileCache(folder / "cache", 1 << 30).load(KEY)),
     "coco": Format(
         "coco.json", json_of, lambda folder, number: _dataset(folder, format="coco", annotations=folder / "coco.json").digest
     ),
@@ -175,12 +191,15 @@ def available(name: str) -> bool:
 def prepare(folder: Path) -> None:
     """A workspace: a tiny network with everything that is made of it."""
     import cv2
-    import numpy as np
 
     experiment = write_experiment(folder, small_cfg())
     text = experiment.read_text() + "sweep: {strategy: one_at_a_time, precisions: [fp32, int8]}\n"
     text = text.replace("confidence: 0.05", "confidence: 0.8")  # some fifty boxes, not thousands
     experiment.write_text(text)
+    (folder / "valid.txt").write_text("".join(f"images/{path.name}\n" for path in sorted((folder / "images").iterdir())))
+    (folder / "data.yaml").write_text(f"path: .\ntrain: images\nval: valid.txt\nnc: {len(NAMES)}\nnames: {list(NAMES)}\n")
+    (folder / "classes.txt").write_text("".join(f"scene-{k}.png {k}\n" for k in range(2)))
+    FileCache(folder / "cache", 1 << 30).store(KEY, [np.arange(40, dtype=np.float32), np.arange(3, dtype=np.int8)])
     here = os.getcwd()
     os.chdir(folder)
     try:
@@ -261,33 +280,44 @@ def _model(precision: str, target: str) -> bytes:
 
 def attempt(kind: Format, folder: Path, number: int) -> str | None:
     """Read what lies there; what is wrong with how that ended, None: nothing."""
+    return ending(kind, folder, number)[0]
+
+
+def ending(kind: Format, folder: Path, number: int) -> tuple[str | None, str]:
+    """Read what lies there: what is wrong with how that ended, None: nothing; and the text on standard error."""
     out, err = io.StringIO(), io.StringIO()
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process's CPU time: others may have the cores
     try:
         with redirect_stdout(out), redirect_stderr(err):
             code = guarded(lambda: _read(kind, folder, number))
     except Hang:
-        return f"took more than {SECONDS} s"
+        return f"took more than {SECONDS} s", ""
     except BaseException:  # this is what is looked for
-        return traceback.format_exc()
+        return traceback.format_exc(), ""
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    said = err.getvalue()
-    errors = sum(line.startswith("error: ") for line in said.splitlines())
-    if code not in (0, 2) or errors != (code == 2) or max(map(len, said.splitlines() or [""])) > 1_500:
-        return f"exit code {code}, {errors} lines: {said[:300]!r}"
-    return None
+    printed = err.getvalue()
+    errors = sum(line.startswith("error: ") for line in printed.splitlines())
+    if code not in (0, 2) or errors != (code == 2) or max(map(len, printed.splitlines() or [""])) > 1_500:
+        return f"exit code {code}, {errors} lines: {printed[:300]!r}", printed
+    return None, printed
+
+
+def sentence(printed: str) -> str:
+    """An error without what it says of one file: numbers, names and quoted values."""
+    return re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*|[0-9.eE+-]*[0-9][0-9.eE+-]*", "#", printed)[:120]
 
 
 def _read(kind: Format, folder: Path, number: int) -> None:
     kind.read(folder, number)
 
 
-def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
+def hunt(name: str, runs: int, seed: int, found: Path | None, corpus: Path | None = None) -> int:
     """Mutate and read. Result: how many were wrong; each is named on standard output, once per place."""
     kind = FORMATS[name]
     signal.signal(signal.SIGPROF, _hang)
     wrong: dict[str, int] = {}
+    smallest: dict[str, tuple[int, str, bytes]] = {}
     slowest = 0.0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
         folder = Path(space)
@@ -301,7 +331,9 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
             for beside in folder.glob(f"{place.name}-*"):
                 beside.unlink()
             began = time.process_time()
-            problem = attempt(kind, folder, number)
+            problem, printed = ending(kind, folder, number)
+            kept = (len(content), f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}", content)
+            smallest[key] = min(smallest.get(key := sentence(printed), kept), kept)
             slowest = max(slowest, time.process_time() - began)
             for made in folder.glob("salvaged-*"):
                 made.unlink()
@@ -313,6 +345,11 @@ def hunt(name: str, runs: int, seed: int, found: Path | None) -> int:
                     (found / f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}").write_bytes(content)
                     print(f"--- {name} {number}\n{problem if len(wrong) < 5 else key}", flush=True)
                 wrong[key] = wrong.get(key, 0) + 1
+    room = MOST_BYTES
+    for size, file, content in sorted(smallest.values())[:MOST] if corpus else ():
+        room -= size
+        if room >= 0:
+            (corpus / file).write_bytes(content)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if peak > MEMORY_BYTES:
         wrong[f"took {peak / 1e6:.0f} MB"] = 1
@@ -329,14 +366,16 @@ def _hang(signum: int, frame: Any) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    found = Path(arguments[arguments.index("--found") + 1]) if "--found" in arguments else None
-    plain = arguments[: arguments.index("--found")] if found else arguments
+    options = {word: Path(arguments[arguments.index(word) + 1]) for word in ("--found", "--corpus") if word in arguments}
+    plain = arguments[: min(map(arguments.index, options), default=None)]
     name, runs, seed = plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0
+    for folder in options.values():
+        folder.mkdir(parents=True, exist_ok=True)
     if name != "all":
-        return 1 if hunt(name, runs, seed, found) else 0
+        return 1 if hunt(name, runs, seed, options.get("--found"), options.get("--corpus")) else 0
     codes = [
         subprocess.run([sys.executable, "-m", "tests.fuzz.readers", each, *arguments[1:]], check=False).returncode
-        for each in FORMATS
+        for each in filter(available, FORMATS)
     ]
     return 1 if any(codes) else 0
 

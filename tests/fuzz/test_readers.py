@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every reader over a few mutated files, all that hunts have found, and the largest memory and time that a file may take."""
+"""Every reader over mutated files, its corpus and what hunts have found; the most memory and time that a file may take."""
 
 from __future__ import annotations
 
@@ -19,7 +19,6 @@ from mpnet.formats.documents.json_text import read_json
 from tests.formats.test_images_walk import jpeg_of_scans
 from tests.fuzz.readers import FORMATS, _hang, _read, attempt, available, prepare
 
-FINDINGS = sorted((Path(__file__).parent / "findings" / "readers").glob("*"))
 RUNS = 12
 
 
@@ -63,16 +62,14 @@ def test_mutated_files_end_in_one_line_or_well(place: tuple[str, Path], workspac
         assert read(name, workspace, file, content, number) is None, f"run {number}"
 
 
-@pytest.mark.parametrize(
-    ("place", "finding"),
-    [(path.name.split("-")[0], path) for path in FINDINGS],
-    indirect=["place"],
-    ids=lambda value: getattr(value, "name", None),
-)
-def test_what_hunts_have_found_stays_mended(place: tuple[str, Path], finding: Path, workspace: Path) -> None:
+@pytest.mark.parametrize("place", FORMATS, indirect=True)
+def test_what_hunts_have_found_stays_mended(place: tuple[str, Path], workspace: Path) -> None:
+    """What failed once, by every command that reads it; and a file for each sentence of an error (`--corpus`), by one."""
     name, file = place
-    for number in (int(finding.name.split("-")[1]), 0, 1, 2):
-        assert read(name, workspace, file, finding.read_bytes(), number) is None
+    for folder, others in (("findings", (0, 1, 2)), ("corpus", ())):
+        for path in sorted((Path(__file__).parent / folder / "readers").glob(f"{name}-*")):
+            for number in (int(path.name.split("-")[1]), *others):
+                assert read(name, workspace, file, path.read_bytes(), number) is None, path.name
 
 
 def test_unmutated_files_are_read(workspace: Path) -> None:
