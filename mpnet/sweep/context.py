@@ -67,6 +67,7 @@ class SweepContext:
     wanted:   of the measures that take time, those that are asked for.
     isa, threads, group: name of the kernel table, threads of each worker, images in one forward pass.
     known_keys: of each option set, the configuration by whose pass workers are checked; none: no worker is.
+    order:    positions in `select`, in which races look at these images, None: as `race.Race`.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
     """
 
@@ -87,3 +88,4 @@ class SweepContext:
     baseline: Baseline | None = None
     step_ms: Mapping[str, float] | None = None
     known_keys: tuple[str, ...] = ()
+    order: NDArray[np.intp] | None = None

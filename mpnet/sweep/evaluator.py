@@ -112,6 +112,7 @@ class Evaluator:
             kit_of(task_of(context.network)),
             context.baseline.predictions if context.baseline else None,
             context.select,
+            context.order,
         )
 
     @cached_property
@@ -141,13 +142,7 @@ class Evaluator:
         if unit.rivals is not None:
             names = unit.rivals.names
             racing = _PartialRuns(self, unit.options, likely=self._few_left)
-            survivors = self._race.survivors(
-                unit.keys,
-                unit.rivals,
-                racing,
-                lambda key: self.costs(unit.options, key, names),
-                lambda keys: self._likely_predictions(unit.options, keys),
-            )
+            survivors = self._race.survivors(unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names))
             if self._few_left:
                 macs = racing.macs
             else:
@@ -173,10 +168,14 @@ class Evaluator:
                 digest.update(output.data)
         return digest.hexdigest()
 
-    def _likely_predictions(self, options: int, keys: Sequence[str]) -> Any:
-        runs = _PartialRuns(self, options, likely=True)
+    def images_by_loss(self, names: tuple[str, ...], keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:
+        """The order of the images that select (`SweepContext.order`) that a sample of keys asks for, and MACs executed for it.
+
+        names: of the objectives.
+        """
+        runs = _PartialRuns(self, 0, likely=True)
         runs.run(keys, self.context.select)
-        return runs.predictions(keys, 0)
+        return self._race.images_by_loss(names, runs.predictions(keys, 0)), runs.macs
 
     def predictions(self, options: int, key: str) -> Any:
         """What one configuration finds: the bits that its trial was measured on."""

@@ -72,11 +72,13 @@ class WorkerPool:
     """The workers that compute units.
 
     bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
+    macs: executed to prepare them, beside the baseline's.
     """
 
     executor: Executor
     bytes_per_head: int = 1 << 20
     seconds_per_pass: float = 0.0
+    macs: int = 0
 
 
 @dataclass
@@ -173,6 +175,9 @@ class Sweep:
             return
         if self._pool is None:
             self._pool = self._open_pool()
+            if self._pool.macs:
+                self.state.macs += self._pool.macs
+                self.store.add(self.contexts[0], (), work=Work(self._pool.macs, 0.0))
             self._parts = Parts(self.network, self._pool.seconds_per_pass)
         executor = self._pool.executor
         # Cut by what is asked for, not by what is missing: processes that begin at different times claim the same units then.

@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Racing with upper bounds: which configurations can still be on the front, found out from as few images as that takes.
 
-Images come in rounds, the most informative ones first. After each round the upper bound of a configuration's measures (see
-`evaluation.upper_bound`) is held against rivals that are measured already: what one of them dominates even so cannot be on
-the front and leaves the race. Who is left after the last round is measured on the other images as well.
+Images come in rounds, those first on which a sample of configurations loses most. After each round the upper bound of a
+configuration's measures (see `evaluation.upper_bound`) is held against rivals that are measured already: what one of them
+dominates even so cannot be on the front and leaves the race. Who is left after the last round is measured on the other
+images as well.
 """
 
 from __future__ import annotations
@@ -19,8 +20,8 @@ from mpnet.data.dataset import Dataset
 from mpnet.sweep.front import Rivals, to_minimise
 from mpnet.trial.kit import Kit, UpperBounds
 
-ROUND_ENDS = (0.12, 0.15, 0.18, 0.21, 0.24, 0.27, 0.3, 0.33, 0.36, 0.39, 0.42, 0.46, 0.5, 0.55, 0.6, 0.66, 0.72, 0.78, 0.84)
-"""Shares of the images after which the rounds end: a round costs little beside its images."""
+ROUND_ENDS = (0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.12, 0.15, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.46, 0.53, 0.62, 0.72, 0.84)
+"""Shares of the images after which the rounds end: a round costs little beside its images, and the first ones decide most."""
 ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
 LOSS_GROWTH = 1.1
@@ -28,7 +29,9 @@ LOSS_GROWTH = 1.1
 CHECKED_TOGETHER = 128
 """Configurations that are checked in one call: enough to make calls cheap, few enough that predictions stay in the cache."""
 SAMPLE = 16
-"""Configurations of the first large unit that say on which images most is lost: these images come first."""
+"""Configurations, drawn from the whole space, that say on which images most is lost: these images come first."""
+SAMPLED_FROM = 1024
+"""Configurations of the smallest space that pays for a sample, which runs on all images."""
 FIRST_CHECKED, MANY = 7, 64
 """Of at least MANY configurations one of FIRST_CHECKED is checked after the first round; these say when the others are."""
 
@@ -48,28 +51,25 @@ class Race:
     """Races configurations against rivals on one data set.
 
     kit: of the network's task. baseline: predictions that agreement is measured against, None: no agreement.
-    select: positions of the images that count.
+    select: positions of the images that count. order: of these positions, in which they are looked at, None: by what the
+    baseline finds. No order makes a bound wrong.
     """
 
-    def __init__(self, dataset: Dataset, kit: Kit[Any], baseline: Any, select: NDArray[np.intp]) -> None:
-        self._kit, self._select = kit, select
+    def __init__(
+        self, dataset: Dataset, kit: Kit[Any], baseline: Any, select: NDArray[np.intp], order: NDArray[np.intp] | None = None
+    ) -> None:
+        self._kit, self._select, self._order = kit, select, order
         self._dataset = dataset.subset(select.tolist())
         self._baseline = None if baseline is None else baseline.of_images(select)
-        self._bounds: dict[tuple[tuple[str, ...], bool], UpperBounds[Any]] = {}
+        self._bounds: dict[tuple[str, ...], UpperBounds[Any]] = {}
 
     def survivors(
-        self,
-        keys: Sequence[str],
-        rivals: Rivals,
-        runs: PartialRuns,
-        costs: Callable[[str], Mapping[str, float]],
-        predictions: Callable[[Sequence[str]], Any],
+        self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Callable[[str], Mapping[str, float]]
     ) -> tuple[str, ...]:
-        """The keys that are not certain to be dominated by a rival.
-
-        costs: of a key, by name. predictions: what some keys find in all images that count, one key after the other.
-        """
-        bounds = self._bounds_of(rivals.names, keys, predictions)
+        """The keys that are not certain to be dominated by a rival. costs: of a key, by name."""
+        if rivals.names not in self._bounds:
+            self._bounds[rivals.names] = self._kit.upper_bounds(self._dataset, self._baseline, rivals.names, self._order)
+        bounds = self._bounds[rivals.names]
         order = self._select[bounds.order]
         ends = list(rounds(len(order)))
         field = _Field(keys, rivals, costs, np.array([last for _, last in ends], dtype=np.intp))
@@ -93,15 +93,12 @@ class Race:
                 field.choose_next_check(others, number)
         return field.keys_at(np.flatnonzero(field.left))
 
-    def _bounds_of(
-        self, names: tuple[str, ...], keys: Sequence[str], predictions: Callable[[Sequence[str]], Any]
-    ) -> UpperBounds[Any]:
-        """Many configurations pay for a sample of the first ones, which says on which images most is lost."""
-        many = len(keys) >= MANY * SAMPLE
-        if (names, many) not in self._bounds:
-            sample = predictions(keys[:: len(keys) // SAMPLE]) if many else None
-            self._bounds[names, many] = self._kit.upper_bounds(self._dataset, self._baseline, names, sample)
-        return self._bounds[names, many]
+    def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
+        """An order of the images that count (positions in `select`), those first on which a sample loses most.
+
+        names: of the objectives. sample: what some configurations find in the images that count, one after the other.
+        """
+        return self._kit.image_order(self._dataset, self._baseline, names, sample)
 
 
 class _Field:

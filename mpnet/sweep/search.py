@@ -21,7 +21,7 @@ from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
 from mpnet.sweep.picks import PairedEvaluator
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.setup import describe, make_context, make_executor, say, section_of, set_up
+from mpnet.sweep.setup import describe, make_context, make_executor, say, section_of, set_up, with_image_order
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import build_space
 from mpnet.sweep.store import TrialStore
@@ -146,9 +146,12 @@ def run_sweep(
         def open_pool() -> WorkerPool:
             opened.heartbeat()  # before images are read for what cannot be stored
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
+            macs = 0
+            if chosen.prunes:
+                context, macs = with_image_order(context, problem, opened, contexts[0], bench.threads)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20, per_pass)
+            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20, per_pass, macs)
 
         sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin

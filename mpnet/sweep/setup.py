@@ -29,6 +29,8 @@ from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.problem import Problem
+from mpnet.sweep.race import SAMPLE, SAMPLED_FROM
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.scratch import Scratch
 from mpnet.sweep.space import Space
@@ -180,6 +182,25 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     # No worker is busy yet, so the baseline may have all threads.
     baseline = Evaluator(replace(context, threads=bench.threads)).baseline(setup.baseline)
     return replace(context, baseline=baseline if remote else _on_disk(baseline, scratch))
+
+
+def with_image_order(
+    context: SweepContext, problem: Problem, store: TrialStore, number: int, threads: int
+) -> tuple[SweepContext, int]:
+    """The context with the order in which races look at images, and MACs executed to find it: a sample of the space runs on all
+    images, unless the store knows. A small space does without.
+
+    number: of the store's context. threads: for the sample, no worker being busy yet.
+    """
+    if problem.space.size < SAMPLED_FROM:
+        return context, 0
+    note, macs = f"order/{number}:{','.join(sorted(problem.names))}", 0
+    order = np.array(store.document(note).get("images", ()), np.intp)
+    if not np.array_equal(np.sort(order), np.arange(len(context.select))):
+        evaluator = Evaluator(replace(context, threads=threads))
+        order, macs = evaluator.images_by_loss(problem.names, problem.space.drawn_keys(SAMPLE))
+        store.set_note(note, json.dumps({"images": order.tolist()}))
+    return replace(context, order=order), macs
 
 
 def _on_disk(baseline: Baseline, scratch: Scratch) -> Baseline:

@@ -12,6 +12,8 @@ import math
 from dataclasses import dataclass, field
 from typing import Collection, Iterator, NamedTuple, Sequence
 
+import numpy as np
+
 from mpnet.config.experiment import SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
@@ -78,6 +80,12 @@ class Space:
         """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes."""
         for codes in itertools.product(*(variable.codes for variable in self.variables)):
             yield self.key_of(codes)
+
+    def drawn_keys(self, count: int) -> list[str]:
+        """At most `count` different keys, drawn at random; always the same ones."""
+        generator = np.random.RandomState(0)  # its stream is frozen, unlike that of default_rng
+        draws = ([v.codes[generator.randint(len(v.codes))] for v in self.variables] for _ in range(count))
+        return list(dict.fromkeys(self.key_of(codes) for codes in draws))
 
     def key_of(self, codes: Sequence[str]) -> str:
         """The key with one code per variable."""

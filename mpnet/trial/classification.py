@@ -61,21 +61,34 @@ class ClassMeter:
         return values if self._baseline is None else {**values, "agreement_top1": agreement(predictions, self._baseline)}
 
 
+def _bounded_labels(
+    dataset: Dataset, baseline: Classifications | None, wanted: Collection[str]
+) -> dict[str, NDArray[np.int32]]:
+    """The right class of each image for top-1 and for agreement, as far as these are wanted."""
+    labels = {CLASSIFICATION.quality: dataset.labels}
+    if baseline is not None:
+        labels[CLASSIFICATION.agreement] = baseline.best
+    return {name: values for name, values in labels.items() if name in wanted}
+
+
+def class_image_order(
+    dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications
+) -> NDArray[np.intp]:
+    """Positions of the images, those first that most runs of a sample get wrong in the last measure that is wanted."""
+    _, labels = _bounded_labels(dataset, baseline, wanted).popitem()
+    wrong = ~right(sample, np.tile(labels, len(sample) // len(labels)), 1).reshape(-1, len(labels))
+    return np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
+
+
 class ClassUpperBounds:
     """The upper bounds of `trial.kit.UpperBounds` for classifiers: every image that was not seen counts as right."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications | None = None
+        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], order: NDArray[np.intp] | None = None
     ) -> None:
-        labels = {CLASSIFICATION.quality: dataset.labels}
-        if baseline is not None:
-            labels[CLASSIFICATION.agreement] = baseline.best
-        self._labels = {name: values for name, values in labels.items() if name in wanted}
-        self.order = np.arange(len(dataset.images))
-        if sample is not None:
-            runs, truths = len(sample) // len(self.order), next(reversed(self._labels.values()))
-            wrong = ~right(sample, np.tile(truths, runs), 1).reshape(runs, -1)
-            self.order = np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
+        self._labels = _bounded_labels(dataset, baseline, wanted)
+        self.order = np.arange(len(dataset.images)) if order is None else order
+        self._labels = {name: labels[self.order] for name, labels in self._labels.items()}
 
     def evidence(self, predictions: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many images are wrong, by measure."""
@@ -139,6 +152,7 @@ CLASSIFICATION_KIT: Kit[Classifications] = Kit(
     lambda *_: ClassificationDecoder(),
     _protocol,
     ClassMeter,
+    class_image_order,
     ClassUpperBounds,
     measure_classifications,
     _loss,

@@ -23,7 +23,7 @@ from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
 from mpnet.trial.kit import Compared, Kit
-from mpnet.trial.measure import DetectionUpperBounds, Meter, measure_detections
+from mpnet.trial.measure import DetectionUpperBounds, Meter, detection_image_order, measure_detections
 
 # Part of what identifies stored results, so its words never change.
 METRIC = "COCO AP@[.50:.95], 101 recall points, 100 detections per picture and class; Darknet mAP@0.5, 11 points"
@@ -130,6 +130,7 @@ DETECTION_KIT: Kit[Detections] = Kit(
     _decoder,
     _protocol,
     Meter,
+    detection_image_order,
     DetectionUpperBounds,
     measure_detections,
     _loss,

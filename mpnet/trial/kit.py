@@ -72,7 +72,7 @@ class UpperBounds(Protocol[F_contra]):
     order: NDArray[np.intp]
 
     def evidence(self, predictions: F_contra, first: int, last: int) -> Sequence[Any]:
-        """What `most` needs to know of the predictions in the images first .. last - 1 of `order`. found: of several
+        """What `most` needs to know of the predictions in the images first .. last - 1 of `order`, which are of several
         configurations, one after the other; so is the evidence."""
         ...
 
@@ -104,8 +104,9 @@ class Kit(Generic[F]):
     decoder:   for a network and data set, as the experiment wants it.
     protocol:  what of its protocol is the task's own, for `protocol` of results.
     meter:     of a data set, and of the baseline's predictions for agreement.
-    upper_bounds:  the same, for some of the task's quality and agreement by name. The last: what a sample of configurations
-               finds in all images, one after the other, which tells on which of them most is lost; or None.
+    image_order: of a data set, the baseline's predictions, some of the task's quality and agreement by name, and what a sample
+               of configurations finds in all images, one after the other: positions of the images, those that lose most first.
+    upper_bounds:  of the first three; the last: the order in which images are looked at, None: by what the baseline finds.
     measure:   the `metrics` and the `per_class` of a result.
     loss:      of a data set and the baseline's predictions: what another run loses, see `Compared`.
     intervals_by: where the interval of `loss` comes from, in words.
@@ -116,7 +117,8 @@ class Kit(Generic[F]):
     decoder: Callable[[Experiment, NetworkSpec, Dataset], Decoder[F]]
     protocol: Callable[[Experiment, NetworkSpec, Dataset], Mapping[str, Any]]
     meter: Callable[[Dataset, F | None], Meter[F]]
-    upper_bounds: Callable[[Dataset, F | None, Collection[str], F | None], UpperBounds[F]]
+    image_order: Callable[[Dataset, F | None, Collection[str], F], NDArray[np.intp]]
+    upper_bounds: Callable[[Dataset, F | None, Collection[str], NDArray[np.intp] | None], UpperBounds[F]]
     measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
     loss: Callable[[Dataset, F], Callable[[F], Compared]]
     intervals_by: str

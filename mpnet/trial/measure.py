@@ -56,17 +56,32 @@ class Meter:
         return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
 
 
+def _bounded_truths(dataset: Dataset, baseline: Detections | None, wanted: Collection[str]) -> dict[str, Truths]:
+    """The truths of AP and of agreement, as far as these are wanted."""
+    truths = {DETECTION.quality: Truths.of_dataset(dataset)}
+    if baseline is not None:
+        truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
+    return {name: held for name, held in truths.items() if name in wanted}
+
+
+def detection_image_order(
+    dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections
+) -> NDArray[np.intp]:
+    """Positions of the images, those first on which a sample of runs loses most of the last measure that is wanted."""
+    name, truths = _bounded_truths(dataset, baseline, wanted).popitem()
+    runs = sample.image_count // max(1, truths.image_count)
+    inside = inside_images(sample, np.tile(dataset.sizes, (runs, 1))) if name == DETECTION.agreement else sample
+    return most_informative(truths, inside)
+
+
 class DetectionUpperBounds:
     """The upper bounds of `trial.kit.UpperBounds` for detectors; see `evaluation.upper_bound` for the proof."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections | None = None
+        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], order: NDArray[np.intp] | None = None
     ) -> None:
-        truths = {DETECTION.quality: Truths.of_dataset(dataset)}
-        if baseline is not None:
-            truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
-        truths = {name: held for name, held in truths.items() if name in wanted}
-        self.order = most_informative(next(reversed(truths.values())), sample)
+        truths = _bounded_truths(dataset, baseline, wanted)
+        self.order = most_informative(next(reversed(truths.values()))) if order is None else order
         self._sizes = dataset.sizes[self.order]
         self._bounds = {name: UpperBound(held.in_order(self.order)) for name, held in truths.items()}
 

@@ -139,5 +139,21 @@ def test_images_on_which_a_sample_misses_most_come_first() -> None:
     columns = [np.concatenate(parts) for parts in zip(*runs, strict=True)]
     order = most_informative(truths, Detections.of(2 * last, *columns))
     assert order[:2].tolist() == [worst, best]
-    rest = [i for i in range(last) if i not in (worst, best)]
-    assert order[2:].tolist() == rest
+    assert order[2:].tolist() == [i for i in most_informative(truths) if i not in (worst, best)]
+
+
+def test_images_with_wrong_boxes_come_first() -> None:
+    dataset = random_dataset(4)
+    truths = Truths.of_dataset(dataset)
+    image = np.repeat(np.arange(truths.image_count * truths.category_count), np.diff(truths.cell_offsets))
+    ordinary = truths.crowd == 0
+    worst = int(most_informative(truths)[-1])
+    category = int(image[ordinary][0] % truths.category_count)
+    run = Detections.of(
+        truths.image_count,
+        np.append(image[ordinary] // truths.category_count, worst),
+        np.append(image[ordinary] % truths.category_count, category),
+        np.append(np.full(ordinary.sum(), 0.5), 0.9),
+        np.concatenate([truths.box[ordinary], [[0.0, 0.0, 0.5, 0.5]]]),
+    )
+    assert most_informative(truths, run)[0] == worst

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from mpnet.data.classifications import best_classes
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.engine.assign import assign_key
 from mpnet.engine.options import resolve_options
@@ -20,7 +21,7 @@ from mpnet.model.weights import random_weights
 from mpnet.sweep.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.units import Unit
-from mpnet.trial.classification import ClassificationDecoder
+from mpnet.trial.classification import CLASSIFICATION_KIT, ClassificationDecoder
 from tests.sweep.sweep_networks import conv, parse, pool
 
 KEYS = ("fff", "ffq", "fqf", "qff", "qqq", "hhh", "hqh", "qqh")
@@ -75,3 +76,16 @@ def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
         assert trials[key]["agreement_top1"] == 100 * np.mean(order[:, 0] == best["fff"][:, 0])
     assert trials["fff"]["head_sqnr_db"] == 150
     assert trials["qqq"]["head_sqnr_db"] < 80
+
+
+def test_bounds_are_of_the_images_in_their_order() -> None:
+    categories = [Category(c + 1, f"class {c}") for c in range(3)]
+    records = [ImageRecord(i + 1, f"{i}.png", 40, 30, f"{i:064x}") for i in range(4)]
+    data = Dataset.labelled(records, categories, [0, 1, 2, 0])
+    scores = np.eye(3, dtype=np.float32)[[0, 1, 0, 1]]  # right, right, wrong, wrong
+    predictions = best_classes(scores)
+    order = CLASSIFICATION_KIT.image_order(data, None, ("top1",), predictions)
+    assert order.tolist() == [2, 3, 0, 1]
+    bounds = CLASSIFICATION_KIT.upper_bounds(data, None, ("top1",), order)
+    evidence = bounds.evidence(predictions.of_images(order[:3]), 0, 3)
+    assert bounds.most([evidence])["top1"].tolist() == [50.0]

@@ -14,6 +14,7 @@ import pytest
 
 from mpnet.config.experiment import ConstraintSection, SpaceSection
 from mpnet.errors import ConfigError
+from mpnet.sweep import setup
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import InlineExecutor
@@ -22,6 +23,7 @@ from mpnet.sweep.front import Rivals
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Batch, Problem, Walk, objectives_of
 from mpnet.sweep.race import if_layers_add_up, rounds
+from mpnet.sweep.setup import with_image_order
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.ruled_out import RuledOut
@@ -99,6 +101,30 @@ def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, n
     assert all(trial.values == everything.known[c].values for c, trial in state.known.items())
     assert state.done == state.total == task.space.size
     assert state.ruled_out == len(list(store.all_ruled_out(1, task.front_name)))
+
+
+@pytest.mark.parametrize("direction", [1, -1])
+def test_no_order_of_images_changes_the_front(store: TrialStore, everything: SweepState, direction: int) -> None:
+    task = problem()
+    order, macs = Evaluator(CONTEXT).images_by_loss(task.names, task.space.drawn_keys(5))
+    assert macs > 0
+    assert sorted(order) == list(range(IMAGES))
+    made = replace(CONTEXT, order=order[::direction])
+    state = sweep(task, store, "exact_front", Evaluator(made))
+    assert front_of(task, state.known) == front_of(task, everything.known)
+    assert state.ruled_out
+
+
+def test_the_order_of_images_is_found_once(store: TrialStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    task, number = problem(), store.context({"arithmetic": "1"})
+    assert with_image_order(CONTEXT, task, store, number, 1) == (CONTEXT, 0)  # the space is small
+    monkeypatch.setattr(setup, "SAMPLED_FROM", task.space.size)
+    first, macs = with_image_order(CONTEXT, task, store, number, 1)
+    again, nothing = with_image_order(CONTEXT, task, store, number, 1)
+    assert (macs > 0, nothing) == (True, 0)
+    np.testing.assert_array_equal(again.order, first.order)
+    store.set_note(f"order/{number}:agreement_AP,weight_bytes", '{"images": [0, 0, 1]}')
+    assert with_image_order(CONTEXT, task, store, number, 1)[1] == macs
 
 
 def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepState) -> None:

@@ -102,6 +102,7 @@ _IDENTITY = Fields(
 assert {*_IDENTITY.required, *_IDENTITY.optional, "plan"} == {field.name for field in fields(TrialIdentity)}
 
 DOCUMENTS: Mapping[str, Kind] = {
+    "order": Fields({}, {"images": Many(int)}),
     "subject": Fields(dict.fromkeys(("network", "weights", "data", "protocol"), str)),
     "sweep": Fields(
         {},
