@@ -27,6 +27,7 @@ enum {
     MP_L2 = 4,
     MP_LOCAL_RESPONSE = 5
 };
+enum { MP_MOST_POSITIONS = 4096 };                               /* that attend to each other */
 enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */
 enum { MP_PACK_VERSION = 1 }; /* raised when the order or the values of packed weights change for the same tiles */
 
@@ -138,6 +139,10 @@ int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t 
 /* Rows of `length` values, cut into segments at starts[0 .. segments]; what each kind does with p0 .. p3: docs/arithmetic.md. */
 int mp_normalize(const mp_table *table, const void *x, void *out, int type, int kind, size_t rows, size_t length,
                  const int32_t *starts, int segments, float p0, float p1, float p2, float p3, int threads);
+/* x: images x pixels x (queries, keys, values of `heads` heads, `key`, `key` and `value` channels each); out: images x pixels x
+ * heads * value. Pixels attend to those of their own of `areas` equal parts, of at most MP_MOST_POSITIONS pixels. */
+int mp_attention(const mp_table *table, const float *x, float *out, size_t images, size_t pixels, int heads, int key,
+                 int value, int areas, float scale, int threads);
 /* Mean of what of each window lies inside; padding: total. */
 int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
                      int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads);

@@ -3,7 +3,7 @@
  * cells from the cell's corner, w and h relative to the network's input:
  *
  *     yolov5  x = 2 s(x) - 0.5, w = (2 s(w))^2 anchor; objectness s(o), classes s(c)
- *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax, in cells; objectness 1, classes s(c)
+ *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax (of one bin: its value), in cells; objectness 1, classes s(c)
  *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
  *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
  *
@@ -27,9 +27,10 @@ static void yolov5(const mp_imported_head *h, const float *raw, const float rela
     logistic(raw + 4, 1 + h->classes, out + 4);
 }
 
-/* The mean of the bins 0, 1, ... by softmax. */
+/* The mean of the bins 0, 1, ... by softmax; one alone is the distance itself. */
 static float distance(const float *bins, int32_t count)
 {
+    if (count == 1) return bins[0];
     float top = bins[0], total = 0.0f, weighted = 0.0f;
     for (int32_t i = 1; i < count; i++) top = bins[i] > top ? bins[i] : top;
     for (int32_t i = 0; i < count; i++) {

@@ -101,7 +101,8 @@ enum {
     MPB_NORMALIZE = 16,
     MPB_LOCAL_AVGPOOL = 17,
     MPB_CHANNEL_MAX = 18,
-    MPB_OPERATIONS = 19
+    MPB_ATTENTION = 19,
+    MPB_OPERATIONS = 20
 };
 
 /* One step; slots count within the program. What an operation does not use is 0. */
@@ -119,13 +120,14 @@ typedef struct {
     float ensure_minimum_range, low, high;
     int32_t size, stride, padding; /* MPB_MAXPOOL, MPB_LOCAL_AVGPOOL; padding of both sides together */
     int32_t stride_y;              /* MPB_LOCAL_AVGPOOL, whose stride is the horizontal one */
-    int32_t factor;                /* MPB_UPSAMPLE */
+    int32_t factor;                /* MPB_UPSAMPLE; MPB_ATTENTION: heads */
     int32_t first;                 /* MPB_SLICE: channel */
     int32_t activation;            /* MPB_ADD, MPB_MAP, MPB_COMBINE, MPB_MULTIPLY */
     int32_t kind;    /* MPB_MULTIPLY: what the second input has values for; MPB_NORMALIZE: MP_SOFTMAX, ... */
     int32_t swapped; /* MPB_MULTIPLY: the second input comes first */
-    int32_t length, first_start, segments; /* MPB_NORMALIZE: of a row; starts and the end of segments in MPB_PLACES */
-    float parameters[4];                   /* MPB_NORMALIZE; MPB_MAP: scale, shift */
+    int32_t length, first_start, segments; /* MPB_NORMALIZE: of a row; starts and the end of segments in MPB_PLACES.
+                                            * MPB_ATTENTION: channels of a key, 0, areas */
+    float parameters[4];                   /* MPB_NORMALIZE; MPB_MAP: scale, shift; MPB_ATTENTION: scale */
 } mpb_step;
 
 /* A layer's weights at one precision, as mp_pack_conv_stored takes them. */

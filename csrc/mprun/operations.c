@@ -247,6 +247,22 @@ static const char *normalize_problem(const mpr_operands *s)
     return 0; /* the kernel looks at the segments */
 }
 
+static const char *attention_problem(const mpr_operands *s, int64_t *work)
+{
+    const mpb_step *step = s->step;
+    const int64_t pixels = (int64_t)s->in->h * s->in->w;
+    if (s->in->type != MP_TYPE_F32 || s->out->type != MP_TYPE_F32) return STORED_OTHERWISE;
+    if (step->factor < 1 || step->length < 1 || step->segments < 1 || !isfinite(step->parameters[0]) ||
+        s->out->c % step->factor || pixels % step->segments || pixels / step->segments > MP_MOST_POSITIONS)
+        return "its heads or areas make no sense";
+    if (!same_pixels(s->in, s->out) || s->in->c != 2 * (int64_t)step->factor * step->length + s->out->c)
+        return NOT_FITTING;
+    const int64_t products = pixels * (pixels / step->segments), channels = (s->in->c + s->out->c) / 2;
+    if (products > MOST_WORK / (channels + 1)) return "it would run for hours";
+    *work += products * channels;
+    return 0;
+}
+
 /* clang-format off */
 const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_CONVOLVE] = {.name = "Convolve", .inputs = 1, .checks_result = 1},
@@ -268,6 +284,7 @@ const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_NORMALIZE] = {.name = "Normalize", .inputs = 1},
     [MPB_LOCAL_AVGPOOL] = {.name = "LocalAvgPool", .inputs = 1},
     [MPB_CHANNEL_MAX] = {.name = "ChannelMax", .inputs = 1, .moves_values = 1},
+    [MPB_ATTENTION] = {.name = "Attention", .inputs = 1},
 };
 /* clang-format on */
 
@@ -339,6 +356,7 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
     case MPB_CONSTANT: return real(out) ? 0 : STORED_OTHERWISE;
     case MPB_GATHER: return same_type ? 0 : STORED_OTHERWISE;
     case MPB_NORMALIZE: return normalize_problem(s);
+    case MPB_ATTENTION: return attention_problem(s, work);
     case MPB_CHANNEL_MAX:
         *work += (int64_t)mpr_values(in);
         return same_type && same_pixels(in, out) && out->c <= in->c ? 0 : "it pools something else";
@@ -388,6 +406,9 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
         return mp_normalize(table, x->data, out->data, in->type, step->kind, mpr_values(in) / step->length,
                             step->length, s->file->places + step->first_start, step->segments, p[0], p[1], p[2], p[3],
                             threads);
+    case MPB_ATTENTION:
+        return mp_attention(table, x->data, out->data, 1, (size_t)in->h * in->w, step->factor, step->length,
+                            to->c / step->factor, step->segments, p[0], threads);
     case MPB_LOCAL_AVGPOOL:
         return mp_local_avgpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, to->h, to->w, step->size,
                                 step->stride, step->stride_y, step->padding, threads);

@@ -8,7 +8,7 @@ gives for the same values, that decoder takes their place. Anchors are what come
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, permutations
 from typing import Callable, Iterator
 
 import numpy as np
@@ -28,15 +28,22 @@ _MAX_NODES, _MAX_VALUES = 400, 1 << 24
 # What trying may take, both times together: some seconds, and 512 MB.
 _MAX_WORK, _MAX_BYTES = 1 << 31, 1 << 29
 _SEED = 7
+# Of a distance; csrc/mprun/heads.c takes no more.
+_MAX_BINS = 64
 
 
 @dataclass(frozen=True)
 class HeadChoice:
-    """The heads of a network. classes: that they tell apart. what: the decoder that stands for the nodes behind, for people."""
+    """The heads of a network.
+
+    classes:  that they tell apart. what: the decoder that stands for the nodes behind, for people.
+    nms_free: whether the file takes the best boxes as they are (YOLOv10, YOLO26), without non-maximum suppression.
+    """
 
     heads: list[Head]
     classes: int
     what: str
+    nms_free: bool = False
 
 
 @dataclass(frozen=True)
@@ -82,7 +89,11 @@ def recognise(graph: NodeGraph, layers: LayerGraph, leaving: list[str], behind: 
         for ordered in (levels, levels[::-1]):
             choice = function(_Trial(graph, layers, ordered, inputs[1], results, (width, height), budget))
             if choice is not None:
-                return HeadChoice(*choice, decoder)
+                heads, classes = choice
+                decoded = {name for head in heads for name in head.tensors}
+                heads += [Head((name,)) for name in leaving if name not in decoded and decoder == "yolov8"]
+                operators = {node.operator for node in behind}
+                return HeadChoice(heads, classes, decoder, "TopK" in operators and "NonMaxSuppression" not in operators)
     return None
 
 
@@ -170,39 +181,54 @@ def _corners(boxes: Doubles) -> Doubles:
 
 
 def _yolov8(trial: _Trial) -> _Heads:
-    total = sum(level.cells for level in trial.levels)
-    for _, table in trial.tables(total, 5):
-        classes = table.shape[1] - 4
-        rest = {sum(level.channels) - classes for level in trial.levels}
-        if len(rest) > 1 or min(rest) < 8 or min(rest) % 4:
+    """Bins of distances and classes of each grid, as one tensor or two. What else there is, keypoints, masks and
+    prototypes, may follow in the table."""
+    for bin_channels, classes in _yolov8_channels(trial):
+        levels = [ordered for level in trial.levels if (ordered := _ordered(level, bin_channels, classes)) is not None]
+        total = sum(level.cells for level in levels)
+        if not levels:
             continue
-        bins, wanted, heads = min(rest) // 4, [], []
-        for level in trial.levels:
-            ordered = _ordered(level, 4 * bins, classes)
-            if ordered is None:
-                break
-            x = trial.values(ordered)
-            shares = np.exp(x[:, : 4 * bins].reshape(-1, 4, bins))
-            distance = (shares / shares.sum(-1, keepdims=True)) @ np.arange(float(bins))
-            near, far = ordered.grid() + 0.5 - distance[:, :2], ordered.grid() + 0.5 + distance[:, 2:]
-            stride = trial.stride(level)
-            wanted.append(np.concatenate([(near + far) / 2 * stride, (far - near) * stride, _s(x[:, 4 * bins :])], axis=1))
-            heads.append(Head(ordered.tensors, "yolov8", (("reg_max", str(bins)),)))
-        if len(wanted) < len(trial.levels):
-            continue
-        boxes = np.concatenate(wanted)
-        if _close(trial, table, boxes) or _close(trial, table, np.concatenate([_corners(boxes[:, :4]), boxes[:, 4:]], axis=1)):
-            return heads, classes
+        wanted = np.concatenate([_yolov8_boxes(trial, level, bin_channels // 4) for level in levels])
+        by_corners = np.concatenate([_corners(wanted[:, :4]), wanted[:, 4:]], axis=1)
+        for _, table in trial.tables(total, 4 + classes):
+            boxes = table[:, : 4 + classes]
+            if _close(trial, boxes, wanted) or _close(trial, boxes, by_corners):
+                return [Head(level.tensors, "yolov8", (("reg_max", str(bin_channels // 4)),)) for level in levels], classes
     return None
+
+
+def _yolov8_channels(trial: _Trial) -> list[tuple[int, int]]:
+    """(channels of bins, classes) that the tensors of grids may have."""
+    total = sum(level.cells for level in trial.levels)
+    pairs = [pair for level in trial.levels for pair in permutations(level.channels, 2)]
+    widths = [table.shape[1] for _, table in trial.tables(total, 5)]
+    pairs += [(sum(level.channels) + 4 - width, width - 4) for level in trial.levels for width in widths]
+    return [(bins, classes) for bins, classes in dict.fromkeys(pairs) if 4 <= bins <= 4 * _MAX_BINS and bins % 4 == 0]
+
+
+def _yolov8_boxes(trial: _Trial, level: _Level, bins: int) -> Doubles:
+    """(cells, 4 + classes): centre, width and height in pixels, and scores, of the random values."""
+    x = trial.values(level)
+    distance = x[:, :4]
+    if bins > 1:
+        shares = np.exp(x[:, : 4 * bins].reshape(-1, 4, bins))
+        distance = (shares / shares.sum(-1, keepdims=True)) @ np.arange(float(bins))
+    near, far = level.grid() + 0.5 - distance[:, :2], level.grid() + 0.5 + distance[:, 2:]
+    stride = trial.stride(level)
+    return np.concatenate([(near + far) / 2 * stride, (far - near) * stride, _s(x[:, 4 * bins :])], axis=1)
 
 
 def _ordered(level: _Level, first: int, second: int) -> _Level | None:
-    """The level's tensors with that of so many channels first."""
-    if level.channels == (first + second,) or level.channels == (first, second):
-        return level
-    if level.channels == (second, first):
-        return _Level(level.tensors[::-1], level.channels[::-1], level.rows, level.columns)
-    return None
+    """The level's tensor of so many channels, or its two tensors, that of `first` channels before that of `second`."""
+    if first + second in level.channels:
+        wanted = [level.channels.index(first + second)]
+    elif {first, second} <= set(level.channels) and (first != second or level.channels.count(first) > 1):
+        before = level.channels.index(first)
+        wanted = [before, level.channels.index(second, before + 1 if first == second else 0)]
+    else:
+        return None
+    parts = tuple(level.tensors[at] for at in wanted), tuple(level.channels[at] for at in wanted)
+    return _Level(*parts, level.rows, level.columns)
 
 
 def _yolov5(trial: _Trial) -> _Heads:

@@ -17,10 +17,11 @@ def experiment_text(name: str, imported: Imported) -> str:
     files = ", ".join(
         f"{key}: {json.dumps(name + suffix)}" for key, suffix in (("cfg", ".cfg"), ("weights", ".weights"), ("names", ".names"))
     )
+    resize = imported.pixels.resize + (", nms: 1.0" if imported.nms_free else "")
     shown = one_line(name)
     notes = "".join(f"# {one_line(line, 10_000)}\n" for line in imported.notes if line)
     return (
         f"# Written by `mpnet import`; name your images, then `mpnet run {shown}.yaml` or `mpnet sweep {shown}.yaml`.\n{notes}"
-        f"name: {json.dumps(name)}\nmodel: {{{files}}}\ndata: {data}\ndetection: {{resize: {imported.pixels.resize}}}\n"
+        f"name: {json.dumps(name)}\nmodel: {{{files}}}\ndata: {data}\ndetection: {{resize: {resize}}}\n"
         "sweep:\n  strategy: additive\n  precisions: [fp32, int8]\noutput: runs/\n"
     )

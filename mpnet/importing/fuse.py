@@ -23,7 +23,7 @@ def fuse(layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset(
     kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
     """
     rewriter = _Rewriter(layers, frozenset(kept), apart)
-    for rule in (_same_shape, _gates, _lines, _into_weights, _samples, _order, _padding, _activations):
+    for rule in (_same_shape, _gates, _lines, _into_weights, _channels, _samples, _order, _padding, _activations):
         rewriter.apply(rule)
 
 
@@ -230,6 +230,20 @@ def _into_weights(to: _Rewriter, operation: LayerOperation) -> bool:
     values["bias"] = (values["bias"].astype(np.float64) * scale + operation.values["shift"]).astype(np.float32)
     values |= {"activation": operation.activation, "factor": values.get("factor", 1.0) * scale}
     operation.kind, operation.values = before.kind, values
+    to.absorb(operation, before)
+    return True
+
+
+def _channels(to: _Rewriter, operation: LayerOperation) -> bool:
+    """The order of channels is that of the weights before them."""
+    order = operation.values.get("order") if operation.kind == "conv" else None
+    before = to.made(operation.inputs[0], "conv") if order is not None else None
+    if before is None or before.activation != "linear" or before.values["groups"] != 1 or not to.only(before.output):
+        return False
+    values = dict(before.values)
+    values |= {"weights": values["weights"][order], "bias": values["bias"][order], "activation": operation.activation}
+    values["factor"] = np.broadcast_to(values.get("factor", 1.0), len(before.values["bias"]))[order]
+    operation.values = values
     to.absorb(operation, before)
     return True
 

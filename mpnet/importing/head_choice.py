@@ -44,7 +44,13 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
         _refuse_weights(graph, layers, behind)
         choice = recognise(graph, layers, leaving, behind)
         if choice is not None:
-            return choice, [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
+            further = [name for head in choice.heads if head.decoder == "none" for name in head.tensors]
+            notes = [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
+            if further:
+                notes.append(f"further outputs, with decoder=none: {_listed(further)}")
+            if choice.nms_free:
+                notes.append("the file takes the best boxes as they are: detection.nms is 1.0, which suppresses none")
+            return choice, notes
         if decoder:
             return _as_asked(graph, layers, _by_grid(layers, leaving, decoder), decoder, choices), []
         named = _listed([f"{name} {_text(layers, name)}" for name in leaving])

@@ -11,6 +11,7 @@ from typing import Callable
 import numpy as np
 
 from mpnet.errors import FormatError, InternalError, MpnetError
+from mpnet.importing.attention import find_attention
 from mpnet.importing.box_decoding import HeadChoice
 from mpnet.importing.cfg_writer import Writer, Written
 from mpnet.importing.choices import Choices
@@ -43,6 +44,7 @@ class Imported:
     """cfg, weights: contents. names: of classes. network: the cfg read back. nodes: one outcome for each node of the file.
 
     notes: what was assumed, for people. heads: tensors of the file that each output is made of, in the order of the outputs.
+    nms_free: whether the file takes the best boxes without non-maximum suppression.
     """
 
     cfg: str
@@ -53,6 +55,7 @@ class Imported:
     notes: tuple[str, ...]
     heads: tuple[tuple[str, ...], ...]
     pixels: Pixels = field(default_factory=Pixels)
+    nms_free: bool = False
 
 
 def _onnx(path: Path) -> NodeGraph:
@@ -104,6 +107,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     set_image(graph, choices.size)
     fold(graph)
     unquantise(graph)
+    find_attention(graph)
     find_repeats(graph)
     living = graph.reaching(graph.outputs)
     outcomes = dict.fromkeys((node.name for node in graph.nodes), "nothing reads it")
@@ -137,7 +141,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
         )
     heads = tuple(head.tensors for head in choice.heads)
     all_notes = (*notes, *quantization_notes, pixels.note, names_note)
-    return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels)
+    return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels, choice.nms_free)
 
 
 def _written(graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: frozenset[str]) -> tuple[Written, list[str]]:

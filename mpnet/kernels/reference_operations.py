@@ -208,6 +208,27 @@ def normalize(
         out[:] = narrowed(result, dtype).reshape(out.shape)
 
 
+def attention(x: F32, out: F32, images: int, pixels: int, heads: int, key: int, value: int, areas: int, *rest: float) -> None:
+    scale, n = _f32(rest[0]), images * areas
+    parts = np.split(x.reshape(n, pixels // areas, -1), [heads * key, 2 * heads * key], axis=2)
+    q, k, v = (part.reshape(n, pixels // areas, heads, -1).transpose(0, 2, 1, 3) for part in parts)
+    # (areas, heads, positions, positions, 8): the j-th sum has every eighth product from the j-th on.
+    sums = np.zeros((*q.shape[:3], pixels // areas, 8), np.float32)
+    with np.errstate(over="ignore", invalid="ignore"):
+        for d in range(key):
+            sums[..., d % 8] += q[:, :, :, None, d] * k[:, :, None, :, d]
+        for half in (4, 2, 1):
+            sums[..., :half] += sums[..., half : 2 * half]
+        scores = sums[..., 0] * scale
+        parts_of_one = exp(scores - scores.max(axis=-1, keepdims=True)).astype(_f64)
+        total = np.add.accumulate(parts_of_one, axis=-1)[..., -1:]
+        shares = (parts_of_one / total).astype(np.float32)
+        result = np.zeros(v.shape, np.float32)
+        for position in range(pixels // areas):
+            result = result + shares[..., position, None] * v[:, :, None, position]
+    out[:] = result.transpose(0, 2, 1, 3).reshape(out.shape)
+
+
 def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
     images, h, w, c, out_h, out_w, size, stride_x, stride_y, padding, *_ = sizes
     wide, before = widened(x), padding // 2
@@ -236,7 +257,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
         value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, concat_part, add, map, combine, multiply, gather,
-        normalize, local_avgpool, channel_max,
+        normalize, attention, local_avgpool, channel_max,
     )
 }  # fmt: skip
 """By name in csrc/mpnet.h, without mp."""

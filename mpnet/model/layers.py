@@ -15,6 +15,9 @@ from mpnet.model.keys import flag, integer, number, word
 from mpnet.model.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 from mpnet.model.tree import Tree
 
+MOST_POSITIONS = 4096
+"""Pixels that may attend to each other: MP_MOST_POSITIONS of csrc/mpnet.h."""
+
 
 @dataclass(frozen=True)
 class MaxpoolSpec(LayerSpec, kind="maxpool"):
@@ -237,6 +240,23 @@ class SoftmaxSpec(LayerSpec, kind="softmax"):
 
 
 @dataclass(frozen=True)
+class AttentionSpec(LayerSpec, kind="attention"):
+    """Each pixel's mean of all pixels' values, weighted by the softmax of its query times their keys; always fp32.
+
+    Its input's channels are the queries of all heads, their keys, their values: heads x key, heads x key, the rest.
+    key:   channels of one head's query. areas: so many equal parts of the pixels, in row order, each by itself.
+    scale: factor of the products; 0: 1 / sqrt(key).
+    """
+
+    heads: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="heads"))
+    key: int = field(default=1, metadata=integer(1, MAX_CHANNELS, cfg="key"))
+    areas: int = field(default=1, metadata=integer(1, 1 << 20, cfg="areas"))
+    scale: float = field(default=0.0, metadata=number(-1e6, 1e6, cfg="scale"))
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
 class CostSpec(LayerSpec, kind="cost"):
     """Training's loss: zeros in a forward pass, and never the network's output."""
 
@@ -284,6 +304,7 @@ LAYER_KINDS: tuple[type[LayerSpec], ...] = (
     NormalizationSpec,
     L2normSpec,
     SoftmaxSpec,
+    AttentionSpec,
     CostSpec,
     ContrastiveSpec,
     DropoutSpec,

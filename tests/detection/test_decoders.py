@@ -52,6 +52,13 @@ def yolov8(x: Doubles) -> Decoded:
     return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, 64:])
 
 
+def yolo26(x: Doubles) -> Decoded:
+    """One bin is the distance itself."""
+    cells = x.reshape(ROWS * COLUMNS, -1)
+    low, high = (grid() + 0.5 - cells[:, :2]) * STRIDE, (grid() + 0.5 + cells[:, 2:4]) * STRIDE
+    return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, 4:])
+
+
 def yolox(x: Doubles) -> Decoded:
     cells = x.reshape(ROWS * COLUMNS, 1, -1)
     boxes = np.concatenate([(cells[..., :2] + grid()[:, None]) * STRIDE, np.exp(cells[..., 2:4]) * STRIDE], -1)
@@ -79,6 +86,7 @@ ANCHOR_KEYS = "num=3\nanchors=10,13, 33,23, 30,61\n"
 FORMS: dict[str, tuple[int, str, Callable[[Doubles], Decoded]]] = {
     "yolov5": (3 * (5 + CLASSES), f"decoder=yolov5\n{ANCHOR_KEYS}", yolov5),
     "yolov8": (64 + CLASSES, "decoder=yolov8", yolov8),
+    "yolo26": (4 + CLASSES, "decoder=yolov8\nreg_max=1", yolo26),
     "yolox": (5 + CLASSES, "decoder=yolox", yolox),
     "ssd": (3 * (5 + CLASSES), f"decoder=ssd\n{ANCHOR_KEYS}", ssd),
     "blazeface": (

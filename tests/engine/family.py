@@ -31,6 +31,7 @@ ACTIVATIONS = (
 LAYERS: dict[str, str] = {
     "connected": A + "[connected]\noutput=9\nactivation=tanh\nbatch_normalize=1\n[connected]\noutput=5\n",
     "classifier": A + "[avgpool]\n[softmax]\n[cost]\n",
+    "attention": CONV.format(44, 2) + "[attention]\nheads=2\nkey=9\nareas=5\n" + END,
     "softmax": A + "[softmax]\ngroups=4\ntemperature=3\n",
     "batchnorm": A + "[batchnorm]\n" + END,
     "deconvolutional": A + "[deconvolutional]\nfilters=5\nsize=3\nstride=2\npad=1\nactivation=leaky\n" + END,

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What a step can do, as small frozen values: equal operations on equal tensors give equal bits."""
 
+from mpnet.engine.operations.attention import Attention
 from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights, Yolo
 from mpnet.engine.operations.convert import Cast, Conversion, Dequantize, Quantize, conversion_between
 from mpnet.engine.operations.convolve import Convolve

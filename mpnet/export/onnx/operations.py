@@ -10,6 +10,7 @@ import numpy as np
 
 from mpnet.engine.operations import (
     Add,
+    Attention,
     AvgPool,
     Blur,
     ChannelMax,
@@ -246,6 +247,27 @@ def _shares(job: Job) -> str:
     return job.node("Div", [parts, job.node("Add", [total, job.constant("least", 0.0001)], "total")])
 
 
+def _attention(job: Job) -> str:
+    operation: Attention = job.operation
+    height, width, values = job.shape
+    heads, areas, queries = operation.heads, operation.areas, operation.heads * operation.key
+    positions = height * width // areas
+    cuts = job.constant("cuts", [queries, queries, values], np.int64)
+    words = ("queries", "keys", "values")
+    parts = job.graph.nodes("Split", [*job.inputs, cuts], [f"{job.name}_{word}" for word in words], axis=1)
+    by_area = []
+    for word, part, channels in zip(words, parts, (queries, queries, values), strict=True):
+        shape = job.constant(f"{word}_shape", [heads, channels // heads, areas, positions], np.int64)
+        order = [2, 0, 3, 1] if word == "queries" else [2, 0, 1, 3]
+        by_head = job.node("Reshape", [part, shape], f"{word}_by_head")
+        by_area.append(job.node("Transpose", [by_head], f"{word}_by_area", perm=order))
+    q, k, v = by_area
+    scores = job.node("Mul", [job.node("MatMul", [q, k], "products"), job.constant("scale", operation.scale)], "scores")
+    shares = job.node("Transpose", [job.node("Softmax", [scores], "shares", axis=-1)], "turned", perm=[0, 1, 3, 2])
+    mean = job.node("Transpose", [job.node("MatMul", [v, shares], "means")], "by_head", perm=[1, 2, 0, 3])
+    return job.node("Reshape", [mean, job.constant("shape", [1, values, height, width], np.int64)])
+
+
 _NORMALISATIONS: dict[str, Callable[[Job], str]] = {
     "softmax": _softmax,
     "channels": _shares,
@@ -271,5 +293,6 @@ _WRITERS: dict[type[Operation], Callable[[Job], str]] = {
     Map: _map,
     Constant: _constant,
     Blur: _blur,
+    Attention: _attention,
     Normalize: lambda job: _NORMALISATIONS[job.operation.kind](job),
 }

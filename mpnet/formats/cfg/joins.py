@@ -6,7 +6,18 @@ from __future__ import annotations
 from mpnet.formats.cfg.position import Position, SectionReader, layer_references, one_reference, shape_text
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.keys import Key
-from mpnet.model.layers import MAX_CHANNELS, ImplicitSpec, LayerSpec, RouteSpec, SamSpec, ScaleChannelsSpec, Shape, ShortcutSpec
+from mpnet.model.layers import (
+    MAX_CHANNELS,
+    MOST_POSITIONS,
+    AttentionSpec,
+    ImplicitSpec,
+    LayerSpec,
+    RouteSpec,
+    SamSpec,
+    ScaleChannelsSpec,
+    Shape,
+    ShortcutSpec,
+)
 
 _TYPES = {"none": "none", "per_feature": "per_feature", "per_layer": "per_feature", "per_channel": "per_channel"}
 _NORMALISATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax": "softmax"}
@@ -107,7 +118,25 @@ def implicit(section: CfgSection, at: Position) -> LayerSpec:
     return ImplicitSpec(**at.common(section, (fields["atoms"], 1, fields["filters"])), **fields, load=load)
 
 
+def attention(section: CfgSection, at: Position) -> LayerSpec:
+    """[attention]: queries, keys and values of the heads stand one after the other in its input's channels."""
+    fields = section.fields_of(AttentionSpec)
+    height, width, channels = at.in_shape
+    heads, key, areas = fields["heads"], fields["key"], fields["areas"]
+    left = channels - 2 * heads * key
+    if left < 1 or left % heads:
+        section.fail(
+            f"{channels} channels are not queries and keys of {key} for {heads} heads, and as many values for each", "key"
+        )
+    if height * width % areas or height * width // areas > MOST_POSITIONS:
+        section.fail(
+            f"areas={areas} does not cut {width}x{height} pixels into equal parts of at most {MOST_POSITIONS} pixels", "areas"
+        )
+    return AttentionSpec(**at.common(section, (height, width, left)), **fields)
+
+
 READERS = {
+    "attention": SectionReader(attention, alexeyab=True),
     "route": SectionReader(route, alexeyab_keys={"groups": "1"}),
     "shortcut": SectionReader(shortcut, "layers", alexeyab_keys={"weights_type": "none"}),
     "scale_channels": SectionReader(scale_channels, alexeyab=True),

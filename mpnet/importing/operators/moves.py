@@ -298,12 +298,44 @@ def _bilinear(to: Lifter, call: Call, factor: int, coordinates: str) -> None:
     )
 
 
+def _lift_channels(to: Lifter, call: Call) -> None:
+    order, channels = np.array(call.integers("order") or (), np.int64), to.chw(call)[0]
+    if not order.size or order.min() < 0 or order.max() >= channels:
+        raise Refused("takes channels that there are not; the file is damaged")
+    if np.array_equal(order, np.arange(order[0], order[0] + order.size)):
+        to.apply(call, "slice", first=int(order[0]))
+        return
+    weights = (order[:, None] == np.arange(channels)).astype(np.float32).reshape(order.size, channels, 1, 1)
+    to.apply(
+        call,
+        "conv",
+        weights=weights,
+        weights_name="",
+        bias=np.zeros(order.size, np.float32),
+        strides=[1, 1],
+        dilations=[1, 1],
+        pads=[0] * 4,
+        groups=1,
+        order=None if to.graph.quantization else order,
+    )
+
+
+def _lift_attention(to: Lifter, call: Call) -> None:
+    areas, scale = call.integer("areas"), call.number("scale", 0)
+    heads, key = call.integer("heads"), call.integer("key")
+    to.apply(call, "attention", heads=heads, key=key, areas=areas if areas > 1 else None, scale=scale or None)
+
+
 OPERATORS: dict[str, Operator] = {
     "Reshape": Operator(None, _reshape, _lift_flatten, keeps_sign=True),
     "Flatten": Operator(None, _flatten, _lift_flatten, keeps_sign=True),
     "Squeeze": Operator(None, _squeeze, _lift_flatten, keeps_sign=True),
     "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True),
     "Transpose": Operator(None, _transpose, keeps_sign=True),
+    "mpnet.Channels": Operator(
+        lambda call: (1, len(call.integers("order") or ()), *call.shape()[2:]), lift=_lift_channels, keeps_sign=True
+    ),
+    "mpnet.Attention": Operator(lift=_lift_attention),
     "Identity": Operator(None, lambda call: call.array(0)),
     "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True),
     "Split": Operator(None, _split, _lift_split, keeps_sign=True),

@@ -1,0 +1,49 @@
+# SPDX-License-Identifier: MIT
+"""Attention of pixels to pixels."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Sequence
+
+from mpnet.engine.operations.base import Context, Operation, one_operation
+from mpnet.engine.tensor import Tensor
+from mpnet.kernels.call import Call
+from mpnet.model.layers import AttentionSpec
+from mpnet.model.network import NetworkSpec, Shape
+from mpnet.model.precision import FP32, Precision
+
+
+@dataclass(frozen=True)
+class Attention(Operation):
+    """Queries, keys and values of `heads` heads side by side -> values; see AttentionSpec. scale: of the products."""
+
+    heads: int
+    key: int
+    areas: int
+    scale: float
+    bundle: ClassVar[str] = "ATTENTION"
+
+    @property
+    def detail(self) -> str:
+        areas = f", {self.areas} areas" if self.areas > 1 else ""
+        return f"{self.heads} heads of {self.key}{areas}"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes is FP32 else None
+
+    def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        height, width, channels = inputs[0]
+        return (height, width, channels - 2 * self.heads * self.key)
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x = inputs[0].data
+        n, height, width, _ = x.shape
+        sizes = (n, height * width, self.heads, self.key, out.data.shape[3] // self.heads, self.areas)
+        return [context.binder.call("attention", x, out.data, *sizes, self.scale)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"factor": self.heads, "length": self.key, "segments": self.areas, "parameters": [self.scale, 0.0, 0.0, 0.0]}
+
+
+one_operation(AttentionSpec, lambda layer: Attention(layer.heads, layer.key, layer.areas, layer.scale or layer.key**-0.5))

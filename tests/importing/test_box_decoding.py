@@ -1,0 +1,83 @@
+# SPDX-License-Identifier: MIT
+"""Boxes of heads that give more than boxes, or take the best without suppression, are those of ONNX Runtime."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Callable
+
+import numpy as np
+import onnxruntime as ort
+import pytest
+
+from mpnet.detection.decode import decode_head, yolo_heads
+from mpnet.detection.preprocess import plan_geometry
+from mpnet.importing import Imported
+from tests.importing.conftest import heads_of
+from tests.importing.graphs import Builder, _grid
+
+SIDE, CLASSES, STRIDES = 64, 3, (8, 16, 32)
+CELLS = sum((SIDE // stride) ** 2 for stride in STRIDES)
+
+
+def _boxes(b: Builder, bins: int, distances: str, corners: bool) -> str:
+    if bins > 1:
+        parts = b.node("Transpose", [b.reshape(distances, [1, 4, bins, CELLS])], perm=[0, 2, 1, 3])
+        places = b.constant(np.arange(bins).reshape(1, bins, 1, 1))
+        distances = b.reshape(b.node("Conv", [b.node("Softmax", [parts], axis=1), places]), [1, 4, CELLS])
+    near, far = b.node("Split", [distances, b.constant([2, 2], np.int64)], 1, 2, axis=1)
+    points = b.constant(np.concatenate([_grid(SIDE, s).reshape(2, -1) + 0.5 for s in STRIDES], 1)[None])
+    low, high = b.node("Sub", [points, near]), b.node("Add", [points, far])
+    middle = b.node("Div", [b.node("Add", [low, high]), b.constant(2.0)])
+    sides = [low, high] if corners else [middle, b.node("Sub", [high, low])]
+    scale = b.constant(np.concatenate([np.full((SIDE // s) ** 2, s) for s in STRIDES])[None, None])
+    return str(b.node("Mul", [b.node("Concat", sides, axis=1), scale]))
+
+
+def detector(kind: str) -> Any:
+    """A small network with a head of the kind: masks (with prototypes), keypoints, or the best boxes as they are."""
+    b = Builder(SIDE)
+    bins = 1 if kind == "best" else 16
+    more = {"masks": 8, "keypoints": 6}.get(kind, 0)
+    x, tensors = "images", [[], [], []]
+    for stride in (2, 4, *STRIDES):
+        x = b.conv(x, 8, 3, 2, act="Relu")
+        if stride in STRIDES:
+            for part, channels in zip(tensors, (4 * bins, CLASSES, more), strict=True):
+                part += [b.reshape(b.conv(x, channels), [1, channels, -1])] if channels else []
+        if stride == STRIDES[0]:
+            prototypes = b.conv(b.upsample(x), 8)
+    distances, scores, *rest = (b.node("Concat", part, axis=2) for part in tensors if part)
+    scores = b.node("Sigmoid", [scores])
+    boxes = _boxes(b, bins, distances, kind == "best")
+    if kind != "best":
+        return b.model([b.node("Concat", [boxes, scores, *rest], axis=1), *([prototypes] if kind == "masks" else [])])
+    table = b.node("Transpose", [b.node("Concat", [boxes, scores], axis=1)], perm=[0, 2, 1])
+    boxes, scores = b.node("Split", [table, b.constant([4, CLASSES], np.int64)], 1, 2, axis=2)
+    best = b.node("ReduceMax", [scores], axes=[-1], keepdims=0)
+    _, order = b.node("TopK", [best, b.constant([20], np.int64)], 1, 2, axis=-1)
+    return b.model([b.node("Gather", [b.reshape(table, [CELLS, 4 + CLASSES]), b.reshape(order, [20])], axis=0)])
+
+
+@pytest.mark.parametrize("kind", ["masks", "keypoints", "best"])
+def test_boxes_are_onnx_runtimes(kind: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
+    path, imported = importing(detector(kind))
+    network = imported.network
+    x = np.random.default_rng(2).random((1, *network.in_shape), np.float32)
+    table = ort.InferenceSession(path).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
+    table = table[0].T if kind != "best" else table
+    boxes = np.concatenate([(table[:, :2] + table[:, 2:4]) / 2, table[:, 2:4] - table[:, :2]], 1) if kind == "best" else table
+    geometry = plan_geometry(SIDE, SIDE, SIDE, SIDE, "stretch")
+    decoded = [
+        decode_head(x, head, [geometry], 0.0) for x, head in zip(heads_of(imported, x), yolo_heads(network), strict=True)
+    ]
+    own = np.concatenate([np.c_[found.category, found.score, found.box * SIDE] for found in decoded])
+    for row, box in zip(table, boxes, strict=True):
+        for category, score in enumerate(row[4 : 4 + CLASSES]):
+            expected = [category, score, *box[:4]]
+            # Some thirty float32 roundings of pixels up to 128.
+            assert np.abs(own - expected).max(axis=1).min() <= 2e-4
+    decoders = [yolo.decoder for yolo in network.yolos]  # type: ignore[attr-defined]
+    assert decoders == ["yolov8"] * 3 + ["none"] * {"masks": 4, "keypoints": 3, "best": 0}[kind]
+    assert imported.nms_free == (kind == "best")
+    assert len(imported.names) == CLASSES
