@@ -63,6 +63,7 @@ def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: P
     assert any("rough 1.0" in note for note in data.notes)
 
 
+@pytest.mark.slow
 def test_a_classifiers_figures_in_an_engine_are_measures(mpnet: Mpnet, shapes: Path, tmp_path: Path) -> None:
     found = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
     data = collect([Path(found["folder"])], progress=silent, draws=100)

@@ -26,6 +26,7 @@ def file(shapes: Path, tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     run = document_of(mpnet("run", file, "--json"))
     assert run["metrics"]["top1"] > 80

@@ -128,6 +128,7 @@ def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Sig
         assert child.returncode in (0, 2, 128 + number, -number), f"{delay} s: {child.returncode}"
 
 
+@pytest.mark.slow
 def test_a_memory_limit(experiment: Path) -> None:
     done = start(
         "run",

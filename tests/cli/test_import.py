@@ -24,6 +24,7 @@ def model(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_path: Path, mpnet: Mpnet) -> None:
     told = mpnet("import", model, "-o", "net", "--json")
     assert told.returncode == 0, told.stderr

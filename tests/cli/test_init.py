@@ -84,6 +84,7 @@ def test_what_it_writes_runs(mpnet: Mpnet, own: Path, images: tuple[str, ...]) -
     assert compared["missing"] in (None, "")
 
 
+@pytest.mark.slow
 def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
     said = mpnet("init", *MODEL, "--images", "street.data")
     assert said.stdout == "net.yaml: 5 images, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"

@@ -13,6 +13,7 @@ from tests.cli.conftest import Mpnet, document_of
 SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0.4}", "--workers", "1")
 
 
+@pytest.mark.slow
 def test_five_images_show_nothing(mpnet: Mpnet, experiment: Path) -> None:
     told = mpnet("sweep", experiment, *SWEEP, "--max-loss", "1 agreement", "--json")
     document = json.loads(told.stdout)
@@ -56,6 +57,7 @@ def test_what_is_no_budget_ends_in_one_line(mpnet: Mpnet, experiment: Path, budg
     assert refused.stderr.count("\n") == 1
 
 
+@pytest.mark.slow
 def test_a_forecast_says_how_surely_losses_will_be_known_and_stores_nothing(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "--json"))
     assert document["testing"] == document["labelled"] > 0

@@ -156,6 +156,7 @@ def test_what_analyze_says_to_keep_can_be_pasted(mpnet: Mpnet, experiment: Path)
     assert run["cost"]["int8_macs"] >= 0.7 * run["cost"]["macs"]
 
 
+@pytest.mark.slow
 def test_what_analyze_proposes_stays_within_its_share_and_agrees_no_less(mpnet: Mpnet, experiment: Path) -> None:
     for share in (0, 3, 30):
         document = document_of(mpnet("analyze", experiment, "--keep-macs", share, "--json"))
@@ -168,6 +169,7 @@ def test_what_analyze_proposes_stays_within_its_share_and_agrees_no_less(mpnet: 
         assert keep["raised"]["bit_operations"] == pytest.approx((1 + added) * keep["given"]["bit_operations"])
 
 
+@pytest.mark.slow
 def test_analyze_drops_no_choice_of_the_users(mpnet: Mpnet, experiment: Path) -> None:
     given = "precision={default: int8, layers: {first: fp16, 8: fp16, heads: int8}}"
     process = mpnet("analyze", experiment, "--set", given, "--keep-macs", "30")

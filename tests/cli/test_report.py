@@ -58,6 +58,7 @@ def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> 
     assert (experiment.parent / "d" / "error-sqnr.csv").read_text().count("\n") == 14
 
 
+@pytest.mark.slow
 def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     key = "fq" + "f" * 11
     found = document_of(mpnet("report", store, "-o", "page.html", "--choose", key, "--draws", 100, "--json"))
@@ -71,6 +72,7 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
     assert "error-noise" in document["figures"]  # type: ignore[operator]
 
 
+@pytest.mark.slow
 def test_intervals_are_of_the_images_that_their_figures_are_of(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     swept = document_of(
         mpnet(

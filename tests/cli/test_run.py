@@ -115,6 +115,7 @@ def test_whatever_decides_the_result_changes_the_identity(mpnet: Mpnet, experime
     assert plain["id"] != other["id"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "arguments", [["--set", "runtime.batch=2"], ["--threads", "2"], ["--isa", "scalar"], ["--set", "name=other"]]
 )

@@ -32,6 +32,7 @@ def store(mpnet: Mpnet, experiment: Path) -> Path:
     return Path(document_of(mpnet("sweep", experiment, *SWEEP))["store"])
 
 
+@pytest.mark.slow
 def test_every_command_takes_a_sweeps_configuration(mpnet: Mpnet, experiment: Path, store: Path) -> None:
     source = f"{store}:{KEY}"
     run = document_of(mpnet("run", source, "-q", "--json"))
@@ -86,6 +87,7 @@ def test_a_folder_stands_for_its_latest_sweep(mpnet: Mpnet, experiment: Path, st
     assert "holds 2 sweeps" in failed.stderr
 
 
+@pytest.mark.slow
 def test_precisions_go_back_into_an_experiment_file(mpnet: Mpnet, experiment: Path, store: Path) -> None:
     for key in (KEY, "fqqqqqqqqfqqf", "q" * 13):
         document = document_of(mpnet("run", experiment, "--set", f"precision={_section(mpnet, store, key)}", "-q", "--json"))

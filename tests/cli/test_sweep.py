@@ -138,6 +138,7 @@ def test_a_loss_is_that_of_two_runs(mpnet: Mpnet, sweep_file: Path) -> None:
     assert [loss[name] for name in ("difference", "low", "high")] == [interval[name] for name in ("difference", "low", "high")]
 
 
+@pytest.mark.slow
 def test_a_loss_is_from_each_sweeps_own_baseline(mpnet: Mpnet, sweep_file: Path) -> None:
     """Two sweeps of one store judge the same configuration beside different baselines."""
     differences = set()
@@ -468,6 +469,7 @@ def test_no_scheduler_is_one_line(mpnet: Mpnet, sweep_file: Path, monkeypatch: p
     assert "no Dask scheduler answers" in result.stderr
 
 
+@pytest.mark.slow
 def test_options_may_ask_for_calibration(mpnet: Mpnet, sweep_file: Path) -> None:
     ways = "{activations.ranges: [dynamic, calibrated], bias_correction: [false, true]}"
     document = document_of(mpnet("sweep", sweep_file, *SMALL, "--set", f"sweep.space.quantization={ways}", "--json"))

@@ -25,7 +25,9 @@ BATCH: NDArray[np.float32] = np.random.Generator(np.random.PCG64(3)).random((2, 
 CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated"))
 
 
-@pytest.mark.parametrize("name", list(LAYERS))
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in ("activations", "shortcuts") else ()) for name in LAYERS]
+)
 def test_all_levels_and_the_oracle_give_the_same_bits(name: str) -> None:
     network = parse_cfg(family_cfg(name), "t.cfg")
     weights = random_weights(network, 4)

@@ -122,7 +122,10 @@ def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> No
     assert plan_arena(fuse_plan(plan)).peak_bytes < 4 * whole.values
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize(
+    "precision",
+    [pytest.param(name, marks=pytest.mark.slow if precision.is_narrow else ()) for name, precision in PRECISIONS.items()],
+)
 @pytest.mark.parametrize("calibrated", [False, True])
 def test_the_same_bits_fused_or_not_at_every_level(pools: NetworkSpec, precision: str, calibrated: bool) -> None:
     weights = random_weights(pools)

@@ -435,3 +435,5 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "efficientnet-lite0": efficientnet_lite0,
     "resnet-18": resnet18,
 }
+# Whose tests are slow.
+LARGE = ("yolov3-tiny", "resnet-18")

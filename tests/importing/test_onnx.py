@@ -12,7 +12,7 @@ import pytest
 from mpnet.errors import ConfigError, FormatError
 from mpnet.importing import Imported
 from tests.importing.conftest import heads_of, reference_heads
-from tests.importing.graphs import ANCHORS, MODELS, Builder, yolov8n
+from tests.importing.graphs import ANCHORS, LARGE, MODELS, Builder, yolov8n
 
 Importing = Callable[..., tuple[Path, Imported]]
 DECODERS = {
@@ -28,7 +28,7 @@ DECODERS = {
 BOUND = 2e-6
 
 
-@pytest.mark.parametrize("name", list(MODELS))
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in MODELS])
 def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
     path, imported = importing(MODELS[name]())
     network = imported.network

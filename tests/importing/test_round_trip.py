@@ -22,7 +22,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights, random_weights
 from tests.importing.conftest import heads_of
-from tests.importing.graphs import MODELS
+from tests.importing.graphs import LARGE, MODELS
 from tests.networks import NAMES, tiny_cfg
 
 onnx = pytest.importorskip("onnx")
@@ -82,7 +82,9 @@ def test_classes_behind_a_softmax_come_back(tmp_path: Path) -> None:
     assert second.weights == first.weights
 
 
-@pytest.mark.parametrize("name", [name for name in MODELS if name != "yolox-nano-raw"])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in MODELS if name != "yolox-nano-raw"]
+)
 def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     from tests.importing.test_tflite import litert

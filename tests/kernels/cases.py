@@ -34,6 +34,12 @@ class ConvCase:
     pool: int | None = None
     """2x2/2 pooling behind it with this padding, 0 or 1."""
 
+    @property
+    def products(self) -> int:
+        """Multiplications of the call."""
+        s = self.shape
+        return self.images * s.out_h * s.out_w * s.out_channels * s.depth
+
     def __str__(self) -> str:
         s = self.shape
         return (

@@ -47,7 +47,9 @@ def same(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
     return expected.tobytes() == actual.tobytes()
 
 
-@pytest.mark.parametrize("case", conv_cases(), ids=str)
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.slow if case.products > 1 << 21 else ()) for case in conv_cases()], ids=str
+)
 def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> None:
     scalar, scalar_ranges = run(isa.kernels("scalar"), case)
     expected, expected_ranges = run(ORACLE, case)
@@ -162,7 +164,11 @@ def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("magnitude", [3, 56, 64, 127])
-@pytest.mark.parametrize("shape", [ConvShape(6, 5, 512, 18, 3, 1, 1), ConvShape(17, 21, 512, 66, 3, 1, 1)], ids=str)
+@pytest.mark.parametrize(
+    "shape",
+    [ConvShape(6, 5, 512, 18, 3, 1, 1), pytest.param(ConvShape(17, 21, 512, 66, 3, 1, 1), marks=pytest.mark.slow)],
+    ids=str,
+)
 def test_int8_winograd_and_direct_give_the_same_sums(level: str, shape: ConvShape, magnitude: int) -> None:
     """Small weights may take a faster algorithm, large ones may not; 3x3 depth 4608 with extreme codes."""
     rng, filters = np.random.default_rng(magnitude), shape.out_channels

@@ -19,6 +19,7 @@ def crowd(count: int) -> list[Label]:
     return [Label((x, y, 30.0, 30.0), n % 9, f"class {n % 9} {n % 100}%") for n, (x, y) in enumerate(corners.tolist())]
 
 
+@pytest.mark.slow
 def test_placing_many_texts_takes_work_in_proportion_to_their_number(monkeypatch: pytest.MonkeyPatch) -> None:
     compared = []
     covered = draw._covered

@@ -99,6 +99,7 @@ def test_another_context_shares_nothing(store: TrialStore) -> None:
     assert state.computed == 3**6
 
 
+@pytest.mark.slow
 def test_worker_processes_give_the_same(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     inline = sweep(store, task)
@@ -156,6 +157,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs /proc")
 def test_a_worker_that_is_loading_does_not_answer_ctrl_c(tmp_path: Path) -> None:
     script = tmp_path / "first_worker.py"
