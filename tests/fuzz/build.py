@@ -62,10 +62,11 @@ def build(target: str, out: Path, kind: str, compiler: str = "", inputs: tuple[P
     """
     how = KINDS[kind]
     compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
-    names = [f"objects/mprun/{name}.o" for name in COMMANDS] if target == "command" else []
-    folder = core([compiler], list(how.core), "libmprun.a", *names)
-    sources = [HERE / f"{target}_target.c", *(HERE / name for name in how.more)]
-    sources += [*(folder / name for name in names), folder / "libmprun.a"]
+    names = [*(f"objects/mprun/{name}.o" for name in COMMANDS if target == "command"), "libmprun.a"]
+    if target == "jpeg":  # it needs no kernels, which take most of the time to compile
+        names = [f"objects/image/{source.stem}.o" for source in sorted(ROOT.glob("csrc/image/*.c"))]
+    folder = core([compiler], list(how.core), *names)
+    sources = [HERE / f"{target}_target.c", *(HERE / name for name in how.more), *(folder / name for name in names)]
     own = []
     if kind == "emulated":
         sources.insert(1, _embedded(inputs, out.with_suffix(".S")))

@@ -29,8 +29,11 @@ def ran(program: Path, *words: object, folder: Path) -> str:
     return done.stderr
 
 
-# Of bundles with the whole core, whose scalar kernels alone take half a minute to compile.
-@pytest.mark.parametrize("target", [pytest.param(target, marks=[pytest.mark.slow] * (target != "jpeg")) for target in TARGETS])
+# The others are built with all kernels, which take a minute to compile.
+targets = pytest.mark.parametrize("target", [pytest.param(t, marks=[pytest.mark.slow] * (t != "jpeg")) for t in TARGETS])
+
+
+@targets
 def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     compiler = next((name for name in COMPILERS if can_build(name, "replayed")), None)
     if compiler is None:
@@ -40,7 +43,7 @@ def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     assert said.count("\n") == len(inputs_of(target)) > 0
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@targets
 def test_changed_files_with_guard_pages_and_all_tables(target: str, tmp_path: Path) -> None:
     """In the objects that users have; of bundles all tables give the same bits."""
     if not (shutil.which("make") and shutil.which("gcc")):
