@@ -37,6 +37,14 @@ from mpnet.resolve.stored import in_store
     type=click.FloatRange(0, 1),
     help="Score threshold at which a detector's errors are counted.  [default: the best F1 of the baseline]",
 )
+@click.option(
+    "--explain",
+    "explain_worst",
+    type=click.IntRange(0, 10_000),
+    default=0,
+    show_default=True,
+    help="Lost objects whose layers are named, as `mpnet explain` does; takes passes of their images.",
+)
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
 @click.option(
@@ -52,6 +60,7 @@ def command(
     data_folder: Path | None,
     draws: int,
     score: float | None,
+    explain_worst: int,
     no_compute: bool,
     choose: str | None,
     sweep: int | None,
@@ -70,7 +79,14 @@ def command(
         path, sweep, choose = in_store(str(sources[0]))
         sources = (path,)
     data = collect(
-        sources, progress=progress(quiet), draws=draws, compute=not no_compute, choose=choose, sweep=sweep, score=score
+        sources,
+        progress=progress(quiet),
+        draws=draws,
+        compute=not no_compute,
+        choose=choose,
+        sweep=sweep,
+        score=score,
+        explain_worst=explain_worst,
     )
     html = render(data)
     write_text(out, html)

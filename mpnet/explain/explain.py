@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Any, Iterable, Sequence
 
 from mpnet.config.experiment import Experiment
-from mpnet.engine.assign import PrecisionPlan
+from mpnet.data.detections import Detections
+from mpnet.engine.assign import PrecisionPlan, assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.errors import ConfigError
 from mpnet.evaluation.match import AREA_RANGES, Truths
@@ -31,7 +32,7 @@ from mpnet.explain.objects import (
     of_image,
     reference_objects,
 )
-from mpnet.explain.runs import ImageRuns
+from mpnet.explain.runs import ImageRuns, raised_key
 from mpnet.explain.shares import Explained, cheapest_way, sets_of, shares
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress, silent
@@ -56,7 +57,7 @@ class Explanation:
     bench: Workbench
     plan: PrecisionPlan
     baseline: PrecisionPlan
-    detections: tuple[Any, Any]
+    detections: tuple[Detections, Detections]
     lost: tuple[LostObject, ...]
     explained: tuple[Explained, ...]
     costs: dict[int, int]
@@ -157,22 +158,38 @@ def explain_experiment(
     bench = open_workbench(experiment)
     if bench.kit.task != DETECTION:
         raise ConfigError(f"{experiment.source}: the network is a classifier; only detectors lose objects")
-    given = bench.assign()
-    baseline = bench.uniform(experiment.baseline or "fp32")
-    lowered = [layer.index for layer in bench.network.convolutions if given[layer.index] is not baseline[layer.index]]
-    if not lowered:
+    given, baseline = bench.assign(), bench.uniform(experiment.baseline or "fp32")
+    if not _lowered(bench, given, baseline):
         raise ConfigError(
             f"{experiment.source}: every layer with weights has the baseline's precision, so nothing can be lost; "
             "choose others, such as --set precision.default=int8"
         )
     with progress("images", len(bench.inputs)) as advance:
-        outcomes = run_plans(bench, [bench.plan(baseline), bench.plan(given)], advance)
-    before, after = (outcome.predictions for outcome in outcomes)
-    truths = reference_objects(bench.dataset, before)
-    finds = find(before, truths), find(after, truths)
-    lost = lost_objects(truths, bench.dataset, *finds)
-    wanted = [object_named(name, truths, bench.dataset, *finds) for name in dict.fromkeys(objects)] or lost[:worst]
-    costs, whole = _costs(bench, given, baseline, lowered)
+        before, after = run_plans(bench, [bench.plan(baseline), bench.plan(given)], advance)
+    detections = before.predictions, after.predictions
+    return explain(bench, given, baseline, detections, objects=objects, worst=worst, pairs=pairs, progress=progress)
+
+
+def explain(
+    bench: Workbench,
+    given: PrecisionPlan,
+    baseline: PrecisionPlan,
+    detections: tuple[Detections, Detections],
+    *,
+    objects: Sequence[str] = (),
+    worst: int = WORST,
+    pairs: int = PAIRS,
+    progress: Progress = silent,
+) -> Explanation:
+    """The same where both ran already. detections: of the baseline and of the configuration, on all images of the workbench.
+
+    Raises: ConfigError for an object that is not there; EngineError naming the layer.
+    """
+    truths = reference_objects(bench.dataset, detections[0])
+    before, after = (find(one, truths) for one in detections)
+    lost = lost_objects(truths, bench.dataset, before, after)
+    wanted = [object_named(name, truths, bench.dataset, before, after) for name in dict.fromkeys(objects)] or lost[:worst]
+    costs, whole = _costs(bench, given, baseline, _lowered(bench, given, baseline))
     images = list(dict.fromkeys(one.position for one in wanted))
     worker = _Worker(bench, given, baseline, truths, wanted, costs, pairs)
     explained: dict[int, Explained] = {}
@@ -181,7 +198,12 @@ def explain_experiment(
             explained.update({one.object.index: one for one in part})
             advance(1)
     in_turn = tuple(explained[one.index] for one in wanted)
-    return Explanation(bench, given, baseline, (before, after), tuple(lost), in_turn, costs, whole, pairs)
+    return Explanation(bench, given, baseline, detections, tuple(lost), in_turn, costs, whole, pairs)
+
+
+def _lowered(bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan) -> list[int]:
+    """Layers with weights whose precision is not the baseline's."""
+    return [layer.index for layer in bench.network.convolutions if given[layer.index] is not baseline[layer.index]]
 
 
 def _costs(
@@ -192,8 +214,11 @@ def _costs(
     def counted(precisions: PrecisionPlan) -> int:
         return plan_cost(bench.plan(precisions))["bit_operations"]
 
+    def raised(index: int) -> PrecisionPlan:
+        return assign_key(bench.network, raised_key(bench.network, given, baseline, frozenset({index})))
+
     before = counted(given)
-    return {i: counted(bench.assign({i: baseline[i]})) - before for i in lowered}, counted(baseline)
+    return {index: counted(raised(index)) - before for index in lowered}, counted(baseline)
 
 
 @dataclass(frozen=True, eq=False)

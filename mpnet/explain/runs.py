@@ -12,6 +12,7 @@ from mpnet.engine.assign import PrecisionPlan
 from mpnet.engine.tensor import Tensor
 from mpnet.evaluation.match import Truths
 from mpnet.explain.objects import Finds, find
+from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.sweep.trie import build_graph, run_graph, run_stem
 from mpnet.trial.workbench import Workbench
@@ -28,9 +29,7 @@ class ImageRuns:
     """
 
     def __init__(self, bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, position: int, truths: Truths) -> None:
-        self._bench, self._given, self._truths = bench, given, truths
-        self._codes, self._raised = split_key(given.key)[0], split_key(baseline.key)[0]
-        self._number = {layer.index: number for number, layer in enumerate(bench.network.convolutions)}
+        self._bench, self._given, self._baseline, self._truths = bench, given, baseline, truths
         batch = bench.inputs.take([position])
         self._image, self._geometry = Tensor(batch.x), geometry_array(batch.geometry)
         self._decoder = bench.decoder.of_images(np.array([position]))
@@ -40,17 +39,14 @@ class ImageRuns:
         """Run what is not known yet of these sets of raised layers."""
         missing = [layers for layers in dict.fromkeys(sets) if layers not in self.known]
         for start in range(0, len(missing), AT_ONCE):
-            self._run({self._key(layers): layers for layers in missing[start : start + AT_ONCE]})
+            self._run({self._codes(layers): layers for layers in missing[start : start + AT_ONCE]})
 
     def __getitem__(self, layers: Layers) -> Finds:
         self.run([layers])
         return self.known[layers]
 
-    def _key(self, layers: Layers) -> str:
-        raised = {self._number[index] for index in layers}
-        return "".join(
-            high if i in raised else low for i, (low, high) in enumerate(zip(self._codes, self._raised, strict=True))
-        )
+    def _codes(self, layers: Layers) -> str:
+        return split_key(raised_key(self._bench.network, self._given, self._baseline, layers))[0]
 
     def _run(self, keys: dict[str, Layers]) -> None:
         bench, prepared = self._bench, self._bench.prepared
@@ -65,6 +61,14 @@ class ImageRuns:
         for key, layers in keys.items():
             outputs = [self._decoder.join([decoded[head][name]]) for head, name in enumerate(graph.head_names(key))]
             self.known[layers] = find(self._decoder.predictions(outputs), self._truths)
+
+
+def raised_key(network: NetworkSpec, given: PrecisionPlan, baseline: PrecisionPlan, layers: Layers) -> str:
+    """The key of a configuration with layers with weights raised to the baseline's precisions."""
+    codes, rest = split_key(given.key)
+    high = split_key(baseline.key)[0]
+    raised = [layer.index in layers for layer in network.convolutions]
+    return "".join(high[i] if above else codes[i] for i, above in enumerate(raised)) + rest
 
 
 def prefixes(order: Sequence[int]) -> list[Layers]:

@@ -21,11 +21,13 @@ from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.operating_point import OperatingPoint
+from mpnet.explain.explain import explain
 from mpnet.formats.cfg.read import read_cfg_bytes
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
-from mpnet.report.model import Change, Confusion, Missing, ReportData, Status
+from mpnet.report.explanation import sentence
+from mpnet.report.model import Change, Confusion, Missing, ObjectChange, ReportData, Status
 from mpnet.report.paired import Pair
 from mpnet.report.rerun import Machine
 from mpnet.report.source import from_results, layers_of
@@ -58,6 +60,7 @@ def collect(
     choose: str | None = None,
     sweep: int | None = None,
     score: float | None = None,
+    explain_worst: int = 0,
 ) -> ReportData:
     """Everything about runs or about one sweep.
 
@@ -67,17 +70,18 @@ def collect(
     choose:  the configuration of a sweep that the page is about; None: the sweep's own choice.
     sweep:   which of a store's sweeps, by number; None: the last one.
     score:   threshold at which a detector's errors are counted; None: the one with the best F1 of the baseline.
+    explain_worst: lost objects of which layers are named, those whose score fell most.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
     """
     sources = [split_source(str(source))[0] if source.is_dir() else source for source in sources]
     if len(sources) == 1 and is_store(sources[0]):
-        return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep, score)
+        return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep, score, explain_worst)
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
     data = _with_comparison(from_results(results), results, draws, seed, score)
     if compute:
-        data = _with_layers(data, results[-1].document, progress)
+        data = _with_layers(data, results, progress, explain_worst)
     else:
         data = with_missing(data, _not_computed("Error and time per layer"))
     return _with_cfg(data, results[-1].document)
@@ -92,6 +96,7 @@ def _of_sweep(
     choose: str | None,
     sweep: int | None,
     score: float | None,
+    explain_worst: int,
 ) -> ReportData:
     status = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(status["state"], "interrupted")
@@ -108,7 +113,7 @@ def _of_sweep(
         return with_missing(data, Missing(what, reason(error), "Put the files back, or sweep again."))
     key = data.configurations.keys[data.configurations.chosen or 0]
     data = replace(data, layers=layers_of(machine.rows(key)))
-    data = _with_front(data, machine, document, progress, draws, seed, score)
+    data = _with_front(data, machine, document, progress, draws, seed, score, explain_worst)
     return _measured(data, machine, progress)
 
 
@@ -120,6 +125,7 @@ def _with_front(
     draws: int,
     seed: int,
     score: float | None,
+    explain_worst: int,
 ) -> ReportData:
     """Run baseline, chosen configuration and front again, for what a store does not keep: what they find."""
     table = data.configurations
@@ -150,6 +156,9 @@ def _with_front(
                 data = with_pairs(data, pairs, pairing.intervals_by, prefix)
         data = _with_losses(data)
         data = with_changes(data, whole.pair(chosen), view.gallery(dataset, predictions[0], chosen, image_loader(document)))
+        if explain_worst:
+            keys = table.keys[table.baseline], table.keys[table.chosen]
+            data = with_explained(data, machine, keys, (predictions[0], chosen), explain_worst, progress)
         data = _with_operating_point(data, dataset, predictions[0], chosen, score, draws, seed)
         return _with_confusion(data, view, dataset, predictions[0], chosen)
     except MpnetError as error:
@@ -183,14 +192,20 @@ def _check_same(data: ReportData, row: int, column: str, again: float | None) ->
         raise StoreError(f"{key} gives {column} {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
 
 
-def _with_layers(data: ReportData, document: Mapping[str, Any], progress: Progress) -> ReportData:
+def _with_layers(data: ReportData, results: Sequence[Result], progress: Progress, explain_worst: int) -> ReportData:
     """Error and time per layer of the last run, when its network still gives what was measured."""
+    document, first = results[-1].document, results[0].document
     try:
         machine = Machine(reopen(document))
         key = str(document["precision"]["key"])
         identity = machine.bench.identity(machine.plan(key).precision).id
         if identity != (document.get("deployed") or {}).get("reference", document["id"]):
             raise StoreError("network, data or arithmetic are not what was measured (another identity)")
+        if explain_worst and len(results) > 1:
+            if any(first["digests"].get(name) != document["digests"].get(name) for name in ("cfg", "weights")):
+                raise StoreError("the baseline is of another network, so its layers cannot be raised to")
+            keys = str(first["precision"]["key"]), key
+            data = with_explained(data, machine, keys, open_predictions([results[0], results[-1]])[1], explain_worst, progress)
     except MpnetError as error:
         return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
     return _measured(data, machine, progress)
@@ -306,6 +321,33 @@ def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -
     harmed_first = sorted(chosen.classes, key=lambda of_class: of_class.interval.difference if of_class.interval else 0.0)
     changes = tuple(replace(change, image=Path(change.image).name) for change in changes)
     return replace(data, classes=tuple(harmed_first), changes=changes, worst=images, verdict=chosen.verdict)
+
+
+def with_explained(
+    data: ReportData, machine: Machine, keys: tuple[str, str], predictions: Sequence[Any], worst: int, progress: Progress
+) -> ReportData:
+    """`data` whose lost and moved objects say which layers lose them, the `worst` of them.
+
+    keys: of the baseline and of the configuration that the page is about. predictions: theirs.
+    """
+    if data.task is not DETECTION:
+        return data
+    baseline, given = (machine.plan(key).precision for key in keys)
+    explanation = explain(machine.bench, given, baseline, (predictions[0], predictions[1]), worst=worst, progress=progress)
+    known = {}
+    for row in explanation.document()["objects"]:
+        x, y, width, height = row["box"]
+        shares = tuple((share["name"], share["percent"]) for share in row["shares"])
+        known[Path(row["image"]).name, (x, y, x + width, y + height)] = sentence(row), shares
+
+    def with_shares(change: Change) -> Change:
+        if not isinstance(change, ObjectChange) or (change.image, change.box) not in known:
+            return change
+        text, shares = known[change.image, change.box]
+        return replace(change, explained=text, shares=shares)
+
+    changes = map(with_shares, data.changes)
+    return replace(data, changes=tuple(changes))
 
 
 def _spread(changes: Sequence[Change]) -> list[Change]:

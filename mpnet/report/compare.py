@@ -66,7 +66,7 @@ def _write_images(
     compared: Comparison, view: View, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
 ) -> None:
     for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, predictions[1:], strict=True):
-        drawn = view.gallery(dataset, predictions[0], other, load).changes(pair.changes, len(pair.changes))
+        drawn = view.gallery(dataset, predictions[0], other, load).changes(pair.changes, len(pair.changes), captions=True)
         folder = images if len(predictions) == 2 else images / run["id"]
         names = write_changes(drawn, folder)
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]

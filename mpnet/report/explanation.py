@@ -122,4 +122,4 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
         return image(record) if under is None else under.apply(image(record), record.sha256)
 
     gallery = Gallery(dataset, *explanation.detections, load)
-    return write_changes(gallery.changes(crops, len(crops)), folder)
+    return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

@@ -42,9 +42,10 @@ class Gallery:
     other: Detections
     load: LoadImage
 
-    def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
+    def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
         """The first `limit` changes with their images: baseline left, other run right, the object in the middle.
 
+        captions: whether the images say which side is which.
         Raises: DataError when an image is gone or broken.
         """
         positions = {record.path: position for position, record in enumerate(self.dataset.images)}
@@ -55,7 +56,7 @@ class Gallery:
         for path, numbers in by_image.items():
             image = self.load(self.dataset.images[positions[path]])
             for number in numbers:
-                drawn[number] = replace(changes[number], jpeg=self._crop(image, positions[path], changes[number]))
+                drawn[number] = replace(changes[number], jpeg=self._crop(image, positions[path], changes[number], captions))
         return tuple(drawn)
 
     def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
@@ -80,7 +81,7 @@ class Gallery:
             out.append(Image(Path(record.path).name, caption, *map(jpeg, views)))
         return tuple(out)
 
-    def _crop(self, image: NDArray[np.uint8], position: int, change: ObjectChange) -> bytes:
+    def _crop(self, image: NDArray[np.uint8], position: int, change: ObjectChange, captions: bool) -> bytes:
         x0, y0, x1, y1 = change.box
         half = max(x1 - x0, y1 - y0, 24.0) * 0.75
         middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
@@ -97,7 +98,7 @@ class Gallery:
             near = [label for label in self._predicted(run, position) if overlap(np.array(label.box), truth) > NEAR]
             views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
         views[1] = np.pad(views[1][:, GAP:], ((0, 0), (GAP, 0), (0, 0)), constant_values=255)
-        return jpeg(side_by_side(views, CAPTIONS))
+        return jpeg(side_by_side(views, CAPTIONS) if captions else np.hstack(views))
 
     def _truths(self, position: int) -> list[Label]:
         rows = np.flatnonzero(self.dataset.image_index == position)
@@ -133,8 +134,8 @@ class ClassGallery:
     other: Classifications
     load: LoadImage
 
-    def changes(self, changes: Sequence[Change], limit: int) -> tuple[Change, ...]:
-        """The first `limit` changes with their images. Raises: DataError when an image is gone or broken."""
+    def changes(self, changes: Sequence[Change], limit: int, captions: bool = False) -> tuple[Change, ...]:
+        """The first `limit` changes with their images, of one side. Raises: DataError when an image is gone or broken."""
         records = {record.path: record for record in self.dataset.images}
         return (*(replace(change, jpeg=self._drawn(records[change.image])) for change in changes[:limit]), *changes[limit:])
 

@@ -94,11 +94,14 @@ class ObjectChange(Change):
 
     overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the image.
     size:    of the truth, as COCO has it: small, medium or large.
+    explained, shares: which layers lose it, in a sentence, and the share of each by its name, percent; empty where unknown.
     """
 
     overlap: float
     box: tuple[float, float, float, float]
     size: str = ""
+    explained: str = ""
+    shares: tuple[tuple[str, float], ...] = ()
 
     @property
     def details(self) -> str:

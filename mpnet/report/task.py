@@ -31,8 +31,8 @@ class Compares(Protocol):
 class Shows(Protocol):
     """What two runs made of the images of a data set."""
 
-    def changes(self, changes: Sequence[Any], limit: int) -> tuple[Change, ...]:
-        """The first `limit` changes with their images."""
+    def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
+        """The first `limit` changes with their images. captions: which say which side is which."""
         ...
 
     def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:

@@ -5,9 +5,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
+
+import cv2
 
 from mpnet.report.explanation import sentence
-from tests.cli.conftest import Mpnet
+from tests.cli.conftest import Mpnet, document_of
 from tests.networks import small_cfg, write_experiment, write_network
 
 
@@ -15,7 +18,7 @@ def test_objects_and_sentences(mpnet: Mpnet, tmp_path: Path) -> None:
     write_experiment(tmp_path, small_cfg())
     write_network(tmp_path, 2, small_cfg())
     arguments = ("explain", "experiment.yaml", "--set", "data={unlabelled: images}")
-    document = json.loads(mpnet(*arguments, "--worst", 3, "--images", "lost", "--json").stdout)
+    document = document_of(mpnet(*arguments, "--worst", 3, "--images", "lost", "--json"))
     assert len(document["objects"]) == 3
     assert sum(document["lost"].values()) > 3
     assert all((tmp_path / row["file"]).stat().st_size > 500 for row in document["objects"])
@@ -25,3 +28,35 @@ def test_objects_and_sentences(mpnet: Mpnet, tmp_path: Path) -> None:
     assert row["object"] in printed.stdout
     assert sentence(row) in printed.stdout
     assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in sentence(row)
+
+
+def test_a_report_says_which_layers_lose_an_object(mpnet: Mpnet, tmp_path: Path) -> None:
+    write_experiment(tmp_path, small_cfg())
+    write_network(tmp_path, 2, small_cfg())
+    # What fp32 finds is what is labelled, so that there are lost objects.
+    data = ("--set", "data={unlabelled: images}")
+    found = document_of(mpnet("run", "experiment.yaml", "--set", "precision.default=fp32", *data, "--json"))
+    names = sorted((tmp_path / "images").iterdir())
+    by_image: dict[int, list[dict[str, Any]]] = {}
+    for one in json.loads((tmp_path / found["folder"] / "detections.json").read_text()):
+        if one["score"] >= 0.25:
+            by_image.setdefault(one["image_id"], []).append(one)
+    for image_id, ones in by_image.items():
+        image = cv2.imread(str(names[image_id - 1]))
+        assert image is not None
+        height, width = image.shape[:2]
+        lines = []
+        for one in ones:
+            x, y, w, h = one["bbox"]
+            x, y, right, bottom = max(x, 0), max(y, 0), min(x + w, width), min(y + h, height)
+            centre = ((x + right) / 2 / width, (y + bottom) / 2 / height)
+            lines.append(f"{one['category_id'] - 1} {centre[0]} {centre[1]} {(right - x) / width} {(bottom - y) / height}")
+        (tmp_path / "labels" / f"{names[image_id - 1].stem}.txt").write_text("\n".join(lines) + "\n")
+    explained = document_of(mpnet("explain", "experiment.yaml", "--worst", 3, "--json"))["objects"]
+    run = document_of(mpnet("run", "experiment.yaml", "--json"))
+    report = mpnet("report", run["folder"], "--explain", 3, "-o", "page.html")
+    assert report.returncode == 0
+    page = (tmp_path / "page.html").read_text()
+    for row in explained:
+        if row["kind"] != "doubled":
+            assert sentence(row).replace("'", "&#39;") in page
