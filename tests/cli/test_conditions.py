@@ -79,9 +79,9 @@ def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Pa
     assert "ran under conditions" not in shown.stdout
     # Of a front that is thinned: how many ran is counted, whichever of them are on the front of all images.
     part = {**again["conditions"], "of_front": 40, "front": {**again["conditions"]["front"], "clean": []}}
-    out = Console(file=StringIO(), width=200)
-    print_conditions({**again, "conditions": part}, out)
-    assert f"{len(again['front'])} of the front's 40 ran under conditions" in out.file.getvalue()
+    printed = StringIO()
+    print_conditions({**again, "conditions": part}, Console(file=printed, width=200))
+    assert f"{len(again['front'])} of the front's 40 ran under conditions" in printed.getvalue()
 
 
 @pytest.mark.parametrize(

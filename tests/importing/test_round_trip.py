@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -64,14 +65,16 @@ def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Importe
     return path, first, import_model(path)
 
 
+def decoders(model: Any) -> list[tuple[Any, ...]]:
+    """What boxes of each head are made by."""
+    return [(yolo.decoder, yolo.anchors, yolo.classes) for yolo in model.network.yolos]
+
+
 @pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano", "mobilenetv2-ssdlite"])
 def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp_path: Path) -> None:
     _, first, second = again(name, "onnx", tmp_path)
     assert second.weights == first.weights
-    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [  # type: ignore[attr-defined]
-        (y.decoder, y.anchors, y.classes)
-        for y in first.network.yolos  # type: ignore[attr-defined]
-    ]
+    assert decoders(second) == decoders(first)
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
 
@@ -91,10 +94,7 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
 
     path, first, second = again(name, "tflite", tmp_path)
     assert second.weights == first.weights
-    assert [(y.decoder, y.anchors, y.classes) for y in second.network.yolos] == [  # type: ignore[attr-defined]
-        (y.decoder, y.anchors, y.classes)
-        for y in first.network.yolos  # type: ignore[attr-defined]
-    ]
+    assert decoders(second) == decoders(first)
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
     for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
         assert own.tobytes() == before.tobytes()
