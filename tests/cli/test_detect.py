@@ -108,6 +108,7 @@ def test_bad_input_is_one_line(mpnet: Mpnet, folder: Path, arguments: list[str],
     assert_refused(mpnet("detect", *MODEL, *arguments, "--json", cwd=folder), message)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "message"), [("broken.png", "broken.png: "), ("broken.mp4", "broken.mp4: is not a video that OpenCV can read")]
 )

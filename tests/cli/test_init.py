@@ -53,6 +53,7 @@ def own(experiment: Path) -> Path:
     return folder
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "images",
     [

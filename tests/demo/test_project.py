@@ -48,6 +48,7 @@ def test_experiment_to_copy_reads_what_the_demo_writes_by_default(repository: Pa
     assert (here.precision, here.quantization, here.sweep) == (there.precision, there.quantization, there.sweep)
 
 
+@pytest.mark.slow
 def test_processes_write_the_same_bytes(tmp_path: Path) -> None:
     counts: list[int] = []
     write_project(tmp_path / "one", 9)

@@ -173,6 +173,7 @@ PLACES = [
 ]
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.sampled_from(PLACES), json_values)
 def test_mutated_annotations_load_or_give_one_clear_line(folder: Path, place: str, value: Any) -> None:

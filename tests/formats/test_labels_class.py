@@ -117,6 +117,7 @@ def test_lists_that_are_none(folder: Path, tmp_path: Path, monkeypatch: pytest.M
         read_list(listed, folder, NAMES)
 
 
+@pytest.mark.slow
 @settings(max_examples=150, deadline=None)
 @given(st.text(max_size=30))
 def test_any_line_gives_a_class_or_one_clear_line(line: str) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Callable, TypeVar
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -70,6 +71,7 @@ def test_cfg_with_one_hostile_value(line: int, value: bytes) -> None:
     check_cfg(b"".join([*LINES[:line], key + b"=" + value + b"\n", *LINES[line + 1 :]]))
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None)
 @given(st.integers(0, len(VALID) - 1), st.integers(0, 255))
 def test_cfg_with_one_byte_changed(position: int, byte: int) -> None:

@@ -87,6 +87,7 @@ def delimited(field: int, content: bytes) -> bytes:
     return bytes([field << 3 | 2, *(size >> shift & 127 | 128 for shift in (0, 7, 14)), size >> 21]) + content
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("graph", "message"),
     [

@@ -70,6 +70,7 @@ def decoders(model: Any) -> list[tuple[Any, ...]]:
     return [(yolo.decoder, yolo.anchors, yolo.classes) for yolo in model.network.yolos]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano", "mobilenetv2-ssdlite"])
 def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp_path: Path) -> None:
     _, first, second = again(name, "onnx", tmp_path)

@@ -99,6 +99,7 @@ def test_batches_and_order_do_not_matter(method: str) -> None:
     assert estimator.range() == whole
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=60), st.integers(0, 2**31))
 @settings(max_examples=200, deadline=None)
 def test_histogram_depends_on_values_alone(values: list[float], seed: int) -> None:

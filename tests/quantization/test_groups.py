@@ -30,6 +30,7 @@ def squared_error(w: NDArray[np.float32], found: tuple[NDArray[np.int8], NDArray
     return float(((dequantize_weights(*found).astype(np.float64) - w) ** 2).sum())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bits", [3, 4, 5, 6])
 @pytest.mark.parametrize(("channels", "size"), [(3, 3), (40, 3), (70, 1)])
 @pytest.mark.parametrize("method", ["mse", "min_max"])

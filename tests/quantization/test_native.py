@@ -67,6 +67,7 @@ def test_params_equal_numpy(kind: ActivationScheme) -> None:
     assert native.quant_params(params, 7) == scheme.range_to_params(*pairs[7], kind)  # type: ignore[call-arg]
 
 
+@pytest.mark.slow
 def test_params_equal_numpy_for_every_representable_small_case() -> None:
     grid = np.arange(-40, 41, dtype=np.float32) / np.float32(8)
     pairs = np.array([(a, b) for a in grid for b in grid if a <= b], np.float32)

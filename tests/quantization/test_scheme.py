@@ -82,6 +82,7 @@ def test_zero_is_exact_and_params_are_sane(scheme: ActivationScheme, a: float, b
     assert fake_quantize_activation(np.zeros(3, np.float32), params).tolist() == [0.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 @given(a=st.floats(-1e6, 1e6, width=32), b=st.floats(-1e6, 1e6, width=32), seed=st.integers(0, 999))
 @settings(max_examples=100, deadline=None)
 @pytest.mark.parametrize("mode", QUANTIZE_MODES)

@@ -98,6 +98,7 @@ def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence:
         assert np.diff(head.cells.starts).tolist() == [-(-head.cells.grid[0] * head.cells.grid[1] // BLOCK) * BLOCK] * IMAGES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("level", [*usable_levels(), "numpy"])
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
 def test_images_without_a_box_on_every_level(level: str, share: float) -> None:

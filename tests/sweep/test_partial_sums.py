@@ -73,6 +73,7 @@ def test_other_layers_read_the_concatenation_whole() -> None:
     assert_direct(graph, images, options)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("granularity", ["per_channel", "per_group"])
 @pytest.mark.parametrize("sizes", [(40, 40, 40), (1e-3, 1e-3), (40, 1e-3, 40)], ids=["shared", "own", "both"])
 def test_whichever_part_decides_the_scale(sizes: tuple[float, ...], granularity: str) -> None:

@@ -169,6 +169,7 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
     assert gap.hypervolume_ratio > 0.95
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
 def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
     task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
