@@ -28,6 +28,7 @@ from mpnet.engine.plan import Plan, build_plan
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.report.layers import describe_layer, print_layers
+from mpnet.report.terminal import print_table
 
 
 @declare(
@@ -40,6 +41,9 @@ from mpnet.report.layers import describe_layer, print_layers
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
+@click.option(
+    "--source", "names_of_source", is_flag=True, help="List the nodes of the ONNX file that each layer was imported from."
+)
 @backends_option
 @dialect_option
 @set_option
@@ -48,6 +52,7 @@ def command(
     default: str | None,
     layers: tuple[str, ...],
     steps: bool,
+    names_of_source: bool,
     chosen: str | None,
     dialect: str,
     overrides: tuple[str, ...],
@@ -70,8 +75,14 @@ def command(
             row["backend"] = parts.who(row["index"])
         for line in parts.reasons.values():
             note(line)
+    if names_of_source:
+        for row in document["layers"]:
+            row["source"] = list(plan.network.layers[row["index"]].source)
     if as_json:
         print_json(document)
+    elif names_of_source:
+        rows = [(row["index"], row["name"], " ".join(row["source"])) for row in document["layers"]]
+        print_table(console(), ("#", "layer", "nodes of the imported file"), rows, left=(1, 2), fold=(2,))
     elif steps:
         console().print(plan.text())
     else:

@@ -4,7 +4,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Callable, Iterable, Sequence
+from typing import Any, Callable, Collection, Iterable, Sequence
+from urllib.parse import quote
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from mpnet.model.weights import ConvolutionWeights, Floats, Weights
 
 WEIGHTED = ("conv", "deconv", "dense")
 """Kinds of operations that have weights."""
+
+# Of node names, what stands in a cfg as it is.
+_PLAIN = "/:._-()[]{}<>*+@$!?^|~"
 
 # What a window of two sizes may take once it is a square one with zeros.
 _MAX_SQUARE_VALUES = 1 << 24
@@ -67,6 +71,7 @@ class Writer:
         self.weights: dict[int, ConvolutionWeights] = {}
         self.values: dict[int, Floats] = {}
         self.layers: dict[str, str] = {}
+        self.sources: dict[int, tuple[str, ...]] = {}
         self.flat: set[str] = set()
         self.padded: dict[int, str] = {}
         operations, readers = graph.operations, graph.readers().get(image, [])
@@ -109,6 +114,9 @@ class Writer:
         else:
             index_of_result = index
         self.layer_of[operation.output] = index_of_result
+        if index >= 0:
+            first = (operation.values["node"],) if "node" in operation.values else ()
+            self.sources[index] = (*self.sources.get(index, ()), *first, *operation.nodes)
         for node in operation.nodes:
             if index >= 0:
                 self.layers[node] = f"{index} [{self.sections[index].kind}]"
@@ -128,13 +136,17 @@ class Writer:
             raise Refused("joins the image itself, which has no form in a cfg")
         return ",".join(map(str, indices))
 
-    def written(self, net: dict[str, Any], extra: dict[int, dict[str, Any]], source: str) -> Written:
-        """The files. net: keys of [net]; extra: more keys by layer index. Raises: FormatError."""
+    def written(
+        self, net: dict[str, Any], extra: dict[int, dict[str, Any]], source: str, named: Collection[str] = ()
+    ) -> Written:
+        """The files. net: keys of [net]; extra: more keys by layer index; named: nodes of the file that a layer's `source` may
+        name. Raises: FormatError."""
         lines = ["[net]", *(f"{key}={value}" for key, value in net.items()), ""]
         for index, section in enumerate(self.sections):
             comment = "".join(c if c.isprintable() and ord(c) < 127 else "?" for c in section.comment[:200])
             lines += [f"# {index}: {comment}"] if comment else [f"# {index}"]
-            keys = {**section.keys, **extra.get(index, {})}
+            names = [quote(name, safe=_PLAIN) for name in dict.fromkeys(self.sources.get(index, ())) if name in named]
+            keys = {**section.keys, **extra.get(index, {}), **({"source": ",".join(names)} if names else {})}
             lines += [f"[{section.kind}]", *(f"{key}={value}" for key, value in keys.items()), ""]
         text = "\n".join(lines)
         network = parse_cfg(text, source)

@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable
+from typing import Callable, Collection
 
 import numpy as np
 
@@ -126,7 +126,9 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     rounded = rounded_tensors(graph, layers) if choices.rounded else frozenset[str]()
     fuse(layers, kept, rounded)
     put_pixels(graph, layers, pixels)
-    written, quantization_notes = _written(graph, layers, choice, rounded)
+    # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
+    named = operators if graph.format == "ONNX" else ()
+    written, quantization_notes = _written(graph, layers, choice, rounded, named)
     classes = choice.classes or written.network.classes
     names, names_note = class_names(graph, classes)
     nodes = tuple(
@@ -144,7 +146,9 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels, choice.nms_free)
 
 
-def _written(graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: frozenset[str]) -> tuple[Written, list[str]]:
+def _written(
+    graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: frozenset[str], named: Collection[str]
+) -> tuple[Written, list[str]]:
     nodes = {node.name: node for node in graph.nodes}
     writer = Writer(layers, graph.image, rounded)
     for operation in layers.operations:
@@ -159,10 +163,10 @@ def _written(graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: 
     _, channels, height, width = graph.shapes[graph.image]
     net = {"width": width, "height": height, "channels": channels}
     try:
-        written = writer.written(net, {}, graph.source)
+        written = writer.written(net, {}, graph.source, named)
         keys, notes = quantised_keys(graph, layers, writer, written.network)
         if keys:
-            written = writer.written(net | keys.pop(-1, {}), keys, graph.source)
+            written = writer.written(net | keys.pop(-1, {}), keys, graph.source, named)
     except FormatError as error:
         graph.fail(f"as a cfg it would be refused: {error}")
     for name, index in written.layer_of.items():

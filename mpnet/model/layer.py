@@ -6,7 +6,7 @@ A shape is (height, width, channels) of one image. Activations are NHWC everywhe
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mpnet.model.precision import Precision
@@ -59,6 +59,7 @@ class LayerSpec:
     inputs:   indices of the layers that it reads; NETWORK_INPUT (-1) for the image.
     in_shape: shape of the first input. out_shape: shape of the result.
     declared: the section's precision keys, or None when it has none.
+    source:   of imported networks: the nodes of the file that it came from, the one with its weights first.
     """
 
     index: int
@@ -68,6 +69,7 @@ class LayerSpec:
     out_shape: Shape
     declared: PrecisionKeys | None = None
     name: str = ""
+    source: tuple[str, ...] = field(default=(), compare=False, kw_only=True)
 
     kind: ClassVar[str]
     """The section's name in the cfg."""

@@ -100,3 +100,24 @@ def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], message: str, mo
     assert len(told.stderr.splitlines()) == 1
     assert message in told.stderr
     assert not (model.parent / "net").exists()
+
+
+def test_layers_keep_the_names_of_their_nodes_and_recipes_speak_them(mpnet: Mpnet, tmp_path: Path) -> None:
+    from tests.importing.graphs import yolov8n
+
+    model, names = yolov8n(64, classes=3, w=4), {}
+    for number, node in enumerate(model.graph.node):
+        node.name = f"/model/{node.op_type} {number};#,%"
+        names[node.name] = node.op_type
+    onnx.save(model, tmp_path / "net.onnx")
+    mpnet("import", tmp_path / "net.onnx", "-o", tmp_path / "net")
+    layers = json.loads(mpnet("show", tmp_path / "net" / "net.cfg", "--source", "--json").stdout)["layers"]
+    assert {name for layer in layers for name in layer["source"]} < set(names)
+    # All but the decoder's.
+    *convolutions, _ = (name for name, operator in names.items() if operator == "Conv")
+    assert [layer["source"][0] for layer in layers if layer["type"] == "convolutional"] == convolutions
+    mpnet(
+        "export", tmp_path / "net" / "net.cfg", "--to", "recipe", "--flavour", "onnxruntime", "-o", tmp_path / "r.recipe.json"
+    )
+    recipe = json.loads((tmp_path / "r.recipe.json").read_text())
+    assert recipe["nodes_to_exclude"] == convolutions

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
 """Recipes: which layers stay in floating point, in the words of another program's quantiser. No weights.
 
-They speak of the network as `mpnet export NET.cfg --to onnx` (LiteRT: `--to tflite`) writes it in fp32, by the names of its
-nodes. docs/toolchains.md shows each at work.
+They speak of an imported network by the names of its ONNX file's nodes, of others by those of the file that
+`mpnet export NET.cfg --to onnx` (LiteRT: `--to tflite`) writes in fp32. docs/toolchains.md shows each at work.
 """
 
 from __future__ import annotations
@@ -25,12 +25,18 @@ def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantiza
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
-    quantiser, choice = QUANTISERS[flavour], choice_of(configuration)
+    quantiser, network = QUANTISERS[flavour], configuration.network
+    of_source = quantiser.source and all(network.layers[index].source for index in configuration.precisions.weighted)
+    choice = choice_of(configuration, of_source)
     layers = {
         layer.index: (layer.precision, "int8" if layer.quantised else "float", "" if layer.quantised else quantiser.floats)
         for layer in choice.layers
     }
-    details = {"reads": quantiser.reads, "quantised": len(choice.quantised), "float": len(choice.floats)}
+    details = {
+        "reads": "the ONNX file that the network was imported from" if of_source else quantiser.reads,
+        "quantised": len(choice.quantised),
+        "float": len(choice.floats),
+    }
     return Exported(quantiser.write(choice), details, layers)
 
 

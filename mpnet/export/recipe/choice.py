@@ -13,16 +13,13 @@ from mpnet.export.naming import layer_name
 
 @dataclass(frozen=True)
 class ChosenLayer:
-    """A layer with weights. node: the convolution's name in the exported file, which begins the names of its tensors."""
+    """A layer with weights. node: the convolution's name in the file that the recipe is for."""
 
     index: int
     name: str
     precision: str
     quantised: bool
-
-    @property
-    def node(self) -> str:
-        return layer_name(self.index, "conv")
+    node: str
 
 
 @dataclass(frozen=True)
@@ -50,8 +47,8 @@ class Choice:
         return [layer for layer in self.layers if not layer.quantised]
 
 
-def choice_of(configuration: Configuration) -> Choice:
-    """The choice of a configuration.
+def choice_of(configuration: Configuration, of_source: bool) -> Choice:
+    """The choice of a configuration. of_source: in the names of the file that the network was imported from.
 
     Other programs make codes in one way for all layers: that of the first quantised layer here.
 
@@ -59,7 +56,9 @@ def choice_of(configuration: Configuration) -> Choice:
     """
     network, plan, document = configuration.network, configuration.precisions, configuration.document
     layers = tuple(
-        ChosenLayer(index, network.layers[index].name, plan[index].name, plan[index].carries_scale) for index in plan.weighted
+        ChosenLayer(layer.index, layer.name, plan[layer.index].name, plan[layer.index].carries_scale, node)
+        for layer in (network.layers[index] for index in plan.weighted)
+        for node in [layer.source[0] if of_source else layer_name(layer.index, "conv")]
     )
     how = next((configuration.options.of(layer.index) for layer in layers if layer.quantised), None)
     protocol = document.get("protocol") or {}

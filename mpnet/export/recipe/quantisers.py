@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import dataclass
 from string import Template
 from typing import Any, Callable, Mapping, Sequence
@@ -18,12 +19,15 @@ Files = Mapping[str, bytes]
 class Quantiser:
     """One program. what: its name. reads: what it is applied to. floats: what becomes of layers that stay in float.
 
+    source: whether it may be applied to the file that a network was imported from.
+
     write: a choice as files, the recipe first.
     """
 
     what: str
     reads: str
     write: Callable[[Choice], Files]
+    source: bool = True
     floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
 
 
@@ -47,7 +51,7 @@ def _script(template: str, choice: Choice, **values: Any) -> bytes:
 
 def _nncf(choice: Choice) -> Files:
     # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
-    patterns = [f"^{name}(/WithoutBiases)?$" for name in _names(choice.floats)]
+    patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in _names(choice.floats)]
     preset = "PERFORMANCE" if choice.symmetric else "MIXED"
     recipe = {"ignored_scope": {"patterns": patterns, "validate": True}, "preset": preset.lower()}
     return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)}
@@ -112,7 +116,7 @@ _POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
 
 
 def _modelopt(choice: Choice) -> Files:
-    names = [f"^{name}$" for name in _names(choice.floats)]
+    names = [f"^{re.escape(name)}$" for name in _names(choice.floats)]
     arguments = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path=MODEL.onnx", "--quantize_mode=int8"]
     arguments += ["--op_types_to_quantize", "Conv", *(["--nodes_to_exclude", *names] if names else [])]
     return {_RECIPE: _json(choice, {"nodes_to_exclude": names, "op_types_to_quantize": ["Conv"], "command": arguments})}
@@ -132,8 +136,8 @@ def _list(names: Sequence[str]) -> str:
 QUANTISERS: dict[str, Quantiser] = {
     "nncf": Quantiser("NNCF", _ONNX, _nncf),
     "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime),
-    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert),
-    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, ""),
+    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False),
+    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats=""),
     "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt),
     "aimet": Quantiser("AIMET", _ONNX, _aimet),
 }

@@ -6,6 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from math import gcd
 from typing import Any, Callable, Mapping, Sequence
+from urllib.parse import unquote
 
 from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layer import CHANNEL_NORMALISATIONS
@@ -53,6 +54,7 @@ class Position:
             "in_shape": self.shape(inputs[0]),
             "out_shape": out_shape,
             "declared": self.declared,
+            "source": tuple(unquote(name) for name in (section.text("source") or "").split(",") if name),
         }
 
     def activation(self, section: CfgSection, word: str) -> str:

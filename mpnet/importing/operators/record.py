@@ -206,6 +206,8 @@ class Lifter:
             self.graph.refuse(call.node, "makes the weights larger than mpnet holds; export a smaller model")
         if len(self.layers.operations) == _MAX_OPERATIONS:
             self.graph.refuse(call.node, f"is behind {_MAX_OPERATIONS} others; no cfg has so many layers")
+        if kind in ("conv", "deconv", "dense"):
+            values["node"] = call.node.name
         name = output or call.node.output
         self.layers.operations.append(LayerOperation(kind, [call.node.name], list(inputs), name, shape, values))
         self.layers.shapes[name] = shape
