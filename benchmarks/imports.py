@@ -1,0 +1,202 @@
+# SPDX-License-Identifier: MIT
+"""Which architectures of other packages `mpnet import` takes, how close it computes them, and how fast.
+
+Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision and timm,
+                                   with random weights and batch norms that measured random images
+       imports.py measure FOLDER   in mpnet's, with onnxruntime: a line of CSV for each file, on standard output
+
+The errors are the largest difference of the heads from ONNX Runtime's (one thread, no optimiser), over the head's largest
+value. The times are milliseconds of one image with one thread, the least of five.
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+import time
+from pathlib import Path
+from typing import Any, Callable, Iterator
+
+import numpy as np
+
+ULTRALYTICS = (
+    "yolov3-tiny yolov5n yolov6n yolov8n yolov8n-seg yolov8n-pose yolov8n-obb yolov8n-cls yolov8n-ghost yolov8n-p2 "
+    "yolov9t yolov10n yolo11n yolo11n-seg yolo11n-pose yolo11n-obb yolo11n-cls yolo12n yolo12n-seg yolo26n yolo26n-seg "
+    "yolo26n-pose yolo26n-obb rtdetr-resnet50"
+)
+TORCHVISION = (
+    "alexnet vgg11 vgg16_bn resnet18 resnet50 resnext50_32x4d wide_resnet50_2 densenet121 googlenet mobilenet_v2 "
+    "mobilenet_v3_small mobilenet_v3_large mnasnet1_0 shufflenet_v2_x1_0 squeezenet1_1 efficientnet_b0 efficientnet_v2_s "
+    "regnet_y_400mf regnet_x_400mf convnext_tiny swin_t vit_b_16 maxvit_t"
+)
+TIMM = (
+    "resnet26d resnet50d resnext26ts seresnet18 skresnet18 ecaresnet26t res2net50_26w_4s resnest14d gernet_s regnety_002 "
+    "regnetx_002 repvgg_a0 rexnet_100 mobilenetv2_100 mobilenetv3_small_100 mobilenetv4_conv_small mobileone_s0 "
+    "efficientnet_lite0 efficientnet_b0 tf_efficientnetv2_b0 mixnet_s mnasnet_small fbnetc_100 fbnetv3_b spnasnet_100 "
+    "hardcorenas_a ghostnet_100 ghostnetv2_100 lcnet_050 tinynet_e hrnet_w18_small dla34 dpn68 vovnet39a ese_vovnet19b_dw "
+    "selecsls42 cspresnet50 cspdarknet53 darknet53 densenet121 xception41 inception_v4 nf_resnet26 nfnet_l0 semnasnet_075 "
+    "hgnet_tiny hgnetv2_b0 starnet_s1 repghostnet_050 fastvit_t8 repvit_m0_9 convnext_atto convmixer_768_32 poolformer_s12 "
+    "edgenext_xx_small mobilevit_xxs mobilevitv2_050 efficientformer_l1 levit_128s swin_tiny_patch4_window7_224 "
+    "vit_tiny_patch16_224 deit_tiny_patch16_224 resmlp_12_224 visformer_tiny"
+)
+COLUMNS = (
+    "package",
+    "architecture",
+    "taken",
+    "layers",
+    "fp32_error",
+    "int8_error",
+    "fp32_ms",
+    "int8_ms",
+    "onnxruntime_ms",
+    "reason",
+)
+
+
+def _ultralytics(name: str) -> Any:
+    from ultralytics import RTDETR, YOLO
+
+    return (RTDETR if name.startswith("rtdetr") else YOLO)(f"{name}.yaml").model
+
+
+def _torchvision(name: str) -> Any:
+    import torchvision
+
+    more = {"init_weights": True} if name == "googlenet" else {}
+    return torchvision.models.get_model(name, weights=None, **more)
+
+
+def _timm(name: str) -> Any:
+    import timm
+
+    return timm.create_model(name, pretrained=False, exportable=True)
+
+
+PACKAGES: dict[str, tuple[str, int, Callable[[str], Any]]] = {
+    "ultralytics": (ULTRALYTICS, 160, _ultralytics),
+    "torchvision": (TORCHVISION, 224, _torchvision),
+    "timm": (TIMM, 224, _timm),
+}
+
+
+def draw(folder: Path) -> None:
+    """Write PACKAGE.ARCHITECTURE.onnx of everything that can be exported; the rest is named on standard error."""
+    import torch
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for package, (names, side, make) in PACKAGES.items():
+        for name in names.split():
+            path = folder / f"{package}.{name}.onnx"
+            if path.exists():
+                continue
+            torch.manual_seed(0)
+            try:
+                _export(make(name), side, path)
+            except Exception as error:  # another program's, of whatever kind
+                print(f"{path.name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+
+
+def _export(model: Any, side: int, path: Path) -> None:
+    import torch
+
+    # A batch norm's own statistics keep values of the size that a trained network has.
+    norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
+    model.train()
+    for norm in norms:
+        norm.momentum = None
+    with torch.no_grad():
+        model(torch.rand(2, 3, side, side))
+    model.eval()
+    for module in model.modules():
+        if hasattr(module, "export"):  # ultralytics' heads
+            module.export, module.format = True, "onnx"
+    if hasattr(model, "fuse"):
+        model = model.fuse()
+    part = path.with_suffix(".part")
+    torch.onnx.export(model, (torch.rand(1, 3, side, side),), str(part), opset_version=17, input_names=["images"], dynamo=False)
+    part.rename(path)
+
+
+def measure(folder: Path) -> Iterator[dict[str, Any]]:
+    """One row for each file."""
+    from mpnet.errors import MpnetError
+    from mpnet.importing import import_model
+
+    for path in sorted(folder.glob("*.onnx")):
+        package, _, name = path.stem.partition(".")
+        row = {"package": package, "architecture": name}
+        try:
+            imported = import_model(path)
+        except MpnetError as error:
+            yield row | {"taken": 0, "reason": str(error).partition(": ")[2]}
+            continue
+        yield row | {"taken": 1, "layers": len(imported.network.layers)} | _figures(path, imported)
+
+
+def _figures(path: Path, imported: Any) -> dict[str, Any]:
+    import onnx
+    import onnxruntime as ort
+
+    from mpnet.engine.assign import assign
+    from mpnet.engine.options import resolve_options
+    from mpnet.engine.plan import build_plan
+    from mpnet.engine.prepare import Prepared
+    from mpnet.engine.session import Session
+    from mpnet.formats.weights import parse_weights
+    from mpnet.kernels.isa import kernels
+
+    network = imported.network
+    x = np.random.default_rng(1).random((1, *network.in_shape), np.float32)
+    model, options = onnx.load(path), ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    given = {model.graph.input[0].name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
+    whole = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    figures = {"onnxruntime_ms": _least_ms(lambda: whole.run(None, given))}
+    names = [name for head in imported.heads for name in head]
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    plain = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    tensors = dict(zip(names, plain.run(names, given), strict=True))
+    wanted = [
+        np.concatenate([tensors[name].reshape(*tensors[name].shape[:2], -1) for name in head], 1) for head in imported.heads
+    ]
+    prepared = Prepared(network, parse_weights(imported.weights, network, str(path)), kernels())
+    for precision in ("fp32", "int8"):
+        session = Session(prepared, build_plan(network, assign(network, precision), resolve_options(network)))
+        heads = [head.reshape(1, -1, head.shape[3]).transpose(0, 2, 1).copy() for head in session.forward(x)]
+        errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(heads, wanted, strict=True)]
+        figures |= {
+            f"{precision}_error": f"{max(errors):.1e}",
+            f"{precision}_ms": _least_ms(lambda run=session: run.forward(x)),
+        }
+    return figures
+
+
+def _least_ms(run: Callable[[], Any]) -> str:
+    times = []
+    for _ in range(5):
+        start = time.perf_counter()
+        run()
+        times.append(time.perf_counter() - start)
+    return f"{min(times) * 1e3:.1f}"
+
+
+def main(arguments: list[str]) -> int:
+    """See the module's own words."""
+    if len(arguments) != 2 or arguments[0] not in ("draw", "measure"):
+        print(__doc__)
+        return 2
+    if arguments[0] == "draw":
+        draw(Path(arguments[1]))
+        return 0
+    table = csv.DictWriter(sys.stdout, COLUMNS, lineterminator="\n")
+    table.writeheader()
+    for row in measure(Path(arguments[1])):
+        table.writerow(row)
+        sys.stdout.flush()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
