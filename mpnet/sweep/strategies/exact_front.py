@@ -7,13 +7,17 @@ from itertools import islice
 
 from mpnet.errors import ConfigError
 from mpnet.model.task import TASKS
+from mpnet.sweep.front import evenly
 from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.strategies import Strategy
-from mpnet.sweep.strategies.additive import additive
+from mpnet.sweep.strategies.additive import predicted_front
+from mpnet.sweep.strategies.one_at_a_time import only_lowered
 
 BATCH_SIZE = 1 << 16
 """Configurations that are looked at together: enough to share their beginnings, few enough that rivals are fresh."""
+FIRST_RIVALS = 32
+"""Of a predicted front so many are measured on all images; the rest of it is held against these."""
 AROUND = 100
 """One of so many configurations at most is looked at early, since it lies beside the front: a better front rules out sooner."""
 
@@ -24,7 +28,11 @@ def exact_front(problem: Problem) -> Walk:
     Raises: as `check_bounds`.
     """
     check_bounds(problem)
-    yield from additive(problem)
+    for options in range(len(problem.space.option_sets)):
+        known = yield Batch(only_lowered(problem, options))
+        predicted = [Configuration(key, options) for key in predicted_front(problem, options, known)]
+        yield Batch(evenly(predicted, FIRST_RIVALS))
+        yield Batch(predicted, prune=True)
     yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):
         keys = problem.space.all_keys()
