@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any, Mapping, Sequence
 
 from rich.console import Console
@@ -71,7 +72,13 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
 
 def _ruled_out(document: Mapping[str, Any]) -> str:
     count = document.get("ruled_out", 0)
-    return f"; {count:,} more cannot be on the front, as a part of the images proves" if count else ""
+    if not count:
+        return ""
+    after = {int(images): number for images, number in document.get("ruled_out_after", {}).items()}
+    ends = list(zip(after, accumulate(after.values()), strict=True))
+    half = next((images for images, number in ends if 2 * number >= ends[-1][1]), None)
+    needed = f", half of them {half}, the last {ends[-1][0]} of {document['holdout']['selecting']}" if half else ""
+    return f"; {count:,} more cannot be on the front, as a part of the images proves{needed}"
 
 
 def _theory(document: Mapping[str, Any]) -> str:

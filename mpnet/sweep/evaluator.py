@@ -7,7 +7,7 @@ import hashlib
 import time
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Collection, Iterator, Sequence
+from typing import Any, Collection, Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -139,10 +139,13 @@ class Evaluator:
     def _evaluated(self, unit: Unit) -> UnitResult:
         began = time.monotonic()
         runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
+        after: Mapping[int, int] = {}
         if unit.rivals is not None:
             names = unit.rivals.names
             racing = _PartialRuns(self, unit.options, likely=self._few_left)
-            survivors = self._race.survivors(unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names))
+            survivors, after = self._race.survivors(
+                unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names)
+            )
             if self._few_left:
                 macs = racing.macs
             else:
@@ -152,7 +155,7 @@ class Evaluator:
             [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
         )
         ruled_out = tuple(sorted({*unit.keys} - {*survivors}))
-        return UnitResult(unit, trials, macs + runs.macs, ruled_out, time.monotonic() - began)
+        return UnitResult(unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), time.monotonic() - began)
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of an error's text if the

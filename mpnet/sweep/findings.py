@@ -146,6 +146,7 @@ def findings(
         "trials": len(state.known),
         "known": len(known),
         "ruled_out": ruled_out,
+        "ruled_out_after": {str(n): count for n, count in store.ruled_out_after(contexts, problem.front_name).items()},
         "computed": state.computed,
         "space": problem.space.size,
         "forward_equivalents": state.macs / passes,

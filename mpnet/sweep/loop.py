@@ -245,7 +245,7 @@ class Sweep:
     def _commit(self, done: UnitResult, claim: _Claim) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
-        ruled_out = RuledOut(self.problem.front_name, done.ruled_out)
+        ruled_out = RuledOut(self.problem.front_name, done.ruled_out, done.after)
         claim.running -= 1
         ended = None if claim.keys or claim.running else claim.name
         self.store.add(self.contexts[unit.options], done.trials, claim=ended, work=work, ruled_out=ruled_out)

@@ -9,6 +9,7 @@ images as well.
 
 from __future__ import annotations
 
+from collections import Counter
 from itertools import pairwise
 from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence
 
@@ -65,8 +66,9 @@ class Race:
 
     def survivors(
         self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Callable[[str], Mapping[str, float]]
-    ) -> tuple[str, ...]:
-        """The keys that are not certain to be dominated by a rival. costs: of a key, by name."""
+    ) -> tuple[tuple[str, ...], Counter[int]]:
+        """The keys that are not certain to be dominated by a rival; and of the others, how many were ruled out after how many
+        images. costs: of a key, by name."""
         if rivals.names not in self._bounds:
             self._bounds[rivals.names] = self._kit.upper_bounds(self._dataset, self._baseline, rivals.names, self._order)
         bounds = self._bounds[rivals.names]
@@ -74,6 +76,7 @@ class Race:
         ends = list(rounds(len(order)))
         field = _Field(keys, rivals, costs, np.array([last for _, last in ends], dtype=np.intp))
         first_checked = np.arange(len(keys)) % (FIRST_CHECKED if len(keys) >= MANY else 1) == 0
+        ruled_out: Counter[int] = Counter()
         for number, (first, last) in enumerate(ends):
             if not field.left.any():
                 break
@@ -85,13 +88,16 @@ class Race:
                     evidence = bounds.evidence(runs.predictions(field.keys_at(rows), since), ends[since][0], last)
                     field.add_evidence(rows, evidence, bounds)
             field.since[checked] = number + 1
-            field.left[checked[field.are_dominated(field.points[checked])]] = False
+            dominated = checked[field.are_dominated(field.points[checked])]
+            field.left[dominated] = False
+            if len(dominated):
+                ruled_out[last] += len(dominated)
             field.choose_next_check(checked[field.left[checked]], number)
             others = np.flatnonzero(~first_checked)
             if number == 0 and len(others):
                 field.predict(others, checked)
                 field.choose_next_check(others, number)
-        return field.keys_at(np.flatnonzero(field.left))
+        return field.keys_at(np.flatnonzero(field.left)), ruled_out
 
     def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
         """An order of the images that count (positions in `select`), those first on which a sample loses most.

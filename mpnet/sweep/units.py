@@ -50,6 +50,7 @@ class Unit:
 class UnitResult:
     """A finished unit or part. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
 
+    after: (images, configurations that were ruled out after so many), fewest images first.
     seconds: that computing it took, 0 where nobody measured that.
     """
 
@@ -57,6 +58,7 @@ class UnitResult:
     trials: tuple[Trial, ...]
     macs: int
     ruled_out: tuple[str, ...] = ()
+    after: tuple[tuple[int, int], ...] = ()
     seconds: float = field(default=0.0, compare=False)
 
 

@@ -41,6 +41,14 @@ def test_a_sweep_fits_eighty_columns(swept: dict[str, object]) -> None:
         assert heading in text
 
 
+def test_a_sweep_says_how_many_images_ruling_out_took(swept: dict[str, object]) -> None:
+    swept |= {"ruled_out": 70, "ruled_out_after": {"2": 30, "5": 20, "9": 20}, "holdout": {"selecting": 40, "held_out": 0}}
+    text = " ".join("\n".join(printed(swept, 80)).split())
+    assert "70 more cannot be on the front, as a part of the images proves, half of them 5, the last 9 of 40" in text
+    swept["ruled_out_after"] = {}  # a store of a version that did not count them
+    assert "as a part of the images proves) in" in " ".join("\n".join(printed(swept, 80)).split())
+
+
 def test_keys_of_large_networks_are_shortened(swept: dict[str, object]) -> None:
     entries = [*swept["front"], swept["baseline"], swept["best"], *swept["picks"].values()]  # type: ignore[attr-defined]
     for entry in {id(entry): entry for entry in entries}.values():

@@ -20,9 +20,10 @@ from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.space import build_space
+from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.strategies import strategy
 from mpnet.sweep.units import Unit, UnitResult
@@ -60,12 +61,12 @@ def task() -> Problem:
     )
 
 
-def sweep(path: Path, task: Problem, scheduler: str, recipe: Any) -> SweepState:
+def sweep(path: Path, task: Problem, scheduler: str, recipe: Any, name: str = "exhaustive") -> SweepState:
     executor = DaskExecutor(scheduler, recipe)
     try:
         with TrialStore.open(path, Subject("n", "w", "d", "p")) as store:
             made = Sweep(task, NETWORK, store, [store.context({})], lambda: WorkerPool(executor))
-            return made.run(strategy("exhaustive").walk)
+            return made.run(strategy(name).walk)
     finally:
         executor.close()
 
@@ -206,3 +207,17 @@ def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(ConfigError, match=r"Dask is not installed; pip install 'mpnet\[dask\]'"):
         DaskExecutor("tcp://127.0.0.1:9", None)
+
+
+@pytest.mark.slow
+def test_dask_workers_find_the_exact_front(scheduler: str, tmp_path: Path) -> None:
+    made = with_baseline(context(NETWORK, images=12))
+    evaluator = Evaluator(made)
+    objectives = objectives_of(("agreement_AP", "weight_bytes"))
+    task = Problem(build_space(NETWORK, ("fp32", "int8")), tuple(c.macs for c in NETWORK.convolutions), objectives)
+    made = replace(made, order=evaluator.images_by_loss(task.names, task.space.drawn_keys(4))[0])
+    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made), "exact_front")
+    trials = {Configuration(t.key): t for t in evaluator.evaluate(Unit(0, tuple(task.space.all_keys()))).trials}
+    assert state.ruled_out
+    assert front_of(task, state.known) == front_of(task, trials)
+    assert all(trial == trials[configuration] for configuration, trial in state.known.items())

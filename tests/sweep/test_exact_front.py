@@ -140,8 +140,12 @@ def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepStat
 def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     task = problem()
     first = sweep(task, store, "exact_front")
+    after = store.ruled_out_after([1], task.front_name)
+    assert sum(after.values()) == first.ruled_out
+    assert 0 < min(after) <= max(after) < IMAGES
     again = sweep(task, store, "exact_front")
     assert (again.computed, again.ruled_out, again.known) == (0, first.ruled_out, first.known)
+    assert store.ruled_out_after([1], task.front_name) == after
     everything = sweep(task, store, "exhaustive")  # another strategy measures it all the same
     assert len(everything.known) == task.space.size
 
@@ -205,10 +209,12 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
 def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     first = sweep(task, store, "exact_front")
+    after = store.ruled_out_after([1], task.front_name)
     store.close()
     salvage(store.path, tmp_path / "saved.sqlite")
     with TrialStore.open(tmp_path / "saved.sqlite", SUBJECT) as saved:
         again = sweep(task, saved, "exact_front")
+        assert saved.ruled_out_after([1], task.front_name) == after
     assert (again.computed, again.ruled_out) == (0, first.ruled_out)
 
 

@@ -103,6 +103,7 @@ assert {*_IDENTITY.required, *_IDENTITY.optional, "plan"} == {field.name for fie
 
 DOCUMENTS: Mapping[str, Kind] = {
     "order": Fields({}, {"images": Many(int)}),
+    "ruled_out_after": Named(Named(int)),
     "subject": Fields(dict.fromkeys(("network", "weights", "data", "protocol"), str)),
     "sweep": Fields(
         {},
@@ -150,6 +151,7 @@ DOCUMENTS: Mapping[str, Kind] = {
                 "limits": _VALUES,
                 "intervals_by": str,
                 "known": int,
+                "ruled_out_after": Named(int),
                 "state": str,
                 "verified": _VERIFIED,
                 "conditions": _CONDITIONS,

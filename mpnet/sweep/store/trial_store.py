@@ -15,6 +15,7 @@ import os
 import sqlite3
 import struct
 import time
+from collections import Counter
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -32,6 +33,7 @@ from mpnet.sweep.store.schema import CHECKSUM, FORMAT, SCHEMA, VERSION, add_colu
 
 _Read = TypeVar("_Read")
 BUSY_SECONDS = 60.0
+_AFTER = "ruled_out_after"  # name of a note
 _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variables
 
 
@@ -269,9 +271,12 @@ class TrialStore:
         if not self.writable:
             return
         with self._transaction():
-            self._db.execute(
-                "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
-            )
+            self._write_note(name, value)
+
+    def _write_note(self, name: str, value: str) -> None:
+        self._db.execute(
+            "INSERT INTO meta VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value", (name, value)
+        )
 
     # ---- contexts: what may differ between trials besides their key
 
@@ -348,6 +353,8 @@ class TrialStore:
             new = self._db.total_changes - before
             if ruled_out is not None and ruled_out.keys:
                 add_ruled_out(self._db, context, ruled_out)
+                if ruled_out.after:
+                    self._count_after(context, ruled_out)
             if claim is not None:
                 self._claims.end(claim)
             if work is not None:
@@ -375,6 +382,24 @@ class TrialStore:
         with translated(self.path):
             rows = ruled_out_rows(self._db, context, front, *within)
             yield from once_each(self._read(unpacked, packed) for packed in rows)
+
+    def ruled_out_after(self, contexts: Iterable[int], front: str) -> dict[int, int]:
+        """How many configurations were ruled out after so many images, fewest images first; of those that a version ruled out
+        which did not count them nothing is known."""
+        total: Counter[int] = Counter()
+        for context in contexts:
+            counts = self.document(f"{_AFTER}/{context}").get(front, {})
+            total.update(self._read(lambda counts: {int(images): count for images, count in counts.items()}, counts))
+        return dict(sorted(total.items()))
+
+    def _count_after(self, context: int, ruled_out: RuledOut) -> None:
+        """Add to `ruled_out_after`, within a transaction."""
+        name = f"{_AFTER}/{context}"
+        document = self.document(name)
+        counts = document.setdefault(ruled_out.front, {})
+        for images, count in ruled_out.after:
+            counts[str(images)] = counts.get(str(images), 0) + count
+        self._write_note(name, json.dumps(document))
 
     def work(self) -> Work:
         """All work that went into the finished trials."""
