@@ -26,6 +26,7 @@ LINEAR = 1.3
 """Of ten times as much: what more may come on top."""
 FEW_CALLS = 3_000
 """What may come and go between two runs of a command whatever its input."""
+FEW_BOXES = ("--threads=1", "-q", "--set", "detection.confidence=0.8")
 CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n\n"
 
 
@@ -104,6 +105,39 @@ def trials_of_report(folder: Path, size: int) -> list[str]:
     return ["report", str(make_store(folder / "s.sqlite", count=20 * size)), "-o", str(folder / "page.html")]
 
 
+def deep_run(folder: Path, size: int) -> list[str]:
+    """Three times `size` layers of one kind before the head."""
+    head = small_cfg().index("[convolutional]", small_cfg().index("[convolutional]") + 1)
+    same = 3 * size * CONV.replace("linear", "logistic")  # linear ones grow beyond all bounds
+    experiment = write_experiment(folder, small_cfg()[:head] + same + small_cfg()[head:])
+    return ["run", str(experiment), *FEW_BOXES, "--set", "data.limit=2"]
+
+
+def images_of_run(folder: Path, size: int, each: int = 3) -> list[str]:
+    experiment = write_experiment(folder, small_cfg())
+    for kind in ("images", "labels"):
+        shutil.rmtree(folder / kind)
+    images(folder, each * size)
+    return ["run", str(experiment), *FEW_BOXES]
+
+
+def images_of_sweep(folder: Path, size: int) -> list[str]:
+    arguments = images_of_run(folder, size, 1)
+    settings = ["sweep.strategy=one_at_a_time", "sweep.precisions=[fp32,int8]"]
+    return ["sweep", *arguments[1:], "--workers=1", *(word for setting in settings for word in ("--set", setting))]
+
+
+def images_of_detect(folder: Path, size: int) -> list[str]:
+    write_network(folder, text=small_cfg())
+    paths = sorted(map(str, images(folder, 3 * size).iterdir()))
+    return ["detect", f"--cfg={folder / 'net.cfg'}", f"--weights={folder / 'net.weights'}", *paths, "--conf=0.8", "--threads=1"]
+
+
+def boxes_of_compare(folder: Path, size: int) -> list[str]:
+    made = boxes_of_report(folder, size)[1]
+    return ["compare", made, made]
+
+
 def work(arguments: list[str]) -> tuple[int, int]:
     """Calls, and the most bytes at once, of a command."""
     calls = 0
@@ -138,6 +172,11 @@ def work(arguments: list[str]) -> tuple[int, int]:
         trials_of_status,
         trials_of_list,
         trials_of_report,
+        deep_run,
+        images_of_run,
+        images_of_sweep,
+        images_of_detect,
+        boxes_of_compare,
     ],
 )
 def test_work_grows_with_the_input(
