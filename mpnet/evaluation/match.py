@@ -196,6 +196,20 @@ class Outcomes:
         call("average precision", lib.mp_average_precision, *counts, self.start, *matches, *wanted, scratch, *results)
         return precision, recall
 
+    def pooled(self) -> Outcomes:
+        """The same as of one class: the detections of all in one list, each right or wrong as it was within its own class."""
+        order = np.argsort(-self.score, kind="stable")
+        return Outcomes(
+            self.thresholds,
+            np.array([0, len(order)]),
+            self.image[order],
+            self.score[order],
+            self.rank[order],
+            self.matched[order],
+            self.ignored[order],
+            self.positives.sum(axis=1, keepdims=True, dtype=np.int32),
+        )
+
 
 @dataclass(frozen=True, eq=False)
 class Matches(Outcomes):

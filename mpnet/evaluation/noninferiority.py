@@ -5,9 +5,10 @@ A difference that cannot be told from none shows nothing: with few images no los
 way round: the upper end of a one-sided interval of the loss has to be below a margin that somebody named (Piaggio and others,
 JAMA 308, 2012, 2594). What is known of a loss is kept (`Loss`), so that the ends can be asked for at any error probability.
 
-The variance is that of `intervals`: bootstrap and jackknife over images, t with the degrees of freedom that the influence of
-single images leaves. To it comes what was not seen: of images like none of n there may be -ln(p) in n others with
-probability p (3 in n with 5 %, the rule of three), each of which changes the measure by as much as images differ anyway.
+The variance is that of `intervals`: bootstrap and jackknife over images. Few images bring most of a loss, and Student's t is
+too sure of a small one; Hall's transformation takes the skewness off. To the variance comes what was not seen: of images like
+none of n there may be -ln(p) in n others with probability p (3 in n with 5 %, the rule of three), each of which changes the
+measure by as much as images differ anyway.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from typing import Literal, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.evaluation.intervals import SPREAD, Resampled, own_variance
+from mpnet.evaluation.intervals import SPREAD, Resampled, own_variance, t_quantile
 from mpnet.evaluation.proportions import paired_interval
 
 ERROR = 0.05
@@ -27,20 +28,8 @@ ERROR = 0.05
 MOST_IMAGES = 100_000
 """More than this is nothing to advise anybody to collect."""
 State = Literal["met", "not met", "unclear"]
-_ANGLES = np.linspace(0.0, np.pi / 2, 20_001)
-_MOST_DEGREES = 1e4
-
-
-def t_quantile(degrees: float, tail: float) -> float:
-    """The point that Student's t exceeds with probability `tail` (up to 0.5), within 0.1 %; degrees from 1 on.
-
-    With t = sqrt(degrees) / tan(a) the density of a is sin(a) ** (degrees - 1), which is summed.
-    """
-    freedom = min(max(degrees, 1.0), _MOST_DEGREES)
-    density = np.sin(_ANGLES) ** (freedom - 1)
-    below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
-    angle = float(np.interp(tail, below / (2 * below[-1]), _ANGLES))
-    return math.sqrt(freedom) / math.tan(angle)
+POOLED = "_pooled"
+"""Behind the name of a measure: the same with the objects of all classes in one list."""
 
 
 @dataclass(frozen=True)
@@ -48,16 +37,17 @@ class Loss:
     """What is known of one measure's loss on some images, percent points; positive is worse.
 
     loss:     the estimate; of agreement what is missing from 100, its bias taken off.
-    variance, degrees: of the estimate, and of freedom. spread: points by which single images differ in the measure.
-    share:    whether it is what is missing from 100: its variance grows with it, as that of a share does (Wilson).
+    variance: of the estimate. spread: points by which single images differ in the measure.
+    skewness: of the estimate, positive where few images bring most of the loss.
+    share:    whether it is what is missing from 100, so that it cannot be negative.
     pairs:    of images that are right in both runs or in one alone: (lost, gained); then nothing else counts.
     """
 
     images: int
     loss: float
     variance: float = 0.0
-    degrees: float = 1.0
     spread: float = 0.0
+    skewness: float = 0.0
     share: bool = False
     pairs: tuple[int, int] | None = None
 
@@ -69,15 +59,12 @@ class Loss:
         if self.images < 2 or not math.isfinite(self.variance):
             return (0.0 if self.share else -100.0), 100.0
         unseen = (-math.log(error) / t_quantile(2, error) * self.spread / self.images) ** 2
-        parts = self.variance**2 / self.degrees + unseen**2 / 2  # Satterthwaite
-        t = t_quantile((self.variance + unseen) ** 2 / parts if parts else math.inf, error)
-        if not self.share:
-            half = t * math.sqrt(self.variance + unseen)
-            return max(-100.0, self.loss - half), min(100.0, self.loss + half)
-        half = t * math.sqrt(self.variance)
-        growth = half**2 / max(self.loss, half) if half else 0.0
-        root = math.sqrt(growth * self.loss + growth**2 / 4 + t**2 * unseen)
-        return max(0.0, self.loss + growth / 2 - root), min(100.0, self.loss + growth / 2 + root)
+        both = self.variance + unseen
+        parts = self.variance**2 / (self.images - 1) + unseen**2 / 2  # Satterthwaite
+        t = t_quantile(both**2 / parts if parts else math.inf, error)
+        skewness = self.skewness * (self.variance / both) ** 1.5 if both else 0.0
+        least, most = (self.loss - math.sqrt(both) * _untransformed(end, skewness) for end in (t, -t))
+        return max(0.0 if self.share else -100.0, least), min(100.0, most)
 
     def half_width(self, error: float = ERROR) -> float:
         """Half of what lies between the ends of `bounds`."""
@@ -103,23 +90,32 @@ class Loss:
         """What so many images would say if the loss stays what it is: the variance goes with one over the images."""
         factor = images / self.images
         pairs = None if self.pairs is None else (round(self.pairs[0] * factor), round(self.pairs[1] * factor))
-        return replace(self, images=images, variance=self.variance / factor, degrees=self.degrees * factor, pairs=pairs)
+        variance, skewness = self.variance / factor, self.skewness / math.sqrt(factor)
+        return replace(self, images=images, variance=variance, skewness=skewness, pairs=pairs)
 
     def as_json(self) -> list[float]:
         """Eight numbers, for stores."""
         pairs = self.pairs or (-1, -1)
-        return [self.images, self.loss, self.variance, self.degrees, self.spread, float(self.share), *pairs]
+        return [self.images, self.loss, self.variance, self.spread, self.skewness, float(self.share), *pairs]
 
     @staticmethod
     def from_json(values: Sequence[float]) -> Loss:
         """What `as_json` gave."""
-        images, loss, variance, degrees, spread, share, lost, gained = values
+        images, loss, variance, spread, skewness, share, lost, gained = values
         pairs = None if lost < 0 else (int(lost), int(gained))
-        return Loss(int(images), loss, variance, degrees, spread, bool(share), pairs)
+        return Loss(int(images), loss, variance, spread, skewness, bool(share), pairs)
+
+
+def _untransformed(t: float, skewness: float) -> float:
+    """The studentised value whose transformation is t. Hall's cubic makes the studentised mean of skewed values nearly normal
+    and is monotonous (Hall, Journal of the Royal Statistical Society B 54, 1992, 221)."""
+    if abs(skewness) < 1e-6:
+        return t
+    return float((np.cbrt(1 + skewness * (t - skewness / 6)) - 1) * 3 / skewness)
 
 
 Losses = Mapping[str, Loss]
-"""By measure: accuracy and agreement. A measure that nothing can be said of is missing."""
+"""By measure: accuracy, agreement, and agreement of the POOLED classes. A measure that nothing can be said of is missing."""
 
 
 def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None) -> Loss | None:
@@ -131,9 +127,8 @@ def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None
     if value < 0 or math.isnan(variance):
         return None
     missing = max(100 - value + agreeing.bias(value), 0.0)
-    return Loss(
-        agreeing.images, missing, variance, agreeing.degrees(), _spread(own_variance(agreeing, baseline), agreeing), share=True
-    )
+    spread = _spread(own_variance(agreeing, baseline), agreeing)
+    return Loss(agreeing.images, missing, variance, spread, agreeing.skewness(), share=True)
 
 
 def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Loss | None:
@@ -142,7 +137,7 @@ def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Los
     variance = between.variance()
     if math.isnan(variance) or math.isnan(measure_variance):
         return None
-    return Loss(first.images, -difference, variance, between.degrees(), _spread(measure_variance, first))
+    return Loss(first.images, -difference, variance, _spread(measure_variance, first), between.skewness())
 
 
 def _spread(measure_variance: float, resampled: Resampled) -> float:

@@ -11,7 +11,7 @@ from typing import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.evaluation.intervals import t_point
+from mpnet.evaluation.intervals import t_quantile
 from mpnet.explain.objects import LostObject
 from mpnet.explain.runs import ImageRuns, Layers, prefixes
 
@@ -89,7 +89,7 @@ def shares(
     else:
         orders = drawn_orders(layers, pairs, seed)
         gains = np.array([_gains(value, order, layers) for order in orders]).reshape(pairs, 2, len(layers)).mean(axis=1)
-        error = gains.std(axis=0, ddof=1) / math.sqrt(pairs) * float(t_point(pairs - 1))
+        error = gains.std(axis=0, ddof=1) / math.sqrt(pairs) * t_quantile(max(2.0, pairs - 1.0), 0.025)
         estimates = list(zip(layers, gains.mean(axis=0).tolist(), error.tolist(), strict=True))
     of_layers = [LayerShare(layer, 100 * gain / whole, 100 * half / whole) for layer, gain, half in estimates]
     return tuple(sorted(of_layers, key=lambda share: (-share.percent, share.layer)))

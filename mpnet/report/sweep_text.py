@@ -10,12 +10,14 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.config.measures import DROP, measure
+from mpnet.evaluation.noninferiority import POOLED
 from mpnet.messages import bytes_text, count_text, limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
 from mpnet.sweep.front import evenly
+from mpnet.sweep.margins import loss_label
 from mpnet.sweep.picks import rule_of
 
 _BAR = 24
@@ -268,7 +270,7 @@ def _print_twice(safety: Mapping[str, Any], out: Console) -> None:
     if not twice or not twice["half_widths"]:
         return
     known = twice["half_widths"].items()
-    widths = ", ".join(f"{measure(name).label} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
+    widths = ", ".join(f"{loss_label(name)} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
     same = "safe would be the same" if twice["safe"] == safety["safe"] else f"{short_key(twice['safe'] or '')} would be safe"
     out.print(f"Twice as many images would tell losses of {widths}; {same if twice['safe'] else 'nothing would be safe yet'}.")
 
@@ -283,7 +285,7 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
             rows.append(
                 [
                     short_key(row["precision"]),
-                    f"{measure(name).label} {document['margin'][name]:g}",
+                    f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
                     f"{of['loss']:.2f}",
                     *widths,
                     "more than there are" if enough is None else f"{enough:,}",

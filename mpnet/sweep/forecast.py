@@ -8,6 +8,7 @@ from typing import Any
 
 from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign_key
+from mpnet.evaluation.noninferiority import POOLED
 from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.margins import margins_of
@@ -50,18 +51,18 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
     configurations = []
     for key, outcome in zip(keys, others, strict=True):
-        known_losses = loss(outcome.predictions).losses
-        losses = {name: known for name, known in known_losses.items() if name in margins.points and counts[name]}
+        losses = {name: (known, name.removesuffix(POOLED)) for name, known in loss(outcome.predictions).losses.items()}
         configurations.append(
             {
                 "precision": key,
                 "losses": {
                     name: {
                         "loss": known.loss,
-                        "half_widths": [known.with_images(factor * counts[name]).half_width() for factor in FACTORS],
-                        "images_to_tell": known.images_to_tell(margins.points[name]),
+                        "half_widths": [known.with_images(factor * counts[base]).half_width() for factor in FACTORS],
+                        "images_to_tell": known.images_to_tell(margins.points[base]),
                     }
-                    for name, known in losses.items()
+                    for name, (known, base) in losses.items()
+                    if base in margins.points and counts[base]
                 },
             }
         )

@@ -7,7 +7,9 @@ from dataclasses import dataclass
 from typing import Mapping
 
 from mpnet.config.experiment import SweepSection
+from mpnet.config.measures import measure
 from mpnet.errors import ConfigError
+from mpnet.evaluation.noninferiority import POOLED
 from mpnet.messages import shown
 from mpnet.model.task import Task
 
@@ -23,6 +25,11 @@ class Margins:
 
     points: Mapping[str, float]
     asked: bool = False
+
+
+def loss_label(name: str) -> str:
+    """What a loss is of, in words. name: of a measure, or of one with the classes pooled."""
+    return measure(name.removesuffix(POOLED)).label + (" of all classes in one list" if name.endswith(POOLED) else "")
 
 
 def margins_of(section: SweepSection | None, task: Task, source: str = "sweep") -> Margins:

@@ -42,8 +42,8 @@ PICK_RULES = {
 AT_ONCE = 4
 """Configurations that are judged in one walk through the images."""
 DRAWS_KEPT = 200
-_NOTE = "judged/1"
-"""Intervals of earlier rules stand in notes called `losses`; what they judged is judged again."""
+_NOTE = "tested"
+"""Intervals of earlier rules stand in notes called `losses` and `judged`; what they judged is judged again."""
 
 
 @dataclass(frozen=True)

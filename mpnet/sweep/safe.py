@@ -18,10 +18,10 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 
 from mpnet.config.measures import measure
-from mpnet.evaluation.noninferiority import ERROR, Loss, Losses, State
+from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
 from mpnet.model.task import Task
 from mpnet.sweep.front import evenly, non_dominated
-from mpnet.sweep.margins import Margins
+from mpnet.sweep.margins import Margins, loss_label
 from mpnet.sweep.picks import Judged
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.space import Configuration
@@ -154,17 +154,16 @@ def _test(configuration: Configuration, losses: Losses, margins: Margins, error:
     counting: dict[str, Loss] = {}
     states: list[State] = []
     needed: list[int | None] = []
-    for name, margin in margins.points.items():
-        loss = losses.get(name)
-        required = margins.asked or measure(name).kind == "agreement"
-        if loss is None:
-            if required:
-                states.append("unclear")
-                needed.append(None)
-            continue
+    required = [name for name in margins.points if margins.asked or measure(name).kind == "agreement"]
+    if any(name not in losses for name in required):
+        states.append("unclear")
+        needed.append(None)
+    for name in (name for base in margins.points for name in (base, base + POOLED) if name in losses):
+        base = name.removesuffix(POOLED)
+        margin, loss = margins.points[base], losses[name]
         most = loss.bounds(error)[1]
         state = loss.state(margin, error)
-        if not required and most - loss.loss > margin and state != "not met":
+        if base not in required and most - loss.loss > margin and state != "not met":
             continue  # too few labels to show anything of this measure, whatever the configuration
         counting[name] = loss
         states.append(state)
@@ -228,7 +227,7 @@ def why(safety: Safety) -> str:
     if test is None:
         return f"only the baseline could be tested against a loss of at most {limits}"
     losses_text = "; ".join(
-        f"{measure(name).label} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
+        f"{loss_label(name)} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
         for name, loss in test.losses.items()
     )
     if safety.safe is not None:

@@ -18,7 +18,7 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.compare import Draws, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
-from mpnet.evaluation.noninferiority import accuracy_loss, agreement_loss
+from mpnet.evaluation.noninferiority import POOLED, accuracy_loss, agreement_loss
 from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import DETECTION
@@ -119,9 +119,10 @@ class _Loss:
             if before[0].summary["AP"] >= 0:
                 quality = compare(*before, *after, per_class=False).metrics["AP"]
                 losses["AP"] = accuracy_loss(quality.difference, baseline_ap, after[1].summary["AP"])
-        value, agreeing = self._agreement.resampled(detections, self._drawn)
-        losses["agreement_AP"] = agreement_loss(value, agreeing, baseline_ap)
-        return Compared(quality, {name: loss for name, loss in losses.items() if loss is not None}, agreeing.drawn)
+        averaged, pooled = self._agreement.resampled(detections, self._drawn)
+        losses["agreement_AP"] = agreement_loss(*averaged, baseline_ap)
+        losses["agreement_AP" + POOLED] = agreement_loss(*pooled, baseline_ap)
+        return Compared(quality, {name: loss for name, loss in losses.items() if loss is not None}, averaged[1].drawn)
 
 
 _loss: Callable[[Dataset, Detections], Callable[[Detections], Compared]] = _Loss

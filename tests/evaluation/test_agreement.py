@@ -10,6 +10,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import Agreement
+from mpnet.evaluation.compare import draw_images
 from tests.evaluation.coco_oracle import pycocotools_summary
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 
@@ -63,3 +64,16 @@ def test_other_images_are_an_error() -> None:
         Agreement(one, np.ones((2, 2), np.float32), 3)
     with pytest.raises(DataError, match="has 1 images, the other run 2"):
         Agreement(one, np.ones((1, 2), np.float32), 3).measure(two)
+
+
+def test_in_one_list_a_class_with_many_objects_counts_as_many_times() -> None:
+    """Of ten classes nine have one object each, which is detected; of the tenth's nine objects none is."""
+    sizes, places = np.array([[100, 100]] * 18, np.float32), [[10, 10, 30, 30]] * 18
+    baseline = Detections.of(18, list(range(18)), [*range(9), *[9] * 9], [0.9] * 18, places)
+    (averaged, _), (pooled, resampled) = Agreement(baseline, sizes, 10).resampled(
+        baseline.select(baseline.category < 9), draw_images(18)
+    )
+    assert averaged == pytest.approx(90.0)
+    assert pooled == pytest.approx(100 * 51 / 101)  # points of recall, 0 to 1, up to a half
+    assert (resampled.left[:9] < pooled).all()
+    assert (resampled.left[9:] > pooled).all()

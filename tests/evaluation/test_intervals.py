@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from mpnet.evaluation.compare import draw_images
-from mpnet.evaluation.intervals import Resampled, difference_interval, left_out, t_point, value_interval
+from mpnet.evaluation.intervals import Resampled, difference_interval, left_out, t_quantile, value_interval
 
 
 def mean_of(x: np.ndarray, draws: int = 20_000) -> Resampled:
@@ -15,11 +15,16 @@ def mean_of(x: np.ndarray, draws: int = 20_000) -> Resampled:
     return Resampled(drawn, left, len(x))
 
 
-def test_students_points() -> None:
-    """Percentage points as tables print them; between the stored ones the error stays below 0.004."""
-    table = {2: 4.303, 7: 2.365, 12: 2.179, 25: 2.060, 40: 2.021, 200: 1.972, 1e9: 1.960}
-    for degrees, point in table.items():
-        assert float(t_point(degrees)) == pytest.approx(point, abs=0.004)
+@pytest.mark.parametrize(
+    ("degrees", "tail", "point"),  # from printed tables
+    [
+        *((1, 0.05, 6.3138), (2, 0.05, 2.9200), (10, 0.05, 1.8125), (10, 0.001, 4.1437), (2, 0.0005, 31.599)),
+        *((2, 0.025, 4.3027), (7, 0.025, 2.3646), (40, 0.025, 2.0211), (120, 0.025, 1.9799), (200, 0.025, 1.9719)),
+        *((201, 0.025, 1.9719), (1000, 0.0005, 3.3003), (np.inf, 0.05, 1.6449)),
+    ],
+)
+def test_points_of_student(degrees: float, tail: float, point: float) -> None:
+    assert t_quantile(degrees, tail) == pytest.approx(point, rel=1e-4)
 
 
 @pytest.mark.parametrize("images", [50, 150])
@@ -27,7 +32,7 @@ def test_of_a_mean_they_are_students_interval(images: int) -> None:
     """Uniform values have kurtosis 1.8, so the degrees of freedom are n - 1. The ends are where the distance is t times
     an error that grows as what is missing from 100. Tolerance: 20,000 draws know the mean to 0.7 % of its error."""
     x = 60 + 20 * np.random.RandomState(3).uniform(-1, 1, images)
-    half = float(t_point(images - 1)) * x.std(ddof=1) / np.sqrt(images)
+    half = t_quantile(images - 1, 0.025) * x.std(ddof=1) / np.sqrt(images)
     for end in value_interval(float(x.mean()), mean_of(x)):
         assert abs(end - x.mean()) == pytest.approx(half * np.sqrt((100 - end) / (100 - x.mean())), rel=0.03)
 
@@ -54,7 +59,7 @@ def test_one_decisive_image_widens() -> None:
     single[0] += even.std() / np.sqrt((1 / 50) * (49 / 50))
     none = mean_of(np.zeros(50))
     widths = [np.subtract(*difference_interval(0.0, none, mean_of(x))[::-1]) for x in (even, single)]
-    t = [float(t_point(degrees)) for degrees in (49, 100 / (47 + 1 / 49))]
+    t = [t_quantile(degrees, 0.025) for degrees in (49, 100 / (47 + 1 / 49))]
     assert widths[1] / widths[0] == pytest.approx(t[1] / t[0], rel=0.02)  # but for the widening, an own variance of so little
 
 
@@ -79,7 +84,7 @@ def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
     nothing = 3 * np.sqrt(before.variance() / 50)
     assert half(0) == pytest.approx(nothing)
     assert half(1e-3) == pytest.approx(nothing, rel=1e-3)
-    student = float(t_point(49)) * np.sqrt(mean_of(change).variance())
+    student = t_quantile(49, 0.025) * np.sqrt(mean_of(change).variance())
     assert half(100) == pytest.approx(100 * student, rel=0.03)
 
 

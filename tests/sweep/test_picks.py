@@ -41,7 +41,7 @@ def problem(limits: ConstraintSection | None = None) -> Problem:
 
 def agreement(loss: float, images: int = 200, error: float = 0.5) -> Loss:
     """A loss of agreement with a standard error."""
-    return Loss(images, loss, error**2, 50.0, 30.0, share=True)
+    return Loss(images, loss, error**2, 30.0, 0.3, share=True)
 
 
 def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judged:
@@ -113,8 +113,8 @@ def test_without_a_holdout_it_is_harder_to_show() -> None:
 
 def test_nothing_is_safe_because_little_was_seen() -> None:
     """One image, no labels, or a baseline that finds nothing."""
-    one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 1.0, 30.0, share=True)} for key in COST}
-    for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 20.0, 10.0)} for key in COST}):
+    one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 30.0, share=True)} for key in COST}
+    for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 10.0)} for key in COST}):
         safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
         assert safety.safe is None
         assert "no configuration is shown to lose at most 3 agreement AP" in safety_json(safety, ["", ""])["why"]
@@ -148,8 +148,8 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     def losses(ap: Loss) -> dict[str, dict[str, Loss]]:
         return {key: {"agreement_AP": agreement(0.5), "AP": ap} for key in COST}
 
-    few, much, little = Loss(30, 0.2, 4.0, 20.0, 30.0), Loss(2000, 0.9, 0.04, 50.0, 30.0), Loss(2000, 0.2, 0.04, 50.0, 30.0)
-    worse = Loss(30, 9.0, 4.0, 20.0, 30.0)
+    few, much, little = Loss(30, 0.2, 4.0, 30.0), Loss(2000, 0.9, 0.04, 30.0), Loss(2000, 0.2, 0.04, 30.0)
+    worse = Loss(30, 9.0, 4.0, 30.0)
     results = [
         shown_safe(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300) for ap in (few, much, little, worse)
     ]
@@ -161,6 +161,17 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     safety = shown_safe(problem(), KNOWN, judged_with(losses(few)), asked, DETECTION, 500, 300)
     assert safety.safe is None
     assert safety.tested[0].state == "unclear"
+
+
+def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
+    """Few images have one object of most classes, which hardly shows in the mean over the classes."""
+    losses = {key: {"agreement_AP": agreement(0.5), "agreement_AP_pooled": agreement(0.5)} for key in COST}
+    losses["fffqqq"]["agreement_AP_pooled"] = agreement(3.5)
+    safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
+    assert (shown(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
+    text = safety_json(safety, ["", ""])["why"]
+    assert "agreement AP loses 0.50" in text
+    assert "agreement AP of all classes in one list loses 0.50" in text
 
 
 def test_limits_hold_for_all_three() -> None:

@@ -161,7 +161,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
     "conditions": Named(_VALUES),
-    "judged": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
+    "tested": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }
 """By the name of the note, before a slash; `context` is one of the table of contexts."""
