@@ -14,7 +14,7 @@ from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, Step, build_plan
 from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import PRECISIONS
+from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 
 _TRIED_KEYS = 4000  # random keys looked at to find every step; a network of a hundred layers needs some hundreds
 
@@ -40,17 +40,22 @@ def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Seq
 
     The uniform ones come first; a plan is only taken when it has a step that no earlier one has.
     """
-    lowerings = Lowerings(network, options)
+    keys = list(_keys(len(network.convolutions), precisions, seed))
+    uniform = assign_key(network, keys[0])
+    # Layers without weights follow their inputs, but for those that the cfg gives keys. Assigning every key takes longer.
+    lowerings = Lowerings(network, options, {index: uniform[index] for index in uniform.keyed})
+    wanted: list[Precision | None] = [None] * len(network.layers)
     seen: set[str] = set()
     plans = []
-    for key in _keys(len(network.convolutions), precisions, seed):
-        precision = assign_key(network, key)
-        layout = lay_out(lowerings, precision.precisions)
+    for key in keys:
+        for layer, code in zip(network.convolutions, key, strict=True):
+            wanted[layer.index] = BY_CODE[code]
+        layout = lay_out(lowerings, wanted)
         fuse(layout)
         new = {_signature(step, layout.layers[step.inputs[0]]) for step in layout.steps} - seen
         if new:
             seen |= new
-            plans.append(fuse_plan(build_plan(network, precision, options)))
+            plans.append(fuse_plan(build_plan(network, assign_key(network, key), options)))
     return plans
 
 
