@@ -6,7 +6,7 @@ Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX fil
        imports.py measure FOLDER   in mpnet's, with onnxruntime: a line of CSV for each file, on standard output
 
 The errors are the largest difference of the heads from ONNX Runtime's (one thread, no optimiser), over the head's largest
-value. The times are milliseconds of one image with one thread, the least of five.
+value. The times are milliseconds of one image with one thread, the least of three.
 """
 
 from __future__ import annotations
@@ -175,7 +175,7 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
 
 def _least_ms(run: Callable[[], Any]) -> str:
     times = []
-    for _ in range(5):
+    for _ in range(3):
         start = time.perf_counter()
         run()
         times.append(time.perf_counter() - start)

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import Budget, Call, evaluate
 
-Places = NDArray[np.int64]
+Places = NDArray[np.int32]
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Split", "Slice", "Gather")
-_LONGEST, _MAX_VALUES = 24, 1 << 24
+# Moves of all values together take some seconds at most.
+_LONGEST, _MAX_VALUES, _MAX_WORK = 24, 1 << 24, 1 << 32
 
 
 def find_attention(graph: NodeGraph) -> None:
@@ -37,25 +38,12 @@ class _Moved:
     factor: float = 1.0
 
 
-@dataclass(frozen=True)
-class _Attention:
-    """source: the tensor of queries, keys and values. order: its channels in the order of an [attention] layer.
-    channels: of the queries, keys and values together of all heads. scale: of the products."""
-
-    source: str
-    order: list[int]
-    heads: int
-    key: int
-    areas: int
-    scale: float
-
-
 class _Finder:
     """What is found in a graph; `finish` changes the graph."""
 
     def __init__(self, graph: NodeGraph) -> None:
         self.graph, self.makers, self.readers = graph, graph.makers(), graph.readers()
-        self.budget = Budget(1 << 30, 1 << 62)
+        self.budget = Budget(_MAX_WORK, 1 << 62)
         self.new: dict[str, list[Node]] = {}
         self.ordered: dict[str, tuple[str, list[int]]] = {}
         self._moved: dict[str, _Moved | None] = {}
@@ -65,6 +53,7 @@ class _Finder:
         shape = self.graph.shapes.get(softmax.output, ())
         if len(shape) < 3 or softmax.attributes.get("axis", -1) not in (-1, len(shape) - 1):
             return
+        self._moved = {}  # places of one attention after the other: those of all together would take gigabytes
         scores, scale = self._scaled(softmax.inputs[0])
         product = self.makers.get(scores)
         mean, turned = self._mean(softmax.output)
@@ -144,7 +133,7 @@ class _Finder:
         if shape is None or math.prod(shape) > _MAX_VALUES:
             return []
         rows, columns = shape[-2:]
-        x: Array = np.arange(math.prod(shape)).reshape(shape)
+        x: Array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
         found, node = [], mean
         for _ in range(_LONGEST):
             readers = self.readers.get(node.output, [])
@@ -178,7 +167,7 @@ class _Finder:
         if node is None or node.operator not in _MOVING:
             if len(shape) != 4 or shape[0] != 1:
                 return None
-            return _Moved(name, np.arange(math.prod(shape)).reshape(shape))
+            return _Moved(name, np.arange(math.prod(shape), dtype=np.int32).reshape(shape))
         before = self.moved(node.inputs[0], depth + 1)
         results = None if before is None else self._evaluated(node, before.places)
         if before is None or results is None:
@@ -213,6 +202,7 @@ class _Finder:
         shape = self.graph.shapes.get(node.output, ())
         if node.operator not in _MOVING or len(shape) != 4 or len(node.outputs) > 1 or node.inputs[0] in self.ordered:
             return node
+        self._moved = {}
         moved = self.moved(node.output)
         if moved is None or moved.source not in self.ordered or shape[2:] != self.graph.shapes[moved.source][2:]:
             return node

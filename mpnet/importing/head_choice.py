@@ -57,7 +57,7 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
         reason = next((layers.reasons[node.name] for node in behind if node.name in layers.reasons), "")
         graph.refuse(
             behind[0],
-            f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
+            f"{reason or 'is no layer'}. {_unknown_decoding(behind)}; name the "
             f"head tensors with --heads and their --decoder. What enters it: {named}",
         )
     if len(leaving) == 1 and layers.shapes[leaving[0]][1:] == (1, 1) and not decoder:
@@ -70,6 +70,12 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     return HeadChoice([Head((name,), "none") for name in outputs], 1, ""), [
         "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
     ]
+
+
+def _unknown_decoding(behind: list[Node]) -> str:
+    if {"Sin", "Cos"} <= {node.operator for node in behind}:
+        return "What follows it turns boxes by angles, and mpnet decodes upright boxes only"
+    return "What follows it is no box decoding that mpnet knows"
 
 
 def _text(layers: LayerGraph, name: str) -> str:
@@ -93,8 +99,18 @@ def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> No
     for node in nodes:
         if node.name in layers.reasons:
             product = next((other for other in nodes if other.operator in _PRODUCTS and _computed(graph, other)), None)
-            attention = "; it is part of attention, which has no form in a cfg: a product of two computed tensors follows"
-            graph.refuse(node, layers.reasons[node.name] + (f"{attention} ({product.name})" if product is not None else ""))
+            reason = layers.reasons[node.name]
+            if any(other.operator == "GridSample" for other in graph.nodes):
+                reason += (
+                    "; it is part of a transformer that samples its features (RT-DETR), which has no form in a cfg: take a "
+                    "detector with convolutional heads, or name tensors before this node with --heads"
+                )
+            elif product is not None:
+                reason += (
+                    "; it is part of attention of a kind that has no form in a cfg: a product of two computed tensors follows "
+                    f"({product.name})"
+                )
+            graph.refuse(node, reason)
 
 
 def _computed(graph: NodeGraph, node: Node) -> bool:

@@ -149,8 +149,16 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
         lambda b, x: b.conv(
             b.reshape(b.node("MatMul", [b.reshape(x, [1, 4, 2, 64]), b.reshape(x, [1, 4, 64, 2])], 8), [1, 4, 2, 2]), 80
         ),
-        r"node '/Reshape_\d' \(Reshape\): .*; it is part of attention, which has no form in a cfg: a product of two computed "
-        r"tensors follows \(/MatMul_4\)",
+        r"node '/Reshape_\d' \(Reshape\): .*; it is part of attention of a kind that has no form in a cfg: a product of two "
+        r"computed tensors follows \(/MatMul_4\)",
+    ),
+    "sampled features": (
+        lambda b, x: b.conv(b.node("GridSample", [x, b.constant(np.zeros((1, 2, 2, 2)))], 8), 80),
+        r"node '/GridSample_2' \(GridSample\): .*; it is part of a transformer that samples its features \(RT-DETR\)",
+    ),
+    "oriented boxes": (
+        lambda b, x: b.node("Add", [b.node("Sin", [b.reshape(x, [1, 8, 64])]), b.node("Cos", [b.reshape(x, [1, 8, 64])])]),
+        r"node '/Reshape_2' \(Reshape\): .*turns boxes by angles, and mpnet decodes upright boxes only; name the head tensors",
     ),
     "cubic": (
         lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
