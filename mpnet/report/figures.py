@@ -56,6 +56,7 @@ def all_figures(data: ReportData) -> tuple[Figure, ...]:
     figures = [
         front(data),
         *sensitivities(data),
+        *stabilities(data),
         heat(data),
         *errors(data),
         *[histogram(e) for e in data.errors],
@@ -160,6 +161,29 @@ def sensitivities(data: ReportData) -> list[Figure]:
             )
         )
     return out
+
+
+def stabilities(data: ReportData) -> list[Figure]:
+    """For each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
+    names = {layer.index: layer.name for layer in data.weighted}
+    figures = []
+    for pick, rows in (data.stability.get("layers") or {}).items():
+        percent = {row["layer"]: row["percent"] for row in rows}
+        if not percent:
+            continue
+        shares = [float(percent.get(layer, 0.0)) for layer in names]
+        figures.append(
+            Figure(
+                f"stability-{pick}",
+                "bars",
+                f"Layers that keep their precision at the cost of {pick}",
+                "layer",
+                "resampled image sets (%)",
+                (Series("keeps its precision", list(names.values()), shares, "accent"),),
+                columns={"layer": list(names), "name": list(names.values()), "percent": shares},
+            )
+        )
+    return figures
 
 
 def heat(data: ReportData) -> Figure | None:

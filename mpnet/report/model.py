@@ -273,6 +273,7 @@ class ReportData:
     intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
+    stability:    shares of resampled image sets, percent, as findings hold them (`sweep.stability`); {}: of runs.
     operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
     board:        whose latency the table of a sweep is, in words.
     """
@@ -300,6 +301,7 @@ class ReportData:
     held_out: int = 0
     objectives: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
+    stability: Mapping[str, Any] = field(default_factory=dict)
     board: str = ""
     intervals_by: str = ""
     verdict: str = ""

@@ -67,6 +67,7 @@ def render(data: ReportData) -> str:
         sections=_sections(data, shown),
         charts={name: _chart(figure) for name, figure in shown.items()},
         figures=shown,
+        stability_names=[name for name in shown if name.startswith("stability-")],
         sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
         objectives=_axes(data, False),
         costs=_axes(data, True),
@@ -280,7 +281,8 @@ def _picks(data: ReportData) -> list[dict[str, Any]]:
             for words, i in list(pick.losses.items())[:1]
         ]
         saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
-        cards.append({"pick": pick, "label": label, "losses": losses, "saves": saves})
+        again = (data.stability.get("picks") or {}).get(pick.name)
+        cards.append({"pick": pick, "label": label, "losses": losses, "saves": saves, "again": again})
     return cards
 
 
@@ -348,6 +350,7 @@ def _sections(data: ReportData, shown: Mapping[str, Figure]) -> list[tuple[str, 
         ("classes", "Classes", bool(data.classes)),
         ("threshold", "In use", data.operating_point is not None),
         ("pictures", "Lost and gained", bool(data.changes or data.worst)),
+        ("stability", "Other images", any(name.startswith("stability-") for name in shown)),
         ("sensitivity", "Sensitivity", "heat" in shown or any(n.startswith("sensitivity") for n in shown)),
         ("error", "Error", bool(data.errors)),
         ("layers", "Layers", bool(data.layers)),

@@ -55,6 +55,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
         picks=_picks(findings, table, options),
+        stability=findings.get("stability") or {},
         board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )

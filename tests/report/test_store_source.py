@@ -16,6 +16,7 @@ import pytest
 from mpnet.errors import ConfigError, StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.report.build import collect
+from mpnet.report.figures import stabilities
 from mpnet.report.page import render
 from mpnet.report.source import thinned
 from mpnet.report.summary import sentences
@@ -195,6 +196,18 @@ def test_picks_come_with_loss_and_saving_on_held_out_images(tmp_path: Path) -> N
     ]
     assert next(iter(data.picks[0].losses.items())) == ("the 58 held-out images", Interval(-0.1, -0.6, 0.3))
     assert data.picks[0].saves["bit_operations"] == 93.75
+
+
+def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> None:
+    shares = [{"layer": 0, "percent": 96.0}, {"layer": 10, "percent": 12.5}]
+    stability = {"draws": 200, "judged": 7, "front": [], "picks": {"safe": 41.0}, "layers": {"safe": shares, "smallest": []}}
+    findings = {"best": entry("fqqqqqqqqqf"), "picks": {"safe": pick("fqqqqqqqqqf", (-0.1, -0.6, 0.3))}, "stability": stability}
+    data = collect([make_store(tmp_path / "s.sqlite", findings=findings)], progress=quiet)
+    [figure] = stabilities(data)
+    assert (figure.name, list(figure.series[0].y)) == ("stability-safe", [96.0, *[0.0] * 9, 12.5])
+    page = render(data)
+    assert "picked again in 41 % of the resampled image sets" in page
+    assert 'id="plot-stability-safe"' in page
 
 
 def test_thinning_keeps_what_is_wanted() -> None:
