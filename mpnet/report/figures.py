@@ -165,12 +165,14 @@ def sensitivities(data: ReportData) -> list[Figure]:
 
 def stabilities(data: ReportData) -> list[Figure]:
     """For each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
-    names = {layer.index: layer.name for layer in data.weighted}
+    # Without the network only places in precision strings are known, and the shares name layers by their index.
+    known = {layer.index: layer.name for layer in data.weighted if layer.kind}
     figures = []
     for pick, rows in (data.stability.get("layers") or {}).items():
         percent = {row["layer"]: row["percent"] for row in rows}
         if not percent:
             continue
+        names = known or {layer: f"layer {layer}" for layer in sorted(percent)}
         shares = [float(percent.get(layer, 0.0)) for layer in names]
         figures.append(
             Figure(

@@ -30,7 +30,7 @@ def stability(
     drawn: agreement of each judged configuration in percent, the same draws for all. margin: points of agreement that may
     be lost.
     front:  how often each configuration is on the front of cost and agreement of those that were judged.
-    layers: for each pick, how often each layer is raised in the configuration that agrees best at the pick's cost at most.
+    layers: for each pick, how often each layer with a choice is raised in what agrees best at the pick's cost at most.
     picks:  how often each pick would be picked again: safe as the cheapest that loses no more than the margin.
     """
     baseline = Configuration(problem.baseline)
@@ -43,7 +43,8 @@ def stability(
     on_front = np.zeros(len(candidates))
     again = dict.fromkeys(picks, 0)
     best = {name: np.zeros(len(problem.baseline)) for name in picks}
-    raised = np.array([[code == high for code, high in zip(c.key, problem.baseline, strict=True)] for c in candidates])
+    free = [high != low for high, low in zip(problem.space.highest(), problem.space.lowest(), strict=True)]
+    raised = np.array([[code == high for code, high in zip(c.key, problem.baseline, strict=True)] for c in candidates]) & free
     for values in agreement.T:
         front = non_dominated(np.stack([costs, -values], axis=1))
         on_front[front] += 1

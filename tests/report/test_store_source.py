@@ -204,7 +204,17 @@ def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> Non
     findings = {"best": entry("fqqqqqqqqqf"), "picks": {"safe": pick("fqqqqqqqqqf", (-0.1, -0.6, 0.3))}, "stability": stability}
     data = collect([make_store(tmp_path / "s.sqlite", findings=findings)], progress=quiet)
     [figure] = stabilities(data)
-    assert (figure.name, list(figure.series[0].y)) == ("stability-safe", [96.0, *[0.0] * 9, 12.5])
+    assert (figure.name, *zip(figure.series[0].x, figure.series[0].y, strict=True)) == (
+        "stability-safe",
+        ("layer 0", 96.0),
+        ("layer 10", 12.5),
+    )
+    network = tuple(
+        replace(layer, kind="convolutional", index=2 * layer.index, name=f"conv-{layer.index}") for layer in data.layers
+    )
+    [named] = stabilities(replace(data, layers=network))
+    assert named.series[0].x[5] == "conv-5"
+    assert list(named.series[0].y) == [96.0, *[0.0] * 4, 12.5, *[0.0] * 5]
     page = render(data)
     assert "picked again in 41 % of the resampled image sets" in page
     assert 'id="plot-stability-safe"' in page

@@ -7,7 +7,7 @@ from typing import Mapping, Sequence
 
 import pytest
 
-from mpnet.config.experiment import ConstraintSection, MarginSection, SweepSection
+from mpnet.config.experiment import ConstraintSection, MarginSection, SpaceSection, SweepSection
 from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import Loss
 from mpnet.model.task import DETECTION
@@ -223,6 +223,15 @@ def test_margins_of_a_file() -> None:
     assert margins_of(section, DETECTION) == Margins({"agreement_AP": 3.0, "AP": 2.0})
     with pytest.raises(ConfigError, match=r"sweep\.margin: top1 is not of a detector"):
         margins_of(SweepSection("grid", margin=MarginSection({"top1": 2.0})), DETECTION)
+
+
+def test_a_layer_without_a_choice_is_not_called_raised() -> None:
+    space = build_space(tiny_yolo(), ("fp32", "int8"), SpaceSection(layers=(("first", ("int8",)),)))
+    fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
+    known = {Configuration(key): KNOWN[Configuration("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
+    drawn = {Configuration("qqqqqq"): [90.0], Configuration("qqqqqf"): [99.0]}
+    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")}, 3.0)["layers"]
+    assert layers == {"smallest": [{"layer": space.layers[5], "percent": 100.0}]}
 
 
 def test_stability_counts_draws() -> None:
