@@ -175,7 +175,7 @@ def _faults(minutes: float) -> Outcome:
     library, outcome = WORK / "disk.so", Outcome()
     build_disk(library)
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 3, seed], LD_PRELOAD=str(library))
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 1, seed], LD_PRELOAD=str(library))
         outcome.add(sum(map(int, re.findall(r": (\d+) tries", printed))), code != 0, memory, 0.0)
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
