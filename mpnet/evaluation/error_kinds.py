@@ -52,7 +52,7 @@ class Judged:
     def gains(self) -> NDArray[np.float64]:
         """float64 (len(KINDS),): points of AP50 that repairing each kind gives back.
 
-        A wrong class or place becomes the truth's own, and of several detections of one truth the surest stays; both,
+        A wrong class or place becomes the truth's own; of several on one truth the right one stays, else the surest; both,
         duplicate and background are taken away; missed objects are no longer asked for. A class of which none is left
         counts 0, as in TIDE's program.
         """
@@ -69,7 +69,8 @@ class Judged:
 
     def _repaired(self, kind: int) -> tuple[NDArray[np.bool_], NDArray[np.bool_], NDArray[np.int32]]:
         on_truth = np.flatnonzero((self.kind == RIGHT) | (self.kind == kind))
-        order = on_truth[np.lexsort((-self.detections.score[on_truth], self.truth[on_truth]))]
+        wrong = self.kind[on_truth] != RIGHT
+        order = on_truth[np.lexsort((-self.detections.score[on_truth], wrong, self.truth[on_truth]))]
         surest = np.ones(len(order), dtype=bool)
         surest[1:] = self.truth[order[1:]] != self.truth[order[:-1]]
         keep, right = np.ones(len(self.kind), dtype=bool), np.zeros(len(self.kind), dtype=bool)

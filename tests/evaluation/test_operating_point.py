@@ -59,6 +59,14 @@ def test_errors_are_counted_from_a_score_on() -> None:
     assert judged.counts(0.75).tolist() == [0, 1, 0, 1, 0, 2]
 
 
+def test_an_object_that_is_found_keeps_its_own_detection() -> None:
+    """As in TIDE's program: an error on it is taken away, though it is the surer one. Two circles, the second is missed."""
+    dataset = Dataset.of(IMAGES, CLASSES, [(0, 0, BOX, 900.0, False), (1, 0, BOX, 900.0, False)])
+    found = Detections.of(2, [0, 1, 0], [0, 0, 0], [0.9, 0.6, 0.3], [NEAR, FAR, BOX])
+    gains = dict(zip(KINDS, judge(found, Truths.of_dataset(dataset)).gains().tolist(), strict=True))
+    assert gains["localisation"] == pytest.approx(100 * 51 / 101 * (1 / 2 - 1 / 3))
+
+
 def test_repairing_what_is_wrong_gives_back_what_is_lost() -> None:
     judged = judged_case()
     gains = dict(zip(KINDS, judged.gains().tolist(), strict=True))
