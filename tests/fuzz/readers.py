@@ -333,7 +333,8 @@ def hunt(name: str, runs: int, seed: int, found: Path | None, corpus: Path | Non
             began = time.process_time()
             problem, printed = ending(kind, folder, number)
             kept = (len(content), f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}", content)
-            smallest[key] = min(smallest.get(key := sentence(printed), kept), kept)
+            said = sentence(printed)
+            smallest[said] = min(smallest.get(said, kept), kept)
             slowest = max(slowest, time.process_time() - began)
             for made in folder.glob("salvaged-*"):
                 made.unlink()

@@ -147,7 +147,10 @@ def _reader(name: str, minutes: float) -> Outcome:
     for seed in _rounds(minutes):
         _, printed, _ = _ran([sys.executable, "-m", "tests.fuzz.readers", name, 300, seed, "--found", FOUND])
         line = re.search(r"(\d+) runs from seed \d+, (\d+) wrong in \d+ places, at most (\d+) MB, (\d+) ms", printed)
-        outcome.add(*(int(line[k]) for k in (1, 2)), float(line[3]), float(line[4]) / 1e3) if line else outcome.add(0, 1, 0, 0)
+        if line:
+            outcome.add(int(line[1]), int(line[2]), float(line[3]), float(line[4]) / 1e3)
+        else:
+            outcome.add(0, 1, 0, 0)
         if not line or line[2] != "0":
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
@@ -162,7 +165,10 @@ def _imports(kind: str, minutes: float) -> Outcome:
         words = ["-m", "tests.fuzz.import_models", kind, 1000, seed, "--kept", FOUND]
         _, printed, _ = _ran([sys.executable, *words])
         line = re.search(r"(\d+) files from .* (\d+) wrong in \d+ places, slowest ([\d.]+) s, at most (\d+) MB", printed)
-        outcome.add(*(int(line[k]) for k in (1, 2)), float(line[4]), float(line[3])) if line else outcome.add(0, 1, 0, 0)
+        if line:
+            outcome.add(int(line[1]), int(line[2]), float(line[4]), float(line[3]))
+        else:
+            outcome.add(0, 1, 0, 0)
         if not line or line[2] != "0":
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
