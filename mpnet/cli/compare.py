@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FOLDER, declare
+from mpnet.cli.options import FOLDER, declare, unlabelled_option
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
@@ -38,6 +38,7 @@ from mpnet.report.comparison_text import print_comparison
     type=click.FloatRange(0, 1),
     help="Score threshold at which a detector's errors are counted.  [default: the best F1 of the first run]",
 )
+@unlabelled_option
 @click.option("--seed", default=0, show_default=True, help="Seed of the draws.")
 @click.option(
     "--fail-under",
@@ -51,6 +52,7 @@ def command(
     images: Path | None,
     draws: int,
     score: float | None,
+    unlabelled: Path | None,
     seed: int,
     limits: tuple[str, ...],
     quiet: bool,
@@ -61,10 +63,12 @@ def command(
     A RUN is a folder runs/<name>/<id>, its result.json, runs/<name> for its latest result, or STORE:KEY for a
     configuration of a sweep (its precision string, `baseline` or `chosen`). Differences come with paired 95 %
     intervals over images: one whose interval contains zero is within noise. Agreement, which cannot exceed the baseline's,
-    has an interval and no verdict.
+    has an interval and no verdict. With --unlabelled runs run again, on these images as well.
     """
     wanted = _limits(limits)
-    compared = compare_runs(runs, draws=draws, seed=seed, images=images, score=score, progress=progress(quiet))
+    compared = compare_runs(
+        runs, draws=draws, seed=seed, images=images, score=score, unlabelled=unlabelled, progress=progress(quiet)
+    )
     broken = check_limits(compared.document, wanted)
     if as_json:
         print_json({**compared.document, "failed": broken})

@@ -34,6 +34,7 @@ def compare_runs(
     seed: int = 0,
     images: Path | None = None,
     score: float | None = None,
+    unlabelled: Path | None = None,
     progress: Progress = silent,
 ) -> Comparison:
     """Everything against the first.
@@ -41,11 +42,12 @@ def compare_runs(
     runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
               figures only.
     score:  threshold at which errors are counted; None: the one with the best F1 of the first.
+    unlabelled: images without labels, on which all of them run as well.
     images: a folder for one JPEG per lost or gained object (of a classifier: image) and run.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
     images that are asked for and not there.
     """
-    sides = _sides([str(run) for run in runs], progress)
+    sides = _sides([str(run) for run in runs], unlabelled, progress)
     results = [result for result, _ in sides]
     try:
         dataset = open_dataset(results[0].document)
@@ -72,24 +74,43 @@ def _write_images(
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
 
 
-def _sides(sources: Sequence[str], progress: Progress) -> list[_Compared]:
-    """Results of all sources; those of one store run together, on images that are decoded once."""
+def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[_Compared]:
+    """Results of all sources; those of one store run together, on images that are decoded once.
+
+    unlabelled: further images, for which runs run again as well.
+    """
     compared: dict[int, _Compared] = {}
     trials: dict[Path, list[int]] = {}
     for position, source in enumerate(sources):
         path = split_source(source)[0]
         if is_store(path):
             trials.setdefault(path.resolve(), []).append(position)
-        else:
+        elif unlabelled is None:
             compared[position] = (read_result(path), None)
+        else:
+            compared[position] = _run_with(find_configuration(source), unlabelled, progress)
     for positions in trials.values():
         configurations = [find_configuration(sources[position]) for position in positions]
-        compared.update(zip(positions, _run_again(configurations, progress), strict=True))
+        compared.update(zip(positions, _run_again(configurations, unlabelled, progress), strict=True))
     return [compared[position] for position in range(len(sources))]
 
 
-def _run_again(configurations: Sequence[StoredConfiguration], progress: Progress) -> list[_Compared]:
-    machine = Machine(reopen(configurations[0].document, configurations[0].output))
+def _run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> _Compared:
+    """A run on its own images and others. Raises: ConfigError for one of another engine."""
+    engine = (run.document.get("deployed") or {}).get("engine")
+    if engine is not None:
+        raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
+    machine = Machine(reopen(run.document, run.output, unlabelled))
+    with progress("images", len(machine.bench.inputs)) as advance:
+        (outcome,) = run_plans(machine.bench, [machine.plan(run.key)], advance)
+    document = build_document(
+        machine.bench, outcome, baseline=None, command="mpnet compare", latency=run.document.get("latency")
+    )
+    return Result(run.path, document), outcome.predictions
+
+
+def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress) -> list[_Compared]:
+    machine = Machine(reopen(configurations[0].document, configurations[0].output, unlabelled))
     bench = machine.bench
     with progress("images", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(configuration.key) for configuration in configurations], advance)

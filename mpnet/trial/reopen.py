@@ -109,15 +109,19 @@ def experiment_of(
     return parse_experiment(json.dumps(tree), overrides, source=f"{document['name']}: its own record")
 
 
-def reopen(document: Mapping[str, Any], output: Path | None = None) -> Workbench:
+def reopen(document: Mapping[str, Any], output: Path | None = None, unlabelled: Path | None = None) -> Workbench:
     """The network, weights and images behind a result, ready to run again.
 
     output: folder of its results, where its calibrated ranges are kept as well; None: the default.
+    unlabelled: images without labels, in place of those that it was measured with.
     Raises: MpnetError, one line, when a file is gone or has changed.
     """
-    bench = open_workbench(experiment_of(document, output=output))
+    others = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
+    bench = open_workbench(experiment_of(document, output=output, overrides=others))
     digests = document["digests"]
-    held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": bench.dataset.digest}
+    # With other images it is the data set by itself that must be as it was.
+    data = bench.dataset.digest if unlabelled is None else open_dataset(document).digest
+    held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": data}
     for name, digest in held.items():
         if digests.get(name) != digest:
             source = _sources(document).get(name, name)

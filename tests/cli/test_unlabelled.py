@@ -69,6 +69,28 @@ def test_without_any_labels_everything_but_ap_works(mpnet: Mpnet, experiment: Pa
     assert page.returncode == 0, page.stderr
 
 
+def test_compare_takes_runs_to_further_images(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    runs, wider = [], []
+    for precision in ("fp32", "int8"):
+        arguments = ("run", experiment, "--set", f"precision.default={precision}")
+        runs.append(document_of(mpnet(*arguments, "--json"))["folder"])
+        wider.append(document_of(mpnet(*arguments, "--unlabelled", frames, "--json"))["folder"])
+    compared = document_of(mpnet("compare", *runs, "--unlabelled", frames, "--json"))
+    direct = document_of(mpnet("compare", *wider, "--json"))
+    alone = document_of(mpnet("compare", *runs, "--json"))
+    for one, other in zip(compared["runs"], direct["runs"], strict=True):
+        assert one["id"] == other["id"]
+        for row in (one, other):
+            del row["folder"], row["latency"]
+            (row["agreement"] or {}).pop("head_sqnr_db", None)  # of tensors, which a run of its own does not compare
+        assert one == other
+    assert compared["runs"][1]["differences"]["agreement_AP"] != alone["runs"][1]["differences"]["agreement_AP"]
+    (experiment.parent / "labels" / "scene-0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
+    refused = mpnet("compare", *runs, "--unlabelled", frames)
+    assert refused.returncode == 2
+    assert "have changed since this was measured" in refused.stderr
+
+
 @pytest.mark.slow
 def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     swept = document_of(mpnet("sweep", experiment, "--unlabelled", frames, *SWEEP, "--json"))
