@@ -14,7 +14,7 @@ from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.front import Gap, front_gap
 from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.loop import SweepState
-from mpnet.sweep.margins import AGREEMENT_POINTS, Margins, margins_of
+from mpnet.sweep.margins import Margins, margins_of
 from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.safe import safety_json, shown_safe
@@ -163,13 +163,7 @@ def findings(
         "best": entry(picked[chosen]) if chosen else best,
         "picks": picks,
         "safety": safety_json(safety, [options.text for options in problem.space.option_sets]),
-        "stability": stability(
-            problem,
-            known,
-            {c: judgement.drawn for c, judgement in judgements.items()},
-            picked,
-            safety.margins.points.get(task.agreement, AGREEMENT_POINTS),
-        ),
+        "stability": stability(problem, known, {c: judgement.drawn for c, judgement in judgements.items()}, picked),
         "intervals_by": intervals_by,
         "nearest": nearest,
         "front": [entry(configuration) for configuration in front],

@@ -23,15 +23,13 @@ def stability(
     known: Mapping[Configuration, Trial],
     drawn: Mapping[Configuration, Sequence[float]],
     picks: Mapping[str, Configuration],
-    margin: float,
 ) -> dict[str, Any]:
     """Shares of the draws, percent, as `--json` has them; {} where there are none.
 
-    drawn: agreement of each judged configuration in percent, the same draws for all. margin: points of agreement that may
-    be lost.
+    drawn: agreement of each judged configuration in percent, the same draws for all.
     front:  how often each configuration is on the front of cost and agreement of those that were judged.
     layers: for each pick, how often each layer with a choice is raised in what agrees best at the pick's cost at most.
-    picks:  how often each pick would be picked again: safe as the cheapest that loses no more than the margin.
+    picks:  how often each pick would be picked again; not safe, which a test decides and not the front.
     """
     baseline = Configuration(problem.baseline)
     candidates = [c for c, values in drawn.items() if len(values) and c != baseline and c in known]
@@ -41,15 +39,15 @@ def stability(
     costs = np.array([problem.cost(known[c]) for c in candidates])
     agreement = np.array([np.asarray(drawn[c])[:count] for c in candidates])
     on_front = np.zeros(len(candidates))
-    again = dict.fromkeys(picks, 0)
+    again = dict.fromkeys((name for name in picks if name != "safe"), 0)
     best = {name: np.zeros(len(problem.baseline)) for name in picks}
     free = [high != low for high, low in zip(problem.space.highest(), problem.space.lowest(), strict=True)]
     raised = np.array([[code == high for code, high in zip(c.key, problem.baseline, strict=True)] for c in candidates]) & free
     for values in agreement.T:
         front = non_dominated(np.stack([costs, -values], axis=1))
         on_front[front] += 1
-        for name, index in _picked(costs, values, front, margin).items():
-            again[name] = again.get(name, 0) + (index is not None and candidates[index] == picks.get(name))
+        for name, index in _picked(costs, values, front).items():
+            again[name] = again.get(name, 0) + (candidates[index] == picks.get(name))
         for name, configuration in picks.items():
             affordable = np.flatnonzero(costs <= problem.cost(known[configuration]))
             if len(affordable):
@@ -62,7 +60,7 @@ def stability(
             {"precision": c.key, "options": problem.space.option_sets[c.options].text, "percent": float(share * percent)}
             for c, share in zip(candidates, on_front, strict=True)
         ],
-        "picks": {name: float(again[name] * percent) for name in picks},
+        "picks": {name: float(again[name] * percent) for name in picks if name != "safe"},
         "layers": {
             name: [
                 {"layer": layer, "percent": float(share * percent)}
@@ -74,13 +72,6 @@ def stability(
     }
 
 
-def _picked(
-    costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp], margin: float
-) -> dict[str, int | None]:
+def _picked(costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp]) -> dict[str, int]:
     """Positions of what would be picked; front: of these values, cheapest first."""
-    safe = [int(index) for index in front if 100 - values[index] <= margin]
-    return {
-        "safe": safe[0] if safe else None,
-        "balanced": int(front[knee(costs[front], values[front])]),
-        "smallest": int(front[0]),
-    }
+    return {"balanced": int(front[knee(costs[front], values[front])]), "smallest": int(front[0])}

@@ -230,7 +230,7 @@ def test_a_layer_without_a_choice_is_not_called_raised() -> None:
     fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
     known = {Configuration(key): KNOWN[Configuration("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
     drawn = {Configuration("qqqqqq"): [90.0], Configuration("qqqqqf"): [99.0]}
-    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")}, 3.0)["layers"]
+    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")})["layers"]
     assert layers == {"smallest": [{"layer": space.layers[5], "percent": 100.0}]}
 
 
@@ -246,14 +246,14 @@ def test_stability_counts_draws() -> None:
         Configuration("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
     }
     picks = {"safe": Configuration("fqqqqf"), "smallest": Configuration("qqqqqq")}
-    found = stability(problem(), known, drawn, picks, 3.0)
+    found = stability(problem(), known, drawn, picks)
     assert (found["draws"], found["judged"]) == (4, 3)
     assert {row["precision"]: row["percent"] for row in found["front"]} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
-    assert found["picks"] == {"safe": 50.0, "smallest": 100.0}
+    assert found["picks"] == {"smallest": 100.0}  # a test decides what is safe, no front does
     layers = problem().space.layers
     assert {row["layer"]: row["percent"] for row in found["layers"]["safe"]} == {
         layers[0]: 75.0,
         layers[1]: 25.0,
         layers[5]: 100.0,
     }
-    assert stability(problem(), known, {}, picks, 3.0) == {}
+    assert stability(problem(), known, {}, picks) == {}
