@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import FILE, FOLDER, PATH, declare
+from mpnet.cli.options import FILE, FOLDER, PATH, declare, unlabelled_option
 from mpnet.cli.output import console, print_json, progress
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
@@ -45,6 +45,7 @@ from mpnet.resolve.stored import in_store
     show_default=True,
     help="Lost objects whose layers are named, as `mpnet explain` does; takes passes of their images.",
 )
+@unlabelled_option
 @click.option("--no-compute", is_flag=True, help="Show what is stored; run no network for what is not.")
 @click.option("--choose", metavar="KEY", help="Precision string of the configuration to show.  [default: the sweep's]")
 @click.option(
@@ -61,6 +62,7 @@ def command(
     draws: int,
     score: float | None,
     explain_worst: int,
+    unlabelled: Path | None,
     no_compute: bool,
     choose: str | None,
     sweep: int | None,
@@ -87,6 +89,7 @@ def command(
         sweep=sweep,
         score=score,
         explain_worst=explain_worst,
+        unlabelled=unlabelled,
     )
     html = render(data)
     write_text(out, html)

@@ -29,17 +29,17 @@ from mpnet.report.cfg_template import cfg_template
 from mpnet.report.explanation import sentence
 from mpnet.report.model import Change, Confusion, Missing, ObjectChange, ReportData, Status
 from mpnet.report.paired import Pair
-from mpnet.report.rerun import Machine
+from mpnet.report.rerun import Machine, run_with
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
 from mpnet.report.task import Shows, View, view_of
 from mpnet.resolve.configurations import Configurations
-from mpnet.resolve.stored import split_source
+from mpnet.resolve.stored import find_configuration, split_source
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
-from mpnet.trial.reopen import image_loader, open_predictions, reason, reopen
+from mpnet.trial.reopen import image_loader, open_dataset, open_predictions, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
 FRONT_RUNS = 32
@@ -61,6 +61,7 @@ def collect(
     sweep: int | None = None,
     score: float | None = None,
     explain_worst: int = 0,
+    unlabelled: Path | None = None,
 ) -> ReportData:
     """Everything about runs or about one sweep.
 
@@ -71,17 +72,24 @@ def collect(
     sweep:   which of a store's sweeps, by number; None: the last one.
     score:   threshold at which a detector's errors are counted; None: the one with the best F1 of the baseline.
     explain_worst: lost objects of which layers are named, those whose score fell most.
+    unlabelled: images without labels, on which runs run as well.
     Raises: StoreError for what is neither run nor store, ConfigError for runs on different data.
     """
     sources = [split_source(str(source))[0] if source.is_dir() else source for source in sources]
+    if unlabelled is not None and any(is_store(source) for source in sources):
+        raise ConfigError("--unlabelled: a sweep's report is of the images that it was swept on; sweep with --unlabelled")
     if len(sources) == 1 and is_store(sources[0]):
         return _of_sweep(sources[0], progress, draws, seed, compute, choose, sweep, score, explain_worst)
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
-    data = _with_comparison(from_results(results), results, draws, seed, score)
+    predictions = None
+    if unlabelled is not None:
+        runs = [run_with(find_configuration(str(result.folder)), unlabelled, progress) for result in results]
+        results, predictions = [result for result, _ in runs], [one for _, one in runs]
+    data = _with_comparison(from_results(results), results, predictions, draws, seed, score)
     if compute:
-        data = _with_layers(data, results, progress, explain_worst)
+        data = _with_layers(data, results, predictions, progress, explain_worst)
     else:
         data = with_missing(data, _not_computed("Error and time per layer"))
     return _with_cfg(data, results[-1].document)
@@ -192,7 +200,9 @@ def _check_same(data: ReportData, row: int, column: str, again: float | None) ->
         raise StoreError(f"{key} gives {column} {again:.4f} now, but {stored:.4f} is stored; sweep again with this version")
 
 
-def _with_layers(data: ReportData, results: Sequence[Result], progress: Progress, explain_worst: int) -> ReportData:
+def _with_layers(
+    data: ReportData, results: list[Result], predictions: list[Any] | None, progress: Progress, explain_worst: int
+) -> ReportData:
     """Error and time per layer of the last run, when its network still gives what was measured."""
     document, first = results[-1].document, results[0].document
     try:
@@ -205,7 +215,7 @@ def _with_layers(data: ReportData, results: Sequence[Result], progress: Progress
             if any(first["digests"].get(name) != document["digests"].get(name) for name in ("cfg", "weights")):
                 raise StoreError("the baseline is of another network, so its layers cannot be raised to")
             keys = str(first["precision"]["key"]), key
-            data = with_explained(data, machine, keys, open_predictions([results[0], results[-1]])[1], explain_worst, progress)
+            data = with_explained(data, machine, keys, (predictions or open_predictions(results)[1]), explain_worst, progress)
     except MpnetError as error:
         return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
     return _measured(data, machine, progress)
@@ -252,7 +262,10 @@ def _beside(result: Result, part: str, key: str) -> Result | None:
     return other if other is not None and other.id != result.id else None
 
 
-def _with_comparison(data: ReportData, results: list[Result], draws: int, seed: int, score: float | None) -> ReportData:
+def _with_comparison(
+    data: ReportData, results: list[Result], predictions: list[Any] | None, draws: int, seed: int, score: float | None
+) -> ReportData:
+    """predictions: of the results; None: those that they keep."""
     if len(results) == 1:
         return with_missing(
             data,
@@ -263,7 +276,10 @@ def _with_comparison(data: ReportData, results: list[Result], draws: int, seed: 
             ),
         )
     try:
-        dataset, predictions = open_predictions(results)
+        if predictions is None:
+            dataset, predictions = open_predictions(results)
+        else:
+            dataset = open_dataset(results[0].document)
         view = view_of(data.task)
         pairing = view.pairing(dataset, predictions[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(predictions) if row}
@@ -333,7 +349,7 @@ def with_explained(
     if data.task is not DETECTION:
         return data
     baseline, given = (machine.plan(key).precision for key in keys)
-    explanation = explain(machine.bench, given, baseline, (predictions[0], predictions[1]), worst=worst, progress=progress)
+    explanation = explain(machine.bench, given, baseline, (predictions[0], predictions[-1]), worst=worst, progress=progress)
     known = {}
     for row in explanation.document()["objects"]:
         x, y, width, height = row["box"]

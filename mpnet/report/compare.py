@@ -13,7 +13,7 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
 from mpnet.report.images import LoadImage, write_changes
-from mpnet.report.rerun import Machine
+from mpnet.report.rerun import Compared, Machine, run_with
 from mpnet.report.task import View, view_of
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.store.latest import is_store
@@ -22,9 +22,6 @@ from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import image_loader, open_dataset, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
 from mpnet.trial.task import kit_of
-
-_Compared = tuple[Result, Any]
-"""One of what is compared; what a sweep's configuration finds, which ran again, None: in the run's folder."""
 
 
 def compare_runs(
@@ -74,12 +71,12 @@ def _write_images(
         run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
 
 
-def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[_Compared]:
+def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[Compared]:
     """Results of all sources; those of one store run together, on images that are decoded once.
 
     unlabelled: further images, for which runs run again as well.
     """
-    compared: dict[int, _Compared] = {}
+    compared: dict[int, Compared] = {}
     trials: dict[Path, list[int]] = {}
     for position, source in enumerate(sources):
         path = split_source(source)[0]
@@ -88,33 +85,19 @@ def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) 
         elif unlabelled is None:
             compared[position] = (read_result(path), None)
         else:
-            compared[position] = _run_with(find_configuration(source), unlabelled, progress)
+            compared[position] = run_with(find_configuration(source), unlabelled, progress)
     for positions in trials.values():
         configurations = [find_configuration(sources[position]) for position in positions]
         compared.update(zip(positions, _run_again(configurations, unlabelled, progress), strict=True))
     return [compared[position] for position in range(len(sources))]
 
 
-def _run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> _Compared:
-    """A run on its own images and others. Raises: ConfigError for one of another engine."""
-    engine = (run.document.get("deployed") or {}).get("engine")
-    if engine is not None:
-        raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
-    machine = Machine(reopen(run.document, run.output, unlabelled))
-    with progress("images", len(machine.bench.inputs)) as advance:
-        (outcome,) = run_plans(machine.bench, [machine.plan(run.key)], advance)
-    document = build_document(
-        machine.bench, outcome, baseline=None, command="mpnet compare", latency=run.document.get("latency")
-    )
-    return Result(run.path, document), outcome.predictions
-
-
-def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress) -> list[_Compared]:
+def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress) -> list[Compared]:
     machine = Machine(reopen(configurations[0].document, configurations[0].output, unlabelled))
     bench = machine.bench
     with progress("images", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [machine.plan(configuration.key) for configuration in configurations], advance)
-    sides: list[_Compared] = []
+    sides: list[Compared] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
     for configuration, outcome in zip(configurations, outcomes, strict=True):
         document = build_document(

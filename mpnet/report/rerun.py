@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
@@ -13,17 +14,23 @@ from mpnet.engine.cost import layer_costs
 from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.session import Session
+from mpnet.errors import ConfigError
 from mpnet.model.network import NETWORK_INPUT
-from mpnet.progress import Advance
+from mpnet.progress import Advance, Progress
 from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
+from mpnet.resolve.stored import StoredConfiguration
 from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
+from mpnet.trial.reopen import reopen
+from mpnet.trial.result import Result, build_document
 from mpnet.trial.workbench import Workbench
 
 TIME_REPEATS = 10
+Compared = tuple[Result, Any]
+"""One of what is compared; what a sweep's configuration finds, which ran again, None: in the run's folder."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -114,3 +121,17 @@ def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
 
 def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
+
+
+def run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> Compared:
+    """A run on its own images and others. Raises: ConfigError for one of another engine."""
+    engine = (run.document.get("deployed") or {}).get("engine")
+    if engine is not None:
+        raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
+    machine = Machine(reopen(run.document, run.output, unlabelled))
+    with progress("images", len(machine.bench.inputs)) as advance:
+        (outcome,) = run_plans(machine.bench, [machine.plan(run.key)], advance)
+    document = build_document(
+        machine.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
+    )
+    return Result(run.path, document), outcome.predictions

@@ -69,7 +69,8 @@ def test_without_any_labels_everything_but_ap_works(mpnet: Mpnet, experiment: Pa
     assert page.returncode == 0, page.stderr
 
 
-def test_compare_takes_runs_to_further_images(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+@pytest.mark.slow
+def test_compare_and_report_take_runs_to_further_images(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     runs, wider = [], []
     for precision in ("fp32", "int8"):
         arguments = ("run", experiment, "--set", f"precision.default={precision}")
@@ -85,6 +86,14 @@ def test_compare_takes_runs_to_further_images(mpnet: Mpnet, experiment: Path, fr
             (row["agreement"] or {}).pop("head_sqnr_db", None)  # of tensors, which a run of its own does not compare
         assert one == other
     assert compared["runs"][1]["differences"]["agreement_AP"] != alone["runs"][1]["differences"]["agreement_AP"]
+    page = experiment.parent / "page.html"
+    pages = [
+        document_of(mpnet("report", *sources, "-o", page, "--json"))
+        for sources in ((*runs, "--unlabelled", frames), wider, runs)
+    ]
+    # The last sentence is of times.
+    assert pages[0]["summary"][:2] == pages[1]["summary"][:2] != pages[2]["summary"][:2]
+    assert pages[0]["missing"] == []
     (experiment.parent / "labels" / "scene-0.txt").write_text("0 0.5 0.5 0.1 0.1\n")
     refused = mpnet("compare", *runs, "--unlabelled", frames)
     assert refused.returncode == 2
