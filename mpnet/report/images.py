@@ -17,10 +17,11 @@ from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
+from mpnet.explain.objects import NEAR
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.report.draw import Label, draw_labels, side_by_side
 from mpnet.report.model import Change, Image, ObjectChange
-from mpnet.report.paired import NEAR, ImageScore, overlap
+from mpnet.report.paired import ImageScore, overlap
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400

@@ -17,11 +17,9 @@ from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootst
 from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.match import AREA_RANGES
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
+from mpnet.explain.objects import NEAR
 from mpnet.model.task import DETECTION
 from mpnet.report.model import Change, ClassRow, ObjectChange
-
-NEAR = 0.2
-"""Least IoU of a detection with an object near which it is."""
 
 
 @dataclass(frozen=True)
