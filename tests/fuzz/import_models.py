@@ -139,6 +139,7 @@ def _copied(rng: random.Random, every: list[Any], target: Any) -> None:
 
 def _onnx_seeds() -> list[Any]:
     from tests.importing.graphs import MODELS, Builder, yolov5n, yolov8n
+    from tests.importing.test_attention import FORMS as ATTENTION
     from tests.importing.test_onnx import FORMS, small
 
     seeds = [small(then=form) for form in FORMS.values()] * 2
@@ -158,7 +159,11 @@ def _onnx_seeds() -> list[Any]:
         for mode in ("affine", "symmetric")
         for ranges in ("dynamic", "calibrated")
     ]
-    return [*seeds, *[quantised] * 8, *integers * 4]
+    attention = []
+    for form in ATTENTION:
+        b = Builder(16)
+        attention.append(b.model([form(b, b.conv("images", 8, 3, 2, act="Relu"))]))
+    return [*seeds, *[quantised] * 8, *integers * 4, *attention * 4]
 
 
 def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:
