@@ -14,6 +14,7 @@ from mpnet.importing.operators import Budget, Call, evaluate
 
 Places = NDArray[np.int32]
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Split", "Slice", "Gather")
+_INPUTS = {"Softmax": 1, "MatMul": 2, **dict.fromkeys(_MOVING, 1)}
 # Moves of all values together take some seconds at most.
 _LONGEST, _MAX_VALUES, _MAX_WORK = 24, 1 << 24, 1 << 32
 
@@ -21,7 +22,9 @@ _LONGEST, _MAX_VALUES, _MAX_WORK = 24, 1 << 24, 1 << 32
 def find_attention(graph: NodeGraph) -> None:
     """Put one node in place of each softmax(queries x keys) x values whose factors come from one tensor (1, c, h, w), before it
     one that puts the channels into the order of an [attention] layer. What is written otherwise stays as it is."""
-    if any(node.operator == "Softmax" for node in graph.nodes):
+    # Of a damaged file the rest of the import says what is wrong.
+    whole = all(len(node.inputs) >= _INPUTS.get(node.operator, 0) for node in graph.nodes)
+    if whole and any(node.operator == "Softmax" for node in graph.nodes):
         finder = _Finder(graph)
         for node in list(graph.nodes):
             if node.operator == "Softmax":

@@ -122,7 +122,7 @@ def test_what_the_reproducers_may_take(name: str, shared_data: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "content", "megabytes", "seconds"),
     [
-        ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 10),
+        ("commas.json", b"[" + b"[]," * 10_000_000 + b"1]", 1_000, 30),
         ("deep.json", b"[" * 1_000_000, 60, 2),
         ("scans.jpg", jpeg_of_scans(9_000, 9_000, 14), 900, 10),
         ("scans-own.jpg", jpeg_of_scans(5_000, 5_000, 47), 600, 10),
