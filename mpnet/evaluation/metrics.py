@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
-from mpnet.evaluation.match import Matches, Truths, match
+from mpnet.evaluation.match import AREA_RANGES, Matches, Truths, match
 
 AT_50, AT_75 = 0, 5  # positions in COCO_THRESHOLDS
 SIZES: tuple[str, ...] = ("small", "medium", "large")  # of AREA_RANGES
@@ -103,3 +103,8 @@ class CocoEvaluator:
         return CocoResult(
             summary, _to_percent(precision), _to_percent(recall), matches.positives.sum(axis=0, dtype=np.int64), matches
         )
+
+
+def size_of(area: float) -> str:
+    """The name of a size, as COCO bounds them; area: of the truth, square pixels."""
+    return next(name for name in SIZES if area <= AREA_RANGES[name][1])

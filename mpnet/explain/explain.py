@@ -18,8 +18,8 @@ from mpnet.data.detections import Detections
 from mpnet.engine.assign import PrecisionPlan, assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.errors import ConfigError
-from mpnet.evaluation.match import AREA_RANGES, Truths
-from mpnet.evaluation.metrics import SIZES
+from mpnet.evaluation.match import Truths
+from mpnet.evaluation.metrics import SIZES, size_of
 from mpnet.explain.objects import (
     DOUBLED,
     KEPT,
@@ -33,7 +33,7 @@ from mpnet.explain.objects import (
     reference_objects,
 )
 from mpnet.explain.runs import ImageRuns, raised_key
-from mpnet.explain.shares import Explained, cheapest_way, sets_of, shares
+from mpnet.explain.shares import Explained, Orders, all_count, cheapest_way, drawn_orders, sets_of, shares
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress, silent
 from mpnet.trial.experiment import open_workbench
@@ -83,10 +83,6 @@ class Explanation:
         """IMAGE:N, as `--object` takes it."""
         return f"{Path(self.bench.dataset.images[one.position].path).name}:{one.number}"
 
-    def size(self, one: LostObject) -> str:
-        """Small, medium or large, as COCO bounds them."""
-        return next(name for name in SIZES if one.area <= AREA_RANGES[name][1])
-
     def _object(self, explained: Explained) -> dict[str, Any]:
         one, way = explained.object, explained.way
         return {
@@ -94,7 +90,7 @@ class Explanation:
             "image": self.bench.dataset.images[one.position].path,
             "kind": one.kind,
             "class": self.bench.dataset.names[one.category],
-            "size": self.size(one),
+            "size": size_of(one.area),
             "at_edge": one.at_edge,
             "box": list(one.box),
             "baseline_score": one.before,
@@ -125,7 +121,7 @@ class Explanation:
             "bit_operations_percent": 100 * self.costs[index] / max(1, self.whole),
             "percent": self._share(index, taken),
             "brings_back": sum(e.way is not None and index in e.way.layers for e in taken),
-            "by_size": {size: self._share(index, [e for e in taken if self.size(e.object) == size]) for size in SIZES},
+            "by_size": {size: self._share(index, [e for e in taken if size_of(e.object.area) == size]) for size in SIZES},
             "by_place": {
                 where: self._share(index, [e for e in taken if e.object.at_edge == (where == "edge")])
                 for where in ("edge", "inside")
@@ -237,15 +233,14 @@ class _Worker:
         objects = [one for one in self.wanted if one.position == position]
         truths, numbers = of_image(self.truths, position, objects)
         runs = ImageRuns(self.bench, self.given, self.baseline, position, truths)
-        layers, seed = list(self.costs), (0, position)
+        layers = list(self.costs)
+        orders = None if all_count(layers, self.pairs) else drawn_orders(layers, self.pairs, (0, position))
         if any(one.kind != KEPT for one in objects):
-            runs.run(sets_of(layers, self.pairs, seed))
-        return [self._explained(runs, one, at, seed) for one, at in zip(objects, numbers, strict=True)]
+            runs.run(sets_of(layers, orders))
+        return [self._explained(runs, one, at, orders) for one, at in zip(objects, numbers, strict=True)]
 
-    def _explained(self, runs: ImageRuns, one: LostObject, at: int, seed: tuple[int, int]) -> Explained:
+    def _explained(self, runs: ImageRuns, one: LostObject, at: int, orders: Orders | None) -> Explained:
         if one.kind == KEPT:
             return Explained(one, 0.0, (), None)
-        layers = list(self.costs)
-        loss = one.value(runs[frozenset(layers)], at) - one.value(runs[frozenset()], at)
-        of_layers = shares(runs, one, at, layers, self.pairs, seed)
+        loss, of_layers = shares(runs, one, at, list(self.costs), orders)
         return Explained(one, loss, of_layers, cheapest_way(runs, one, at, self.costs))

@@ -117,7 +117,7 @@ def lost_objects(truths: Truths, dataset: Dataset, before: Finds, after: Finds) 
 def object_at(index: int, truths: Truths, dataset: Dataset, before: Finds, after: Finds) -> LostObject:
     """The object at an index of `truths`, and what became of it."""
     sure, source = np.float32(BASELINE_SCORE), truths.source
-    position = _image_of(truths, index)
+    position, category = divmod(int(np.searchsorted(truths.cell_offsets, index, side="right") - 1), truths.category_count)
     x, y, width, height = (float(v) for v in truths.box[index])
     if after.score[index] < sure:
         kind = MOVED if after.near[index] >= sure else LOST
@@ -129,7 +129,6 @@ def object_at(index: int, truths: Truths, dataset: Dataset, before: Finds, after
     first, last = _between(truths, position)
     # The order of files, not that of classes.
     number = 1 + int((source[first:last] < source[index]).sum())
-    category = int(np.searchsorted(truths.cell_offsets, index, side="right") - 1) % truths.category_count
     box, area = (x, y, width, height), float(truths.area[index])
     return LostObject(index, position, number, kind, category, box, area, at_edge, float(scores[0]), float(scores[1]))
 
@@ -166,7 +165,3 @@ def of_image(truths: Truths, position: int, objects: Sequence[LostObject]) -> tu
 def _between(truths: Truths, position: int) -> tuple[int, int]:
     cells = truths.cell_offsets[[position * truths.category_count, (position + 1) * truths.category_count]]
     return int(cells[0]), int(cells[1])
-
-
-def _image_of(truths: Truths, index: int) -> int:
-    return int(np.searchsorted(truths.cell_offsets, index, side="right") - 1) // truths.category_count

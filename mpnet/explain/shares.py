@@ -18,6 +18,8 @@ from mpnet.explain.runs import ImageRuns, Layers, prefixes
 Floats = NDArray[np.float64]
 NOTHING: Layers = frozenset()
 Value = Callable[[Layers], float]
+Orders = list[tuple[int, ...]]
+"""In which layers are raised one after the other; each is followed by the same backwards."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,7 @@ class Explained:
     way: Way | None
 
 
-def drawn_orders(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> list[tuple[int, ...]]:
+def drawn_orders(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> Orders:
     """Orders of raising the layers: each that is drawn, and the same backwards, which halves what chance leaves."""
     random = np.random.default_rng(seed)
     orders = (tuple(int(i) for i in random.permutation(layers)) for _ in range(pairs))
@@ -65,34 +67,36 @@ def all_count(layers: Sequence[int], pairs: int) -> bool:
     return len(layers) < 24 and 2 ** len(layers) <= 2 * pairs * len(layers)
 
 
-def sets_of(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> list[Layers]:
-    """All that shares need to know."""
-    if all_count(layers, pairs):
+def sets_of(layers: Sequence[int], orders: Orders | None) -> list[Layers]:
+    """All that shares need to know. orders: drawn ones, None: all orders count."""
+    if orders is None:
         return [frozenset(chosen) for size in range(len(layers) + 1) for chosen in itertools.combinations(layers, size)]
-    return [NOTHING, *(chosen for order in drawn_orders(layers, pairs, seed) for chosen in prefixes(order))]
+    return [NOTHING, *(chosen for order in orders for chosen in prefixes(order))]
 
 
 def shares(
-    runs: ImageRuns, one: LostObject, at: int, layers: Sequence[int], pairs: int, seed: Sequence[int]
-) -> tuple[LayerShare, ...]:
-    """The shares of the layers, the largest first. at: the object's number in the image, from 0. pairs: orders to draw,
-    each in both directions. `sets_of` must have run."""
+    runs: ImageRuns, one: LostObject, at: int, layers: Sequence[int], orders: Orders | None
+) -> tuple[float, tuple[LayerShare, ...]]:
+    """The loss, as `Explained` has it, and the shares of the layers, the largest first.
+
+    at: the object's number in the image, from 0. orders: as `sets_of`, which must have run.
+    """
 
     def value(raised: Layers) -> float:
         return one.value(runs[raised], at)
 
-    whole = value(frozenset(layers)) - value(NOTHING)
-    if whole <= 0:
-        return ()
-    if all_count(layers, pairs):
+    loss = value(frozenset(layers)) - value(NOTHING)
+    if loss <= 0:
+        return loss, ()
+    if orders is None:
         estimates = [(layer, _exact(value, layer, layers), 0.0) for layer in layers]
     else:
-        orders = drawn_orders(layers, pairs, seed)
+        pairs = len(orders) // 2
         gains = np.array([_gains(value, order, layers) for order in orders]).reshape(pairs, 2, len(layers)).mean(axis=1)
         error = gains.std(axis=0, ddof=1) / math.sqrt(pairs) * t_quantile(max(2.0, pairs - 1.0), 0.025)
         estimates = list(zip(layers, gains.mean(axis=0).tolist(), error.tolist(), strict=True))
-    of_layers = [LayerShare(layer, 100 * gain / whole, 100 * half / whole) for layer, gain, half in estimates]
-    return tuple(sorted(of_layers, key=lambda share: (-share.percent, share.layer)))
+    of_layers = [LayerShare(layer, 100 * gain / loss, 100 * half / loss) for layer, gain, half in estimates]
+    return loss, tuple(sorted(of_layers, key=lambda share: (-share.percent, share.layer)))
 
 
 def _exact(value: Value, layer: int, layers: Sequence[int]) -> float:

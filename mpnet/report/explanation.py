@@ -6,20 +6,17 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Mapping
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
-from mpnet.data.dataset import ImageRecord
-from mpnet.detection.images import image
 from mpnet.evaluation.agreement import BASELINE_SCORE
-from mpnet.evaluation.metrics import SIZES
+from mpnet.evaluation.metrics import SIZES, size_of
 from mpnet.explain.explain import Explanation
 from mpnet.explain.objects import DOUBLED, KEPT
 from mpnet.model.plan_key import short_key
 from mpnet.report.images import Gallery, write_changes
 from mpnet.report.model import ObjectChange
 from mpnet.report.terminal import Share, print_table
+from mpnet.trial.reopen import image_loader
 
 NAMED = 3
 """Layers that a sentence names at most."""
@@ -115,11 +112,6 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
         x, y, width, height = one.box
         record, name = dataset.images[one.position], dataset.names[one.category]
         box = (x, y, x + width, y + height)
-        crops.append(ObjectChange(one.kind, record.path, name, one.before, 0.0, box, explanation.size(one)))
-    under = explanation.bench.inputs.condition
-
-    def load(record: ImageRecord) -> NDArray[np.uint8]:
-        return image(record) if under is None else under.apply(image(record), record.sha256)
-
-    gallery = Gallery(dataset, *explanation.detections, load)
+        crops.append(ObjectChange(one.kind, record.path, name, one.before, 0.0, box, size_of(one.area)))
+    gallery = Gallery(dataset, *explanation.detections, image_loader({"protocol": explanation.bench.protocol}))
     return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

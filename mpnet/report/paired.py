@@ -15,8 +15,7 @@ from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_images
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.intervals import METHOD, agreement_interval
-from mpnet.evaluation.match import AREA_RANGES
-from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult
+from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult, size_of
 from mpnet.explain.objects import NEAR
 from mpnet.model.task import DETECTION
 from mpnet.report.model import Change, ClassRow, ObjectChange
@@ -162,11 +161,6 @@ class Pairing:
             box,
             size_of(float(self.dataset.area[index])),
         )
-
-
-def size_of(area: float) -> str:
-    """The name of a size, as COCO bounds them; area: of the truth, square pixels."""
-    return next(name for name in SIZES if area <= AREA_RANGES[name][1])
 
 
 def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:

@@ -143,33 +143,31 @@ def _emulated(minutes: float) -> Outcome:
 
 
 def _reader(name: str, minutes: float) -> Outcome:
-    outcome = Outcome()
-    for seed in _rounds(minutes):
-        _, printed, _ = _ran([sys.executable, "-m", "tests.fuzz.readers", name, 300, seed, "--found", FOUND])
-        line = re.search(r"(\d+) runs from seed \d+, (\d+) wrong in \d+ places, at most (\d+) MB, (\d+) ms", printed)
-        if line:
-            outcome.add(int(line[1]), int(line[2]), float(line[3]), float(line[4]) / 1e3)
-        else:
-            outcome.add(0, 1, 0, 0)
-        if not line or line[2] != "0":
-            print(printed[-3000:], file=sys.stderr, flush=True)
-    return outcome
+    line = r"(?P<inputs>\d+) runs from seed \d+, (?P<wrong>\d+) wrong in \d+ places, at most (?P<mb>\d+) MB, (?P<ms>\d+) ms"
+    return _mutated(["tests.fuzz.readers", name, 300], ["--found", FOUND], line, minutes)
 
 
 def _imports(kind: str, minutes: float) -> Outcome:
     """Models changed by structure."""
     if not import_models.available(kind):
         return Outcome(skipped=f"no package that writes {kind} here: pip install '.[onnx,tflite]'")
+    line = r"(?P<inputs>\d+) files from .* (?P<wrong>\d+) wrong in \d+ places, slowest (?P<s>[\d.]+) s, at most (?P<mb>\d+) MB"
+    return _mutated(["tests.fuzz.import_models", kind, 1000], ["--kept", FOUND], line, minutes)
+
+
+def _mutated(module: list[object], options: list[object], line: str, minutes: float) -> Outcome:
+    """Rounds of a module that takes a seed between these words, and prints a line of this form at its end."""
     outcome = Outcome()
     for seed in _rounds(minutes):
-        words = ["-m", "tests.fuzz.import_models", kind, 1000, seed, "--kept", FOUND]
-        _, printed, _ = _ran([sys.executable, *words])
-        line = re.search(r"(\d+) files from .* (\d+) wrong in \d+ places, slowest ([\d.]+) s, at most (\d+) MB", printed)
-        if line:
-            outcome.add(int(line[1]), int(line[2]), float(line[4]), float(line[3]))
+        _, printed, _ = _ran([sys.executable, "-m", *module, seed, *options])
+        said = re.search(line, printed)
+        if said:
+            counts = said.groupdict()
+            slowest = float(counts["s"]) if "s" in counts else float(counts["ms"]) / 1e3
+            outcome.add(int(counts["inputs"]), int(counts["wrong"]), float(counts["mb"]), slowest)
         else:
             outcome.add(0, 1, 0, 0)
-        if not line or line[2] != "0":
+        if not said or said["wrong"] != "0":
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
 
