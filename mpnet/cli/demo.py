@@ -24,7 +24,7 @@ from mpnet.export.yaml import precision_section, section_text
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
-from mpnet.report.sweep_text import change_text, images_text, print_sweep
+from mpnet.report.sweep_text import change_text, images_text, print_sweep, time_lines
 
 SCENES = 300
 QUICK_SCENES = 40
@@ -89,16 +89,19 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
 def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     """The configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
     best = sweep["best"]
-    judged = next(pick for pick in sweep["picks"].values() if pick["trial"] == best["trial"])
+    judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
+    losses = sweep["picks"][judged]["losses"]
     section = precision_section(network, assign_key(network, best["precision"]))
     yield f"The best configuration found is {best['precision']}: {section_text(section)}."
     # One set of images for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]
-    saved = " and ".join(f"{judged['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)
+    saved = " and ".join(f"{sweep['picks'][judged]['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)
     yield (
-        f"On {images_text(judged['losses'])} AP changes by {change_text(judged['losses'])}, and its objects agree with "
+        f"On {images_text(losses)} AP changes by {change_text(losses)}, and its objects agree with "
         f"fp32's to {agreement:.2f} AP; it saves {saved}."
     )
+    chosen = {name: times for name, times in sweep["times"].items() if name in ("baseline", judged)}
+    yield " ".join([f"It takes {chosen[judged]['median_ms']:.2f} ms an image here.", *time_lines(chosen)])
 
 
 def _short(path: str) -> str:

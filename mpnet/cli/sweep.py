@@ -60,6 +60,7 @@ NOTHING_FITS = 1
     is_flag=True,
     help="Run a few configurations on some images, say how surely losses will be known, and leave.",
 )
+@click.option("--no-time", is_flag=True, help="Do not measure how long baseline and picks take on this machine.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
 def command(
     experiment: Path | None,
@@ -73,6 +74,7 @@ def command(
     scheduler: str | None,
     max_loss: str | None,
     only_forecast: bool,
+    no_time: bool,
     yes: bool,
     threads: int | None,
     isa: str | None,
@@ -118,6 +120,7 @@ def command(
             workers=workers,
             scheduler=scheduler,
             yes=yes,
+            timed=not no_time,
             command=command_line(),
             on_start=view.start,
             on_update=view.update,

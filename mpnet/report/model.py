@@ -220,6 +220,7 @@ class Pick:
     """A configuration that somebody could take, and why. row: in the table, None when that has other options.
 
     losses: of the task's quality, by words that name the images. saves: percent of each of the baseline's costs.
+    time:   of one image on the machine that swept, in words; '' where it was not measured.
     """
 
     name: str
@@ -229,6 +230,7 @@ class Pick:
     losses: Mapping[str, Interval] = field(default_factory=dict)
     saves: Mapping[str, float] = field(default_factory=dict)
     options: str = ""
+    time: str = ""
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,10 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.task import TASKS
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import thinned
+from mpnet.report.sweep_text import time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
+from mpnet.speed.steps import latency_text
 from mpnet.sweep.picks import PICK_RULES, rule_of
 
 
@@ -30,6 +32,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
             f"The sweep's front has {len(whole_front)} configurations; {foreign} of them have other quantisation options "
             "than this page shows."
         )
+    notes += time_lines(findings.get("times") or {})
     notes += _survival(findings.get("verified"), stored.verified)
     if stored.other_options:
         notes.append(
@@ -63,7 +66,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
 
 def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
     """What the sweep's findings offer, held-out images first."""
-    rows = {key: row for row, key in enumerate(table.keys)}
+    rows, times = {key: row for row, key in enumerate(table.keys)}, findings.get("times") or {}
     offered = []
     for name in PICK_RULES:
         entry = (findings.get("picks") or {}).get(name)
@@ -85,6 +88,7 @@ def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> 
                 losses,
                 dict(entry.get("saves") or {}),
                 of_options,
+                latency_text(times[name]) if name in times else "",
             )
         )
     return tuple(offered)

@@ -16,6 +16,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
+from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import evenly
 from mpnet.sweep.margins import loss_label
 from mpnet.sweep.picks import rule_of
@@ -184,14 +185,38 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
                 [f"{row['saves'][cost]:.1f} %" if cost in row["saves"] else "" for row in picks.values()],
             )
         )
+    times = document.get("times") or {}
+    if times:
+        columns.append(("time here", [f"{times[name]['median_ms']:.2f} ms" if name in times else "" for name in picks]))
     names, cells = zip(*columns, strict=True)
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
+    for line in time_lines(times):
+        out.print(line)
     _print_safety(document, out)
     first = next(iter(picks))
     out.print(f"{first}: {rule_of(first, document)}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
     if document.get("limits") and first != "smallest" in picks:
         out.print(f"smallest: {rule_of('smallest', document)}")
+
+
+def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the `times` of a sweep say, a sentence a line: the baseline's time, which picks are slower, and any doubt."""
+    baseline = times.get("baseline")
+    if baseline is None:
+        return []
+    lines = [
+        f"The baseline takes {baseline['median_ms']:.2f} ms an image ({baseline['cpu']}, {baseline['isa']}, "
+        f"{baseline['threads']} thread{'' if baseline['threads'] == 1 else 's'})."
+    ]
+    doubts = [doubt for latency in times.values() if (doubt := doubt_of(latency))]
+    slower = [name for name, latency in times.items() if latency["median_ms"] > baseline["median_ms"]]
+    if doubts:
+        lines.append(f"These times are unreliable ({doubts[0]}); the same sweep measures them again on a quiet machine.")
+    elif slower:
+        by = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
+        lines.append(f"Slower than the baseline on this machine, although it costs fewer bit operations: {by} time.")
+    return lines
 
 
 def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:

@@ -28,6 +28,7 @@ from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.latest import mark_latest_store
 from mpnet.sweep.store.records import FINDINGS, write_record
 from mpnet.sweep.strategies import Strategy, strategy
+from mpnet.sweep.timing import time_picks
 from mpnet.sweep.verify import Verification, verifying
 from mpnet.trial.experiment import open_workbench, with_network
 from mpnet.trial.task import task_of
@@ -65,6 +66,7 @@ def run_sweep(
     workers: int | None = None,
     scheduler: str | None = None,
     yes: bool = False,
+    timed: bool = False,
     command: str = "",
     on_start: Callable[[SweepStart], None] = lambda start: None,
     on_update: OnUpdate = lambda state: None,
@@ -75,6 +77,7 @@ def run_sweep(
     store:     the file; None: `<output>/<name>/sweep-<digest>.sqlite`, named after network, weights, data, protocol.
     workers:   processes on this machine; None: one per thread of the experiment. scheduler: address of Dask's.
     yes:       start an exact sweep however long it takes. progress: of judging what could be picked.
+    timed:     measure the milliseconds of baseline and picks on this machine as well.
     Result:    the document of `mpnet sweep --json`.
     Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
     """
@@ -179,6 +182,7 @@ def run_sweep(
             document["verified"] = check.of(document)
         if conditions:
             document["conditions"] = ConditionRuns(setup, opened, contexts, problem, conditions, progress).of(document)
+        document["times"] = time_picks(setup, opened, document) if timed else {}
         write_record(opened, contexts, FINDINGS, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document

@@ -36,7 +36,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     ]
     assert [shlex.split(r.document["command"])[:4] for r in results] == [line[:4] for line in shown[:4]]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
-    done, _, best, costs, export = process.stdout.splitlines()[-5:]
+    done, _, best, costs, time, export = process.stdout.splitlines()[-6:]
     assert "demo/report.html" in done
     assert "conv-13/yolo-2" in process.stdout
 
@@ -54,6 +54,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert chosen["precision"] in best
     assert "AP changes by" in costs
     assert "bit operations" in costs
+    assert "ms an image" in time
     assert mpnet(*shlex.split(export)[1:]).returncode == 0
     shown_cfg = document_of(mpnet("show", "demo/mixed.cfg", "--json"))
     assert shown_cfg["precision_key"] == chosen["precision"]

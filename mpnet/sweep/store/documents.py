@@ -15,7 +15,7 @@ from mpnet.formats.documents.json_text import parse_json
 from mpnet.formats.documents.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.messages import shown
 from mpnet.model.task import TASKS
-from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY
+from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY, LATENCY
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
@@ -83,6 +83,7 @@ _CONDITIONS = Fields(
         "picks": Named(Named(KEY)),
     }
 )
+_TIMES = Named(LATENCY)
 _GAP = Fields(
     {
         name: float
@@ -155,9 +156,11 @@ DOCUMENTS: Mapping[str, Kind] = {
                 "state": str,
                 "verified": _VERIFIED,
                 "conditions": _CONDITIONS,
+                "times": _TIMES,
             },
         )
     ),
+    "times": _TIMES,
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
     "conditions": Named(_VALUES),

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Sentences about the times of what a sweep offers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpnet.report.sweep_text import time_lines
+
+
+def latency(median_ms: float, doubt: str = "") -> dict[str, Any]:
+    return {"isa": "avx2", "threads": 2, "cpu": "some CPU", "median_ms": median_ms, "min_ms": median_ms, "doubt": doubt}
+
+
+def test_a_slower_pick_is_named() -> None:
+    lines = time_lines({"baseline": latency(3.5), "safe": latency(3.0), "smallest": latency(3.85)})
+    assert lines == [
+        "The baseline takes 3.50 ms an image (some CPU, avx2, 2 threads).",
+        "Slower than the baseline on this machine, although it costs fewer bit operations: smallest +10% time.",
+    ]
+
+
+def test_times_of_a_busy_machine_decide_nothing() -> None:
+    [_, doubt] = time_lines({"baseline": latency(3.5), "smallest": latency(3.85, "other programs kept 2.0 of 2 cores busy")})
+    assert doubt.startswith("These times are unreliable (other programs kept 2.0 of 2 cores busy)")
+
+
+def test_nothing_is_said_of_a_sweep_without_times() -> None:
+    assert time_lines({}) == []

@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: MIT
+"""Times of what a sweep offers: measured once on a machine, again where they cannot be believed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Sequence
+
+import pytest
+
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.speed.clock import Times
+from mpnet.sweep import timing
+from mpnet.sweep.search import run_sweep
+from mpnet.sweep.store import TrialStore
+from tests.networks import write_experiment
+
+SWEEP = "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0.4}"
+
+
+class Stopwatch:
+    """Times that are made up: the n-th pass of a round takes n milliseconds."""
+
+    def __init__(self, spread: float = 1.0) -> None:
+        self.rounds, self.spread = 0, spread
+
+    def __call__(self, passes: Sequence[Any], threads: int) -> list[Times]:
+        self.rounds += 1
+        for forward in passes:
+            forward()
+        return [Times((number, number * self.spread, number * self.spread)) for number in range(1, len(passes) + 1)]
+
+
+def sweep(folder: Path, **options: Any) -> dict[str, Any]:
+    path = folder / "experiment.yaml"
+    return run_sweep(read_experiment(path if path.exists() else write_experiment(folder), [SWEEP]), workers=1, **options)
+
+
+def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Stopwatch()
+    monkeypatch.setattr(timing, "passes_in_turn", watch)
+    document = sweep(tmp_path, timed=True)
+    assert document["times"].keys() == {"baseline", *document["picks"]}
+    assert document["times"]["baseline"]["median_ms"] == 1.0
+    again = sweep(tmp_path, timed=True)
+    assert (again["computed"], again["times"], watch.rounds) == (0, document["times"], 1)
+    with TrialStore.read(Path(document["store"])) as store:
+        assert json.loads(store.note("findings") or "")["times"] == document["times"]
+
+
+def test_what_cannot_be_believed_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watch = Stopwatch(spread=1.5)
+    monkeypatch.setattr(timing, "passes_in_turn", watch)
+    assert "1.5 times the least" in sweep(tmp_path, timed=True)["times"]["baseline"]["doubt"]
+    sweep(tmp_path, timed=True)
+    assert watch.rounds == 2
+
+
+def test_nothing_is_timed_unasked(tmp_path: Path) -> None:
+    assert sweep(tmp_path)["times"] == {}
