@@ -139,6 +139,10 @@ class Dataset:
         """How many of the images, the first ones, have labels."""
         return len(self.images) - self.unlabelled
 
+    def without_unlabelled(self) -> Dataset:
+        """The labelled images alone."""
+        return replace(self, images=self.images[: self.labelled_count], unlabelled=0)
+
     def of_labelled(self, findings: F) -> F:
         """The part of `findings`, which are of all images, that is of the labelled ones."""
         labelled: F = findings.of_images(np.arange(self.labelled_count)) if self.unlabelled else findings

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from statistics import NormalDist
 
 import numpy as np
@@ -30,6 +31,7 @@ _ANGLES = np.linspace(0.0, np.pi / 2, 2001)
 _NEARLY_NORMAL = 200.0
 
 
+@lru_cache(maxsize=1024)
 def t_quantile(degrees: float, tail: float) -> float:
     """The point that Student's t exceeds with probability `tail` (up to 0.5), within 0.1 %; degrees from 1 on.
 

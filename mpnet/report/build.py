@@ -29,7 +29,7 @@ from mpnet.report.cfg_template import cfg_template
 from mpnet.report.explanation import sentence
 from mpnet.report.model import Change, Confusion, Missing, ObjectChange, ReportData, Status
 from mpnet.report.paired import Pair
-from mpnet.report.rerun import Machine, run_with
+from mpnet.report.rerun import Compared, Machine, opened, run_with
 from mpnet.report.source import from_results, layers_of
 from mpnet.report.store_source import from_store
 from mpnet.report.task import Shows, View, view_of
@@ -39,7 +39,7 @@ from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
-from mpnet.trial.reopen import image_loader, open_dataset, open_predictions, reason, reopen
+from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 
 FRONT_RUNS = 32
@@ -83,11 +83,11 @@ def collect(
     if any(is_store(source) for source in sources):
         raise ConfigError("a report is of one sweep or of runs, not of both; name one store, or runs only")
     results = _with_baseline([read_result(source) for source in sources])
-    predictions = None
+    runs = [Compared(result) for result in results]
     if unlabelled is not None:
         runs = [run_with(find_configuration(str(result.folder)), unlabelled, progress) for result in results]
-        results, predictions = [result for result, _ in runs], [one for _, one in runs]
-    data = _with_comparison(from_results(results), results, predictions, draws, seed, score)
+        results = [run.result for run in runs]
+    data, predictions = _with_comparison(from_results(results), runs, draws, seed, score)
     if compute:
         data = _with_layers(data, results, predictions, progress, explain_worst)
     else:
@@ -201,9 +201,12 @@ def _check_same(data: ReportData, row: int, column: str, again: float | None) ->
 
 
 def _with_layers(
-    data: ReportData, results: list[Result], predictions: list[Any] | None, progress: Progress, explain_worst: int
+    data: ReportData, results: list[Result], predictions: list[Any], progress: Progress, explain_worst: int
 ) -> ReportData:
-    """Error and time per layer of the last run, when its network still gives what was measured."""
+    """Error and time per layer of the last run, when its network still gives what was measured.
+
+    predictions: of all runs; empty where they could not be opened, so that no object is explained.
+    """
     document, first = results[-1].document, results[0].document
     try:
         machine = Machine(reopen(document))
@@ -211,11 +214,11 @@ def _with_layers(
         identity = machine.bench.identity(machine.plan(key).precision).id
         if identity != (document.get("deployed") or {}).get("reference", document["id"]):
             raise StoreError("network, data or arithmetic are not what was measured (another identity)")
-        if explain_worst and len(results) > 1:
+        if explain_worst and predictions:
             if any(first["digests"].get(name) != document["digests"].get(name) for name in ("cfg", "weights")):
                 raise StoreError("the baseline is of another network, so its layers cannot be raised to")
             keys = str(first["precision"]["key"]), key
-            data = with_explained(data, machine, keys, (predictions or open_predictions(results)[1]), explain_worst, progress)
+            data = with_explained(data, machine, keys, predictions, explain_worst, progress)
     except MpnetError as error:
         return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
     return _measured(data, machine, progress)
@@ -263,41 +266,27 @@ def _beside(result: Result, part: str, key: str) -> Result | None:
 
 
 def _with_comparison(
-    data: ReportData, results: list[Result], predictions: list[Any] | None, draws: int, seed: int, score: float | None
-) -> ReportData:
-    """predictions: of the results; None: those that they keep."""
-    if len(results) == 1:
-        return with_missing(
-            data,
-            Missing(
-                "Differences, lost and gained objects",
-                "there is one run and no baseline beside it",
-                "Name two runs, the baseline first.",
-            ),
-        )
+    data: ReportData, runs: Sequence[Compared], draws: int, seed: int, score: float | None
+) -> tuple[ReportData, list[Any]]:
+    """Every run against the first, lost and gained objects of the last; and the predictions of all, none if missing."""
+    if len(runs) == 1:
+        what, why = "Differences, lost and gained objects", "there is one run and no baseline beside it"
+        return with_missing(data, Missing(what, why, "Name two runs, the baseline first.")), []
+    predictions: list[Any] = []
     try:
-        if predictions is None:
-            dataset, predictions = open_predictions(results)
-        else:
-            dataset = open_dataset(results[0].document)
+        dataset, predictions = opened(runs)
         view = view_of(data.task)
         pairing = view.pairing(dataset, predictions[0], draws, seed)
         pairs = {row: pairing.pair(other) for row, other in enumerate(predictions) if row}
         data = with_pairs(data, pairs, pairing.intervals_by)
-        data = with_changes(
-            data,
-            pairs[len(predictions) - 1],
-            view.gallery(dataset, predictions[0], predictions[-1], image_loader(results[-1].document)),
-        )
+        load = image_loader(runs[-1].result.document)
+        data = with_changes(data, pairs[len(runs) - 1], view.gallery(dataset, predictions[0], predictions[-1], load))
         data = _with_operating_point(data, dataset, predictions[0], predictions[-1], score, draws, seed)
-        return _with_confusion(data, view, dataset, predictions[0], predictions[-1])
+        data = _with_confusion(data, view, dataset, predictions[0], predictions[-1])
     except MpnetError as error:
-        return with_missing(
-            data,
-            Missing(
-                "Intervals, classes, lost and gained objects, images", reason(error), "Put the files back, or measure again."
-            ),
-        )
+        what = "Intervals, classes, lost and gained objects, images"
+        data = with_missing(data, Missing(what, reason(error), "Put the files back, or measure again."))
+    return data, predictions
 
 
 def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:

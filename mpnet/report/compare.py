@@ -13,15 +13,14 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.comparison import Comparison, compare_results
 from mpnet.report.images import LoadImage, write_changes
-from mpnet.report.rerun import Compared, Machine, run_with
+from mpnet.report.rerun import Compared, Machine, opened, run_with
 from mpnet.report.task import View, view_of
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
-from mpnet.trial.reopen import image_loader, open_dataset, reason, reopen
+from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, build_document, read_result
-from mpnet.trial.task import kit_of
 
 
 def compare_runs(
@@ -45,12 +44,9 @@ def compare_runs(
     images that are asked for and not there.
     """
     sides = _sides([str(run) for run in runs], unlabelled, progress)
-    results = [result for result, _ in sides]
+    results = [one.result for one in sides]
     try:
-        dataset = open_dataset(results[0].document)
-        predictions = [
-            kit_of(result.task).read(result.predictions_path, dataset) if known is None else known for result, known in sides
-        ]
+        dataset, predictions = opened(sides)
     except MpnetError as error:
         if images is not None:
             raise
@@ -83,7 +79,7 @@ def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) 
         if is_store(path):
             trials.setdefault(path.resolve(), []).append(position)
         elif unlabelled is None:
-            compared[position] = (read_result(path), None)
+            compared[position] = Compared(read_result(path))
         else:
             compared[position] = run_with(find_configuration(source), unlabelled, progress)
     for positions in trials.values():
@@ -106,7 +102,7 @@ def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path |
         if configuration.held_out:
             chose = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
             document["selection"], document["held_out"] = chose, configuration.held_out
-        sides.append((Result(configuration.store or Path(), document), outcome.predictions))
+        sides.append(Compared(Result(configuration.store or Path(), document), outcome.predictions, bench.dataset))
     return sides
 
 

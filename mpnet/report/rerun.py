@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
+from mpnet.data.dataset import Dataset
 from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import layer_costs
@@ -24,13 +25,34 @@ from mpnet.speed.steps import time_steps
 from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
-from mpnet.trial.reopen import reopen
+from mpnet.trial.reopen import open_dataset, reopen
 from mpnet.trial.result import Result, build_document
+from mpnet.trial.task import kit_of
 from mpnet.trial.workbench import Workbench
 
 TIME_REPEATS = 10
-Compared = tuple[Result, Any]
-"""One of what is compared; what a sweep's configuration finds, which ran again, None: in the run's folder."""
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One of the results that are compared. predictions, dataset: of a configuration that ran again, None: on disk."""
+
+    result: Result
+    predictions: Any = None
+    dataset: Dataset | None = None
+
+
+def opened(compared: Sequence[Compared]) -> tuple[Dataset, list[Any]]:
+    """The labelled images behind results on the same data, and what each network says of them.
+
+    Raises: DataError or StoreError, one line, when something is missing or not what was measured.
+    """
+    first = compared[0]
+    dataset = open_dataset(first.result.document) if first.dataset is None else first.dataset
+    return dataset, [
+        kit_of(one.result.task).read(one.result.predictions_path, dataset) if one.predictions is None else one.predictions
+        for one in compared
+    ]
 
 
 @dataclass(frozen=True, eq=False)
@@ -134,4 +156,4 @@ def run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> 
     document = build_document(
         machine.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
     )
-    return Result(run.path, document), outcome.predictions
+    return Compared(Result(run.path, document), outcome.predictions, machine.bench.dataset)

@@ -23,18 +23,7 @@ from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.labels.yolo import read_names
 from mpnet.model.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench
-from mpnet.trial.result import Result
-from mpnet.trial.task import kit_of
 from mpnet.trial.workbench import Workbench
-
-
-def open_predictions(results: list[Result]) -> tuple[Dataset, list[Any]]:
-    """The labelled images behind results on the same data, and what each network says of them.
-
-    Raises: DataError or StoreError, one line, when something is missing or not what was measured.
-    """
-    dataset = open_dataset(results[0].document)
-    return dataset, [kit_of(result.task).read(result.predictions_path, dataset) for result in results]
 
 
 def open_dataset(document: Mapping[str, Any]) -> Dataset:
@@ -54,9 +43,7 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
         )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
-    if dataset.digest != document["digests"].get("data"):
-        raise DataError(f"{sources.get('images', '?')}: images or labels have changed since this was measured")
-    return dataset
+    return _unchanged(dataset, document)
 
 
 def image_loader(document: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
@@ -119,8 +106,12 @@ def reopen(document: Mapping[str, Any], output: Path | None = None, unlabelled: 
     others = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
     bench = open_workbench(experiment_of(document, output=output, overrides=others))
     digests = document["digests"]
-    # With other images it is the data set by itself that must be as it was.
-    data = bench.dataset.digest if unlabelled is None else open_dataset(document).digest
+    if unlabelled is None:
+        data = bench.dataset.digest
+    elif _sources(document).get("unlabelled"):
+        data = open_dataset(document).digest
+    else:
+        data = _unchanged(bench.dataset.without_unlabelled(), document).digest
     held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": data}
     for name, digest in held.items():
         if digests.get(name) != digest:
@@ -132,6 +123,13 @@ def reopen(document: Mapping[str, Any], output: Path | None = None, unlabelled: 
     ):
         raise StoreError(f"{document['name']}: was calibrated on other images than its record says; name its experiment file")
     return bench
+
+
+def _unchanged(dataset: Dataset, document: Mapping[str, Any]) -> Dataset:
+    """The data set itself. Raises: DataError when it is not the one that a result was measured on."""
+    if dataset.digest != document["digests"].get("data"):
+        raise DataError(f"{_sources(document).get('images', '?')}: images or labels have changed since this was measured")
+    return dataset
 
 
 def reason(error: MpnetError) -> str:
