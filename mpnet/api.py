@@ -5,6 +5,7 @@ network = load_network("net.cfg", "net.weights", "net.names")
 mixed = network.with_precision("int8", {"heads": "fp16"})
 boxes = mixed.detect("image.jpg")
 result = run_experiment("experiment.yaml").result
+picks = sweep("experiment.yaml").picks
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ if TYPE_CHECKING:
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
     from mpnet.network.network import Box, Boxes, Label, Network, load_network
+    from mpnet.report.comparison import Comparison
+    from mpnet.report.notebook import Page, SweepResult, compare, export, report, sweep
     from mpnet.resolve.trials import trials
+    from mpnet.tables import Table
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
     from mpnet.trial.measure import measure_detections
     from mpnet.trial.result import Result, read_result
@@ -26,11 +30,17 @@ if TYPE_CHECKING:
 __all__ = [
     "Box",
     "Boxes",
+    "Comparison",
     "Label",
     "MpnetError",
     "Network",
+    "Page",
     "Result",
     "RunReport",
+    "SweepResult",
+    "Table",
+    "compare",
+    "export",
     "load_dataset",
     "load_network",
     "measure_detections",
@@ -38,7 +48,9 @@ __all__ = [
     "parse_experiment",
     "read_experiment",
     "read_result",
+    "report",
     "run_experiment",
+    "sweep",
     "trials",
 ]
 
@@ -51,7 +63,10 @@ __getattr__ = lazy_names(
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
+        "mpnet.report.comparison": ("Comparison",),
+        "mpnet.report.notebook": ("Page", "SweepResult", "compare", "export", "report", "sweep"),
         "mpnet.resolve.trials": ("trials",),
+        "mpnet.tables": ("Table",),
         "mpnet.network.network": ("Box", "Boxes", "Label", "Network", "load_network"),
         "mpnet.trial.result": ("Result", "read_result"),
     },

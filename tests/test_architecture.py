@@ -15,7 +15,7 @@ import pytest
 FLOORS = (
     {"errors", "lazy", "messages", "progress"},
     {"packages", "model", "data"},
-    {"config"},
+    {"config", "tables"},
     {"kernels"},
     {"formats"},
     {"quantization"},

@@ -15,7 +15,7 @@ from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
-from mpnet.export import Exported, describe, export, target, targets
+from mpnet.export import Exported, describe, export, target, target_of_file, targets
 from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
@@ -103,7 +103,7 @@ def command(
     if form in TABLES:
         _write_table(source, form, out, as_json)
         return
-    name = target_name or _meant(out)
+    name = target_name or target_of_file(out)
     chosen = target(name)
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
@@ -117,7 +117,7 @@ def command(
         point = score_to_deploy(score, source)
         configuration = replace(configuration, document={**configuration.document, "operating_point": point})
     exported = export(name, configuration, flavour, options)
-    files = {} if out is None else _beside(out, exported)
+    files = {} if out is None else exported.beside(out)
     write_files(files)
     model, remark = _opened(name, chosen.flavour(flavour), exported)
     executed = None if model is None else model.executed()
@@ -167,26 +167,6 @@ def _write_table(source: str, form: str, out: Path | None, as_json: bool) -> Non
         print_json({"source": source, "target": form, "written": str(out), "trials": count})
     else:
         console().print(f"{out}: {count:,} trials ({bytes_text(out.stat().st_size)})", soft_wrap=True)
-
-
-def _meant(out: Path | None) -> str:
-    """The target that a file's suffix means. Raises: ConfigError when it means none or several."""
-    known = targets()
-    suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
-    fitting = [name for name, row in known.items() if row.suffix == suffix]
-    if len(fitting) != 1:
-        problem = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
-        raise ConfigError(
-            f"{problem}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
-            f"{', '.join(sorted(row.suffix for row in known.values()))}"
-        )
-    return fitting[0]
-
-
-def _beside(out: Path, exported: Exported) -> dict[Path, bytes]:
-    """The main file as it was named, the others under its name with suffixes of their own."""
-    first, *_ = exported.files
-    return {out if suffix == first else out.with_suffix(suffix): content for suffix, content in exported.files.items()}
 
 
 def _opened(name: str, flavour: str, exported: Exported) -> tuple[Model | None, str]:

@@ -7,6 +7,7 @@ A new target is a file here that declares `TARGET`, and its tests; `mpnet export
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Callable, Mapping
 
 from mpnet.engine.assign import PrecisionPlan, assign
@@ -28,6 +29,7 @@ __all__ = [
     "export",
     "nearest",
     "target",
+    "target_of_file",
     "targets",
     "unsupported",
 ]
@@ -59,6 +61,11 @@ class Exported:
     def content(self) -> bytes:
         """The content of the main file."""
         return next(iter(self.files.values()))
+
+    def beside(self, out: Path) -> dict[Path, bytes]:
+        """The main file as it was named, the others under its name with suffixes of their own."""
+        first, *_ = self.files
+        return {out if suffix == first else out.with_suffix(suffix): content for suffix, content in self.files.items()}
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,20 @@ def target(name: str) -> Target:
     if name not in known:
         raise ConfigError(f"--to {name!r}: unknown; known are {', '.join(known)}")
     return known[name]
+
+
+def target_of_file(out: Path | None) -> str:
+    """The name of the target that a file's suffix means. Raises: ConfigError when it means none or several."""
+    known = targets()
+    suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
+    fitting = [name for name, row in known.items() if row.suffix == suffix]
+    if len(fitting) != 1:
+        problem = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
+        raise ConfigError(
+            f"{problem}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
+            f"{', '.join(sorted(row.suffix for row in known.values()))}"
+        )
+    return fitting[0]
 
 
 def describe(known: Mapping[str, Target]) -> str:

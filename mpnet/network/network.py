@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Mapping, Protocol, TypeAlias, overload
+from typing import Any, Mapping, Protocol, TypeAlias, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +17,7 @@ from mpnet.detection.images import read_image
 from mpnet.detection.nms import NmsOptions, suppress
 from mpnet.detection.preprocess import preprocess
 from mpnet.engine.assign import PrecisionPlan, assign
+from mpnet.engine.cost import layer_costs
 from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
@@ -33,10 +34,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.model.precision import Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION
 from mpnet.network.class_names import class_names
-from mpnet.packages import require
-
-if TYPE_CHECKING:
-    import pandas
+from mpnet.tables import Chart, Table, Tabular, layer_table
 
 
 class _PilImage(Protocol):
@@ -73,25 +71,14 @@ class Box:
         }
 
 
-class Boxes(list[Box]):
+class Boxes(list[Box], Tabular):
     """The objects of one image, best first; a list that notebooks show as a table."""
 
-    def to_pandas(self) -> pandas.DataFrame:
-        """One row a box: name, category, score, x, y, width, height. Raises: ConfigError where pandas is missing."""
-        require("boxes as a DataFrame", ["pandas>=2.0"], "table")
-        import pandas as pd
-
-        return pd.DataFrame([asdict(box) for box in self], columns=[field.name for field in fields(Box)])
-
-    def _repr_html_(self) -> str:
-        rows = "".join(
-            f"<tr><td>{escape(box.name)}</td><td>{box.score:.3f}</td>"
-            + "".join(f"<td>{value:.1f}</td>" for value in (box.x, box.y, box.width, box.height))
-            + "</tr>"
-            for box in self
-        )
-        head = "".join(f"<th>{name}</th>" for name in ("class", "score", "x", "y", "width", "height"))
-        return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    @property
+    def table(self) -> Table:
+        """One row a box: name, category, score, x, y, width, height."""
+        rows = [asdict(box) for box in self]
+        return Table({field.name: [row[field.name] for row in rows] for field in fields(Box)}, chart=Chart("score", "name"))
 
 
 @dataclass(frozen=True)
@@ -133,6 +120,14 @@ class Network:
     def __repr__(self) -> str:
         height, width, channels = self.spec.in_shape
         return f"<Network {self.spec.source}: {width}x{height}x{channels}, precisions {short_key(self.precision)}>"
+
+    @property
+    def layers(self) -> Table:
+        """One row a layer: what it is, its precision, and what it costs."""
+        return layer_table(layer_costs(self.plan), str(self.spec.source))
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(repr(self))}</p>{self.layers.html()}"
 
     @property
     def precision(self) -> str:

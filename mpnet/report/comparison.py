@@ -6,6 +6,7 @@ The first run is the baseline. Everything is one JSON document; `comparison_text
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
@@ -18,15 +19,39 @@ from mpnet.model.task import DETECTION, Task
 from mpnet.report.model import ClassRow
 from mpnet.report.paired import Pair
 from mpnet.report.task import view_of
+from mpnet.tables import Chart, Table, Tabular, columns_of
 from mpnet.trial.result import Result
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Comparison(Tabular):
     """document: for --json; pairs: one per run but the baseline, empty when images or detections are gone."""
 
     document: dict[str, Any]
     pairs: tuple[Pair, ...]
+
+    @property
+    def table(self) -> Table:
+        """One row a run and measure, against the first run. low, high: ends of the difference's 95 % interval, NaN: unknown."""
+        first, *others = self.document["runs"]
+        rows = []
+        for run in others:
+            for name, change in run["differences"].items():
+                interval = run["intervals"].get(name, {})
+                rows.append(
+                    {
+                        "run": run["name"],
+                        "measure": name,
+                        "baseline": first["metrics"].get(name),
+                        "value": run["metrics"].get(name),
+                        "difference": change,
+                        "low": interval.get("low", math.nan),
+                        "high": interval.get("high", math.nan),
+                    }
+                )
+        return Table(
+            columns_of(rows), f"Differences from {first['name']}", Chart("difference", "measure", low="low", high="high")
+        )
 
 
 def compare_results(

@@ -15,7 +15,7 @@ from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
 from mpnet.report.model import Layer, LayerPair, ReportData, Status
 from mpnet.resolve.configurations import Configurations, axes, by_axis, front_rows
-from mpnet.speed.steps import doubt_of
+from mpnet.speed.steps import doubt_of, layer_ms
 from mpnet.trial.comparison import deployed_values
 from mpnet.trial.result import Result
 
@@ -166,7 +166,7 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
 def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
     """Milliseconds and weight bytes per layer, for layers that have either."""
     tables = [{layer["index"]: layer for layer in document["precision"].get("layers", [])} for document in (baseline, chosen)]
-    times = [step_times(document) for document in (baseline, chosen)]
+    times = [layer_ms(document.get("latency")) for document in (baseline, chosen)]
     pairs = []
     for index, layer in tables[1].items():
         before = tables[0].get(index, {})
@@ -181,15 +181,6 @@ def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple
         if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
             pairs.append(cost)
     return tuple(pairs)
-
-
-def step_times(document: Mapping[str, Any]) -> dict[int, float]:
-    """Milliseconds by layer index: a layer's steps added up, conversions before it included."""
-    times: dict[int, float] = {}
-    for step in (document.get("latency") or {}).get("steps") or []:
-        if step.get("layer") is not None and step.get("ms") is not None:
-            times[int(step["layer"])] = times.get(int(step["layer"]), 0.0) + float(step["ms"])
-    return times
 
 
 def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:

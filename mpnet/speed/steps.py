@@ -145,6 +145,15 @@ def latency_with_steps(session: Session, batch: NDArray[np.float32], times: Time
     )
 
 
+def layer_ms(latency: Mapping[str, Any] | None) -> dict[int, float]:
+    """Milliseconds by layer index of a result's latency: a layer's steps added up, conversions before it included."""
+    times: dict[int, float] = {}
+    for step in (latency or {}).get("steps") or []:
+        if step.get("layer") is not None and step.get("ms") is not None:
+            times[int(step["layer"])] = times.get(int(step["layer"]), 0.0) + float(step["ms"])
+    return times
+
+
 def doubt_of(latency: Mapping[str, Any] | None) -> str:
     """Why a stored latency should not be believed, ''; 0.1.0's say it by their figures alone."""
     if not latency:

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 from dataclasses import dataclass
@@ -12,11 +13,15 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from mpnet.config.identity import ID_DIGITS, TrialIdentity
+from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
 from mpnet.formats.files.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
+from mpnet.model.plan_key import short_key
 from mpnet.model.task import Task, task_of_protocol
+from mpnet.speed.steps import doubt_of, layer_ms
+from mpnet.tables import Chart, Table, Tabular, columns_of, layer_table
 from mpnet.trial.inference import Outcome
 from mpnet.trial.result_schema import RESULT
 from mpnet.trial.workbench import Workbench
@@ -27,7 +32,7 @@ _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
 
 
 @dataclass(frozen=True)
-class Result:
+class Result(Tabular):
     """A finished run. document: the whole of result.json, as docs/architecture.md describes it."""
 
     folder: Path
@@ -53,6 +58,34 @@ class Result:
     def task(self) -> Task:
         """What the network is for."""
         return task_of_protocol(self.document["protocol"])
+
+    @property
+    def table(self) -> Table:
+        """One row a measure, agreement with the baseline among them."""
+        agreement = {
+            AGREEMENT + name: value
+            for name, value in (self.document.get("agreement") or {}).items()
+            if AGREEMENT + name in names_of("agreement")
+        }
+        values = {**self.metrics, **agreement}
+        known = {name: float(value) for name, value in values.items() if value is not None and value >= 0}
+        title = f"{self.name}, precisions {short_key(str(self.document['precision']['key']))}"
+        return Table({"measure": list(known), "percent": list(known.values())}, title, Chart("percent", "measure"))
+
+    @property
+    def layers(self) -> Table:
+        """One row a layer: what it is, its precision, and what it costs; milliseconds where they can be believed."""
+        latency = self.document.get("latency")
+        return layer_table(
+            self.document["precision"].get("layers", []), self.name, None if doubt_of(latency) else layer_ms(latency)
+        )
+
+    @property
+    def classes(self) -> Table:
+        """One row a class: how often it is labelled, and its measures in percent."""
+        quality = self.task.quality
+        rows = [{**row, quality: math.nan} if row[quality] < 0 else row for row in self.document["per_class"]]
+        return Table(columns_of(rows), f"{self.name}: {quality} by class", Chart(quality, "name"))
 
     @property
     def predictions_path(self) -> Path:
