@@ -19,7 +19,8 @@ from mpnet.evaluation.compare import Interval
 from mpnet.model.task import Task, task_of_protocol
 
 if TYPE_CHECKING:
-    from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
+    from mpnet.report.conditions import ConditionTables
+from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
 
 
 @dataclass(frozen=True)
@@ -276,6 +277,7 @@ class ReportData:
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
     stability:    shares of resampled image sets, percent, as findings hold them (`sweep.stability`); {}: of runs.
+    conditions:   what the front and the picks are worth under `sweep.conditions`, None: not measured.
     operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
     board:        whose latency the table of a sweep is, in words.
     """
@@ -304,6 +306,7 @@ class ReportData:
     objectives: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
     stability: Mapping[str, Any] = field(default_factory=dict)
+    conditions: ConditionTables | None = None
     board: str = ""
     intervals_by: str = ""
     verdict: str = ""

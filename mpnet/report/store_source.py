@@ -10,6 +10,7 @@ from typing import Any, Mapping, Sequence
 from mpnet.evaluation.compare import Interval
 from mpnet.model.plan_key import split_key
 from mpnet.model.task import TASKS
+from mpnet.report.conditions import condition_tables
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import thinned
 from mpnet.report.sweep_text import time_lines
@@ -59,6 +60,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
         objectives=tuple(sweep.get("objectives") or ()),
         picks=_picks(findings, table, options),
         stability=findings.get("stability") or {},
+        conditions=condition_tables(findings),
         board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )

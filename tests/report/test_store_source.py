@@ -220,6 +220,37 @@ def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> Non
     assert 'id="plot-stability-safe"' in page
 
 
+def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) -> None:
+    def under(clean: float, fog: float) -> dict[str, dict[str, float]]:
+        return {
+            name: {"agreement_AP": value}
+            for name, value in zip(("clean", "fog:3", "mean", "worst"), (clean, *[fog] * 3), strict=True)
+        }
+
+    kept, lost = "fqqqqqqqqqf", "fqqqqqqqqqq"
+    rows = [
+        {"precision": key, "trial": key.ljust(64, "-"), "options": "", "costs": {}, "under": under(*values)}
+        for key, values in ((kept, (99.0, 97.5)), (lost, (98.0, 61.25)))
+    ]
+    conditions = {
+        "conditions": ["fog:3"],
+        "images": 115,
+        "of_front": 2,
+        "rows": rows,
+        "front": {"clean": [kept, lost], "mean": [kept], "worst": [kept]},
+        "picks": {"clean": {"smallest": lost}, "mean": {"smallest": kept}, "worst": {"smallest": kept}},
+    }
+    smallest = {**pick(lost, (-0.1, -0.6, 0.3)), "trial": rows[1]["trial"]}
+    findings = {"best": entry(kept), "front": [], "picks": {"smallest": smallest}, "conditions": conditions}
+    page = render(collect([make_store(tmp_path / "s.sqlite", findings=findings)], progress=quiet))
+    section = page[page.index('<section id="conditions"') :].split("</section>")[0]
+    assert "1 of the 2 configurations of the front stay on it; smallest would be fqqqqqqqqqf in place of fqqqqqqqqqq" in section
+    assert "<td>fog:3</td><td>61.25</td>" in section
+    assert '<td>smallest</td><td>98.00</td><td>61.25</td><td>61.25</td><td class="wrap">clean</td>' in section
+    assert 'href="#conditions"' in page
+    assert 'id="conditions"' not in render(collect([make_store(tmp_path / "t.sqlite")], progress=quiet))
+
+
 def test_thinning_keeps_what_is_wanted() -> None:
     table = configurations()
     dropped = next(key for key in table.keys if key not in thinned(table, limit=100).keys)
