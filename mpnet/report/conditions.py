@@ -69,7 +69,7 @@ def condition_tables(document: Mapping[str, Any]) -> ConditionTables | None:
             list(columns),
             list(zip(*columns.values(), strict=True)),
         ),
-        TextTable(f"{label} of the front", ("precision", "taken as", *judged, "on the front of"), rows),
+        TextTable(f"The front and the picks: {label}", ("precision", "taken as", *judged, "on the front of"), rows),
         _changes(document, part),
     )
 
