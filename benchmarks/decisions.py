@@ -6,7 +6,7 @@
     python benchmarks/decisions.py aimet EXPERIMENT.yaml FOLDER/ [--drop 0.3]        # automatic mixed precision
     python benchmarks/decisions.py onnxruntime EXPERIMENT.yaml FOLDER/ [--drop 2]    # layers by the error of their weights
     python benchmarks/decisions.py judge EXPERIMENT.yaml FOLDER/ [--others IMAGES/]
-    python benchmarks/decisions.py table FOLDER/...
+    python benchmarks/decisions.py table FOLDER/...                                # one table of all folders
 
 Each tool runs in an environment of its own that has it and mpnet's packages. It sees the first --images of the experiment's
 labelled images, as mpnet prepares them, and the same network as fp32 ONNX; what it leaves in float goes to FOLDER/*.json.
@@ -281,39 +281,45 @@ def chosen(bench: Workbench, kept: set[int | None], judge: Judge, choice: str) -
 TOOLS = {"mpnet": choose_mpnet, "nncf": choose_nncf, "aimet": choose_aimet, "onnxruntime": choose_onnxruntime}
 
 
-def judged(said: argparse.Namespace) -> None:
-    """Run all choices of a folder on choosing images and on others; both into FOLDER/judged.json."""
+def judge_choices(said: argparse.Namespace) -> None:
+    """Run the choices of a folder on the images that chose, then, on the others, the tools' choices and what mpnet's front
+    has at no more bit operations; all into FOLDER/judged.json."""
     rows = read_choices(said.folder)
-    keys = list(dict.fromkeys(row["key"] for row in rows))
-    overrides = [*said.overrides]
     beside = [f"data.unlabelled={json.dumps(str(said.others.absolute()))}"] if said.others else []
-    everything = opened(said.experiment, [text for text in overrides if not text.startswith("data.limit")] + beside)
-    images = len(everything.dataset.images)
-    labelled = everything.dataset.labelled_count
+    everything = opened(said.experiment, [*said.overrides, *beside])
+    images, labelled = len(everything.dataset.images), everything.dataset.labelled_count
     first = min(said.images or labelled, labelled)
-    sets = {"choosing": list(range(first)), "others": list(range(first, images))}
-    document: dict[str, Any] = {"images": {name: len(part) for name, part in sets.items()}, "labelled": labelled, "keys": {}}
-    path = said.folder / "judged.json"
-    for name, positions in sets.items():
+    document: dict[str, Any] = {"images": {"choosing": first, "others": images - first}, "labelled": labelled, "keys": {}}
+    judged = document["keys"]
+    for name, positions in (("choosing", range(first)), ("others", range(first, images))):
         if not positions:
             continue
         bench = everything.of_images(positions)
         baseline = fp32_predictions(bench)
         meter, loss = bench.kit.meter(bench.dataset, baseline), bench.kit.loss(bench.dataset, baseline)
+        choices = [row["key"] for row in rows if name == "choosing" or row["choice"] != "front"]
+        rivals = [best_of_front(rows, judged, key) for key in choices] if name == "others" else []
+        keys = list(dict.fromkeys(key for key in [*choices, *rivals] if key is not None))
         for start in range(0, len(keys), AT_ONCE):
             part = keys[start : start + AT_ONCE]
             plans = [bench.plan(assign_key(bench.network, key)) for key in part]
             for key, plan, outcome in zip(part, plans, run_plans(bench, plans), strict=True):
-                values, compared = meter.values(outcome.predictions, ()), loss(outcome.predictions)
-                quality = compared.quality
-                row = document["keys"].setdefault(key, {"bit_operations": float(plan_cost(plan)["bit_operations"])})
+                values, quality = meter.values(outcome.predictions, ()), loss(outcome.predictions).quality
+                row = judged.setdefault(key, {"bit_operations": float(plan_cost(plan)["bit_operations"])})
                 row[name] = {
                     "agreement_AP": values["agreement_AP"],
                     "AP": values["AP"],
                     "AP_change": None if quality is None else [quality.difference, quality.low, quality.high],
                 }
             print(f"{name}: {min(start + AT_ONCE, len(keys))} of {len(keys)}", file=sys.stderr)
-            path.write_text(json.dumps(document, indent=1), encoding="utf-8")
+            (said.folder / "judged.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+
+
+def best_of_front(rows: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], key: str) -> str | None:
+    """What mpnet's front has at no more bit operations than a key: the best on the choosing images, as a user would take it."""
+    front = [row["key"] for row in rows if row["choice"] == "front"]
+    affordable = [other for other in front if judged[other]["bit_operations"] <= judged[key]["bit_operations"]]
+    return max(affordable, key=lambda other: judged[other]["choosing"]["agreement_AP"], default=None)
 
 
 def read_choices(folder: Path) -> list[dict[str, Any]]:
@@ -325,39 +331,32 @@ def read_choices(folder: Path) -> list[dict[str, Any]]:
     ]
 
 
-def print_table(folder: Path) -> None:
-    """One row a choice, and how far the front of mpnet's sweep is above it at no more bit operations, on the others."""
-    document = json.loads((folder / "judged.json").read_text(encoding="utf-8"))
-    rows, keys = read_choices(folder), document["keys"]
-    front = [row["key"] for row in rows if row["choice"] == "front"]
-    print(f"\n{folder.name}: {document['images']}")
-    headings = ("tool", "choice", "in float", "bit operations, % of fp32", "choosing: agreement / AP")
-    headings += ("others: agreement / AP", "mpnet's front there", "passes")
+def print_table(folders: Sequence[Path]) -> None:
+    """One row a choice, and what mpnet's front has at no more bit operations, both on the images that did not choose."""
+    headings = ("network", "tool", "choice", "in float", "bit operations, % of fp32", "agreement where it chose", "on others")
+    headings += ("mpnet's front there", "AP on others: its change", "mpnet's front's", "passes", "CPU s")
     print(f"| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
-    most = max(row["bit_operations"] for row in keys.values())
-    for row in rows:
-        if row["choice"] == "front":
-            continue
-        judged_row = keys[row["key"]]
-        affordable = [key for key in front if keys[key]["bit_operations"] <= judged_row["bit_operations"]]
-        # The front's best on the choosing images, as a user would take it.
-        best = max(affordable, key=lambda key: keys[key]["choosing"]["agreement_AP"], default=None)
-        figures = [
-            f"{judged_row[name]['agreement_AP']:.2f} / {judged_row[name]['AP']:.2f}" if name in judged_row else ""
-            for name in ("choosing", "others")
-        ]
-        there = "" if best is None or "others" not in keys[best] else f"{keys[best]['others']['agreement_AP']:.2f}"
-        share = 100 * judged_row["bit_operations"] / most
-        count = sum(code != "q" for code in row["key"])
-        cells = (row["tool"], row["choice"], str(count), f"{share:.1f}", *figures, there, f"{row['passes']:,}")
-        print(f"| {' | '.join(cells)} |")
+    for folder in folders:
+        document = json.loads((folder / "judged.json").read_text(encoding="utf-8"))
+        rows, judged = read_choices(folder), document["keys"]
+        most = 16 * judged["q" * len(rows[0]["key"])]["bit_operations"]  # 32 by 32 bits beside 8 by 8
+        for row in rows:
+            if row["choice"] == "front":
+                continue
+            best = best_of_front(rows, judged, row["key"])
+            here, other = judged[row["key"]], judged.get(best, {})
+            cells = [folder.name, row["tool"], row["choice"], str(sum(code != "q" for code in row["key"]))]
+            cells += [f"{100 * here['bit_operations'] / most:.1f}", f"{here['choosing']['agreement_AP']:.2f}"]
+            cells += [f"{of['others']['agreement_AP']:.2f}" if "others" in of else "" for of in (here, other)]
+            changes = [of.get("others", {}).get("AP_change") for of in (here, other)]
+            cells += ["" if change is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*change) for change in changes]
+            print(f"| {' | '.join(cells)} | {row['passes']:,} | {row['cpu_seconds']:.0f} |")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=[*TOOLS, "judge", "table"])
-    parser.add_argument("experiment", type=Path)
-    parser.add_argument("folder", type=Path, nargs="?")
+    parser.add_argument("paths", type=Path, nargs="+", help="EXPERIMENT.yaml FOLDER/; for table one FOLDER/ or more")
     parser.add_argument("--drop", type=float, default=2.0)
     parser.add_argument("--measure", choices=("agreement_AP", "AP"), default="agreement_AP")
     parser.add_argument("--images", type=int, help="how many of the labelled images choose, the first by name")
@@ -366,10 +365,11 @@ def main() -> None:
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     said = parser.parse_args()
     if said.task == "table":
-        print_table(said.experiment)
+        print_table(said.paths)
         return
+    said.experiment, said.folder = said.paths
     if said.task == "judge":
-        judged(said)
+        judge_choices(said)
         return
     if said.images:
         said.overrides.append(f"data.limit={said.images}")
