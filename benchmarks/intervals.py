@@ -6,8 +6,9 @@ intervals.py --synthetic CLASSES. BASELINE and OTHER are folders of finished run
 synthetic one has 2,000 images (`synthetic_detector.py`). Every data set takes its images from the pool with
 replacement; the intervals are those of `mpnet compare`. Prints Markdown: the share of intervals that hold the truth for
 each run's own value, each difference from the baseline and each agreement with it, how many lie wholly above and below it,
-and how wide they are; then the lowest and the highest share of each measure. Of 300 data sets a share of 95 % is known to
-2.5 % (two standard deviations).
+and how wide they are; `loss` and `loss, one list`: the one-sided 95 % upper end of what agreement loses, from which `safe` is
+shown, over the classes and with all objects in one list. Then the lowest and the highest share of each measure. Of 300 data
+sets a share of 95 % is known to 2.5 % (two standard deviations).
 """
 
 from __future__ import annotations
@@ -28,11 +29,13 @@ from mpnet.evaluation.compare import DRAWS, bootstrap, compare, draw_images
 from mpnet.evaluation.intervals import agreement_interval, value_interval
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.evaluation.noninferiority import agreement_loss
 from mpnet.trial.reopen import open_dataset
 from mpnet.trial.result import read_result
 from mpnet.trial.task import kit_of
 
 METRICS = ("AP", "AP50", "AP75", "AR100")
+LOSSES = ("loss", "loss, one list")
 
 
 @dataclass
@@ -114,7 +117,7 @@ def simulate(dataset: Dataset, runs: list[Detections], images: int, data_sets: i
     tallies = Simulation(
         [{name: Tally(summary[name]) for name in METRICS} for summary in pool],
         [{name: Tally(summary[name] - pool[0][name]) for name in METRICS} for summary in pool[1:]],
-        [{"AP": Tally(agreed.measure(run)["AP"])} for run in runs[1:]],
+        [agreement_tallies(agreed, run) for run in runs[1:]],
     )
     random = np.random.RandomState(seed)
     for number in range(data_sets):
@@ -131,18 +134,28 @@ def simulate(dataset: Dataset, runs: list[Detections], images: int, data_sets: i
             intervals = compare(results[0], drawn[0], result, resampled, per_class=False).metrics
             for name, tally in difference.items():
                 tally.add(intervals[name].difference, intervals[name].low, intervals[name].high)
-        agreement = CocoEvaluator(Agreement(found[0], dataset.sizes[positions], len(dataset.categories)).truths)
+        agreement = Agreement(found[0], dataset.sizes[positions], len(dataset.categories))
         for value, each in zip(tallies.agreements, found[1:], strict=True):
-            result = agreement.evaluate(each, sizes=False)
-            measured, resampled = result.summary["AP"], bootstrap(result, weight).summary["AP"]
+            both = agreement.resampled(each, weight)
+            measured, resampled = both[0]
             value["AP"].add(measured, *agreement_interval(measured, resampled, drawn[0].summary["AP"]))
+            for name, of_list in zip(LOSSES, both, strict=True):
+                loss = agreement_loss(*of_list, drawn[0].summary["AP"])
+                if loss is not None:
+                    value[name].add(loss.loss, 0.0, loss.bounds()[1])
     return tallies
+
+
+def agreement_tallies(agreed: Agreement, run: Detections) -> dict[str, Tally]:
+    """Of agreement, and of what it loses."""
+    averaged, pooled = (value for value, _ in agreed.resampled(run, draw_images(run.image_count, 100)))
+    return {"AP": Tally(averaged)} | {name: Tally(100 - value) for name, value in zip(LOSSES, (averaged, pooled), strict=True)}
 
 
 def extremes(tallies: list[dict[str, Tally]]) -> str:
     """Lowest and highest share of each measure over the runs, cells of a table."""
     cells = []
-    for name in tallies[0]:
+    for name in (name for name in tallies[0] if name not in LOSSES):
         shares = [f"{tally[name].share:.0f}" for tally in sorted(tallies, key=lambda each: each[name].share)]
         cells.append(shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}")
     return " | ".join(cells + [""] * (len(METRICS) - len(cells)))
@@ -181,6 +194,10 @@ def print_shares(arguments: argparse.Namespace) -> None:
         for what, some in (("value", tallies.values), ("difference", tallies.differences), ("agreement", tallies.agreements)):
             if some:
                 summary.append(f"| {images} | {what} | {extremes(some)} |")
+            if what == "agreement" and some:
+                for name in LOSSES:
+                    shares = [tally[name].share for tally in some]
+                    summary.append(f"| {images} | {name} | {min(shares):.0f} to {max(shares):.0f} | | | |")
     print(f"\n| images | of | {' | '.join(METRICS)} |\n" + "|---" * 6 + "|\n" + "\n".join(summary))
 
 
