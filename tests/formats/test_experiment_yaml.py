@@ -182,6 +182,7 @@ def test_mistakes_are_named_with_their_line(text: str | bytes, message: str) -> 
         ("detection..nms=1", "--set detection..nms=1: is not of the form key.key=value, such as detection.nms=0.5"),
         ("detection.nsm=1", "--set detection.nsm=1: unknown key 'nsm' in 'detection'; did you mean 'nms'?"),
         ("detection.nms=7", "--set detection.nms=7: detection.nms is '7'; it must be a number from 0 to 1"),
+        ("x" * 81, f"--set {'x' * 77}...: is not of the form key.key=value, such as detection.nms=0.5"),
         ("name.first=x", "--set name.first=x: 'name' holds one value in x.yaml:1; set it whole: --set 'name={...}'"),
     ],
 )

@@ -80,7 +80,8 @@ def _check_data(data: DataSection, node: Mapping) -> None:
 
 def _override(tree: Mapping, override: str) -> None:
     """Put `key.key=value` into the tree."""
-    source = "--set " + "".join(c if c.isprintable() else " " for c in override[:80])
+    begin = override if len(override) <= 80 else f"{override[:77]}..."
+    source = "--set " + "".join(c if c.isprintable() else " " for c in begin)
     keys, equals, value = override.partition("=")
     parts = _split(keys.strip())
     if not equals or not all(parts):
