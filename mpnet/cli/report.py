@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import FILE, FOLDER, PATH, declare, unlabelled_option
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import console, note, print_json, progress
+from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
 from mpnet.messages import bytes_text
@@ -18,12 +19,14 @@ from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
 from mpnet.report.summary import sentences
 from mpnet.resolve.stored import in_store
+from mpnet.sweep.store.latest import is_store, store_at
 
 
 @declare(
     "mpnet report runs/example/0123456789abcdef -o report.html",
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
     "mpnet report runs/aix:balanced -o report.html",
+    "mpnet report runs/aix/latest.sqlite --live",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
 @click.option("-o", "--out", default="report.html", show_default=True, type=FILE, help="The page to write.")
@@ -54,6 +57,8 @@ from mpnet.resolve.stored import in_store
     metavar="N",
     help="Which of the store's sweeps, as `mpnet sweep --status` numbers them.  [default: the last]",
 )
+@click.option("--live", is_flag=True, help="Show a sweep in the browser while it runs, and write the page when it has ended.")
+@click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Of 127.0.0.1, with --live.")
 def command(
     sources: tuple[Path, ...],
     out: Path,
@@ -66,6 +71,8 @@ def command(
     no_compute: bool,
     choose: str | None,
     sweep: int | None,
+    live: bool,
+    port: int,
     quiet: bool,
     as_json: bool,
 ) -> None:
@@ -74,12 +81,15 @@ def command(
     STORE:safe, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest result,
     or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
     images that are not stored are computed when network and data are still there and unchanged; otherwise the page says
-    what it lacks.
+    what it lacks. With --live a page on 127.0.0.1, whose address is printed, follows a sweep that other processes or
+    machines compute; nobody without the address can read it.
     """
-    start = time.perf_counter()
     if len(sources) == 1 and not sources[0].exists() and choose is None and sweep is None:
         path, sweep, choose = in_store(str(sources[0]))
         sources = (path,)
+    if live:
+        _watch(sources, sweep, port)
+    start = time.perf_counter()
     data = collect(
         sources,
         progress=progress(quiet),
@@ -122,3 +132,15 @@ def command(
         f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)"
         + (f" and {len(written) - 1} more files" if len(written) > 1 else "")
     )
+
+
+def _watch(sources: tuple[Path, ...], sweep: int | None, port: int) -> None:
+    """Serve a sweep's page until the sweep has ended. Raises: ConfigError for anything but one store."""
+    path = store_at(sources[0]) or sources[0]
+    if len(sources) != 1 or not is_store(path):
+        raise ConfigError("--live: follows one sweep; name its store, or the folder of its results")
+    from mpnet.report.live import LiveReport
+
+    live = LiveReport(path, sweep, port)
+    note(f"{live.address} follows the sweep until it has ended; Ctrl-C leaves it")
+    live.serve()

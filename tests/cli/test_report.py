@@ -18,6 +18,7 @@ from mpnet.model.precision import USUAL_NAMES
 from mpnet.report.cfg_template import cfg_template
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
+from tests.report.made_store import make_store
 
 SWEEP = """
 sweep:
@@ -190,3 +191,17 @@ def test_pieces_refuse_what_they_cannot_set() -> None:
         cfg_template(content, ["f" * 13, "f" * 13 + "+1:q"], "net.cfg")
     with pytest.raises(FormatError, match=r"net\.cfg"):
         cfg_template(b"[net]\nwidth=x\n", ["f"], "net.cfg")
+
+
+def test_a_live_report_of_what_is_no_sweep_is_refused(mpnet: Mpnet, tmp_path: Path) -> None:
+    process = mpnet("report", tmp_path, "--live")
+    assert process.returncode == 2
+    assert "--live: follows one sweep" in process.stderr
+
+
+def test_a_live_report_of_a_finished_sweep_is_written_at_once(mpnet: Mpnet, tmp_path: Path) -> None:
+    make_store(tmp_path / "s.sqlite", count=40)
+    process = mpnet("report", "s.sqlite", "--live", "--no-compute", "-o", "page.html")
+    assert process.returncode == 0, process.stderr
+    assert "http://127.0.0.1:" in process.stderr
+    assert (tmp_path / "page.html").is_file()

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: MIT
+"""A sweep's report in a browser of this machine while the sweep runs: read only, from the store alone.
+
+The page is the ordinary report in a frame below a line that says how far the sweep is. Server-sent events say when trials
+were added; the frame then loads the report anew. Other programs of this machine cannot read it without the token.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import secrets
+import threading
+import time
+from base64 import b64encode
+from contextlib import suppress
+from functools import partial
+from html import escape
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Mapping
+
+from mpnet.errors import ConfigError, MpnetError
+from mpnet.progress import silent
+from mpnet.report.build import collect
+from mpnet.report.page import render
+from mpnet.sweep.findings import sweep_status
+
+POLL_SECONDS = 1.0
+"""Time between two looks at the store."""
+GRACE_SECONDS = 10.0
+"""How long the last page can still be fetched after the sweep has ended."""
+BEAT_SECONDS = 15.0
+"""Time between two signs of life to a browser while nothing changes."""
+ENDED = ("finished", "stopped")
+
+_SCRIPT = """
+const frame = document.getElementById("report"), line = document.getElementById("status");
+let scrolled = 0;
+frame.addEventListener("load", () => frame.contentWindow.scrollTo(0, scrolled));
+const events = new EventSource("events");
+events.onmessage = (event) => {
+  const status = JSON.parse(event.data);
+  line.textContent = status.text;
+  if (frame.dataset.trials !== String(status.trials) || status.ended) {
+    scrolled = frame.contentWindow.scrollY || 0;
+    frame.dataset.trials = status.trials;
+    frame.src = "report?" + status.trials + (status.ended ? "-end" : "");
+  }
+  if (status.ended) events.close();
+};
+events.onerror = () => { line.textContent += " (no connection; trying again)"; };
+"""
+_SHELL = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark"><meta name="referrer" content="no-referrer">
+<title>{name} · mpnet live</title><link rel="icon" href="data:,">
+<style>body{{margin:0;display:flex;flex-direction:column;height:100vh;font:15px system-ui,sans-serif}}
+p{{margin:0;padding:.5rem 1rem;border-bottom:1px solid gray}}iframe{{flex:1;border:0;width:100%}}</style></head>
+<body><p id="status" role="status">connecting</p><iframe id="report" title="Report of the sweep so far"></iframe>
+<script>{script}</script></body></html>"""
+_WAITING = (
+    "<!DOCTYPE html><html lang='en'><meta name='color-scheme' content='light dark'><title>waiting</title><p>{why}</p></html>"
+)
+
+
+def status_text(status: Mapping[str, Any]) -> str:
+    """How far a sweep is, in a line."""
+    of = f" of {status['total']:,}" if status["total"] else ""
+    tail = "; this page no longer changes" if status["state"] in ENDED else ""
+    return f"{status['state']}: {status['trials']:,}{of} trials, {status['seconds']:.0f} s of work{tail}"
+
+
+class LiveReport:
+    """Serves one sweep of a store on 127.0.0.1 until it has ended.
+
+    sweep: its number, None: the last one. port: 0 takes a free one.
+    Raises: StoreError for what is no store; ConfigError for a port that is taken.
+    """
+
+    def __init__(self, store: Path, sweep: int | None = None, port: int = 0) -> None:
+        self._store, self._sweep = store, sweep
+        self._token = secrets.token_urlsafe(24)
+        self._status = sweep_status(store, sweep)
+        self._changed = threading.Condition()
+        self._version = 0
+        self._owed = 0  # browsers that know of the end and have not fetched the last page yet
+        self._pages: dict[tuple[int, str], str] = {}
+        self._rendering = threading.Lock()
+        try:
+            self._server = ThreadingHTTPServer(("127.0.0.1", port), partial(_Handler, self))
+        except OSError as error:
+            raise ConfigError(f"--port {port}: {error.strerror or error}; name another, or leave it out") from None
+        self._server.daemon_threads = True
+
+    @property
+    def address(self) -> str:
+        """What to open in a browser."""
+        return f"http://127.0.0.1:{self._server.server_port}/{self._token}/"
+
+    def serve(self) -> None:
+        """Serve until the sweep has ended and open pages have shown that."""
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
+        thread.start()
+        try:
+            while self._status["state"] not in ENDED:
+                time.sleep(POLL_SECONDS)
+                self._look()
+            deadline = time.monotonic() + GRACE_SECONDS
+            with self._changed:
+                self._changed.notify_all()
+            time.sleep(POLL_SECONDS)
+            while self._owed > 0 and time.monotonic() < deadline:
+                time.sleep(0.1)
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+
+    def _look(self) -> None:
+        status = sweep_status(self._store, self._sweep)
+        if status_text(status) != status_text(self._status):
+            with self._changed:
+                self._status = status
+                self._version += 1
+                self._changed.notify_all()
+
+    def answer(self, handler: _Handler) -> None:
+        """Answer one GET. Anything without the token, or under another machine's name, is not there."""
+        _, token, *rest = handler.path.partition("?")[0].split("/")
+        port = self._server.server_port
+        named = handler.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        page = "/".join(rest)
+        if not named or not secrets.compare_digest(token.encode(), self._token.encode()) or not rest:
+            handler.send_error(404)
+        elif page == "":
+            script = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+            policy = (
+                f"default-src 'none'; script-src 'sha256-{script}'; style-src 'unsafe-inline'; img-src data:; "
+                "connect-src 'self'; frame-src 'self'; base-uri 'none'"
+            )
+            handler.send_page(_SHELL.format(name=escape(str(self._status["name"])), script=_SCRIPT), policy)
+        elif page == "report":
+            handler.send_page(self._page(), "frame-ancestors 'self'")
+            if handler.path.endswith("-end"):
+                with self._changed:
+                    self._owed -= 1
+        elif page == "events":
+            self._send_events(handler)
+        else:
+            handler.send_error(404)
+
+    def _page(self) -> str:
+        """The report of what is stored, rendered once for each number of trials."""
+        with self._rendering:
+            key = (int(self._status["trials"]), str(self._status["state"]))
+            if key not in self._pages:
+                try:
+                    data = collect([self._store], progress=silent, compute=False, sweep=self._sweep)
+                    self._pages = {key: render(data)}
+                except MpnetError as error:  # nothing is finished yet
+                    return _WAITING.format(why=escape(str(error)))
+            return self._pages[key]
+
+    def _send_events(self, handler: _Handler) -> None:
+        handler.send_response(200)
+        handler.send_header("Content-Type", "text/event-stream")
+        handler.send_header("Cache-Control", "no-store")
+        handler.end_headers()
+        seen = -1
+        while True:
+            with self._changed:
+                if seen == self._version:
+                    self._changed.wait(BEAT_SECONDS)
+                status, version = self._status, self._version
+                ended = status["state"] in ENDED
+                self._owed += ended
+            event = {"text": status_text(status), "trials": status["trials"], "ended": ended}
+            handler.wfile.write(b": nothing new\n\n" if version == seen else f"data: {json.dumps(event)}\n\n".encode())
+            handler.wfile.flush()
+            seen = version
+            if ended:
+                return
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request. Everything but GET is refused by the base class."""
+
+    def __init__(self, live: LiveReport, *arguments: Any) -> None:
+        self._live = live
+        super().__init__(*arguments)
+
+    def do_GET(self) -> None:
+        with suppress(BrokenPipeError, ConnectionResetError):  # the browser left
+            self._live.answer(self)
+
+    def send_page(self, html: str, policy: str) -> None:
+        """A page that nobody keeps, with a policy of its own."""
+        content = html.encode("utf-8", "backslashreplace")
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html; charset=utf-8")
+        self.send_header("Content-Length", str(len(content)))
+        self.send_header("Cache-Control", "no-store")
+        self.send_header("Referrer-Policy", "no-referrer")
+        self.send_header("Content-Security-Policy", policy)
+        self.end_headers()
+        self.wfile.write(content)
+
+    def log_message(self, format: str, *values: Any) -> None:
+        """Nothing: addresses hold the token."""
