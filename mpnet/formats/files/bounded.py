@@ -37,7 +37,10 @@ def read_bounded(
         # Opening a named pipe would wait for a writer.
         if stat.S_ISREG(state.st_mode) and state.st_size <= limit_bytes:
             with open(path, "rb") as file:
-                data = file.read(limit_bytes + 1)
+                # Python reserves what is asked for, so not the whole limit at once; a file may grow while it is read.
+                data = file.read(state.st_size + 1)
+                if len(data) > state.st_size:
+                    data += file.read(limit_bytes + 1 - len(data))
     except (OSError, ValueError) as problem:
         raise error(f"{named(path)}: cannot be read ({reason_of(problem)}); {remedy}") from None
     if not stat.S_ISREG(state.st_mode):
