@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import cv2
@@ -64,6 +65,24 @@ def write_network(folder: Path, seed: int = 0, text: str = tiny_cfg()) -> None:
     network = parse_cfg(text, "net.cfg")
     (folder / "net.weights").write_bytes(weights_content(random_weights(network, seed), network))
     (folder / "net.names").write_text("\n".join(NAMES) + "\n", encoding="utf-8")
+
+
+def overflow_first(folder: Path, factor: float = 1e6, text: str = small_cfg()) -> None:
+    """Write net.weights anew: the first layer's results are `factor` times what they were, beyond fp16, and the second takes
+    that back. So neither the first nor the second, which reads its results, can run in fp16; other values stay as they were."""
+    network = parse_cfg(text, "net.cfg")
+    weights = random_weights(network, 0)
+    first, second = (weights.layers[layer.index] for layer in network.convolutions[:2])
+    assert first.scales is not None
+    assert second.means is not None
+    assert second.variances is not None
+    by = np.float32(factor)
+    changed = {
+        network.convolutions[0].index: replace(first, scales=first.scales * by, biases=first.biases * by),
+        network.convolutions[1].index: replace(second, means=second.means * by, variances=second.variances * by * by),
+    }
+    whole = replace(weights, layers={**weights.layers, **changed})
+    (folder / "net.weights").write_bytes(weights_content(whole, network))
 
 
 def write_images(folder: Path, count: int = 5, seed: int = 0) -> None:

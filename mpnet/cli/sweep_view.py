@@ -131,4 +131,6 @@ class SweepView:
 
 def _what(state: SweepState) -> str:
     """What is counted."""
-    return f"configurations ({state.ruled_out:,} ruled out)" if state.ruled_out else "trials"
+    counts = [(state.ruled_out, "ruled out"), (len(state.failed), "failed")]
+    text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
+    return f"configurations ({text})" if text else "trials"

@@ -9,7 +9,7 @@ from typing import Any, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.errors import DataError
+from mpnet.errors import DataError, NonFiniteError
 
 KEPT = 5
 """How many classes of an image are kept: as many as any measure asks for."""
@@ -67,9 +67,9 @@ def class_scores(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def best_classes(scores: NDArray[np.float32]) -> Classifications:
-    """The best classes from all scores, float32 (images, classes). Raises: DataError for a score that is not finite."""
+    """The best classes from all scores, float32 (images, classes). Raises: NonFiniteError."""
     if not np.isfinite(scores).all():
-        raise DataError("a class score is not finite")
+        raise NonFiniteError("a class score is not finite")
     order = np.argsort(-scores, axis=1, kind="stable")[:, :KEPT]
     return Classifications(order.astype(np.int32), np.take_along_axis(scores, order, axis=1))
 

@@ -13,7 +13,7 @@ from mpnet.data.detections import rows_of
 from mpnet.detection.decoders import ImportedHead, ready
 from mpnet.detection.other_heads import HeadContext, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
-from mpnet.errors import ConfigError, DataError, EngineError
+from mpnet.errors import ConfigError, DataError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.core import c_arguments, check_status
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
@@ -126,7 +126,7 @@ def decode_head(
     geometry:  one per image, or `geometry_array` of them.
     cells:     of a plain [yolo]: head has these cells alone, one row after the other in whatever shape.
     Result:    a box gives one entry for each class above the confidence.
-    Raises: DataError for shapes that do not fit, ConfigError for a confidence outside [0, 1), EngineError for boxes
+    Raises: DataError for shapes that do not fit, ConfigError for a confidence outside [0, 1), NonFiniteError for boxes
     that are not finite.
     Source: reference Darknet's yolo layer; exp and logistic as in csrc/mp_math.h.
     """
@@ -185,7 +185,7 @@ def decode_head(
         status = lib.mp_decode_yolo(*c_arguments(*given, *results))
         count = int(needed[0])
         if status == lib.MP_NONFINITE:
-            raise EngineError(f"a yolo layer's input is not finite (image {count} of the batch)")
+            raise NonFiniteError(f"a yolo layer's input is not finite (image {count} of the batch)")
         check_status(status, "box decoding")
         if count <= capacity:
             break

@@ -36,8 +36,13 @@ def failure(operation: Operation, call: Call, status: int) -> KernelError | Prec
 
 def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineError:
     """The error with the layer's name in front."""
+    return EngineError(f"{network.source}: {with_layer(network, index, error)}")
+
+
+def with_layer(network: NetworkSpec, index: int, error: MpnetError) -> str:
+    """What went wrong, with number and name of the layer in front."""
     where = "the image" if index == NETWORK_INPUT else f"layer {index} ({network.layers[index].name})"
-    return EngineError(f"{network.source}: {where}: {error}")
+    return f"{where}: {error}"
 
 
 def image_conversions(plan: Plan) -> set[int]:

@@ -13,7 +13,7 @@ from mpnet.model.task import TASKS
 from mpnet.report.conditions import condition_tables
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import thinned
-from mpnet.report.sweep_text import time_lines
+from mpnet.report.sweep_text import failed_text, time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.steps import latency_text
@@ -34,6 +34,8 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
             "than this page shows."
         )
     notes += time_lines(findings.get("times") or {})
+    if stored.failed:
+        notes.append(f"{failed_text(stored.failed)}.")
     notes += _survival(findings.get("verified"), stored.verified)
     if stored.other_options:
         notes.append(

@@ -28,6 +28,8 @@ RANKING = ("one_at_a_time", "additive")
 LAYERS_NAMED = 8
 """Of those that keep their precision at the cost of a pick."""
 LAYERS_SHOWN = 16
+FAILURES_NAMED = 3
+"""Places at which most configurations failed."""
 FRONT_ROWS = 32
 """Most rows of a front, beside those that were picked."""
 
@@ -54,6 +56,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
         f"{_ruled_out(document)}) in "
         f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per image" + _theory(document)
     )
+    _print_failed(document, out)
     if document["stopped"]:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
     if document["strategy"] in RANKING:
@@ -82,6 +85,23 @@ def _ruled_out(document: Mapping[str, Any]) -> str:
     half = next((images for images, number in ends if 2 * number >= ends[-1][1]), None)
     needed = f", half of them {half}, the last {ends[-1][0]} of {document['holdout']['selecting']}" if half else ""
     return f"; {count:,} more cannot be on the front, as a part of the images proves{needed}"
+
+
+def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
+    """How many configurations have no figures, and where that began; '' for none. space: of how many, None: not known."""
+    if not failed:
+        return ""
+    rows = sorted(failed, key=lambda row: -int(row["configurations"]))
+    where = "; ".join(f"{clean(row['reason'])} ({row['configurations']:,})" for row in rows[:FAILURES_NAMED])
+    more = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
+    count = sum(int(row["configurations"]) for row in rows)
+    return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {where}{more}"
+
+
+def _print_failed(document: Mapping[str, Any], out: Console) -> None:
+    text = failed_text(document.get("failed") or (), document.get("space"))
+    if text:
+        out.print(text, soft_wrap=True)
 
 
 def _theory(document: Mapping[str, Any]) -> str:
@@ -400,7 +420,10 @@ def value_text(value: float | None, name: str) -> str:
 
 
 def _print_gap(gap: Mapping[str, Any] | None, document: Mapping[str, Any], out: Console) -> None:
-    if gap is None or document["trials"] + document.get("ruled_out", 0) >= document["space"]:
+    settled = (
+        document["trials"] + document.get("ruled_out", 0) + sum(row["configurations"] for row in document.get("failed", ()))
+    )
+    if gap is None or settled >= document["space"]:
         return
     out.print(
         f"Compared with the exact front ({gap['exact_points']} configurations): {gap['found']} of them found, "
@@ -440,6 +463,7 @@ def print_status(document: Mapping[str, Any], out: Console) -> None:
         f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
         f"{document['seconds']:.1f} s so far" + (f", strategy {document['strategy']}" if document["strategy"] else "")
     )
+    _print_failed(document, out)
     if document["known"] > document["trials"]:
         out.print(f"the store knows {document['known']:,} configurations under these options")
     if len(document["sweeps"]) > 1:

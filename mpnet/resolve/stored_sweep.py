@@ -15,6 +15,7 @@ from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
+from mpnet.sweep.findings import failures
 from mpnet.sweep.picks import PICK_RULES
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
@@ -29,6 +30,7 @@ class StoredSweep:
     why_chosen: a sentence where nobody chose that row, else ''.
     sweep, findings: the sweep's own record, and what it found, {} before it ended.
     options: the text of the option set. other_options: how many further sets the sweep tried.
+    failed: why configurations under these options have no figures, as `findings.failures`.
     verified: rows of the findings that were checked in another engine under these options.
     created: seconds since 1970 as the store notes them. document: of what was measured, as a result's: name, protocol,
     sources, digests, holdout, calibration, seed.
@@ -40,6 +42,7 @@ class StoredSweep:
     findings: Mapping[str, Any]
     options: str
     other_options: int
+    failed: Sequence[Mapping[str, Any]]
     verified: Sequence[Mapping[str, Any]]
     created: str | None
     document: Mapping[str, Any]
@@ -68,12 +71,15 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         if choose is not None and choose not in keys:
+            for one in (one for n in (record.contexts if record else ()) for one in store.find_failed(n, [choose])):
+                raise StoreError(f"{path}: configuration {choose} failed: {one.reason}; choose another one")
             near = get_close_matches(choose, (*PICK_RULES, "baseline", "chosen"), n=1)
             meant = f"did you mean {near[0]!r}?" if near else f"`mpnet sweep --status {path}` lists its sweeps"
             raise StoreError(
                 f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {meant}"
             )
         options = str(contexts[context].get("options") or "")
+        failed = failures(store, [context])
         verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]
         columns = {**_columns(trials), **_verified_columns(verified, keys)}
         objective, cost = axes(columns, sweep.get("objectives") or ())
@@ -96,7 +102,8 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         "calibration": sweep.get("calibration"),
         "seed": (contexts[context].get("measures") or {}).get("seed"),
     }
-    return StoredSweep(replace(table, chosen=chosen), why_chosen, sweep, findings, options, others, verified, created, document)
+    table = replace(table, chosen=chosen)
+    return StoredSweep(table, why_chosen, sweep, findings, options, others, failed, verified, created, document)
 
 
 def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:

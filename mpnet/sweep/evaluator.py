@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import time
 from dataclasses import dataclass
 from functools import cached_property
@@ -29,8 +30,8 @@ from mpnet.sweep.graph import SharedGraph
 from mpnet.sweep.likely_heads import LikelyHeads
 from mpnet.sweep.race import Race
 from mpnet.sweep.scoring import Noise, Scorer
-from mpnet.sweep.store import Trial
-from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.store import FailedTrial, Trial
+from mpnet.sweep.trie import LayerFailure, build_graph, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.task import kit_of, task_of
 
@@ -45,10 +46,11 @@ FEW = 1 / 64
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
-    asked for, squared differences to the baseline by image."""
+    asked for, squared differences to the baseline by image; and why there is no such output."""
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
+    failed: list[dict[str, LayerFailure]]
 
 
 class Evaluator:
@@ -124,28 +126,18 @@ class Evaluator:
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
 
     def evaluate(self, unit: Unit) -> UnitResult:
-        """All figures of a unit's configurations, but for those that its rivals beat.
-
-        Raises: EngineError for values that are not finite: such a configuration has no figures.
-        """
-        try:
-            return self._evaluated(unit)
-        except EngineError as error:
-            raise EngineError(
-                f"{error}, in one of the configurations {unit.keys[0]} to {unit.keys[-1]}; give that layer other precisions in "
-                f"sweep.space.layers"
-            ) from None
-
-    def _evaluated(self, unit: Unit) -> UnitResult:
+        """All figures of a unit's configurations, but for those that its rivals beat, or whose values are not finite."""
         began = time.monotonic()
         runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
         after: Mapping[int, int] = {}
+        failures: dict[str, FailedTrial] = {}
         if unit.rivals is not None:
             names = unit.rivals.names
             racing = _PartialRuns(self, unit.options, likely=self._few_left)
             survivors, after = self._race.survivors(
                 unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names)
             )
+            failures.update(racing.failed)
             if self._few_left:
                 macs = racing.macs
             else:
@@ -154,19 +146,22 @@ class Evaluator:
         trials = tuple(
             [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
         )
-        ruled_out = tuple(sorted({*unit.keys} - {*survivors}))
-        return UnitResult(unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), time.monotonic() - began)
+        failures.update(runs.failed)
+        ruled_out = tuple(sorted({*unit.keys} - {*survivors} - failures.keys()))
+        failed = tuple(failures[key] for key in sorted(failures))
+        seconds = time.monotonic() - began
+        return UnitResult(unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed)
 
     def known_pass(self) -> str:
-        """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of an error's text if the
-        pass ends with one."""
+        """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
+        fails."""
         digest = hashlib.sha256()
         for options, key in enumerate(self.context.known_keys):
             outputs = [np.zeros((1, *shape), np.float32) for shape in self.context.network.output_shapes]
-            try:
-                _PartialRuns(self, options).run((key,), np.arange(1), keep=outputs)
-            except EngineError as error:
-                digest.update(str(error).encode())
+            runs = _PartialRuns(self, options)
+            runs.run((key,), np.arange(1), keep=outputs)
+            for failure in runs.failed.values():
+                digest.update(failure.reason.encode())
             for output in outputs:
                 digest.update(output.data)
         return digest.hexdigest()
@@ -178,22 +173,26 @@ class Evaluator:
         """
         runs = _PartialRuns(self, 0, likely=True)
         runs.run(keys, self.context.select)
-        return self._race.images_by_loss(names, runs.predictions(keys, 0)), runs.macs
+        sample = [key for key in keys if key not in runs.failed]
+        if not sample:
+            return np.arange(len(self.context.select)), runs.macs
+        return self._race.images_by_loss(names, runs.predictions(sample, 0)), runs.macs
 
     def predictions(self, options: int, key: str) -> Any:
-        """What one configuration finds: the bits that its trial was measured on."""
+        """What one configuration finds: the bits that its trial was measured on. Raises: as `baseline`."""
         runs = _PartialRuns(self, options)
-        runs.run((key,), np.arange(len(self._images)))
+        runs.run_all(key)
         return runs.predictions((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
-        """Run a configuration as the one that others are compared with."""
+        """Run a configuration as the one that others are compared with. Raises: EngineError that names the layer, for values
+        that are not finite."""
         count = len(self._images)
         tensors: list[NDArray[np.float32]] = [
             np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
         ]
         runs = _PartialRuns(self, 0)
-        runs.run((key,), np.arange(count), keep=tensors)
+        runs.run_all(key, keep=tensors)
         return Baseline(key, runs.predictions((key,), 0), tuple(tensors), runs.decoded_bytes)
 
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
@@ -219,7 +218,8 @@ class Evaluator:
         keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
     ) -> Outputs:
-        """Outputs of all configurations of the graph on the images at these positions. keep: gets the tensors themselves.
+        """Outputs of all configurations of the graph on the images at these positions, as far as their values are finite; once
+        all have failed, the other images are left out. keep: gets the tensors themselves.
         likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
 
         The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
@@ -230,6 +230,7 @@ class Evaluator:
         group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
+        failed: dict[int, LayerFailure] = {}
         for start in range(0, len(images), group):
             chosen = images[start : start + group]
             geometry, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
@@ -248,17 +249,29 @@ class Evaluator:
                 elif exact:
                     noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
 
-            stems = [
-                run_stem(graph, self._values(chosen[first : first + small]), prepared, context.threads)
-                for first in range(0, len(chosen), small)
-            ]
+            try:
+                stems = [
+                    run_stem(graph, self._values(chosen[first : first + small]), prepared, context.threads)
+                    for first in range(0, len(chosen), small)
+                ]
+            except LayerFailure as failure:
+                failed = dict.fromkeys(itertools.chain(*graph.heads), failure)
+                break
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
             image = self._values(chosen) if graph.reads_image else None
-            run_graph(graph, joined, prepared, on_head, context.threads, image, self._likely.run if likely else run_lowering)
+            run = self._likely.run if likely else run_lowering
+            run_graph(graph, joined, prepared, on_head, context.threads, image, run, failed)
+            if failed and any(names.keys() <= failed.keys() for names in graph.heads):
+                break
+        failures = [{name: failed[node] for node, name in names.items() if node in failed} for names in graph.heads]
         return Outputs(
-            [{name: context.decoder.join(pieces) for name, pieces in head.items()} for head in parts],
+            [
+                {name: context.decoder.join(pieces) for name, pieces in head.items() if name not in without}
+                for head, without in zip(parts, failures, strict=True)
+            ],
             [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in noise],
+            failures,
         )
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
@@ -269,7 +282,8 @@ class _PartialRuns:
     """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
     likely: as `Evaluator.forward`; nothing can be measured then.
-    macs: executed so far, all images, with all cells of heads.
+    macs: executed so far, all images, with all cells of heads. failed: keys with values that are not finite, which no later run
+    takes in.
     """
 
     def __init__(self, evaluator: Evaluator, options: int, likely: bool = False) -> None:
@@ -280,6 +294,7 @@ class _PartialRuns:
         # What was joined of all runs, which many configurations share.
         self._joined: dict[tuple[int, str], Any] = {}
         self.macs = 0
+        self.failed: dict[str, FailedTrial] = {}
 
     @property
     def decoded_bytes(self) -> int:
@@ -290,10 +305,24 @@ class _PartialRuns:
         """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
-        self._outputs.append(self._evaluator.forward(graph, self._options, images, keep, self._likely))
+        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely)
+        self._outputs.append(outputs)
         self._images.append(images)
         self._joined.clear()
         self.macs += graph.macs * len(images)
+        for key in keys if any(outputs.failed) else ():
+            named = zip(outputs.failed, graph.head_names(key), strict=True)
+            causes = [failures[name] for failures, name in named if name in failures]
+            if causes:
+                first = min(causes, key=lambda failure: failure.layer)
+                self.failed[key] = FailedTrial(key, first.layer, first.reason)
+
+    def run_all(self, key: str, keep: Sequence[NDArray[np.float32]] = ()) -> None:
+        """Run one configuration on all images. Raises: EngineError that names the layer, for values that are not finite."""
+        context = self._evaluator.context
+        self.run((key,), np.arange(len(context.geometry)), keep)
+        if self.failed:
+            raise EngineError(f"{context.network.source}: {self.failed[key].reason}")
 
     def predictions(self, keys: Sequence[str], since: int) -> Any:
         """What some keys of the last run find in the images of all runs from number `since` on, one key after the other."""
@@ -307,13 +336,15 @@ class _PartialRuns:
         )
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-        """The figures of each key, which all runs so far have had; it is run on the images that none of them had first."""
+        """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What
+        fails there has no figures."""
         if not keys:
             return
         count = len(self._evaluator.context.geometry)
         rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
         if len(rest):
             self.run(keys, rest)
+            keys = [key for key in keys if key not in self.failed]
         order = np.argsort(np.concatenate(self._images)) if len(self._images) > 1 else None
         for key in keys:
             outputs = [self._decoded(output, name, order) for output, name in self._names(key)]

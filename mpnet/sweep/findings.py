@@ -4,8 +4,9 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, Mapping, Sequence
 
 from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
 from mpnet.model.network import NetworkSpec
@@ -18,7 +19,7 @@ from mpnet.sweep.margins import Margins, margins_of
 from mpnet.sweep.picks import Judged, losses_as_json, pick
 from mpnet.sweep.problem import Problem
 from mpnet.sweep.safe import safety_json, shown_safe
-from mpnet.sweep.space import Configuration
+from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.stability import stability
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import shown
@@ -58,7 +59,7 @@ def exact_gap(
 ) -> Gap | None:
     """How far the front of what a strategy tried is from the exact one; None until the whole space is known.
 
-    ruled_out: how many configurations are not among the known ones and no part of the front for certain.
+    ruled_out: how many configurations are not among the known ones and no part of the front for certain, or failed.
     """
     if len(known) + ruled_out < problem.space.size:
         return None
@@ -133,7 +134,8 @@ def findings(
     }
     chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
     ruled_out = _ruled_out(problem, store, contexts, known)
-    gap = exact_gap(problem, state.known, known, ruled_out)
+    failed = failures(store, contexts, problem.space)
+    gap = exact_gap(problem, state.known, known, ruled_out + sum(row["configurations"] for row in failed))
     work = store.work()
     passes = macs_per_pass * images
     return {
@@ -147,6 +149,7 @@ def findings(
         "known": len(known),
         "ruled_out": ruled_out,
         "ruled_out_after": {str(n): count for n, count in store.ruled_out_after(contexts, problem.front_name).items()},
+        "failed": failed,
         "computed": state.computed,
         "space": problem.space.size,
         "forward_equivalents": state.macs / passes,
@@ -171,6 +174,20 @@ def findings(
         "gap": None if gap is None else gap.as_json(),
         "store": str(store.path),
     }
+
+
+def failures(store: TrialStore, contexts: Sequence[int], space: Space | None = None) -> list[dict[str, Any]]:
+    """The layers at which configurations failed, so that they have no figures: why the first one did, and how many of them.
+
+    space: which ones count, None: all.
+    """
+    counts, reasons = Counter[int](), dict[int, str]()
+    for context in contexts:
+        for one in store.failed(context):
+            if space is None or one.key in space:
+                counts[one.layer] += 1
+                reasons.setdefault(one.layer, one.reason)
+    return [{"layer": layer, "reason": reasons[layer], "configurations": counts[layer]} for layer in sorted(counts)]
 
 
 def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...], known: Mapping[Configuration, Trial]) -> int:
@@ -241,8 +258,8 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
 
     number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
     trials: of this sweep; total: how many it asks for, None when that is not known; known: all that the store has for its
-    options, whichever strategy tried them; ruled_out: what cannot be on this sweep's front. findings: of its last end, or
-    None. sweeps: all of the store.
+    options, whichever strategy tried them; ruled_out: what cannot be on this sweep's front; failed: see `failures`.
+    findings: of its last end, or None. sweeps: all of the store.
     Raises: StoreError for a file that is no store, or a number that there is none of.
     """
     with TrialStore.read(path) as store:
@@ -272,6 +289,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "known": known,
             "sweep": record.number if record else None,
             "ruled_out": store.count_ruled_out(record.contexts, sweep.get("front_name") or "") if record else 0,
+            "failed": failures(store, record.contexts) if record else [],
             "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"),
             "seconds": work.seconds,

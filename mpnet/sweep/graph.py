@@ -49,6 +49,20 @@ class SharedGraph:
     finish: dict[int, Operation] = field(default_factory=dict)
     split: dict[int, int] = field(default_factory=dict)
 
+    @cached_property
+    def unchecked(self) -> frozenset[int]:
+        """Outputs that no operation has checked to be finite."""
+        return frozenset(number for names in self.heads for number in names if not self._checks_result(number))
+
+    def _checks_result(self, number: int) -> bool:
+        low = self.nodes[number].lowering
+        made_by = (*low.convert, *low.slices, *low.operations, low.after, self.finish.get(number))
+        operations = [operation for operation in made_by if operation is not None and not operation.is_head]
+        if operations:
+            return operations[-1].checks_result
+        [source] = self.nodes[number].inputs
+        return source != NETWORK_INPUT and self._checks_result(source)
+
     @property
     def macs(self) -> int:
         """Multiply-accumulates of all nodes, for one image."""

@@ -8,13 +8,15 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Callable, Collection, Sequence
 
+from mpnet.errors import EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
+from mpnet.sweep.failed import FailedTrials
 from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
-from mpnet.sweep.store import TrialStore, Work
+from mpnet.sweep.store import FailedTrial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.units import MAX_TRIALS, Unit, UnitResult, split_units
 
@@ -26,7 +28,7 @@ HEARTBEAT_SECONDS = 10.0
 class SweepState:
     """How far a sweep is; what live views draw.
 
-    known:    all trials so far, by configuration.
+    known:    all trials so far, by configuration. failed: configurations without figures.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.
     ruled_out: configurations that need no trial, since they cannot be on the front.
     computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
@@ -34,6 +36,7 @@ class SweepState:
     stopped:  `trials` or `seconds` when a budget ended the sweep.
     """
 
+    failed: FailedTrials
     known: KnownTrials = field(default_factory=KnownTrials)
     total: int = 0
     ruled_out: int = 0
@@ -47,7 +50,7 @@ class SweepState:
     @property
     def done(self) -> int:
         """Configurations that nothing more has to be known of."""
-        return len(self.known) + self.ruled_out
+        return len(self.known) + self.ruled_out + len(self.failed)
 
     @property
     def seconds(self) -> float:
@@ -120,7 +123,7 @@ class Sweep:
     ) -> None:
         self.problem, self.network, self.store = problem, network, store
         self.contexts = tuple(contexts)
-        self.state = SweepState()
+        self.state = SweepState(FailedTrials(network))
         self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
         self._pool: WorkerPool | None = None
         self._parts = Parts(network)
@@ -131,6 +134,8 @@ class Sweep:
 
         Raises: what the strategy, the executor and the store raise.
         """
+        for options, context in enumerate(self.contexts):
+            self.state.failed.learn(options, self.store.failed(context))
         walk = strategy(self.problem)
         try:
             batch = next(walk)
@@ -147,16 +152,16 @@ class Sweep:
 
     def _affordable(self, asked: Sequence[Configuration], prune: bool) -> list[Configuration]:
         """What is not known yet of what a batch asks for, as far as the budget of trials goes."""
-        new = [c for c in asked if c not in self.state.known]
+        new = [c for c in asked if c not in self.state.known and c not in self.state.failed]
         if prune:
             ruled_out = self._ruled_out(new)
             self.state.ruled_out += len(ruled_out)
             new = [c for c in new if c not in ruled_out]
-        limit = self.problem.trials
-        if limit is not None and len(self.state.known) + len(new) > limit:
-            new = new[: max(0, limit - len(self.state.known))]
+        limit, tried = self.problem.trials, len(self.state.known) + len(self.state.failed)
+        if limit is not None and tried + len(new) > limit:
+            new = new[: max(0, limit - tried)]
             self.state.stopped = "trials"
-        self.state.total = self.problem.space.size if prune else len(self.state.known) + len(new)
+        self.state.total = self.problem.space.size if prune else tried + len(new)
         return new
 
     def _ruled_out(self, wanted: Sequence[Configuration]) -> set[Configuration]:
@@ -195,6 +200,7 @@ class Sweep:
                     self.store.release(name)
                 return
             # One more than there are slots, so that nobody waits for the next one to be handed out.
+            claim = claim if claim and claim.keys else None  # all that was left of it may have failed
             while len(running) <= executor.slots and (claim := claim or self._claimed(pending, elsewhere, batch.prune)):
                 part = self._part(claim, batch.prune)
                 executor.submit(part)
@@ -234,28 +240,52 @@ class Sweep:
         return Unit(claim.options, part, self.problem.rivals(self.state.known.values()) if prune else None)
 
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
-        """Take over what the store knows; the rest is returned."""
+        """Take over what the store knows, and what fails as others did; the rest is returned."""
         for options, context in enumerate(self.contexts):
             keys = [c.key for c in wanted if c.options == options and c not in self.state.known]
             for start in range(0, len(keys), MAX_TRIALS):  # packed at once: together they would take five times the memory
-                for key, trial in self.store.find(context, keys[start : start + MAX_TRIALS]).items():
+                part = keys[start : start + MAX_TRIALS]
+                found = self.store.find(context, part)
+                for key, trial in found.items():
                     self.state.known.add(Configuration(key, options), trial)
-        return [c for c in wanted if c not in self.state.known]
+                failed = self.store.find_failed(context, part)
+                self._fail(options, failed)
+                if alike := self.state.failed.alike(options, {*part} - found.keys() - {one.key for one in failed}):
+                    self.store.add(context, (), failed=alike)
+                    self._fail(options, alike)
+        return [c for c in wanted if c not in self.state.known and c not in self.state.failed]
+
+    def _fail(self, options: int, failed: Sequence[FailedTrial]) -> None:
+        """Take configurations in that have no figures. Raises: EngineError if the baseline is among them."""
+        self.state.failed.add(options, failed)
+        for one in failed:
+            if Configuration(one.key, options) == Configuration(self.problem.baseline):
+                raise EngineError(
+                    f"{self.network.source}: {one.reason}, in the configuration {one.key} that all others are compared with; "
+                    f"give that layer other precisions in sweep.space.layers"
+                )
 
     def _commit(self, done: UnitResult, claim: _Claim) -> None:
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
         ruled_out = RuledOut(self.problem.front_name, done.ruled_out, done.after)
         claim.running -= 1
+        self.state.failed.learn(unit.options, done.failed)
+        failed = [*done.failed, *self.state.failed.alike(unit.options, claim.keys if done.failed else ())]
+        if failed:
+            without = {one.key for one in failed}
+            claim.keys = tuple(key for key in claim.keys if key not in without)
         ended = None if claim.keys or claim.running else claim.name
-        self.store.add(self.contexts[unit.options], done.trials, claim=ended, work=work, ruled_out=ruled_out)
+        context = self.contexts[unit.options]
+        self.store.add(context, done.trials, claim=ended, work=work, ruled_out=ruled_out, failed=failed)
+        self._fail(unit.options, failed)
         self._parts.measured(unit.keys, unit.rivals is not None, done.seconds)
         self._counted = now
         for trial in done.trials:
             self.state.known.add(Configuration(trial.key, unit.options), trial)
         self.state.computed += len(done.trials)
         self.state.ruled_out += len(done.ruled_out)
-        self.state.settled += len(done.trials) + len(done.ruled_out)
+        self.state.settled += len(done.trials) + len(done.ruled_out) + len(failed)
         self.state.macs += done.macs
         self.state.committed = now
         self._on_update(self.state)

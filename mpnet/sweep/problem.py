@@ -96,6 +96,10 @@ class Problem:
         """The first measure of accuracy."""
         return self.value(trial, self.quality_name)
 
+    def quality_in(self, known: Results, configuration: Configuration) -> float:
+        """The first measure of accuracy of a configuration that was asked for; -inf when it failed, worse than all others."""
+        return self.quality(known[configuration]) if configuration in known else -math.inf
+
     def cost(self, trial: Trial) -> float:
         """The first cost."""
         return self.value(trial, self.cost_name)

@@ -40,6 +40,10 @@ FIRST_CHECKED, MANY = 7, 64
 class PartialRuns(Protocol):
     """Runs configurations on a few images at a time, and keeps what they find."""
 
+    @property
+    def failed(self) -> Mapping[str, object]:
+        """The keys so far with values that are not finite, which have no predictions."""
+
     def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
         """Run these configurations on the images at these positions."""
 
@@ -67,7 +71,7 @@ class Race:
     def survivors(
         self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Callable[[str], Mapping[str, float]]
     ) -> tuple[tuple[str, ...], Counter[int]]:
-        """The keys that are not certain to be dominated by a rival; and of the others, how many were ruled out after how many
+        """The keys that did not fail and are not certain to be dominated by a rival; and how many were ruled out after how many
         images. costs: of a key, by name."""
         if rivals.names not in self._bounds:
             self._bounds[rivals.names] = self._kit.upper_bounds(self._dataset, self._baseline, rivals.names, self._order)
@@ -81,6 +85,8 @@ class Race:
             if not field.left.any():
                 break
             runs.run(field.keys_at(np.flatnonzero(field.left)), order[first:last])
+            if runs.failed:
+                field.left &= [key not in runs.failed for key in keys]
             checked = np.flatnonzero(field.left & (field.next_check == number) & (first_checked | (number > 0)))
             for since in np.unique(field.since[checked]).tolist():
                 alike = checked[field.since[checked] == since]
@@ -94,7 +100,7 @@ class Race:
                 ruled_out[last] += len(dominated)
             field.choose_next_check(checked[field.left[checked]], number)
             others = np.flatnonzero(~first_checked)
-            if number == 0 and len(others):
+            if number == 0 and len(others) and len(checked):
                 field.predict(others, checked)
                 field.choose_next_check(others, number)
         return field.keys_at(np.flatnonzero(field.left)), ruled_out

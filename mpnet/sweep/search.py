@@ -16,7 +16,7 @@ from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.conditions import ConditionRuns, conditions_of
 from mpnet.sweep.estimate import duration, estimate_seconds, seconds_per_pass
-from mpnet.sweep.findings import findings, rank_layers
+from mpnet.sweep.findings import failures, findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
 from mpnet.sweep.picks import PairedEvaluator
@@ -121,6 +121,7 @@ def run_sweep(
         contexts = tuple(opened.context(document) for document in setup.documents)
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
         left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
+        left -= sum(row["configurations"] for row in failures(opened, contexts, space))
         per_pass = seconds_per_pass(bench)
         estimate = estimate_seconds(bench, space, per_pass, parallel) * max(0, left) / space.size
         if chosen.is_exact and estimate > ASK_SECONDS and not yes:

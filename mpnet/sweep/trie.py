@@ -15,14 +15,14 @@ from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.engine.bind import named_error
+from mpnet.engine.bind import named_error, with_layer
 from mpnet.engine.execute import convert, run_lowering
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import conversion_between
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
-from mpnet.errors import ConfigError, KernelError, PrecisionError
+from mpnet.errors import ConfigError, EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, FP32, Precision
@@ -33,6 +33,17 @@ from mpnet.sweep.sharing import ancestors, restricted
 OnHead = Callable[[int, str, Tensor], None]
 Run = Callable[[Lowering, Sequence[Tensor], Prepared, int], Tensor]
 Results = dict[int, Tensor | SplitConcat]
+
+
+class LayerFailure(EngineError):
+    """A layer that has no result at these precisions, since its values or their range are not finite.
+
+    layer: its index. reason: in words, with its name. Every configuration with these precisions of its ancestors fails so.
+    """
+
+    def __init__(self, network: NetworkSpec, layer: int, error: MpnetError) -> None:
+        self.layer, self.reason = layer, with_layer(network, layer, error)
+        super().__init__(f"{network.source}: {self.reason}")
 
 
 def build_graph(
@@ -106,7 +117,7 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
 
 
 def run_stem(graph: SharedGraph, image: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
-    """The tensors of the boundary for a group of images, in its order. Raises: as `run_graph`."""
+    """The tensors of the boundary for a group of images, in its order. Raises: LayerFailure, of all configurations."""
     results: Results = {NETWORK_INPUT: image}
     left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
     left.update(graph.boundary)
@@ -135,28 +146,48 @@ def run_graph(
     threads: int = 1,
     image: Tensor | None = None,
     run: Run = run_lowering,
+    failed: dict[int, LayerFailure] | None = None,
 ) -> None:
     """Compute all nodes after the stem for a group of images; tensors go as soon as nothing needs them any more.
 
     stem: of `run_stem`, joined. image: fp32, (n, h, w, c), where a layer after the stem reads it. on_head: gets the
     number of the output, its name and its fp32 tensor, once per distinct output. run: what gives a layer's result.
-    Raises: EngineError that names the layer, for values that are not finite.
+    failed: nodes that failed on earlier images, which are left out, as is all that needs them; gets those that fail now.
+    None: the first failure is raised, as LayerFailure.
     """
+    failures = {} if failed is None else failed
     head_of = {node: (head, name) for head, names in enumerate(graph.heads) for node, name in names.items()}
     results: Results = dict(zip(graph.boundary, stem, strict=True))
     if image is not None:
         results[NETWORK_INPUT] = image
     left = Counter(i for number, node in enumerate(graph.nodes) if number not in graph.stem for i in node.inputs)
     for number, node in enumerate(graph.nodes):
-        if number in graph.stem:
-            if number in head_of:
-                on_head(*head_of[number], convert(_tensor(results[number]), graph.finish.get(number), prepared, threads))
+        if number in graph.stem and number not in head_of:
             continue
-        result = _run_node(graph, number, results, left, prepared, threads, run)
-        if node.uses:
-            results[number] = result
-        if number in head_of:
-            on_head(*head_of[number], convert(_tensor(result), graph.finish.get(number), prepared, threads))
+        cause = failures.get(number) or next((failures[i] for i in node.inputs if i in failures), None)
+        if cause is not None:
+            failures[number] = cause
+            if number not in graph.stem:
+                _release(node, results, left)
+            continue
+        try:
+            if number not in graph.stem:
+                result = _run_node(graph, number, results, left, prepared, threads, run)
+                if node.uses:
+                    results[number] = result
+            else:
+                result = results[number]
+            if number in head_of:
+                tensor = convert(_tensor(result), graph.finish.get(number), prepared, threads)
+                if number in graph.unchecked and not np.isfinite(tensor.data).all():
+                    raise NonFiniteError("a value is NaN or infinite")
+                on_head(*head_of[number], tensor)
+        except LayerFailure as failure:
+            failures[number] = failure
+        except (NonFiniteError, PrecisionError) as error:
+            failures[number] = LayerFailure(graph.network, node.layer, error)
+        if failed is None and number in failures:
+            raise failures[number]
 
 
 def _run_node(
@@ -168,19 +199,25 @@ def _run_node(
     threads: int,
     run: Run = run_lowering,
 ) -> Tensor | SplitConcat:
-    """A node's result. left: how often each tensor is still needed; what was needed for the last time goes, but for the
-    image, which belongs to the caller."""
+    """A node's result. left: how often each tensor is still needed. Raises: LayerFailure."""
     node = graph.nodes[number]
     inputs = [results[i] for i in node.inputs]
     try:
-        result = _computed(graph, number, inputs, prepared, threads, run)
-    except (KernelError, PrecisionError) as error:
+        return _computed(graph, number, inputs, prepared, threads, run)
+    except (NonFiniteError, PrecisionError) as error:
+        raise LayerFailure(graph.network, node.layer, error) from None
+    except KernelError as error:
         raise named_error(graph.network, node.layer, error) from None
+    finally:
+        _release(node, results, left)
+
+
+def _release(node: Node, results: Results, left: Counter[int]) -> None:
+    """Drop what a node needed for the last time, but for the image, which belongs to the caller."""
     for source in {*node.inputs} - {NETWORK_INPUT}:
         left[source] -= node.inputs.count(source)
         if left[source] == 0:
-            del results[source]
-    return result
+            results.pop(source, None)
 
 
 def _computed(

@@ -16,7 +16,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.sweep.front import Rivals
 from mpnet.sweep.sharing import ancestors, forward_equivalents_of, restricted
 from mpnet.sweep.space import Configuration
-from mpnet.sweep.store import Trial
+from mpnet.sweep.store import FailedTrial, Trial
 
 MAX_TRIALS = 4096
 """Trials of one unit."""
@@ -51,7 +51,7 @@ class UnitResult:
     """A finished unit or part. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
 
     after: (images, configurations that were ruled out after so many), fewest images first.
-    seconds: that computing it took, 0 where nobody measured that.
+    seconds: that computing it took, 0 where nobody measured that. failed: configurations without figures, by rising key.
     """
 
     unit: Unit
@@ -60,6 +60,7 @@ class UnitResult:
     ruled_out: tuple[str, ...] = ()
     after: tuple[tuple[int, int], ...] = ()
     seconds: float = field(default=0.0, compare=False)
+    failed: tuple[FailedTrial, ...] = ()
 
 
 def split_units(

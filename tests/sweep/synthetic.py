@@ -48,14 +48,14 @@ def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], ke
     )
 
 
-def run(walk: Walk, measure: Callable[[Configuration], Trial]) -> Results:
-    """Drive a strategy to its end."""
+def run(walk: Walk, measure: Callable[[Configuration], Trial | None]) -> Results:
+    """Drive a strategy to its end. measure: a trial, None for a configuration that fails."""
     known: dict[Configuration, Trial] = {}
     try:
         batch = next(walk)
         while True:
-            for configuration in batch.configurations:
-                known.setdefault(configuration, measure(configuration))
+            measured = {c: measure(c) for c in batch.configurations if c not in known}
+            known |= {configuration: made for configuration, made in measured.items() if made is not None}
             batch = walk.send(known)
     except StopIteration:
         return known

@@ -19,6 +19,7 @@ import pytest
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.failed import FailedTrials
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Problem, objectives_of
@@ -148,6 +149,7 @@ def test_closing_ends_all_workers() -> None:
 
 FIRST_WORKER = """
 from mpnet.sweep.executor import ProcessExecutor
+from mpnet.sweep.failed import FailedTrials
 from tests.sweep.test_sweep import SyntheticRecipe, problem
 if __name__ == "__main__":
     executor = ProcessExecutor(SyntheticRecipe(problem()), 1)
@@ -314,7 +316,7 @@ def test_parts_follow_what_parts_took() -> None:
 def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    state = SweepState(total=100, started=1000.0)
+    state = SweepState(FailedTrials(NETWORK), total=100, started=1000.0)
     now[0] += 50
     assert state.seconds_left is None
     state.known = {Configuration(str(number)): Trial(str(number), {}) for number in range(20)}

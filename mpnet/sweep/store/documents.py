@@ -84,6 +84,7 @@ _CONDITIONS = Fields(
     }
 )
 _TIMES = Named(LATENCY)
+_FAILED = Many(Fields({"layer": int, "reason": str, "configurations": int}))
 _GAP = Fields(
     {
         name: float
@@ -153,6 +154,7 @@ DOCUMENTS: Mapping[str, Kind] = {
                 "intervals_by": str,
                 "known": int,
                 "ruled_out_after": Named(int),
+                "failed": _FAILED,
                 "state": str,
                 "verified": _VERIFIED,
                 "conditions": _CONDITIONS,

@@ -19,6 +19,7 @@ from mpnet.errors import StoreError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.messages import named
 from mpnet.sweep.store.documents import DOCUMENTS, read_document
+from mpnet.sweep.store.failed import FailedTrial, failed_trial, has_failed
 from mpnet.sweep.store.reading import existing, open_for_reading
 from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpacked
 from mpnet.sweep.store.trial_store import BUSY_SECONDS, Subject, Trial, TrialStore, trial_of
@@ -64,6 +65,9 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
             for old, ruled_out in _ruled_out(db, lost):
                 if old in numbers:
                     new.add(numbers[old], (), ruled_out=ruled_out)
+            for old, failed in _failed(db, lost):
+                if old in numbers:
+                    new.add(numbers[old], (), failed=[failed])
             for name, document in _notes(db, lost, numbers).items():
                 new.set_note(name, json.dumps(document))
     return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
@@ -144,6 +148,18 @@ def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, R
             yield int(row["context"]), RuledOut(str(row["front"]), unpacked(row["keys"]))
         except (ValueError, TypeError):
             lost.append("some configurations that were ruled out")
+
+
+def _failed(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, FailedTrial]]:
+    """Configurations without figures, row by row."""
+    with suppress(sqlite3.Error):
+        if not has_failed(db):
+            return
+    for row in _rows(db, "failed", "context, key", lost):
+        try:
+            yield int(row["context"]), failed_trial(**row)
+        except (ValueError, TypeError):
+            lost.append("some configurations that failed")
 
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
 from mpnet.sweep.store.claims import Claims
 from mpnet.sweep.store.documents import check_text, check_trial, check_work, read_document
+from mpnet.sweep.store.failed import FailedTrial, add_failed, failed_rows
 from mpnet.sweep.store.owners import Owners
 from mpnet.sweep.store.reading import existing, open_for_reading
 from mpnet.sweep.store.ruled_out import RuledOut, add_ruled_out, once_each, ruled_out_rows, unpacked
@@ -328,9 +329,10 @@ class TrialStore:
         claim: str | None = None,
         work: Work | None = None,
         ruled_out: RuledOut | None = None,
+        failed: Sequence[FailedTrial] = (),
     ) -> int:
-        """Commit finished trials, all or none, and which others need none, end the claim that they were computed under, and
-        count their work.
+        """Commit finished trials, all or none, and which others need none or failed, end the claim that they were computed
+        under, and count their work.
 
         A trial that is already there stays as it is: results are reproducible, so both are the same. Result: how many
         were new. Raises: StoreError for a value of an unknown name.
@@ -355,6 +357,8 @@ class TrialStore:
                 add_ruled_out(self._db, context, ruled_out)
                 if ruled_out.after:
                     self._count_after(context, ruled_out)
+            if failed:
+                add_failed(self._db, context, failed)
             if claim is not None:
                 self._claims.end(claim)
             if work is not None:
@@ -400,6 +404,21 @@ class TrialStore:
         for images, count in ruled_out.after:
             counts[str(images)] = counts.get(str(images), 0) + count
         self._write_note(name, json.dumps(document))
+
+    def failed(self, context: int) -> Iterator[FailedTrial]:
+        """All configurations that have no figures, by rising key."""
+        with translated(self.path):
+            rows = failed_rows(self._db, context)
+            while (one := self._read(next, rows, None)) is not None:
+                yield one
+
+    def find_failed(self, context: int, keys: Sequence[str]) -> list[FailedTrial]:
+        """Those of the keys that have no figures."""
+        failed: list[FailedTrial] = []
+        with translated(self.path):
+            for start in range(0, len(keys), _SLICE):
+                failed += self._read(list, failed_rows(self._db, context, keys[start : start + _SLICE]))
+        return failed
 
     def work(self) -> Work:
         """All work that went into the finished trials."""

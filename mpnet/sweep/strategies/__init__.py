@@ -4,7 +4,8 @@
 The contract of `Strategy.walk`, a generator made for one `Problem`:
 
 - It yields a `Batch` of configurations of `problem.space` at a time and is sent a mapping of all trials that are known so
-  far, those of the batch among them. What a batch with `prune` asked for may be missing: it was ruled out.
+  far, those of the batch among them. What a batch with `prune` asked for may be missing: it was ruled out. So may any other
+  configuration but the baseline: it failed, and counts as worse than all others.
 - Some batch holds the baseline, `Configuration(problem.baseline)`: everything is compared with it.
 - It decides by the problem and by what it was sent alone, a random generator being seeded with `problem.seed`. An
   interrupted sweep resumes by replay: the walk begins anew, and what the store knows is answered at once.

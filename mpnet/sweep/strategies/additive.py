@@ -34,22 +34,24 @@ def additive(problem: Problem) -> Walk:
 def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
     """Keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
 
-    known: holds the baseline and each single change of it.
+    known: holds the baseline and each single change of it; what failed is part of no front.
     """
     space, top = problem.space, problem.space.highest()
-    base = known[Configuration(top, options)]
+    base = known.get(Configuration(top, options))
+    if base is None:
+        return []
     # One row per partial assignment: (harm, cost saved, negated). Variables are joined one after the other, and what
     # is dominated goes at once: harms and costs add up, so it could never come back.
     front: Points = np.zeros((1, 2))
     picks = [""]
     for number, variable in enumerate(space.variables):
-        rows = []
-        for code in variable.codes:
-            trial = known[Configuration(space.changed(top, number, code), options)]
-            rows.append((problem.quality(base) - problem.quality(trial), problem.cost(trial) - problem.cost(base)))
-        steps = np.array(rows)
+        single = {code: known.get(Configuration(space.changed(top, number, code), options)) for code in variable.codes}
+        trials = {code: trial for code, trial in single.items() if trial is not None}
+        steps = np.array(
+            [(problem.quality(base) - problem.quality(t), problem.cost(t) - problem.cost(base)) for t in trials.values()]
+        )
         joined = (front[:, None, :] + steps[None, :, :]).reshape(-1, 2)
-        names = [pick + code for pick in picks for code in variable.codes]
+        names = [pick + code for pick in picks for code in trials]
         keep = _thinned(non_dominated(joined), joined, _MAX_PARTIAL)
         front, picks = joined[keep], [names[i] for i in keep]
     chosen = _thinned(np.argsort(front[:, 1], kind="stable"), front, limit)

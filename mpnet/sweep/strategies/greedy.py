@@ -8,6 +8,8 @@ is tried on the way counts for the front.
 
 from __future__ import annotations
 
+import math
+
 from mpnet.sweep.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.strategies import Strategy
@@ -28,15 +30,20 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     known = yield Batch([here])
     while moves := _moves(problem, here.key, down):
         known = yield Batch([Configuration(key, options) for key, _ in moves])
-        quality = problem.quality(known[here])
+        quality = problem.quality_in(known, here)
 
         def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = known) -> float:
             key, saving = move
-            return (before - problem.quality(results[Configuration(key, options)])) / saving
+            after = problem.quality_in(results, Configuration(key, options))
+            # From one that failed, up: the most accurate neighbour is best, whatever it saves.
+            return after if before == -math.inf else (before - after) / saving
 
         # Going up, saving is negative and so is the harm of a good step: the quotient is the harm that it takes back.
         choose = min if down else max
-        here = Configuration(choose(moves, key=harm_per_mac)[0], options)
+        best = choose(moves, key=harm_per_mac)
+        if down and harm_per_mac(best) == math.inf:
+            return  # all neighbours failed
+        here = Configuration(best[0], options)
 
 
 def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:

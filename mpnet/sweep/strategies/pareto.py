@@ -53,7 +53,7 @@ def pareto(problem: Problem) -> Walk:
         tried.update(new)
         known = yield Batch(new)
         for trial, configuration in zip(asked, batch, strict=True):
-            if configuration in tried:
+            if configuration in known:
                 study.tell(trial, [problem.value(known[configuration], o.name) for o in problem.objectives])
             else:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)

@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: MIT
+"""Sweeps of a network of which layers overflow in fp16: such configurations are counted, named and left out everywhere."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Mpnet, document_of
+from tests.networks import overflow_first, small_cfg, write_experiment
+
+SWEEP = "sweep: {precisions: [fp32, fp16, int8], objectives: [agreement_AP, bit_operations], holdout: 0, strategy: exhaustive}"
+OPTIONS = ("--workers", "1", "--set", "detection.confidence=0.3")
+REASON = "layer 0 (conv-1): ConvolvePool: a value is NaN or infinite"
+
+
+@pytest.fixture
+def overflowing(tmp_path: Path) -> Path:
+    """An experiment over 81 configurations, of which those with one of the first two layers in fp16 overflow."""
+    path = write_experiment(tmp_path, small_cfg())
+    overflow_first(tmp_path)
+    with path.open("a", encoding="utf-8") as file:
+        file.write(SWEEP)
+    return path
+
+
+def fails(key: str) -> bool:
+    return "h" in key[:2]
+
+
+def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overflowing: Path) -> None:
+    document = document_of(mpnet("sweep", overflowing, *OPTIONS, "--json"))
+    assert (document["trials"], document["space"]) == (36, 81)
+    assert [(row["layer"], row["configurations"]) for row in document["failed"]] == [(0, 27), (2, 18)]
+    assert document["failed"][0]["reason"] == REASON
+    offered = [entry["precision"] for entry in (*document["front"], *document["picks"].values(), document["baseline"])]
+    assert not [key for key in offered if fails(key)]
+    assert document["gap"]["hypervolume_ratio"] == 1  # the whole space is known
+
+    again = mpnet("sweep", overflowing, *OPTIONS, "-q")
+    assert "36 of 81 configurations (0 computed now)" in again.stdout
+    assert f"45 of 81 configurations failed and have no figures: {REASON} (27); layer 2 (conv-2)" in again.stdout
+
+    store = Path(document["store"])
+    assert "45 configurations failed" in mpnet("sweep", "--status", store).stdout
+    refused = mpnet("export", f"{store}:hfff", "-o", "mixed.cfg")
+    assert (refused.returncode, f"configuration hfff failed: {REASON}; choose another one" in refused.stderr) == (2, True)
+    assert mpnet("export", store, "--to", "csv", "-o", "trials.csv").returncode == 0
+    assert len((overflowing.parent / "trials.csv").read_text().splitlines()) == 1 + 36
+    assert mpnet("report", store, "-o", "page.html").returncode == 0
+    assert f"45 configurations failed and have no figures: {REASON} (27)" in (overflowing.parent / "page.html").read_text()
+
+    one = mpnet("run", overflowing, "--set", "precision={default: fp16}", "--set", "detection.confidence=0.3")
+    assert (one.returncode, one.stderr) == (2, f"error: net.cfg: {REASON}\n")
+
+
+def test_other_strategies_end_on_the_same_front(mpnet: Mpnet, overflowing: Path) -> None:
+    """With images held out; each strategy in a store of its own."""
+    fronts = {}
+    for name in ("exhaustive", "exact_front", "greedy"):
+        strategy = ("--set", f"sweep.strategy={name}", "--set", "sweep.holdout=0.4", "--store", f"{name}.sqlite")
+        document = document_of(mpnet("sweep", overflowing, *OPTIONS, *strategy, "--json"))
+        assert document["failed"]
+        again = document_of(mpnet("sweep", overflowing, *OPTIONS, *strategy, "--json"))
+        assert (again["computed"], again["forward_equivalents"], again["failed"]) == (0, 0, document["failed"])
+        fronts[name] = [(entry["precision"], entry["metrics"], entry["held_out"]) for entry in document["front"]]
+    assert fronts["exact_front"] == fronts["exhaustive"]
+    assert {key for key, *_ in fronts["greedy"]} & {key for key, *_ in fronts["exhaustive"]}
+
+
+def test_a_baseline_that_overflows_is_an_error(mpnet: Mpnet, overflowing: Path) -> None:
+    for _ in range(2):
+        ended = mpnet("sweep", overflowing, *OPTIONS, "-q", "--set", "sweep.precisions=[fp16, int8]")
+        assert ended.returncode == 2
+        assert ended.stderr == (
+            f"error: net.cfg: {REASON}, in the configuration hhhh that all others are compared with; give that layer other "
+            "precisions in sweep.space.layers\n"
+        )

@@ -1,0 +1,227 @@
+# SPDX-License-Identifier: MIT
+"""Configurations whose values are not finite: they have no figures, are known by their layer, and stop nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.errors import EngineError, StoreError
+from mpnet.sweep.context import SweepContext
+from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.executor import InlineExecutor
+from mpnet.sweep.failed import FailedTrials
+from mpnet.sweep.front import Rivals
+from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.store import FailedTrial, Subject, Trial, TrialStore
+from mpnet.sweep.store.salvage import salvage
+from mpnet.sweep.strategies import STRATEGIES, strategy
+from mpnet.sweep.units import Unit, UnitResult
+from tests.sweep.sweep_data import context, with_baseline
+from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
+from tests.sweep.synthetic import SyntheticRecipe, interacting_quality, run, trial
+from tests.sweep.test_evaluator import direct
+from tests.sweep.test_strategies import THREE, problem
+
+SUBJECT = Subject("n", "w", "d", "p")
+
+
+def overflowing(images: int = 5, **more: object) -> SweepContext:
+    """The results of all layers with weights but the heads are beyond fp16, in the images from the third on. The heads have
+    small weights, which take that back."""
+    made = context(tiny_yolo(), images=images, **more)
+    layers = {
+        index: replace(one, weights=one.weights * np.float32(1e-6 if index in (5, 11) else 1))
+        for index, one in made.weights.layers.items()
+    }
+    pixels = np.array(made.images)
+    pixels[2:] *= np.float32(1e6)
+    return replace(made, weights=replace(made.weights, layers=layers), images=pixels)
+
+
+def reason(made: SweepContext, key: str) -> str | None:
+    """Why a direct run of a configuration ends in an error; None: it does not."""
+    try:
+        direct(made, key)
+    except EngineError as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("group", [1, 64])
+def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
+    made = with_baseline(overflowing(group=group))
+    keys = tuple(build_space(made.network, THREE).all_keys())[::5]
+    result = Evaluator(made).evaluate(Unit(0, keys))
+    failed = {one.key: f"{made.network.source}: {one.reason}" for one in result.failed}
+    assert 10 < len(failed) < len(keys) - 10
+    assert {key: text for key in keys if (text := reason(made, key))} == failed
+    layers = {one.key: one.layer for one in result.failed}
+    assert {key: layers[key] for key in layers if key.find("h") == 2} == {key: 4 for key in keys if key.find("h") == 2}
+    assert [t.key for t in result.trials] == [key for key in keys if key not in failed]
+    assert result.ruled_out == ()
+    # Those that fail change nothing for their neighbours.
+    alone = Evaluator(made)
+    assert all(alone.evaluate(Unit(0, (t.key,))).trials == (t,) for t in result.trials[::9])
+
+
+def test_a_stem_that_fails_fails_all() -> None:
+    result = Evaluator(with_baseline(overflowing())).evaluate(Unit(0, ("ffhfff", "ffhqqq")))
+    assert (result.trials, [one.key for one in result.failed]) == ((), ["ffhfff", "ffhqqq"])
+
+
+def test_outputs_that_no_convolution_checks_are_checked() -> None:
+    """A sum of two finite tensors that overflows, in cells where no box is."""
+    layer = conv(24, activation="linear")
+    network = parse(16, layer, layer, "[shortcut]\nfrom=-2\nactivation=linear\n", yolo("0,1,2"))
+    made = context(network)
+    layers = {
+        index: replace(one, weights=np.zeros_like(one.weights), biases=np.full(24, -4e4, np.float32))
+        for index, one in made.weights.layers.items()
+    }
+    made = replace(made, weights=replace(made.weights, layers=layers))
+    assert (reason(made, "ff"), reason(made, "hh")) == (None, "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite")
+    result = Evaluator(made).evaluate(Unit(0, ("ff", "hh")))
+    assert [one.key for one in result.failed] == ["hh"]
+
+
+@pytest.mark.parametrize("few_left", [True, False])
+def test_a_race_leaves_out_what_fails(few_left: bool) -> None:
+    made = with_baseline(overflowing(images=12))
+    keys = tuple(build_space(made.network, THREE).all_keys())[::9]
+    evaluator = Evaluator(made)
+    whole = evaluator.evaluate(Unit(0, keys))
+    evaluator._few_left = few_left
+    raced = evaluator.evaluate(Unit(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
+    failed = {one.key for one in raced.failed}
+    assert failed
+    assert failed <= {one.key for one in whole.failed}
+    assert {t.key for t in raced.trials} | {*raced.ruled_out} | failed == {*keys}
+    assert all(t in whole.trials for t in raced.trials)
+    assert not failed & {*raced.ruled_out}
+
+
+def test_the_baseline_says_which_layer_fails() -> None:
+    with pytest.raises(EngineError, match=r"^test\.cfg: layer 4 \(conv-3\): .* NaN or infinite$"):
+        Evaluator(overflowing()).baseline("ffhfff")
+
+
+@pytest.mark.parametrize("name", sorted(STRATEGIES))
+@pytest.mark.parametrize("fails", ["third", "lowest", "two"])
+def test_every_strategy_goes_on_beside_what_fails(name: str, fails: str) -> None:
+    task = problem(precisions=THREE, trials=None if STRATEGIES[name].prunes else 300)
+    quality = interacting_quality(1, 6)
+    failing = {
+        "third": lambda key: key[2] == "h",
+        "lowest": lambda key: key.count("q") > 2,
+        "two": lambda key: key[0] in "hq" or key[4] == "q",
+    }[fails]
+
+    def measure(configuration: Configuration) -> Trial | None:
+        return None if failing(configuration.key) else trial(task.space, task.macs, quality, configuration.key)
+
+    known = run(strategy(name).walk(task), measure)
+    assert Configuration(task.baseline) in known
+    assert not [c for c in known if failing(c.key)]
+    if STRATEGIES[name].is_exact:
+        assert {c.key for c in known} == {key for key in task.space.all_keys() if not failing(key)}
+    elif name == "greedy" and fails == "third":
+        assert Configuration(task.space.highest()) in known
+        assert min(task.cost(t) for t in known.values()) == task.cost(trial(task.space, task.macs, quality, "qqqqqq"))
+
+
+@dataclass(frozen=True)
+class Overflowing(SyntheticRecipe):
+    """Fails where the third layer is at fp16, or the fourth at int8."""
+
+    def evaluate(self, unit: Unit) -> UnitResult:
+        layers = {key: 4 if key[2] == "h" else 5 if key[3] == "q" else -1 for key in unit.keys}
+        finite = tuple(key for key in unit.keys if layers[key] < 0)
+        result = super().evaluate(replace(unit, keys=finite)) if finite else UnitResult(unit, (), 0)
+        if self.log:
+            with open(self.log, "a", encoding="ascii") as file:
+                file.writelines(f"x{key}\n" for key in unit.keys if layers[key] >= 0)
+        failed = tuple(FailedTrial(key, layer, f"layer {layer}: NaN") for key, layer in layers.items() if layer >= 0)
+        return replace(result, unit=unit, failed=failed)
+
+
+def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepState:
+    task = replace(recipe.problem, **more)  # type: ignore[arg-type]
+    with TrialStore.open(path, SUBJECT) as store:
+        context = store.context({})
+        pool = WorkerPool(InlineExecutor(recipe), seconds_per_pass=1e6)
+        return Sweep(task, tiny_yolo(), store, [context], lambda: pool).run(STRATEGIES[name].walk)
+
+
+def test_no_pass_is_made_for_what_fails_like_another(tmp_path: Path) -> None:
+    task, log = problem(precisions=THREE), tmp_path / "log"
+    recipe = Overflowing(task, log=str(log))
+    state = sweep(tmp_path / "a.sqlite", "exhaustive", recipe)
+    failing = {key for key in task.space.all_keys() if key[2] == "h" or key[3] == "q"}
+    assert {c.key for c in state.failed} == failing
+    assert (len(state.known), state.done, state.total) == (729 - len(failing), 729, 729)
+    tried = [line[1:] for line in log.read_text().splitlines() if line.startswith("x")]
+    # One part for each assignment of the layers up to the failing one, of which parts have a few configurations.
+    assert len(tried) < len(failing) / 2
+    log.unlink()
+    with TrialStore.read(tmp_path / "a.sqlite") as store:
+        stored = {one.key: one.layer for one in store.failed(1)}
+    assert stored == {key: 4 if key[2] == "h" else 5 for key in failing}
+    for name in ("exhaustive", "greedy", "additive"):  # nothing is computed again
+        again = sweep(tmp_path / "a.sqlite", name, recipe)
+        assert (again.computed, log.exists()) == (0, False)
+    assert len(again.failed) < len(failing)
+
+
+def test_a_budget_of_trials_counts_what_failed(tmp_path: Path) -> None:
+    recipe = Overflowing(problem(precisions=THREE))
+    first = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
+    again = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
+    assert len(first.known) + len(first.failed) == 30
+    assert first.stopped == again.stopped == "trials"
+    assert (list(again.known), {*again.failed}, again.computed) == (list(first.known), {*first.failed}, 0)
+
+
+def test_a_baseline_that_fails_ends_the_sweep_each_time(tmp_path: Path) -> None:
+    recipe = Overflowing(problem(precisions=("fp16", "int8")))
+    for _ in range(2):
+        with pytest.raises(EngineError, match=r"^test\.cfg: layer 4: NaN, in the configuration hhhhhh that all others"):
+            sweep(tmp_path / "a.sqlite", "exhaustive", recipe)
+
+
+def test_option_sets_fail_by_themselves() -> None:
+    failed = FailedTrials(tiny_yolo())
+    failed.learn(1, [FailedTrial("ffhfff", 4, "why"), FailedTrial("ffffff", 99, "of another network")])
+    assert failed.alike(0, ["ffhqqq"]) == []
+    assert failed.alike(1, ["ffhqqq", "qfhfff", "ffffff"]) == [FailedTrial("ffhqqq", 4, "why")]
+    assert len(failed) == 0
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    path = tmp_path / "a.sqlite"
+    sweep(path, "one_at_a_time", Overflowing(problem(precisions=THREE)))
+    return path
+
+
+@pytest.mark.parametrize(
+    "damage", ["layer = 3", "reason = 'another'", "key = 'qqqqqqqqqqqq'", "key = 5", "reason = x'00'", "layer = 'x'"]
+)
+def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
+    with TrialStore.open(store, SUBJECT) as opened:
+        opened._db.execute(f"UPDATE failed SET {damage} WHERE key = (SELECT min(key) FROM failed)")
+    with TrialStore.read(store) as opened, pytest.raises(StoreError, match=r"the store is damaged: .*failed"):
+        list(opened.failed(1))
+    document = salvage(store, store.with_name("b.sqlite"))
+    assert document["lost"] == ["some configurations that failed"]
+
+
+def test_salvage_keeps_what_failed(store: Path) -> None:
+    assert salvage(store, store.with_name("b.sqlite"))["lost"] == []
+    with TrialStore.read(store) as old, TrialStore.read(store.with_name("b.sqlite")) as new:
+        assert [*new.failed(1)] == [*old.failed(1)]
+        assert [*old.failed(1)]
