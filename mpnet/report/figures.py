@@ -131,14 +131,14 @@ def sensitivities(data: ReportData) -> list[Figure]:
         if not entries:
             continue
         series = []
-        for code in dict.fromkeys(s.code for s in entries):
-            rows = [s for s in entries if s.code == code]
-            names = [s.layer.name for s in rows]
+        layers = list(dict.fromkeys(s.layer for s in entries))
+        names = [layer.name for layer in layers]
+        for code, precision in dict.fromkeys((s.code, s.precision) for s in entries):
+            rows = {s.layer: s for s in entries if s.code == code}  # not every layer has every precision
+            alone, rest = ([getattr(rows[x], way) if x in rows else np.nan for x in layers] for way in ("alone", "rest"))
             colour = BY_CODE[code].base if code in BY_CODE else "accent"
-            series.append(Series(f"only this layer in {rows[0].precision}", names, [s.alone for s in rows], colour))
-            series.append(
-                Series(f"all but this layer in {rows[0].precision}", names, [s.rest for s in rows], colour + "-light")
-            )
+            series.append(Series(f"only this layer in {precision}", names, alone, colour))
+            series.append(Series(f"all but this layer in {precision}", names, rest, colour + "-light"))
         columns: dict[str, Sequence[Any]] = {
             "layer": [s.layer.index for s in entries],
             "name": [s.layer.name for s in entries],

@@ -52,7 +52,7 @@ def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overf
     assert f"45 configurations failed and have no figures: {REASON} (27)" in (overflowing.parent / "page.html").read_text()
 
     one = mpnet("run", overflowing, "--set", "precision={default: fp16}", "--set", "detection.confidence=0.3")
-    assert (one.returncode, one.stderr) == (2, f"error: net.cfg: {REASON}\n")
+    assert (one.returncode, one.stderr) == (2, f"error: {overflowing.parent / 'net.cfg'}: {REASON}\n")
 
 
 def test_other_strategies_end_on_the_same_front(mpnet: Mpnet, overflowing: Path) -> None:
@@ -74,6 +74,6 @@ def test_a_baseline_that_overflows_is_an_error(mpnet: Mpnet, overflowing: Path) 
         ended = mpnet("sweep", overflowing, *OPTIONS, "-q", "--set", "sweep.precisions=[fp16, int8]")
         assert ended.returncode == 2
         assert ended.stderr == (
-            f"error: net.cfg: {REASON}, in the configuration hhhh that all others are compared with; give that layer other "
-            "precisions in sweep.space.layers\n"
+            f"error: {overflowing.parent / 'net.cfg'}: {REASON}, in the configuration hhhh that all others are compared with; "
+            "give that layer other precisions in sweep.space.layers\n"
         )

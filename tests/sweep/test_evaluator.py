@@ -18,7 +18,6 @@ from mpnet.engine.cost import plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.errors import EngineError
 from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.metrics import CocoEvaluator
@@ -165,14 +164,3 @@ def test_each_head_counts_by_its_own_ratio() -> None:
     heads = [Noise(np.array([100.0, 100.0]), np.array([1.0, 1.0])), Noise(np.array([1.0, 1.0]), np.array([0.0, 0.0]))]
     assert sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
     assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
-
-
-def test_what_overflows_says_where_it_is_ruled_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    def overflows(*_: object) -> None:
-        raise EngineError("t.cfg: layer 3 (conv-3): a value is NaN or infinite")
-
-    monkeypatch.setattr(Evaluator, "forward", overflows)
-    with pytest.raises(
-        EngineError, match=r"^t\.cfg: layer 3 .* infinite, in one of the configurations ffffff to hfffff; give that layer other"
-    ):
-        Evaluator(context(tiny_yolo(), images=2)).evaluate(Unit(0, ("ffffff", "hfffff")))
