@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Kills sweeps at random moments and looks at what is left; many sweeps on one store at once.
 
-python -m tests.fuzz.kills KILLS PROCESSES [SEED] [greedy | holdout | exact_front]
+python -m tests.fuzz.kills KILLS PROCESSES [SEED] [greedy | holdout | exact_front | verify | salvage]
 
 Kills hit the process (three of five), the process group with its two workers, or one worker; every twentieth sweep runs as
 process 1 of a PID namespace where that is allowed. After each kill everything that had been stored must be there unchanged,
@@ -26,7 +26,7 @@ from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Iterator
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 
@@ -42,6 +42,8 @@ SECTIONS = {
     "greedy": "sweep: {strategy: greedy, precisions: [fp32, int8]}\n",
     "holdout": "sweep: {strategy: greedy, precisions: [fp32, int8], holdout: 0.5}\n",
     "exact_front": "sweep: {strategy: exact_front, precisions: [fp32, fp16, int8], objectives: [agreement_AP, weight_bytes]}\n",
+    "verify": "sweep: {strategy: greedy, precisions: [fp32, int8], budget: {trials: 8}, verify: {engine: onnxruntime}}\n",
+    "salvage": "sweep: {strategy: exhaustive, precisions: [fp32, fp16, int8]}\n",
 }
 """Greedy commits again and again: one unit for each of its rounds. Which trials `exact_front` needs hangs on what it knew."""
 
@@ -80,8 +82,11 @@ class _Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc
         super().run()
 
 
-def forked(folder: Path, store: Path, workers: int, spawn: bool = False) -> int:
-    """A sweep in a fork, which has everything imported; its process id. spawn: its workers are started as for users."""
+def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: Sequence[str] = ()) -> int:
+    """A sweep in a fork, which has everything imported; its process id. spawn: its workers are started as for users.
+
+    words: of another command in its place.
+    """
     pid = os.fork()
     if pid == 0:
         os.setsid()
@@ -93,7 +98,7 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False) -> int:
         os.dup2(devnull, 1)
         code = 3
         try:
-            code = guarded(lambda: cli.main(arguments(store, workers), standalone_mode=False))
+            code = guarded(lambda: cli.main(list(words) or arguments(store, workers), standalone_mode=False))
         finally:
             os._exit(code)
     return pid
@@ -224,10 +229,48 @@ def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> float:
     now = stored(store)
     assert all(whole.get(key) == trial for key, trial in now.items())
     assert len(now) == len(whole) or (EXACT and front(now) == front(whole)), "not all is there"
+    assert verified(store) == verified(folder / "whole.sqlite"), "another verification"
     time.sleep(0.01)
     left = sorted(path.name for path in folder.glob(f"{store.name}-*"))
     assert left == [], f"left beside a finished store: {left}"
     return took
+
+
+def verified(store: Path) -> list[Any]:
+    """What of the front survives in another engine, and its figures, without times."""
+    with TrialStore.read(store) as opened:
+        rows = [row for name in opened.notes("verified/") for row in (opened.document(name) or {}).get("rows", [])]
+    return [{name: value for name, value in row.items() if not name.endswith("latency_ms")} for row in rows]
+
+
+def kill_salvages(folder: Path, kills: int, seed: int) -> Counter[str]:
+    """Kills `sweep --salvage` of a store with a damaged trial: what it writes is there whole or not at all, and the next one
+    writes it."""
+    source, out, rng, done = folder / "whole.sqlite", folder / "salvaged.sqlite", random.Random(seed), Counter[str]()
+    with TrialStore.open(source) as opened:
+        opened._db.execute("UPDATE trials SET AP = 0.5 + AP / 2 WHERE key = 'ffff'")
+    words = ["sweep", "--salvage", str(source), "--store", str(out)]
+    began = time.monotonic()
+    assert ended(forked(folder, source, 1, words=words), SECONDS) == 0
+    took, whole = time.monotonic() - began, stored(out)
+    assert whole
+    assert "ffff" not in whole
+    while done["killed"] < kills:
+        out.unlink(missing_ok=True)
+        pid = forked(folder, source, 1, words=words)
+        if ended(pid, rng.uniform(0.0, took)) is None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            done["killed"] += 1
+        done["whole" if out.exists() else "not there"] += 1
+        ready = not out.exists()  # who writes the same next removes what the killed one left
+        if ready:
+            assert ended(forked(folder, source, 1, words=words), SECONDS) == 0, "the next one failed"
+        assert stored(out) == whole, f"{done}: something else was salvaged"
+        left = sorted(path.name for path in folder.glob("*salvaged*") if path != out)
+        left += sorted(path.name for path in folder.glob(".*salvaged*")) if ready else []
+        assert left == [], f"left behind: {left}"
+    return done
 
 
 def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> None:
@@ -258,6 +301,9 @@ def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> Non
         experiment.write_text(text + SECTIONS[kind])
         took = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
         whole = stored(folder / "whole.sqlite")
+        if kind == "salvage":
+            print(f"{kills} kills {dict(kill_salvages(folder, kills, seed))}: whole or not there", flush=True)
+            return
         if kills:
             done = dict(kill_sweeps(folder, kills, seed, whole, took))
             print(f"{kills} kills {done}: nothing lost, changed or repeated", flush=True)
