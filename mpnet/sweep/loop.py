@@ -245,12 +245,13 @@ class Sweep:
             keys = [c.key for c in wanted if c.options == options and c not in self.state.known]
             for start in range(0, len(keys), MAX_TRIALS):  # packed at once: together they would take five times the memory
                 part = keys[start : start + MAX_TRIALS]
-                found = self.store.find(context, part)
-                for key, trial in found.items():
+                stored = self.store.find(context, part)
+                for key, trial in stored.items():
                     self.state.known.add(Configuration(key, options), trial)
                 failed = self.store.find_failed(context, part)
                 self._fail(options, failed)
-                if alike := self.state.failed.alike(options, {*part} - found.keys() - {one.key for one in failed}):
+                settled = stored.keys() | {one.key for one in failed}
+                if alike := self.state.failed.alike(options, [key for key in part if key not in settled]):
                     self.store.add(context, (), failed=alike)
                     self._fail(options, alike)
         return [c for c in wanted if c not in self.state.known and c not in self.state.failed]
