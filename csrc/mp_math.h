@@ -78,6 +78,31 @@ static inline double mp_log(double x)
     return 2.0 * s * sum + exponent * 0.6931471805599453;
 }
 
+/* Sine and cosine of x in double, good to about 1e-12 for |x| below 1e6: only additions and products. Of other x, NaN among
+ * them, those of 0. */
+static inline void mp_sine_cosine(double x, double *sine, double *cosine)
+{
+    if (!(x > -1e6 && x < 1e6)) x = 0.0;
+    const double quarters = floor(x * 0.63661977236758134 + 0.5);
+    /* pi / 2 in two parts, the first of 33 bits: its product with `quarters` is exact. */
+    const double r = (x - quarters * 1.5707963267341256) - quarters * 6.077100506506192e-11, r2 = r * r;
+    double s = -1.0 / 39916800.0, c = 1.0 / 479001600.0;
+    s = s * r2 + 1.0 / 362880.0;
+    s = s * r2 - 1.0 / 5040.0;
+    s = s * r2 + 1.0 / 120.0;
+    s = s * r2 - 1.0 / 6.0;
+    s = (s * r2 + 1.0) * r;
+    c = c * r2 - 1.0 / 3628800.0;
+    c = c * r2 + 1.0 / 40320.0;
+    c = c * r2 - 1.0 / 720.0;
+    c = c * r2 + 1.0 / 24.0;
+    c = c * r2 - 0.5;
+    c = c * r2 + 1.0;
+    const int64_t quarter = (int64_t)quarters & 3;
+    *sine = quarter == 0 ? s : quarter == 1 ? c : quarter == 2 ? -s : -c;
+    *cosine = quarter == 0 ? c : quarter == 1 ? -s : quarter == 2 ? -c : s;
+}
+
 /* x^power for 0 <= x <= 1 and power > 0, to float accuracy. */
 static inline float mp_powf(float x, float power)
 {

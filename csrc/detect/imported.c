@@ -4,6 +4,7 @@
  *
  *     yolov5  x = 2 s(x) - 0.5, w = (2 s(w))^2 anchor; objectness s(o), classes s(c)
  *     yolov8  distance = mean of the bins 0 .. reg_max - 1 by softmax (of one bin: its value), in cells; objectness 1, classes s(c)
+ *     yolov8_obb  as yolov8, about axes that turn by a; the upright box around it. a = pi (s(v) - 1/4), linear: v, of the last value
  *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
  *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
  *
@@ -53,6 +54,21 @@ static void yolov8(const mp_imported_head *h, const float *raw, const float cell
     logistic(raw + 4 * h->how.reg_max, h->classes, out + 5);
 }
 
+static void yolov8_obb(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
+{
+    const float last = raw[4 * h->how.reg_max + h->classes];
+    const float angle = h->how.linear ? last : (mp_logisticf(last) - 0.25f) * 3.14159265f;
+    const float unit[2] = {1.0f, 1.0f};
+    double sine, cosine;
+    mp_sine_cosine(angle, &sine, &cosine);
+    yolov8(h, raw, unit, out);
+    const double x = out[0] - 0.5, y = out[1] - 0.5, width = fabs((double)out[2]), height = fabs((double)out[3]);
+    out[0] = (float)(0.5 + (x * cosine - y * sine));
+    out[1] = (float)(0.5 + (x * sine + y * cosine));
+    out[2] = (float)(width * fabs(cosine) + height * fabs(sine)) * cell[0];
+    out[3] = (float)(width * fabs(sine) + height * fabs(cosine)) * cell[1];
+}
+
 static void yolox(const mp_imported_head *h, const float *raw, const float cell[2], float *out)
 {
     for (int k = 0; k < 2; k++) {
@@ -95,6 +111,7 @@ int64_t mp_imported_channels(const mp_imported_head *h)
     switch (h->how.decoder) {
     case MP_YOLOV5: return boxes * (5 + classes);
     case MP_YOLOV8: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes : -1;
+    case MP_YOLOV8_OBB: return boxes == 1 ? 4 * (int64_t)h->how.reg_max + classes + 1 : -1;
     case MP_YOLOX: return boxes == 1 ? 5 + classes : -1;
     case MP_SSD: return boxes * (h->how.coords + classes + h->how.softmax);
     default: return -1;
@@ -116,6 +133,7 @@ int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const f
         switch (how->decoder) {
         case MP_YOLOV5: yolov5(h, raw + box * wide, relative, out); break;
         case MP_YOLOV8: yolov8(h, raw, cell, out); break;
+        case MP_YOLOV8_OBB: yolov8_obb(h, raw, cell, out); break;
         case MP_YOLOX: yolox(h, raw, cell, out); break;
         default:
             ssd(h, raw + box * how->coords, raw + h->boxes * (int64_t)how->coords + box * (h->classes + how->softmax),

@@ -17,6 +17,7 @@ Floats = NDArray[np.float32]
 _DECODER: dict[str, int] = {
     "yolov5": lib.MP_YOLOV5,
     "yolov8": lib.MP_YOLOV8,
+    "yolov8_obb": lib.MP_YOLOV8_OBB,
     "yolox": lib.MP_YOLOX,
     "ssd": lib.MP_SSD,
     "none": lib.MP_NOT_DECODED,

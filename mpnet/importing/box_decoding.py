@@ -85,15 +85,17 @@ def recognise(graph: NodeGraph, layers: LayerGraph, leaving: list[str], behind: 
     ]
     budget = Budget(_MAX_WORK, _MAX_BYTES)
     results = [_computed(graph, behind, values, budget) for values in inputs]
-    for decoder, function in _DECODERS.items():
+    for function in _DECODERS:
         for ordered in (levels, levels[::-1]):
             choice = function(_Trial(graph, layers, ordered, inputs[1], results, (width, height), budget))
             if choice is not None:
                 heads, classes = choice
                 decoded = {name for head in heads for name in head.tensors}
-                heads += [Head((name,)) for name in leaving if name not in decoded and decoder == "yolov8"]
+                heads += [Head((name,)) for name in leaving if name not in decoded and heads[0].decoder.startswith("yolov8")]
                 operators = {node.operator for node in behind}
-                return HeadChoice(heads, classes, decoder, "TopK" in operators and "NonMaxSuppression" not in operators)
+                return HeadChoice(
+                    heads, classes, heads[0].decoder, "TopK" in operators and "NonMaxSuppression" not in operators
+                )
     return None
 
 
@@ -181,19 +183,27 @@ def _corners(boxes: Doubles) -> Doubles:
 
 
 def _yolov8(trial: _Trial) -> _Heads:
-    """Bins of distances and classes of each grid, as one tensor or two. What else there is, keypoints, masks and
-    prototypes, may follow in the table."""
+    """Bins of distances and classes of each grid, as one tensor or two; of oriented boxes an angle as another. What else there
+    is, keypoints, masks and prototypes, may follow in the table."""
     for bin_channels, classes in _yolov8_channels(trial):
         levels = [ordered for level in trial.levels if (ordered := _ordered(level, bin_channels, classes)) is not None]
         total = sum(level.cells for level in levels)
         if not levels:
             continue
-        wanted = np.concatenate([_yolov8_boxes(trial, level, bin_channels // 4) for level in levels])
-        by_corners = np.concatenate([_corners(wanted[:, :4]), wanted[:, 4:]], axis=1)
-        for _, table in trial.tables(total, 4 + classes):
-            boxes = table[:, : 4 + classes]
-            if _close(trial, boxes, wanted) or _close(trial, boxes, by_corners):
-                return [Head(level.tensors, "yolov8", (("reg_max", str(bin_channels // 4)),)) for level in levels], classes
+        bins = bin_channels // 4
+        forms: list[tuple[str, dict[str, str], list[_Level]]] = [("yolov8", {}, levels)]
+        turned = [_with_angle(trial, level) for level in levels]
+        if all(len(after.tensors) > len(before.tensors) for after, before in zip(turned, levels, strict=True)):
+            forms += [("yolov8_obb", keys, turned) for keys in ({}, {"linear": "1"})]
+        for decoder, keys, tensors in forms:
+            angle = "" if decoder == "yolov8" else "value" if keys else "logistic"
+            wanted = np.concatenate([_yolov8_boxes(trial, level, bins, classes, angle) for level in tensors])
+            by_corners = np.concatenate([_corners(wanted[:, :4]), wanted[:, 4:]], axis=1)
+            for _, table in trial.tables(total, 4 + classes):
+                boxes = table[:, : 4 + classes]
+                if _close(trial, boxes, wanted) or _close(trial, boxes, by_corners):
+                    heads = [Head(level.tensors, decoder, (("reg_max", str(bins)), *keys.items())) for level in tensors]
+                    return heads, classes
     return None
 
 
@@ -206,16 +216,33 @@ def _yolov8_channels(trial: _Trial) -> list[tuple[int, int]]:
     return [(bins, classes) for bins, classes in dict.fromkeys(pairs) if 4 <= bins <= 4 * _MAX_BINS and bins % 4 == 0]
 
 
-def _yolov8_boxes(trial: _Trial, level: _Level, bins: int) -> Doubles:
-    """(cells, 4 + classes): centre, width and height in pixels, and scores, of the random values."""
+def _yolov8_boxes(trial: _Trial, level: _Level, bins: int, classes: int, angle: str) -> Doubles:
+    """(cells, 4 + classes): centre, width and height in pixels, and scores, of the random values. angle: '' for none, else how
+    the last value of a cell gives it: 'logistic' or 'value'."""
     x = trial.values(level)
     distance = x[:, :4]
     if bins > 1:
         shares = np.exp(x[:, : 4 * bins].reshape(-1, 4, bins))
         distance = (shares / shares.sum(-1, keepdims=True)) @ np.arange(float(bins))
-    near, far = level.grid() + 0.5 - distance[:, :2], level.grid() + 0.5 + distance[:, 2:]
+    offset, sizes = (distance[:, 2:] - distance[:, :2]) / 2, distance[:, :2] + distance[:, 2:]
+    if angle:
+        turn = x[:, -1] if angle == "value" else (_s(x[:, -1]) - 0.25) * np.pi
+        sine, cosine = np.sin(turn), np.cos(turn)
+        offset = np.stack([offset[:, 0] * cosine - offset[:, 1] * sine, offset[:, 0] * sine + offset[:, 1] * cosine], 1)
     stride = trial.stride(level)
-    return np.concatenate([(near + far) / 2 * stride, (far - near) * stride, _s(x[:, 4 * bins :])], axis=1)
+    scores = _s(x[:, 4 * bins : 4 * bins + classes])
+    return np.concatenate([(level.grid() + 0.5 + offset) * stride, sizes * stride, scores], axis=1)
+
+
+def _with_angle(trial: _Trial, level: _Level) -> _Level:
+    """The level with the last of its grid's tensors of one channel that it does not have yet; itself where there is none."""
+    [whole] = [other for other in trial.levels if (other.rows, other.columns) == (level.rows, level.columns)]
+    rest = [
+        name
+        for name, channels in zip(whole.tensors, whole.channels, strict=True)
+        if channels == 1 and name not in level.tensors
+    ]
+    return _Level((*level.tensors, *rest[-1:]), (*level.channels, *[1] * len(rest[-1:])), level.rows, level.columns)
 
 
 def _ordered(level: _Level, first: int, second: int) -> _Level | None:
@@ -372,4 +399,4 @@ def _priors(
     return None
 
 
-_DECODERS: dict[str, Callable[[_Trial], _Heads]] = {"yolov8": _yolov8, "yolov5": _yolov5, "yolox": _yolox, "ssd": _ssd}
+_DECODERS: tuple[Callable[[_Trial], _Heads], ...] = (_yolov8, _yolov5, _yolox, _ssd)

@@ -63,7 +63,12 @@ def pixels_of(graph: NodeGraph, decoder: str, asked: Pixels | None) -> Pixels:
         return replace(pixels, note=f"images: {pixels.text()}, as the file's metadata say (stretch is assumed)")
     # YOLOX's own programs give it bytes in OpenCV's order; all others take shares of 255.
     pixels = Pixels(
-        resize={"yolov5": "letterbox_opencv", "yolov8": "letterbox_opencv", "yolox": "letterbox"}.get(decoder, "stretch")
+        resize={
+            "yolov5": "letterbox_opencv",
+            "yolov8": "letterbox_opencv",
+            "yolov8_obb": "letterbox_opencv",
+            "yolox": "letterbox",
+        }.get(decoder, "stretch")
     )
     if decoder == "yolox":
         pixels = replace(pixels, std=(1.0,), bgr=True)

@@ -57,7 +57,7 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
         reason = next((layers.reasons[node.name] for node in behind if node.name in layers.reasons), "")
         graph.refuse(
             behind[0],
-            f"{reason or 'is no layer'}. {_unknown_decoding(behind)}; name the "
+            f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
             f"head tensors with --heads and their --decoder. What enters it: {named}",
         )
     if len(leaving) == 1 and layers.shapes[leaving[0]][1:] == (1, 1) and not decoder:
@@ -70,12 +70,6 @@ def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
     return HeadChoice([Head((name,), "none") for name in outputs], 1, ""), [
         "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
     ]
-
-
-def _unknown_decoding(behind: list[Node]) -> str:
-    if {"Sin", "Cos"} <= {node.operator for node in behind}:
-        return "What follows it turns boxes by angles, and mpnet decodes upright boxes only"
-    return "What follows it is no box decoding that mpnet knows"
 
 
 def _text(layers: LayerGraph, name: str) -> str:
@@ -174,12 +168,17 @@ def _as_asked(
         count = (anchors[at].count(",") + 1) // 2 if anchors else 0
         anchor_keys = {"num": str(count), "anchors": anchors[at]} if count else {}
         before, classes = classes, _classes(decoder, channels, count, keys)
-        if decoder == "yolov8" and len(names) > 2:
+        parts = {"yolov8": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}.get(decoder, names)
+        if len(names) > len(parts):
             raise ConfigError(
-                f"--heads {'+'.join(names)}: yolov8 takes the tensors of boxes and of classes, not {len(names)}; leave out "
-                "those of keypoints, angles or masks"
+                f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(parts)}, not {len(names)}; leave "
+                "out those of other things, such as keypoints or masks"
             )
-        if decoder == "yolov8" and len(names) == 2 and layers.shapes[names[0]][0] != channels - classes:
+        if (
+            decoder.startswith("yolov8")
+            and len(names) == len(parts)
+            and (layers.shapes[names[0]][0] != channels - classes - (len(parts) - 2))
+        ):
             raise ConfigError(f"--heads {'+'.join(names)}: the tensor of boxes comes first, with 4 x reg_max channels")
         if at and before != classes and not classes_asked:
             raise ConfigError(f"--heads: the heads have {before} and {classes} classes; tensors of one decoder have as many")
@@ -200,8 +199,8 @@ def _classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) ->
         return int(text)
 
     match decoder:
-        case "yolov8":
-            return channels - 4 * number("reg_max", "16")
+        case "yolov8" | "yolov8_obb":
+            return channels - 4 * number("reg_max", "16") - (decoder == "yolov8_obb")
         case "yolox":
             return channels - 5
         case "yolov5" | "darknet":

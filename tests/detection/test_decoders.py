@@ -59,6 +59,18 @@ def yolo26(x: Doubles) -> Decoded:
     return np.concatenate([(low + high) / 2, high - low], -1)[:, None], s(cells[:, None, 4:])
 
 
+def oriented(x: Doubles, linear: bool) -> Decoded:
+    """Ultralytics' dist2rbox: the centre turns with the axes. The corners' upright box."""
+    cells = x.reshape(ROWS * COLUMNS, -1)
+    near, far, last = cells[:, :2], cells[:, 2:4], cells[:, -1]
+    angle = last if linear else (s(last) - 0.25) * np.pi
+    turn = np.stack([np.stack([np.cos(angle), -np.sin(angle)], 1), np.stack([np.sin(angle), np.cos(angle)], 1)], 1)
+    centre = grid() + 0.5 + (turn @ ((far - near) / 2)[..., None])[..., 0]
+    half = np.stack([signs * (near + far) / 2 for signs in np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])])
+    corners = (turn @ half[..., None])[..., 0]
+    return np.concatenate([centre, np.ptp(corners, axis=0)], -1)[:, None] * STRIDE, s(cells[:, None, 4:-1])
+
+
 def yolox(x: Doubles) -> Decoded:
     cells = x.reshape(ROWS * COLUMNS, 1, -1)
     boxes = np.concatenate([(cells[..., :2] + grid()[:, None]) * STRIDE, np.exp(cells[..., 2:4]) * STRIDE], -1)
@@ -87,6 +99,8 @@ FORMS: dict[str, tuple[int, str, Callable[[Doubles], Decoded]]] = {
     "yolov5": (3 * (5 + CLASSES), f"decoder=yolov5\n{ANCHOR_KEYS}", yolov5),
     "yolov8": (64 + CLASSES, "decoder=yolov8", yolov8),
     "yolo26": (4 + CLASSES, "decoder=yolov8\nreg_max=1", yolo26),
+    "yolov8-obb": (4 + CLASSES + 1, "decoder=yolov8_obb\nreg_max=1", lambda x: oriented(x, False)),
+    "yolo26-obb": (4 + CLASSES + 1, "decoder=yolov8_obb\nreg_max=1\nlinear=1", lambda x: oriented(x, True)),
     "yolox": (5 + CLASSES, "decoder=yolox", yolox),
     "ssd": (3 * (5 + CLASSES), f"decoder=ssd\n{ANCHOR_KEYS}", ssd),
     "blazeface": (

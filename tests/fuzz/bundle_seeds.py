@@ -71,7 +71,14 @@ num=2
 """
 
 ANCHORS = "num=2\nanchors=4,5, 8,8\n"
-IMPORTED = {"yolov5": (14, ANCHORS), "yolov8": (10, "reg_max=2\n"), "yolox": (7, ""), "ssd": (14, ANCHORS), "none": (3, "")}
+IMPORTED = {
+    "yolov5": (14, ANCHORS),
+    "yolov8": (10, "reg_max=2\n"),
+    "yolov8_obb": (11, "reg_max=2\n"),
+    "yolox": (7, ""),
+    "ssd": (14, ANCHORS),
+    "none": (3, ""),
+}
 
 
 def imported(decoder: str) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Boxes of heads that give more than boxes, or take the best without suppression, are those of ONNX Runtime."""
+"""Boxes of heads that give more than boxes, oriented ones, or take the best without suppression, are those of ONNX Runtime."""
 
 from __future__ import annotations
 
@@ -20,13 +20,21 @@ SIDE, CLASSES, STRIDES = 64, 3, (8, 16, 32)
 CELLS = sum((SIDE // stride) ** 2 for stride in STRIDES)
 
 
-def _boxes(b: Builder, bins: int, distances: str, corners: bool) -> str:
+def _boxes(b: Builder, bins: int, distances: str, corners: bool, angle: str = "") -> str:
     if bins > 1:
         parts = b.node("Transpose", [b.reshape(distances, [1, 4, bins, CELLS])], perm=[0, 2, 1, 3])
         places = b.constant(np.arange(bins).reshape(1, bins, 1, 1))
         distances = b.reshape(b.node("Conv", [b.node("Softmax", [parts], axis=1), places]), [1, 4, CELLS])
     near, far = b.node("Split", [distances, b.constant([2, 2], np.int64)], 1, 2, axis=1)
     points = b.constant(np.concatenate([_grid(SIDE, s).reshape(2, -1) + 0.5 for s in STRIDES], 1)[None])
+    if angle:
+        x, y = b.node("Split", [b.node("Div", [b.node("Sub", [far, near]), b.constant(2.0)])], 1, 2, axis=1)
+        sine, cosine = b.node("Sin", [angle]), b.node("Cos", [angle])
+        products = [[b.node("Mul", [part, turn]) for turn in (cosine, sine)] for part in (x, y)]
+        turned = [b.node("Sub", [products[0][0], products[1][1]]), b.node("Add", [products[0][1], products[1][0]])]
+        middle = b.node("Add", [b.node("Concat", turned, axis=1), points])
+        scale = b.constant(np.concatenate([np.full((SIDE // s) ** 2, s) for s in STRIDES])[None, None])
+        return str(b.node("Mul", [b.node("Concat", [middle, b.node("Add", [near, far])], axis=1), scale]))
     low, high = b.node("Sub", [points, near]), b.node("Add", [points, far])
     middle = b.node("Div", [b.node("Add", [low, high]), b.constant(2.0)])
     sides = [low, high] if corners else [middle, b.node("Sub", [high, low])]
@@ -35,10 +43,11 @@ def _boxes(b: Builder, bins: int, distances: str, corners: bool) -> str:
 
 
 def detector(kind: str) -> Any:
-    """A small network with a head of the kind: masks (with prototypes), keypoints, or the best boxes as they are."""
+    """A small network with a head of the kind: masks (with prototypes), keypoints, angles, or the best boxes as
+    they are."""
     b = Builder(SIDE)
     bins = 1 if kind == "best" else 16
-    more = {"masks": 8, "keypoints": 6}.get(kind, 0)
+    more = {"masks": 8, "keypoints": 6, "oriented": 1, "oriented by values": 1}.get(kind, 0)
     x, tensors = "images", [[], [], []]
     for stride in (2, 4, *STRIDES):
         x = b.conv(x, 8, 3, 2, act="Relu")
@@ -49,7 +58,10 @@ def detector(kind: str) -> Any:
             prototypes = b.conv(b.upsample(x), 8)
     distances, scores, *rest = (b.node("Concat", part, axis=2) for part in tensors if part)
     scores = b.node("Sigmoid", [scores])
-    boxes = _boxes(b, bins, distances, kind == "best")
+    if kind == "oriented":
+        part = b.node("Sub", [b.node("Sigmoid", rest), b.constant(0.25)])
+        rest = [b.node("Mul", [part, b.constant(np.pi)])]
+    boxes = _boxes(b, bins, distances, kind == "best", rest[0] if kind.startswith("oriented") else "")
     if kind != "best":
         return b.model([b.node("Concat", [boxes, scores, *rest], axis=1), *([prototypes] if kind == "masks" else [])])
     table = b.node("Transpose", [b.node("Concat", [boxes, scores], axis=1)], perm=[0, 2, 1])
@@ -59,7 +71,7 @@ def detector(kind: str) -> Any:
     return b.model([b.node("Gather", [b.reshape(table, [CELLS, 4 + CLASSES]), b.reshape(order, [20])], axis=0)])
 
 
-@pytest.mark.parametrize("kind", ["masks", "keypoints", "best"])
+@pytest.mark.parametrize("kind", ["masks", "keypoints", "best", "oriented", "oriented by values"])
 def test_boxes_are_onnx_runtimes(kind: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
     path, imported = importing(detector(kind))
     network = imported.network
@@ -67,6 +79,11 @@ def test_boxes_are_onnx_runtimes(kind: str, importing: Callable[..., tuple[Path,
     table = ort.InferenceSession(path).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
     table = table[0].T if kind != "best" else table
     boxes = np.concatenate([(table[:, :2] + table[:, 2:4]) / 2, table[:, 2:4] - table[:, :2]], 1) if kind == "best" else table
+    if kind.startswith("oriented"):
+        # The upright box around the oriented one.
+        cosine, sine = np.abs(np.cos(table[:, -1:])), np.abs(np.sin(table[:, -1:]))
+        width, height = table[:, 2:3], table[:, 3:4]
+        boxes = np.concatenate([table[:, :2], width * cosine + height * sine, width * sine + height * cosine], 1)
     geometry = plan_geometry(SIDE, SIDE, SIDE, SIDE, "stretch")
     decoded = [
         decode_head(x, head, [geometry], 0.0) for x, head in zip(heads_of(imported, x), yolo_heads(network), strict=True)
@@ -75,9 +92,12 @@ def test_boxes_are_onnx_runtimes(kind: str, importing: Callable[..., tuple[Path,
     for row, box in zip(table, boxes, strict=True):
         for category, score in enumerate(row[4 : 4 + CLASSES]):
             expected = [category, score, *box[:4]]
-            # Some thirty float32 roundings of pixels up to 128.
-            assert np.abs(own - expected).max(axis=1).min() <= 2e-4
+            # Some thirty float32 roundings of pixels up to 128; oriented boxes are longer.
+            assert np.abs(own - expected).max(axis=1).min() <= 2e-4 * max(1, np.abs(box[:4]).max() / 128)
     decoders = [yolo.decoder for yolo in network.yolos]  # type: ignore[attr-defined]
-    assert decoders == ["yolov8"] * 3 + ["none"] * {"masks": 4, "keypoints": 3, "best": 0}[kind]
+    assert decoders == ["yolov8_obb" if kind.startswith("oriented") else "yolov8"] * 3 + ["none"] * {
+        "masks": 4,
+        "keypoints": 3,
+    }.get(kind, 0)
     assert imported.nms_free == (kind == "best")
     assert len(imported.names) == CLASSES

@@ -144,6 +144,23 @@ def _elu(to: Lifter, call: Call) -> None:
     to.apply(call, "activation", word="elu")
 
 
+def _batch_norm_shapes(call: Call) -> list[Shape]:
+    """In training it gives the running mean and variance as well."""
+    return [call.shape(), *[call.shape(1)] * (len(call.node.outputs) - 1)]
+
+
+def _normalized(call: Call) -> list[Array]:
+    """Of constants: weights that are normalised when the model runs, which programs write as a batch norm in training."""
+    x, scale, shift, mean, variance = (call.array(at).astype(np.float64) for at in range(5))
+    axes = tuple(at for at in range(x.ndim) if at != 1)
+    if call.integer("training_mode", 0):
+        mean, variance = x.mean(axes), x.var(axes)
+    sides = [-1 if at == 1 else 1 for at in range(x.ndim)]
+    factor = (scale / np.sqrt(variance + call.number("epsilon", 1e-5))).reshape(sides)
+    result = ((x - mean.reshape(sides)) * factor + shift.reshape(sides)).astype(np.float32)
+    return [result, *[mean.astype(np.float32), variance.astype(np.float32)][: len(call.node.outputs) - 1]]
+
+
 def _batch_norm(to: Lifter, call: Call) -> None:
     channels = to.result(call)[0]
     parts = [call.array(at) for at in range(1, 5)]
@@ -152,6 +169,14 @@ def _batch_norm(to: Lifter, call: Call) -> None:
     scale, shift, mean, variance = (part.astype(np.float64).ravel() for part in parts)
     factor = scale / np.sqrt(variance + call.number("epsilon", 1e-5))
     to.apply(call, "affine", scale=factor, shift=shift - mean * factor)
+
+
+def _gelu(to: Lifter, call: Call) -> None:
+    to.apply(call, "activation", word="gelu" if call.text("approximate", "none", ("none", "tanh")) == "tanh" else "gelu_erf")
+
+
+def _layer_norm(to: Lifter, call: Call) -> None:
+    to.apply(call, "layernorm", epsilon=f"{call.number('epsilon', 1e-5):.9g}", whole=call.integer("whole", 0) or None)
 
 
 def _sum(to: Lifter, call: Call) -> None:
@@ -182,6 +207,9 @@ def _line(to: Lifter, call: Call, at: int) -> None:
     value, shape = call.array(at).astype(np.float64), to.chw(call, 1 - at)
     rank = len(call.shape(1 - at))
     sides = (1,) * (rank - value.ndim) + value.shape
+    if call.node.operator == "Add" and sides == (1, *shape) and math.prod(shape[1:]) > 1:
+        to.apply(call, "offset", offset=call.array(at).astype(np.float32).reshape(shape))
+        return
     if len(sides) != rank or any(side != 1 for axis, side in enumerate(sides) if axis != 1):
         raise Refused("its constant differs by pixel; one value per channel is possible")
     if value.size not in (1, shape[0]) or to.result(call) != shape:
@@ -254,6 +282,8 @@ OPERATORS: dict[str, Operator] = {
     "Sqrt": _unary(np.sqrt),
     "Exp": _unary(np.exp, _SLOW),
     "Log": _unary(np.log, _SLOW),
+    "Sin": _unary(np.sin, _SLOW),
+    "Cos": _unary(np.cos, _SLOW),
     "Floor": _unary(np.floor),
     "Ceil": _unary(np.ceil),
     "Round": _unary(np.round),
@@ -266,14 +296,20 @@ OPERATORS: dict[str, Operator] = {
     "HardSigmoid": Operator(_same, lift=_hard_sigmoid, positive=True),
     "HardSwish": Operator(_same, lift=_activation("hard_swish")),
     "Mish": Operator(_same, lift=_activation("mish")),
+    "Erf": Operator(_same),
+    "mpnet.Gelu": Operator(_same, lift=_activation("gelu_erf")),
+    "Gelu": Operator(_same, lift=_gelu),
+    "LayerNormalization": Operator(_same),
+    "InstanceNormalization": Operator(_same),
+    "mpnet.LayerNorm": Operator(_same, lift=_layer_norm),
     "Softplus": Operator(_same, lift=_activation("softplus")),
     "Swish": Operator(_same, lift=_activation("swish")),
     "LeakyRelu": Operator(_same, lift=_leaky),
     "PRelu": Operator(_same, lift=_prelu),
     "Elu": Operator(_same, lift=_elu),
-    "BatchNormalization": Operator(_same, lift=_batch_norm),
+    "BatchNormalization": Operator(_batch_norm_shapes, _normalized, _batch_norm, work=4),
     "Softmax": Operator(_same, _softmax, _lift_softmax, work=_SLOW, positive=True),
     "DequantizeLinear": Operator(_same, _dequantize),
-    **dict.fromkeys(("Dropout", "Gelu", "LRN", "LogSoftmax", "LpNormalization", "QuantizeLinear", "Selu"), Operator(_same)),
+    **dict.fromkeys(("Dropout", "LRN", "LogSoftmax", "LpNormalization", "QuantizeLinear", "Selu"), Operator(_same)),
     **dict.fromkeys(("com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"), Operator(_same)),
 }
