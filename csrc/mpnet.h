@@ -18,6 +18,7 @@ enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, 
 /* Those that only mp_map has. */
 enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };
 enum { MP_STAIR = 15, MP_HARDTAN = 16, MP_LHTAN = 17, MP_HARD_MISH = 18, MP_HARD_SIGMOID = 19, MP_HARD_SWISH = 20 };
+enum { MP_GELU_ERF = 21, MP_LAST_ACTIVATION = MP_GELU_ERF };
 enum { MP_SAME = 0, MP_PER_CHANNEL = 1, MP_PER_PIXEL = 2 }; /* what mp_multiply's b has values for */
 enum {
     MP_SOFTMAX = 0,
@@ -25,7 +26,8 @@ enum {
     MP_CHANNELS_EXP = 2,
     MP_CHANNELS_EXP_MAX = 3,
     MP_L2 = 4,
-    MP_LOCAL_RESPONSE = 5
+    MP_LOCAL_RESPONSE = 5,
+    MP_LAYER = 6
 };
 enum { MP_MOST_POSITIONS = 4096 };                               /* that attend to each other */
 enum { MP_HALF_TO_EVEN = 0, MP_HALF_AWAY = 1, MP_TRUNCATE = 2 }; /* rounding */

@@ -200,7 +200,7 @@ static void map_item(const void *context, int64_t item, int member)
 int mp_map(const mp_table *table, const void *x, int type, void *out, int out_type, int activation, float scale,
            float shift, size_t count, int threads)
 {
-    if (!fits(table, x, out, type, out_type, activation, MP_HARD_SWISH, threads)) return MP_BAD_ARGUMENT;
+    if (!fits(table, x, out, type, out_type, activation, MP_LAST_ACTIVATION, threads)) return MP_BAD_ARGUMENT;
     op o = op_of(table, x, NULL, out, type, out_type);
     o.activation = activation, o.multiplier = scale, o.shift = shift, o.count = count;
     return share_pieces(&o, 1, map_item, threads);

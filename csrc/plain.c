@@ -116,6 +116,21 @@ static void shares(const normalised *o, size_t at, size_t count)
 #undef PART
 }
 
+/* Values less their mean, over their deviation; p[0] is added to the variance. */
+static void layer(const normalised *o, size_t at, size_t count)
+{
+    double sum = 0.0, squares = 0.0;
+    for (size_t i = 0; i < count; i++) sum += mp_real_at(o->x, at + i, o->type);
+    const double mean = sum / (double)count;
+    for (size_t i = 0; i < count; i++) {
+        const double centred = mp_real_at(o->x, at + i, o->type) - mean;
+        squares += centred * centred;
+    }
+    const double deviation = sqrt(squares / (double)count + o->p[0]);
+    for (size_t i = 0; i < count; i++)
+        mp_put_real(o->out, at + i, o->type, (float)((mp_real_at(o->x, at + i, o->type) - mean) / deviation));
+}
+
 static void normalize_item(const void *context, int64_t item, int member)
 {
     const normalised *o = context;
@@ -125,15 +140,16 @@ static void normalize_item(const void *context, int64_t item, int member)
         local_response(o, at);
         return;
     }
+    void (*segment)(const normalised *, size_t, size_t) = o->kind == MP_LAYER ? layer : shares;
     for (int s = 0; s < o->segments; s++)
-        shares(o, at + (size_t)o->starts[s], (size_t)(o->starts[s + 1] - o->starts[s]));
+        segment(o, at + (size_t)o->starts[s], (size_t)(o->starts[s + 1] - o->starts[s]));
 }
 
 int mp_normalize(const mp_table *table, const void *x, void *out, int type, int kind, size_t rows, size_t length,
                  const int32_t *starts, int segments, float p0, float p1, float p2, float p3, int threads)
 {
-    if (!table || !x || !out || !starts || !mp_is_real(type) || kind < MP_SOFTMAX || kind > MP_LOCAL_RESPONSE ||
-        segments < 1 || threads < 1)
+    if (!table || !x || !out || !starts || !mp_is_real(type) || kind < MP_SOFTMAX || kind > MP_LAYER || segments < 1 ||
+        threads < 1)
         return MP_BAD_ARGUMENT;
     if (starts[0] != 0 || (size_t)starts[segments] != length) return MP_BAD_SHAPE;
     for (int s = 0; s < segments; s++)

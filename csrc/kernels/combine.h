@@ -22,6 +22,20 @@ static inline vf vf_hard_sigmoid(vf x)
     return vf_select_gt(line, one, one, vf_select_gt(zero, line, zero, line));
 }
 
+/* x times the normal distribution's share below x: Abramowitz and Stegun 7.1.26, whose erf is good to 1.5e-7. */
+static inline vf vf_gelu_erf(vf x)
+{
+    const vf zero = vf_set1(0.0f), one = vf_set1(1.0f), most = vf_set1(16.0f);
+    const vf size = vf_select_gt(zero, x, vf_negate(x), x), y = vf_select_gt(size, most, most, size);
+    const vf t = vf_div(one, vf_line(y, 0.3275911f * 0.70710678f, 1.0f));
+    vf tail = vf_line(t, 1.061405429f, -1.453152027f);
+    tail = vf_add(vf_mul(tail, t), vf_set1(1.421413741f));
+    tail = vf_add(vf_mul(tail, t), vf_set1(-0.284496736f));
+    tail = vf_add(vf_mul(tail, t), vf_set1(0.254829592f));
+    const vf share = vf_mul(vf_mul(tail, t), vf_exp(vf_mul(vf_mul(y, y), vf_set1(-0.5f))));
+    return vf_sub(vf_select_gt(x, zero, x, zero), vf_mul(vf_mul(vf_set1(0.5f), y), share));
+}
+
 /* All of docs/arithmetic.md, section 3. */
 static vf vf_activate_any(vf x, int activation)
 {
@@ -58,6 +72,7 @@ static vf vf_activate_any(vf x, int activation)
                             vf_select_gt(x, vf_set1(-2.0f), vf_add(vf_mul(vf_set1(0.5f), vf_mul(x, x)), x), zero));
     case MP_HARD_SIGMOID: return vf_hard_sigmoid(x);
     case MP_HARD_SWISH: return vf_mul(x, vf_hard_sigmoid(x));
+    case MP_GELU_ERF: return vf_gelu_erf(x);
     default: return vf_activate(x, activation);
     }
 }

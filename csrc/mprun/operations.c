@@ -236,7 +236,7 @@ static const char *normalize_problem(const mpr_operands *s)
 {
     const mpb_step *step = s->step;
     if (!real(s->in) || s->in->type != s->out->type || !same_shape(s->in, s->out)) return "it cannot normalise this";
-    if (step->kind < MP_SOFTMAX || step->kind > MP_LOCAL_RESPONSE) return "its formula is unknown";
+    if (step->kind < MP_SOFTMAX || step->kind > MP_LAYER) return "its formula is unknown";
     if (step->length < 1 || mpr_values(s->in) % (uint64_t)step->length || step->segments < 1 ||
         !mpr_has(s->file, MPB_PLACES, step->first_start, (int64_t)step->segments + 1))
         return "its rows do not fit";
@@ -341,7 +341,7 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
         return reals && slot(s, 1)->type == in->type && same_shape(in, slot(s, 1)) && same_shape(in, out) ? 0
                                                                                                           : NOT_FITTING;
     case MPB_MAP:
-        return step->activation >= 0 && step->activation <= MP_HARD_SWISH && isfinite(step->parameters[0]) &&
+        return step->activation >= 0 && step->activation <= MP_LAST_ACTIVATION && isfinite(step->parameters[0]) &&
                        isfinite(step->parameters[1]) && reals && same_shape(in, out)
                    ? 0
                    : "it cannot map this";

@@ -327,6 +327,21 @@ def _add(to: Writer, operation: LayerOperation) -> int:
     return to.emit("shortcut", _name(operation), **{"from": to.layer_of[b]}, activation=operation.activation)
 
 
+def _offset(to: Writer, operation: LayerOperation) -> int:
+    """A constant of its own for each pixel, which an [implicit] layer holds."""
+    values, x = operation.values["offset"], to.layer_of[operation.inputs[0]]
+    if x < 0:
+        raise Refused("adds to the image itself")
+    if not np.isfinite(values).all():
+        raise Refused("its constant is not finite; the file is damaged")
+    channels, height, width = values.shape
+    index = to.emit("implicit", _name(operation), filters=channels, atoms=height * width)
+    to.values[index] = values.reshape(channels, -1)
+    if width > 1:
+        to.emit("reshape", width=width)
+    return to.emit("shortcut", _name(operation), **{"from": x}, activation="linear")
+
+
 def _mul(to: Writer, operation: LayerOperation) -> int:
     a, b = operation.inputs
     same = operation.values["operand"] == "same"
@@ -378,6 +393,7 @@ _WRITERS: dict[str, Callable[[Writer, LayerOperation], int]] = {
     "sample": _sample,
     "add": _add,
     "mul": _mul,
+    "offset": _offset,
     "pad": _pad,
     "flatten": _flatten,
     "space_to_depth": _space_to_depth,

@@ -17,14 +17,17 @@ _ALMOST = 1e-6
 _MAX_PASSES = 100
 
 
-def fuse(layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset()) -> None:
+def fuse(layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset(), quantised: bool = False) -> None:
     """Make the graph as short as layers can say it.
 
     kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
+    quantised: whether weights have codes, which a factor per input channel would change.
     """
     rewriter = _Rewriter(layers, frozenset(kept), apart)
     for rule in (_same_shape, _gates, _lines, _into_weights, _channels, _samples, _order, _padding, _activations):
         rewriter.apply(rule)
+    if not quantised:
+        rewriter.apply(_into_next)
 
 
 class _Rewriter:
@@ -230,6 +233,23 @@ def _into_weights(to: _Rewriter, operation: LayerOperation) -> bool:
     values["bias"] = (values["bias"].astype(np.float64) * scale + operation.values["shift"]).astype(np.float32)
     values |= {"activation": operation.activation, "factor": values.get("factor", 1.0) * scale}
     operation.kind, operation.values = before.kind, values
+    to.absorb(operation, before)
+    return True
+
+
+def _into_next(to: _Rewriter, operation: LayerOperation) -> bool:
+    """A line between a layer norm and a convolution without padding is folded into the convolution."""
+    before = to.made(operation.inputs[0], "affine") if operation.kind == "conv" else None
+    if before is None or before.activation != "linear" or not to.only(before.output):
+        return False
+    values = dict(operation.values)
+    if to.made(before.inputs[0], "layernorm") is None or values["groups"] != 1 or any(values["pads"]):
+        return False
+    scale, shift = (before.values[name][None, :, None, None] for name in ("scale", "shift"))
+    weights = values["weights"].astype(np.float64)
+    values["bias"] = (values["bias"] + (weights * shift).sum((1, 2, 3))).astype(np.float32)
+    values["weights"] = (weights * scale).astype(np.float32)
+    operation.values = values
     to.absorb(operation, before)
     return True
 

@@ -81,6 +81,7 @@ class NodeGraph:
     metadata:        texts that came with the file. image: the input's name, once it is known.
     outcomes:        what became of nodes that are no layers, by node name.
     aliases:         tensors that are others under a second name.
+    origins:         the file's node, by the names of nodes that were put in its place.
     """
 
     source: str
@@ -97,6 +98,7 @@ class NodeGraph:
     format: str = "ONNX"
     outcomes: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
+    origins: dict[str, Node] = field(default_factory=dict)
 
     def tensor(self, name: str) -> str:
         """The tensor that a name of the file stands for."""
@@ -112,6 +114,7 @@ class NodeGraph:
 
     def refuse(self, node: Node, reason: object) -> NoReturn:
         """Raise FormatError about a node."""
+        node = self.origins.get(node.name, node)
         self.fail(f"node {shown(node.name)} ({shown(node.operator)[1:-1]}): {reason}")
 
     def makers(self) -> dict[str, Node]:

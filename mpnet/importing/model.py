@@ -14,6 +14,7 @@ from mpnet.errors import FormatError, InternalError, MpnetError
 from mpnet.importing.attention import find_attention
 from mpnet.importing.box_decoding import HeadChoice
 from mpnet.importing.cfg_writer import Writer, Written
+from mpnet.importing.channels_last import find_gelu, put_channels_first
 from mpnet.importing.choices import Choices
 from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold
@@ -107,6 +108,8 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     set_image(graph, choices.size)
     fold(graph)
     unquantise(graph)
+    find_gelu(graph)
+    put_channels_first(graph)
     find_attention(graph)
     find_repeats(graph)
     living = graph.reaching(graph.outputs)
@@ -124,7 +127,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
     pixels = pixels_of(graph, choice.what, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else frozenset[str]()
-    fuse(layers, kept, rounded)
+    fuse(layers, kept, rounded, bool(graph.quantization))
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
     named = operators if graph.format == "ONNX" else ()

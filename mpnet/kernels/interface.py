@@ -15,7 +15,15 @@ from mpnet.model.precision import Precision
 ACTIVATIONS = KERNEL_ACTIVATIONS
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")
 """What the second factor of a product has values for."""
-NORMALISATIONS: tuple[str, ...] = ("softmax", "channels", "channels_softmax", "channels_softmax_maxval", "l2", "local_response")
+NORMALISATIONS: tuple[str, ...] = (
+    "softmax",
+    "channels",
+    "channels_softmax",
+    "channels_softmax_maxval",
+    "l2",
+    "local_response",
+    "layer",
+)
 
 
 @dataclass(frozen=True)

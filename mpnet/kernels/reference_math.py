@@ -73,6 +73,16 @@ def _gelu(x: F32) -> Any:
     return (_HALF * x) * (_ONE + _loggy(_TWO * u))
 
 
+def _gelu_erf(x: F32) -> Any:
+    y = np.minimum(np.abs(x), _f32(16))
+    t = _ONE / ((_f32(0.3275911) * _f32(0.70710678)) * y + _ONE)
+    tail = _f32(1.061405429) * t + _f32(-1.453152027)
+    for coefficient in (1.421413741, -0.284496736, 0.254829592):
+        tail = tail * t + _f32(coefficient)
+    share = (tail * t) * exp((y * y) * _f32(-0.5))
+    return np.where(x > 0, x, _ZERO) - (_HALF * y) * share
+
+
 def _stair(x: F32) -> Any:
     whole, steps = np.floor(x), np.floor(_HALF * x)
     return np.where(whole > _TWO * steps, (x - whole) + steps, steps)
@@ -106,6 +116,7 @@ _ACTIVATIONS: dict[str, Callable[[F32], Any]] = {
     "hard_mish": lambda x: np.where(x > 0, x, np.where(x > -2, _HALF * (x * x) + x, _ZERO)),
     "hard_sigmoid": _hard_sigmoid,
     "hard_swish": lambda x: x * _hard_sigmoid(x),
+    "gelu_erf": _gelu_erf,
 }
 """The formulas of docs/arithmetic.md, section 3, by name."""
 

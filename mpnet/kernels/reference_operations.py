@@ -150,6 +150,10 @@ def _shares(x: F32, kind: str, p0: float) -> NDArray[np.float64]:
     if kind == "l2":
         wide = x.astype(_f64)
         return wide / np.sqrt(_running(wide * wide, 0.0))
+    if kind == "layer":
+        wide = x.astype(_f64)
+        centred = wide - _running(wide, 0.0) / x.shape[1]
+        return np.asarray(centred / np.sqrt(_running(centred * centred, 0.0) / x.shape[1] + float(_f32(p0))))
     if kind == "channels":
         parts = np.where(x > 0, x, _f32(0)).astype(_f64)
     elif kind == "softmax":

@@ -15,6 +15,7 @@ from mpnet.model.keys import flag, integer, number, word
 from mpnet.model.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 from mpnet.model.tree import Tree
 
+MAX_SIDE = 32768
 MOST_POSITIONS = 4096
 """Pixels that may attend to each other: MP_MOST_POSITIONS of csrc/mpnet.h."""
 
@@ -207,6 +208,13 @@ class Reorg3dSpec(LayerSpec, kind="reorg3d"):
 
 
 @dataclass(frozen=True)
+class ReshapeSpec(LayerSpec, kind="reshape"):
+    """The pixels, in row order, as rows of `width`; their number stays."""
+
+    width: int = field(default=1, metadata=integer(1, MAX_SIDE, cfg="width"))
+
+
+@dataclass(frozen=True)
 class NormalizationSpec(LayerSpec, kind="normalization"):
     """Local response normalisation across channels; always fp32."""
 
@@ -221,6 +229,19 @@ class NormalizationSpec(LayerSpec, kind="normalization"):
 @dataclass(frozen=True)
 class L2normSpec(LayerSpec, kind="l2norm"):
     """Each pixel over the root of the sum of its channels' squares; always fp32."""
+
+    always_fp32: ClassVar[bool] = True
+
+
+@dataclass(frozen=True)
+class LayernormSpec(LayerSpec, kind="layernorm"):
+    """Each pixel's channels less their mean, over the root of their variance + epsilon; always fp32.
+
+    whole: mean and variance are those of all values of the image.
+    """
+
+    epsilon: float = field(default=1e-5, metadata=number(1e-12, 1.0, cfg="epsilon"))
+    whole: bool = field(default=False, metadata=flag(cfg="whole"))
 
     always_fp32: ClassVar[bool] = True
 
@@ -301,8 +322,10 @@ LAYER_KINDS: tuple[type[LayerSpec], ...] = (
     SliceSpec,
     ReorgSpec,
     Reorg3dSpec,
+    ReshapeSpec,
     NormalizationSpec,
     L2normSpec,
+    LayernormSpec,
     SoftmaxSpec,
     AttentionSpec,
     CostSpec,

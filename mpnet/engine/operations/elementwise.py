@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, ClassVar, Sequence
 
@@ -15,7 +16,7 @@ from mpnet.kernels.arguments import check, code_of
 from mpnet.kernels.call import Call
 from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.model.layer import MAPPED_ACTIVATIONS
-from mpnet.model.layers import ImplicitSpec, L2normSpec, LayerSpec, LogisticSpec, NormalizationSpec
+from mpnet.model.layers import ImplicitSpec, L2normSpec, LayernormSpec, LayerSpec, LogisticSpec, NormalizationSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.tree import Tree
 
@@ -161,13 +162,15 @@ one_operation(ImplicitSpec, lambda layer: Constant(layer.index))
 class Normalize(Operation):
     """The channels of each pixel by one of NORMALISATIONS.
 
-    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself.
+    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself. whole: the
+    image's values together, instead of each pixel's.
     """
 
     kind: str = "softmax"
     parameters: tuple[float, ...] = ()
     groups: int = 1
     tree: Tree | None = None
+    whole: bool = False
     bundle: ClassVar[str] = "NORMALIZE"
 
     @property
@@ -179,14 +182,14 @@ class Normalize(Operation):
         """As many as the kernel takes; those that the formula does not have are 0."""
         return [*map(float, self.parameters), 0.0, 0.0, 0.0, 0.0][:4]
 
-    def rows(self, channels: int) -> tuple[int, tuple[int, ...]]:
-        """(values of a row, where its segments begin, and its end)."""
-        length = channels // self.groups
+    def rows(self, shape: Sequence[int]) -> tuple[int, tuple[int, ...]]:
+        """(values of a row, where its segments begin, and its end). shape: (height, width, channels)."""
+        length = math.prod(shape) if self.whole else shape[2] // self.groups
         return length, (0, length) if self.tree is None else self.tree.starts
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x = inputs[0].data
-        length, starts = self.rows(x.shape[3])
+        length, starts = self.rows(x.shape[1:])
         kind = code_of(self.kind, NORMALISATIONS, "kind")
         rows = (x.size // length, length, np.array(starts, np.int32), len(starts) - 1)
         return [context.binder.call("normalize", x, out.data, x.dtype, kind, *rows, *self.four_parameters)]
@@ -196,4 +199,5 @@ class Normalize(Operation):
 
 
 one_operation(L2normSpec, lambda layer: Normalize("l2"))
+one_operation(LayernormSpec, lambda layer: Normalize("layer", (layer.epsilon,), whole=layer.whole))
 one_operation(NormalizationSpec, lambda layer: Normalize("local_response", (layer.size, layer.alpha, layer.beta, layer.kappa)))

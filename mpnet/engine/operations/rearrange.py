@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations.base import Context, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
-from mpnet.model.layers import Reorg3dSpec
+from mpnet.model.layers import Reorg3dSpec, ReshapeSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import Precision
 
@@ -205,6 +205,19 @@ class Spread(Rearrange):
         order = np.full((channels, (height - 1) * f + 1, (width - 1) * f + 1), -1, np.int64)
         order[:, ::f, ::f] = _positions(shape)
         return order
+
+
+@dataclass(frozen=True)
+class Reshape(Rearrange):
+    """The pixels, in row order, as rows of `width`."""
+
+    width: int = 1
+
+    def order(self, shape: Shape) -> NDArray[np.int64]:
+        return _positions(shape).reshape(shape[2], -1, self.width)
+
+
+one_operation(ReshapeSpec, lambda layer: Reshape(layer.width))
 
 
 @dataclass(frozen=True)

@@ -116,7 +116,7 @@ class _Bundle:
             if isinstance(step.operation, Blur):
                 fields["convolution"] = self._blur(step.operation, shapes[0], step.takes, step.layer)
             if isinstance(step.operation, Normalize):
-                fields["length"], starts = step.operation.rows(shapes[0][2])
+                fields["length"], starts = step.operation.rows(shapes[0])
                 fields |= {"first_start": self._list(starts), "segments": len(starts) - 1}
             values = step.operation.step_values(self._prepared, shapes, plan.slots[step.output].shape)
             self._steps.add(

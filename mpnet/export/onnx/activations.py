@@ -42,6 +42,12 @@ def _gelu(graph: OnnxGraph, x: str, name: str) -> str:
     return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
 
 
+def _gelu_erf(graph: OnnxGraph, x: str, name: str) -> str:
+    curve = graph.node("Erf", [_times(graph, x, 0.5**0.5, f"{name}_inner")], f"{name}_erf")
+    grown = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
+    return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
+
+
 def _hard_mish(graph: OnnxGraph, x: str, name: str) -> str:
     low = _clip(graph, x, -2, 0, f"{name}_low")
     square = _times(graph, graph.node("Mul", [low, low], f"{name}_square"), 0.5, f"{name}_bend")
@@ -74,6 +80,7 @@ _OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "elu": lambda graph, x, name: graph.node("Elu", [x], name, alpha=1.0),
     "selu": lambda graph, x, name: graph.node("Selu", [x], name, alpha=1.6732, gamma=1.0507),
     "gelu": _gelu,
+    "gelu_erf": _gelu_erf,
     "hardtan": lambda graph, x, name: _clip(graph, x, -1, 1, name),
     "lhtan": lambda graph, x, name: graph.node("Add", _slow_outside(graph, x, 0, 1, 0.001, name), name),
     "hard_mish": _hard_mish,

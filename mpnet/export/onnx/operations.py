@@ -268,11 +268,24 @@ def _attention(job: Job) -> str:
     return job.node("Reshape", [mean, job.constant("shape", [1, values, height, width], np.int64)])
 
 
+def _layer(job: Job) -> str:
+    """Less the mean, over the root of the variance: of each pixel's channels, or of the whole image."""
+    axes = [1, 2, 3] if job.operation.whole else [1]
+    name, graph, [x] = job.name, job.graph, job.inputs
+    centred = graph.node("Sub", [x, graph.node("ReduceMean", [x], f"{name}_mean", axes=axes)], f"{name}_centred")
+    square = graph.node("Mul", [centred, centred], f"{name}_square")
+    variance = graph.node("ReduceMean", [square], f"{name}_variance", axes=axes)
+    epsilon = graph.constant(f"{name}_epsilon", np.float32(job.operation.parameters[0]))
+    deviation = graph.node("Sqrt", [graph.node("Add", [variance, epsilon], f"{name}_raised")], f"{name}_deviation")
+    return job.node("Div", [centred, deviation])
+
+
 _NORMALISATIONS: dict[str, Callable[[Job], str]] = {
     "softmax": _softmax,
     "channels": _shares,
     "channels_softmax": _shares,
     "channels_softmax_maxval": _shares,
+    "layer": _layer,
     "l2": lambda job: job.node("LpNormalization", job.inputs, axis=1, p=2),
 }
 

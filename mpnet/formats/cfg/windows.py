@@ -8,6 +8,7 @@ from mpnet.formats.cfg.tokens import CfgSection
 from mpnet.model.layers import (
     MAX_CHANNELS,
     MAX_KERNEL,
+    MAX_SIDE,
     AvgpoolSpec,
     CropSpec,
     LayerSpec,
@@ -16,12 +17,11 @@ from mpnet.model.layers import (
     PadSpec,
     Reorg3dSpec,
     ReorgSpec,
+    ReshapeSpec,
     Shape,
     SliceSpec,
     UpsampleSpec,
 )
-
-MAX_SIDE = 32768
 
 
 def maxpool(section: CfgSection, at: Position) -> LayerSpec:
@@ -128,6 +128,16 @@ def slice_(section: CfgSection, at: Position) -> LayerSpec:
     return SliceSpec(**at.common(section, (height, width, fields["channels"])), **fields)
 
 
+def reshape(section: CfgSection, at: Position) -> LayerSpec:
+    """Reads a [reshape] section; its width must divide the pixels."""
+    height, width, channels = at.in_shape
+    fields = section.fields_of(ReshapeSpec)
+    rows, rest = divmod(height * width, fields["width"])
+    if rest or rows > MAX_SIDE:
+        section.fail(f"width={fields['width']} does not make rows of {width}x{height} pixels; the limit is {MAX_SIDE}", "width")
+    return ReshapeSpec(**at.common(section, (rows, fields["width"], channels)), **fields)
+
+
 def reorg(section: CfgSection, at: Position) -> LayerSpec:
     """Reads a [reorg] section; its stride must divide the input."""
     fields = section.fields_of(ReorgSpec)
@@ -178,6 +188,7 @@ READERS = {
     "crop": SectionReader(crop, "flip angle saturation exposure shift"),
     "pad": SectionReader(pad),
     "slice": SectionReader(slice_),
+    "reshape": SectionReader(reshape),
     "reorg": SectionReader(reorg),
     "reorg3d": SectionReader(reorg3d, alexeyab=True),
 }

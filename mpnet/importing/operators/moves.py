@@ -19,7 +19,7 @@ _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "round_prefer_ceil": lambda x: np.floor(x + 0.5),
 }
 _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
-_MAX_FILTER_VALUES = 1 << 24
+_MAX_FILTER_VALUES, _MAX_FACTOR, _MAX_CHANNELS = 1 << 24, 32, 1 << 16
 
 
 def _reshape(call: Call) -> Array:
@@ -253,6 +253,16 @@ def _lift_resize(to: Lifter, call: Call) -> None:
     if mode == "linear" and whole and factor > 1:
         _bilinear(to, call, factor, coordinates)
         return
+    common = math.gcd(result[1], height), math.gcd(result[2], width)
+    up, step = (result[1] // common[0], result[2] // common[1]), (height // common[0], width // common[1])
+    # Nearest pixels of a finer image: every n-th of its pixels.
+    if mode == "nearest" and not whole and up[0] == up[1] <= _MAX_FACTOR and result[0] == channels:
+        if coordinates != "asymmetric" or call.text("nearest_mode", "round_prefer_floor") != "floor":
+            raise Refused(f"{coordinates} to {result[2]}x{result[1]} has no form in a cfg; asymmetric with floor has")
+        finer = (channels, height * up[0], width * up[1])
+        x = to.add(call, "upsample", call.node.inputs[:1], finer, f"{call.node.output}/finer", factor=up[0])
+        to.add(call, "sample", [x], result, start=(0, 0), step=step)
+        return
     if mode != "nearest" or not whole:
         raise Refused(f"mode {mode} to {result[2]}x{result[1]} has no form in a cfg; nearest by a whole factor has")
     rounding = call.text("nearest_mode", "round_prefer_floor", tuple(_ROUNDS))
@@ -299,7 +309,7 @@ def _bilinear(to: Lifter, call: Call, factor: int, coordinates: str) -> None:
 
 
 def _lift_channels(to: Lifter, call: Call) -> None:
-    order, channels = np.array(call.integers("order") or (), np.int64), to.chw(call)[0]
+    order, channels = np.array(call.integers("order", most=_MAX_CHANNELS) or (), np.int64), to.chw(call)[0]
     if not order.size or order.min() < 0 or order.max() >= channels:
         raise Refused("takes channels that there are not; the file is damaged")
     if np.array_equal(order, np.arange(order[0], order[0] + order.size)):
@@ -333,9 +343,12 @@ OPERATORS: dict[str, Operator] = {
     "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True),
     "Transpose": Operator(None, _transpose, keeps_sign=True),
     "mpnet.Channels": Operator(
-        lambda call: (1, len(call.integers("order") or ()), *call.shape()[2:]), lift=_lift_channels, keeps_sign=True
+        lambda call: (1, len(call.integers("order", most=_MAX_CHANNELS) or ()), *call.shape()[2:]),
+        lift=_lift_channels,
+        keeps_sign=True,
     ),
     "mpnet.Attention": Operator(lift=_lift_attention),
+    "mpnet.Reshape": Operator(lift=lambda to, call: to.apply(call, "reshape", width=call.integer("width")), keeps_sign=True),
     "Identity": Operator(None, lambda call: call.array(0)),
     "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True),
     "Split": Operator(None, _split, _lift_split, keeps_sign=True),

@@ -89,16 +89,18 @@ class Call:
             raise Refused(f"axes {axes[:8]} of a tensor of {rank} axes; the file is damaged")
         return counted
 
-    def integers(self, name: str, at: int | None = None, count: int | None = None) -> list[int] | None:
+    def integers(
+        self, name: str, at: int | None = None, count: int | None = None, most: int = _MAX_NUMBERS
+    ) -> list[int] | None:
         """Whole numbers from an attribute, or from an input where one is given; None where the file has neither.
 
-        count: how many there must be.
+        count: how many there must be. most: how many there may be.
         """
         values = self.constant(at) if at is not None and self.given(at) else self.node.attributes.get(name)
         if values is None or (isinstance(values, list) and not values and count):
             return None
         size = values.size if isinstance(values, np.ndarray) else len(values) if isinstance(values, list) else -1
-        if not 0 <= size <= _MAX_NUMBERS or (count is not None and size != count):
+        if not 0 <= size <= most or (count is not None and size != count):
             raise Refused(f"{name} is no list of {'whole numbers' if count is None else f'{count} whole numbers'}")
         numbers = values.ravel().tolist() if isinstance(values, np.ndarray) else values
         return [_whole(name, number) for number in numbers]
