@@ -156,17 +156,13 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
         lambda b, x: b.conv(b.node("GridSample", [x, b.constant(np.zeros((1, 2, 2, 2)))], 8), 80),
         r"node '/GridSample_2' \(GridSample\): .*; it is part of a transformer that samples its features \(RT-DETR\)",
     ),
-    "oriented boxes": (
-        lambda b, x: b.node("Add", [b.node("Sin", [b.reshape(x, [1, 8, 64])]), b.node("Cos", [b.reshape(x, [1, 8, 64])])]),
-        r"node '/Reshape_2' \(Reshape\): .*turns boxes by angles, and mpnet decodes upright boxes only; name the head tensors",
-    ),
     "cubic": (
         lambda b, x: b.conv(b.node("Resize", [x, "", b.constant([1, 1, 2, 2])], mode="cubic"), 4),
         r"node '/Resize_2' \(Resize\): mode cubic to 16x16 has no form in a cfg; nearest by a whole factor has",
     ),
     "per pixel constant": (
-        lambda b, x: b.conv(b.node("Add", [x, b.constant(np.ones((8, 8, 8)))]), 80),
-        r"node '/Add_2' \(Add\): its constant differs by pixel; one value per channel is possible",
+        lambda b, x: b.conv(b.node("Mul", [x, b.constant(np.ones((8, 8, 8)))]), 80),
+        r"node '/Mul_2' \(Mul\): its constant differs by pixel; one value per channel is possible",
     ),
 }
 
