@@ -13,9 +13,8 @@ from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.evaluation.agreement import Agreement, inside_images
-from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
 from mpnet.evaluation.match import Truths
-from mpnet.evaluation.metrics import CocoEvaluator, CocoResult
+from mpnet.evaluation.metrics import CocoEvaluator, CocoResult, darknet_ap50, darknet_map50
 from mpnet.evaluation.upper_bound import PartialOutcomes, UpperBound, most_informative
 from mpnet.model.task import DETECTION
 

@@ -19,8 +19,7 @@ from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.evaluation.agreement import Agreement
-from mpnet.evaluation.darknet_map import darknet_ap50, darknet_map50
-from mpnet.evaluation.metrics import CocoEvaluator
+from mpnet.evaluation.metrics import CocoEvaluator, darknet_ap50, darknet_map50
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import BASE_NAMES, FP16
 from mpnet.sweep.context import SweepContext
