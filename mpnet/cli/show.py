@@ -10,6 +10,7 @@ import click
 
 from mpnet.backends.partition import partition
 from mpnet.cli.options import (
+    FILE,
     backends_option,
     cfg_or_experiment,
     declare,
@@ -25,8 +26,11 @@ from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.plan import Plan, build_plan
+from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.files.atomic import write_text
 from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.report.graph import draw_graph, graph_page
 from mpnet.report.layers import describe_layer, print_layers
 from mpnet.report.terminal import print_table
 
@@ -35,6 +39,7 @@ from mpnet.report.terminal import print_table
     "mpnet show cfg/yolov3-tiny.cfg",
     "mpnet show cfg/yolov3-tiny.cfg --default int8 --layer first=fp32 --layer '*/yolo-*=fp16'",
     "mpnet show experiments/demo.yaml --json",
+    "mpnet show runs/demo:safe --graph --measure -o net.html",
     quiet=False,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
@@ -43,6 +48,11 @@ from mpnet.report.terminal import print_table
 @click.option("--steps", is_flag=True, help="List the steps of a forward pass instead of the layers.")
 @click.option(
     "--source", "names_of_source", is_flag=True, help="List the nodes of the ONNX file that each layer was imported from."
+)
+@click.option("--graph", is_flag=True, help="Draw the network with its precisions into the file of -o.")
+@click.option("-o", "--out", type=FILE, help="With --graph: the drawing, .html or .svg.")
+@click.option(
+    "--measure", is_flag=True, help="With --graph: time and error of each layer as well, on some of the experiment's images."
 )
 @backends_option
 @dialect_option
@@ -53,6 +63,9 @@ def command(
     layers: tuple[str, ...],
     steps: bool,
     names_of_source: bool,
+    graph: bool,
+    out: Path | None,
+    measure: bool,
     chosen: str | None,
     dialect: str,
     overrides: tuple[str, ...],
@@ -68,6 +81,13 @@ def command(
     for warning in plan.network.warnings:
         note(warning)
     document = _document(plan)
+    if graph:
+        _draw(plan, document, out, measure, source, overrides)
+        if not as_json:
+            console().print(f"{out}: {len(document['layers'])} layers")
+            return
+    elif out is not None or measure:
+        raise ConfigError("-o and --measure belong to --graph, which draws the network")
     names = words(chosen) if chosen else backends
     if names != OWN_BACKENDS:
         parts = partition(plan.network, plan.precision, plan.options, names)
@@ -107,6 +127,27 @@ def _plan(
         backends = named.backends
     options = with_some_ranges(options, network)
     return build_plan(network, assign(network, default, {**declared, **selected_precisions(layers)}), options), backends
+
+
+def _draw(
+    plan: Plan, document: dict[str, Any], out: Path | None, measure: bool, source: str, overrides: tuple[str, ...]
+) -> None:
+    if out is None or out.suffix not in (".html", ".svg"):
+        raise ConfigError("--graph: name the file to draw with -o, such as -o net.html or net.svg")
+    times, errors = dict[int, float](), dict[int, float]()
+    if measure:
+        named = cfg_or_experiment(source, overrides)
+        if isinstance(named, Path):
+            raise ConfigError(f"--measure: {source} names no images; name an experiment, a run or a sweep's configuration")
+        from mpnet.report.rerun import Machine  # `show` alone runs nothing
+        from mpnet.trial.experiment import open_workbench
+
+        machine = Machine(open_workbench(named))
+        times = {cost.index: cost.chosen_ms for cost in machine.costs(plan.precision.key, plan.precision.key)}
+        if any(precision.base != "fp32" for precision in plan.precision.precisions):
+            errors = {error.index: error.sqnr_db for error in machine.errors(plan.precision.key)}
+    drawing = draw_graph(plan.network, document["layers"], times, errors)
+    write_text(out, graph_page(document["cfg"], drawing) if out.suffix == ".html" else drawing)
 
 
 def _document(plan: Plan) -> dict[str, Any]:
