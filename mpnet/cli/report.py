@@ -17,6 +17,7 @@ from mpnet.messages import bytes_text
 from mpnet.report.build import collect
 from mpnet.report.export import write_data, write_figures
 from mpnet.report.page import render
+from mpnet.report.statement import write_statement
 from mpnet.report.summary import sentences
 from mpnet.resolve.stored import in_store
 from mpnet.sweep.store.latest import is_store, store_at
@@ -27,6 +28,7 @@ from mpnet.sweep.store.latest import is_store, store_at
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
     "mpnet report runs/aix:balanced -o report.html",
     "mpnet report runs/aix/latest.sqlite --live",
+    "mpnet report runs/aix:safe --statement -o statement.pdf",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
 @click.option("-o", "--out", default="report.html", show_default=True, type=FILE, help="The page to write.")
@@ -57,6 +59,12 @@ from mpnet.sweep.store.latest import is_store, store_at
     metavar="N",
     help="Which of the store's sweeps, as `mpnet sweep --status` numbers them.  [default: the last]",
 )
+@click.option(
+    "--statement",
+    "as_statement",
+    is_flag=True,
+    help="Write one A4 page for whoever signs, as .html or, by chromium, as .pdf, in place of the report.",
+)
 @click.option("--live", is_flag=True, help="Show a sweep in the browser while it runs, and write the page when it has ended.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, show_default="a free one", help="Of 127.0.0.1, with --live.")
 def command(
@@ -71,6 +79,7 @@ def command(
     no_compute: bool,
     choose: str | None,
     sweep: int | None,
+    as_statement: bool,
     live: bool,
     port: int,
     quiet: bool,
@@ -101,9 +110,11 @@ def command(
         explain_worst=explain_worst,
         unlabelled=unlabelled,
     )
-    html = render(data)
-    write_text(out, html)
-    out_bytes = len(html.encode("utf-8", "backslashreplace"))
+    if as_statement:
+        write_statement(data, out)
+    else:
+        write_text(out, render(data))
+    out_bytes = out.stat().st_size
     written = [out]
     if figures is not None:
         written += write_figures(data, figures)

@@ -1,0 +1,176 @@
+# SPDX-License-Identifier: MIT
+"""One A4 page for whoever signs: the choice, what was measured on what, what it may lose and saves, what was not tested."""
+
+from __future__ import annotations
+
+import math
+import os
+import shutil
+import subprocess
+import tempfile
+from html import escape
+from pathlib import Path
+from typing import Iterable, Sequence
+
+from mpnet.config.measures import MEASURES, measure
+from mpnet.errors import ConfigError
+from mpnet.formats.files.atomic import atomic_path
+from mpnet.model.plan_key import short_key, split_key
+from mpnet.model.precision import BY_CODE
+from mpnet.report.model import ReportData
+from mpnet.report.summary import amount, bounds, verdict
+from mpnet.report.terminal import number_text
+
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+PDF_SECONDS = 120
+DIGESTS = ("cfg", "weights", "data", "calibration", "trial")
+LAYERS_NAMED = 12
+"""Most layers of one precision that are listed by name."""
+_PAGE = """<!DOCTYPE html>
+<html lang="en"><head><meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Statement: {title}</title>
+<style>@page{{size:A4;margin:16mm}}
+body{{font:10.5pt/1.35 system-ui,sans-serif;max-width:178mm;margin:4mm auto;color:#111;background:#fff}}
+h1{{font-size:16pt;margin:0 0 2mm}}h2{{font-size:11pt;margin:4mm 0 1mm;border-bottom:1px solid #999}}
+p,ul{{margin:0 0 1mm}}ul{{padding-left:5mm}}
+table{{border-collapse:collapse}}td,th{{padding:0 4mm 0 0;text-align:left;vertical-align:top}}
+code{{font-size:8pt;overflow-wrap:anywhere}}
+.sign{{margin-top:8mm;display:flex;gap:10mm}}.sign span{{flex:1;border-top:1px solid #111}}</style></head>
+<body><h1>{title}</h1>
+{sections}
+<p class="sign"><span>date</span><span>name</span><span>signature</span></p></body></html>
+"""
+
+
+def statement(data: ReportData) -> str:
+    """The page as HTML. Raises: ConfigError where there is no chosen configuration, or no baseline to compare it with."""
+    table = data.configurations
+    if table.chosen is None or table.baseline is None:
+        raise ConfigError("--statement: needs a configuration and its baseline; name two runs, the baseline first, or a sweep")
+    sections = (
+        ("The choice", _choice(data)),
+        ("What was measured", _measured(data)),
+        ("What it may lose, with 95 % confidence", _losses(data)),
+        ("What it saves", _savings(data)),
+        ("What was not tested", _items(_untested(data))),
+        ("Digests (SHA-256)", _digests(data)),
+    )
+    body = "\n".join(f"<section><h2>{escape(title)}</h2>{content}</section>" for title, content in sections)
+    return _PAGE.format(title=escape(data.title), sections=body)
+
+
+def write_statement(data: ReportData, out: Path) -> None:
+    """Write the page as HTML, or as PDF where the file is called so and there is a chromium.
+
+    Raises: ConfigError, StoreError.
+    """
+    html = statement(data)
+    with atomic_path(out) as partial:
+        if out.suffix.lower() == ".pdf":
+            _print_pdf(html, partial, out)
+        else:
+            partial.write_text(html, encoding="utf-8", errors="backslashreplace")
+
+
+def _print_pdf(html: str, partial: Path, out: Path) -> None:
+    program = os.environ.get("MPNET_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
+    if program is None:
+        raise ConfigError(f"{out}: a PDF is printed by chromium, which is not here; name a .html file and print that")
+    with tempfile.TemporaryDirectory() as folder:
+        page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page.write_text(html, encoding="utf-8", errors="backslashreplace")
+        # Root may not use the sandbox; the page runs no program and asks for nothing.
+        command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile"]
+        command += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", page.as_uri()]
+        try:
+            subprocess.run(command, capture_output=True, timeout=PDF_SECONDS, check=True)
+            partial.write_bytes(printed.read_bytes())
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ConfigError(f"{out}: {program} did not print it ({type(error).__name__}); name a .html file") from None
+
+
+def _items(lines: Iterable[str]) -> str:
+    return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
+
+
+def _table(rows: Iterable[Sequence[str]]) -> str:
+    return f"<table>{''.join('<tr>' + ''.join(f'<td>{escape(cell)}</td>' for cell in row) + '</tr>' for row in rows)}</table>"
+
+
+def _choice(data: ReportData) -> str:
+    table = data.configurations
+    key = table.keys[table.chosen or 0]
+    layers = {layer.position: layer.name for layer in data.weighted}
+    codes = split_key(key)[0]
+    lines = []
+    for code in sorted(set(codes), key=codes.count):
+        names = [layers.get(position, str(position)) for position, other in enumerate(codes) if other == code]
+        listed = f": {', '.join(names)}" if len(names) <= LAYERS_NAMED else ""
+        lines.append(f"{BY_CODE[code].name} in {len(names)} of {len(codes)} layers with weights{listed}")
+    rules = [f"{pick.name}: {pick.rule}" for pick in data.picks if pick.row == table.chosen]
+    return f"<p><code>{escape(short_key(key))}</code> of {escape(data.source)}</p>" + _items([*lines, *rules])
+
+
+def _measured(data: ReportData) -> str:
+    protocol = data.protocol
+    images = f"{data.images} images" if data.images else "an unknown number of images"
+    if data.held_out:
+        images += f", of which {data.held_out} were held out: they did not choose"
+    lines = [f"On {images}, against the baseline {short_key(data.configurations.keys[data.configurations.baseline or 0])}."]
+    names = ("dataset", "condition", "resize", "confidence", "nms", "metric")
+    known = [f"{name} {protocol[name]}" for name in names if protocol.get(name) not in (None, "")]
+    version = data.versions.get("mpnet")
+    lines += [f"Protocol: {', '.join(known)}."] if known else []
+    lines += [f"Measured {data.created or 'at an unknown time'}{f' with mpnet {version}' if version else ''}."]
+    return _items(lines)
+
+
+def _losses(data: ReportData) -> str:
+    table = data.configurations
+    intervals = data.intervals.get(table.chosen or 0, {})
+    rows = []
+    for name in (data.judged + column for column in (data.task.quality, data.task.agreement)):
+        value, before = table.value(table.chosen, name), table.value(table.baseline, name)
+        if not math.isfinite(value):
+            continue
+        interval, quantity = intervals.get(name), measure(name)
+        if interval is None:
+            outcome = "no interval is known"
+        elif quantity.judged:
+            outcome = verdict(interval)
+        else:
+            outcome = f"95 % interval {bounds(interval, quantity.itself)}"
+        rows.append((quantity.label, number_text(value), f"baseline {number_text(before)}", outcome, data.images_of(name)))
+    lost = sum(change.kind != "gained" for change in data.changes)
+    counts = [f"{lost} objects lost or moved, {len(data.changes) - lost} gained on all images."] if data.changes else []
+    return _table(rows) + _items([*counts, *([f"{data.verdict}."] if data.verdict else [])])
+
+
+def _savings(data: ReportData) -> str:
+    table, rows = data.configurations, []
+    for quantity in (m for m in MEASURES if m.cost):
+        value, before = table.value(table.chosen, quantity.name), table.value(table.baseline, quantity.name)
+        if math.isfinite(value) and math.isfinite(before) and before > 0 and quantity.headline:
+            saved = f"{100 * (1 - value / before):.1f} % saved"
+            rows.append((quantity.label, amount(quantity.name, value), f"baseline {amount(quantity.name, before)}", saved))
+    times = [pick.time for pick in data.picks if pick.row == table.chosen and pick.time]
+    return _table(rows) + (_items([f"Time of one image on the machine that swept: {times[0]}."]) if times else "")
+
+
+def _untested(data: ReportData) -> list[str]:
+    lines = ["Images unlike those that were measured: other places, cameras, seasons."]
+    if not data.held_out and data.kind == "sweep":
+        lines.append("Images that did not choose: none was held out, so that the figures flatter the choice.")
+    if data.protocol.get("condition") is None:
+        lines.append("Noise, blur, darkness and fog, unless these images have them.")
+    if not any(name.startswith("deployed") for name in data.configurations.columns):
+        lines.append("Other programs that run the exported file.")
+    if not math.isfinite(data.configurations.value(data.configurations.chosen, "latency_ms")):
+        lines.append("Time on the board.")
+    return lines + [f"{missing.what}: {missing.why}." for missing in data.missing]
+
+
+def _digests(data: ReportData) -> str:
+    known = [(name, str(data.digests[name])) for name in DIGESTS if data.digests.get(name)]
+    return "".join(f"<p>{name} <code>{escape(digest)}</code></p>" for name, digest in known)
