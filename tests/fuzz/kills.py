@@ -262,6 +262,8 @@ def kill_salvages(folder: Path, kills: int, seed: int) -> Counter[str]:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
             done["killed"] += 1
+            if done["killed"] % 100 == 0:
+                print(f"{dict(done)} so far", flush=True)
         done["whole" if out.exists() else "not there"] += 1
         ready = not out.exists()  # who writes the same next removes what the killed one left
         if ready:
