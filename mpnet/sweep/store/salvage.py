@@ -65,9 +65,9 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
             for old, ruled_out in _ruled_out(db, lost):
                 if old in numbers:
                     new.add(numbers[old], (), ruled_out=ruled_out)
-            for old, failed in _failed(db, lost):
+            for old, failed in _failed(db, lost).items():
                 if old in numbers:
-                    new.add(numbers[old], (), failed=[failed])
+                    new.add(numbers[old], (), failed=failed)
             for name, document in _notes(db, lost, numbers).items():
                 new.set_note(name, json.dumps(document))
     return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
@@ -150,16 +150,18 @@ def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, R
             lost.append("some configurations that were ruled out")
 
 
-def _failed(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, FailedTrial]]:
-    """Configurations without figures, row by row."""
+def _failed(db: sqlite3.Connection, lost: list[str]) -> dict[int, list[FailedTrial]]:
+    """Configurations without figures, by context."""
+    failed: dict[int, list[FailedTrial]] = {}
     with suppress(sqlite3.Error):
         if not has_failed(db):
-            return
+            return failed
     for row in _rows(db, "failed", "context, key", lost):
         try:
-            yield int(row["context"]), failed_trial(**row)
+            failed.setdefault(int(row["context"]), []).append(failed_trial(**row))
         except (ValueError, TypeError):
             lost.append("some configurations that failed")
+    return failed
 
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
