@@ -14,7 +14,7 @@ from typing import Any, Callable
 import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph
-from mpnet.importing.operators.record import Shape
+from mpnet.importing.operators.record import DOES_NOT_FIT, Shape
 
 # A product of fewer weights may be a part of box decoding: the mean of bins.
 _LEAST_WEIGHTS = 257
@@ -97,16 +97,22 @@ class _Converter:
     def take(self, node: Node) -> None:
         """Append a node, or what stands for it."""
         before = len(self.nodes)
-        shape, inputs = self.graph.shapes.get(node.outputs[0] if node.outputs else ""), node.inputs
-        known = shape is not None and inputs and all(name in self.graph.shapes for name in inputs if self._computed(name))
-        make = self._made(node, shape) if known and shape is not None else None
-        if make is None:
-            self.nodes.append(node)
-            if known and shape is not None:
-                self._views(node, shape)
-        else:
-            make()
+        try:
+            self._take(node)
+        except DOES_NOT_FIT:  # of a damaged file the rest of the import says what is wrong
+            self.nodes[before:] = [node]
         self.graph.origins |= {made.name: node for made in self.nodes[before:] if made.name != node.name}
+
+    def _take(self, node: Node) -> None:
+        shape = self.graph.shapes.get(node.outputs[0]) if node.outputs and node.inputs else None
+        known = all(name in self.graph.shapes for name in node.inputs if self._computed(name))
+        make = self._made(node, shape) if known and shape is not None else None
+        if make is not None:
+            make()
+            return
+        self.nodes.append(node)
+        if known and shape is not None:
+            self._views(node, shape)
 
     def _rank(self, names: list[str]) -> int:
         return max((self.graph.constants[name].ndim for name in names if name in self.graph.constants), default=0)

@@ -140,6 +140,8 @@ def _copied(rng: random.Random, every: list[Any], target: Any) -> None:
 def _onnx_seeds() -> list[Any]:
     from tests.importing.graphs import MODELS, Builder, yolov5n, yolov8n
     from tests.importing.test_attention import FORMS as ATTENTION
+    from tests.importing.test_channels_last import FORMS as CHANNELS_LAST
+    from tests.importing.test_channels_last import built
     from tests.importing.test_onnx import FORMS, small
 
     seeds = [small(then=form) for form in FORMS.values()] * 2
@@ -163,7 +165,7 @@ def _onnx_seeds() -> list[Any]:
     for form in ATTENTION:
         b = Builder(16)
         attention.append(b.model([form(b, b.conv("images", 8, 3, 2, act="Relu"))]))
-    return [*seeds, *[quantised] * 8, *integers * 4, *attention * 4]
+    return [*seeds, *[quantised] * 8, *integers * 4, *attention * 4, *[built(form) for form in CHANNELS_LAST] * 2]
 
 
 def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:

@@ -7,13 +7,11 @@ import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import elementwise, moves, windows
-from mpnet.importing.operators.record import Budget, Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import DOES_NOT_FIT, Budget, Call, Lifter, Operator, Shape
 
 OPERATORS: dict[str, Operator] = {**elementwise.OPERATORS, **windows.OPERATORS, **moves.OPERATORS}
 _UNKNOWN = Operator()
 _MAX_SIDE, _MAX_RANK = 1 << 30, 32
-# What NumPy raises where shapes and values of a file do not fit together: it looks at them better than we would.
-_DOES_NOT_FIT = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError)
 
 
 def operator_of(node: Node) -> Operator:
@@ -44,7 +42,7 @@ def result_shapes(graph: NodeGraph, node: Node) -> list[Shape]:
         return []
     try:
         return _shapes(Call.of(graph, node))
-    except (Refused, *_DOES_NOT_FIT):
+    except (Refused, *DOES_NOT_FIT):
         return []
 
 
@@ -59,7 +57,7 @@ def evaluate(call: Call, budget: Budget) -> list[Array]:
     try:
         budget.spend(operator, call, _shapes(call))
         result = operator.evaluate(call)
-    except _DOES_NOT_FIT as error:
+    except DOES_NOT_FIT as error:
         raise Refused(f"cannot be computed ({str(error)[:200] or 'out of memory'}); the file is damaged") from None
     results = result if isinstance(result, list) else [result]
     budget.hold(call, results)
