@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,19 @@ from mpnet.trial.inference import run_plans
 from tests.networks import small_cfg, tiny_cfg, write_experiment, write_network
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A network whose int8 detections differ from fp32's in many places, and images."""
-    write_experiment(tmp_path, small_cfg())
-    write_network(tmp_path, 2, small_cfg())
-    return tmp_path
+    folder = tmp_path_factory.mktemp("explain")
+    write_experiment(folder, small_cfg())
+    write_network(folder, 2, small_cfg())
+    return folder
+
+
+@pytest.fixture(scope="module")
+def twelve(folder: Path) -> Explanation:
+    """The twelve objects that lose most."""
+    return explained(folder, worst=12)
 
 
 def explained(folder: Path, *overrides: str, **options: Any) -> Explanation:
@@ -34,6 +42,7 @@ def explained(folder: Path, *overrides: str, **options: Any) -> Explanation:
     return explain_experiment(read_experiment(folder / "experiment.yaml", overrides), **options)
 
 
+@lru_cache
 def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
     """What the configuration finds with layers raised, run as any configuration, on all images."""
     bench = explanation.bench
@@ -42,16 +51,15 @@ def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
     return find(outcome.predictions, reference_objects(bench.dataset, explanation.detections[0]))
 
 
-def test_shares_are_shapleys_of_direct_runs(folder: Path) -> None:
-    explanation = explained(folder, worst=12)
-    layers = list(explanation.costs)
+def test_shares_are_shapleys_of_direct_runs(twelve: Explanation) -> None:
+    layers = list(twelve.costs)
     finds = {
-        frozenset(chosen): direct(explanation, chosen)
+        frozenset(chosen): direct(twelve, chosen)
         for size in range(len(layers) + 1)
         for chosen in itertools.combinations(layers, size)
     }
     kinds = set()
-    for one in explanation.explained:
+    for one in twelve.explained:
         kinds.add(one.object.kind)
         values = {raised: one.object.value(f, one.object.index) for raised, f in finds.items()}
         expected = dict.fromkeys(layers, 0.0)
@@ -66,16 +74,15 @@ def test_shares_are_shapleys_of_direct_runs(folder: Path) -> None:
     assert {"lost", "doubled"} <= kinds
 
 
-def test_what_is_named_brings_the_object_back_and_nothing_cheaper_does(folder: Path) -> None:
-    explanation = explained(folder, worst=12)
-    for one in explanation.explained:
+def test_what_is_named_brings_the_object_back_and_nothing_cheaper_does(twelve: Explanation) -> None:
+    for one in twelve.explained:
         assert one.way is not None
-        finds = direct(explanation, one.way.layers)
+        finds = direct(twelve, one.way.layers)
         assert one.object.is_back(finds, one.object.index)
         assert one.way.score == finds.score[one.object.index]
-        for layer, cost in explanation.costs.items():
+        for layer, cost in twelve.costs.items():
             if cost < one.way.bit_operations:
-                assert not one.object.is_back(direct(explanation, (layer,)), one.object.index)
+                assert not one.object.is_back(direct(twelve, (layer,)), one.object.index)
 
 
 def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
@@ -137,10 +144,11 @@ def test_objects_that_are_not_there(folder: Path, name: str, said: str) -> None:
     assert said in str(caught.value)
 
 
-def test_what_the_baseline_misses_cannot_be_explained(folder: Path) -> None:
-    write_network(folder, 5, tiny_cfg())  # finds nothing
+def test_what_the_baseline_misses_cannot_be_explained(tmp_path: Path) -> None:
+    write_experiment(tmp_path, small_cfg())
+    write_network(tmp_path, 5, tiny_cfg())  # finds nothing
     with pytest.raises(ConfigError, match="the baseline does not find it either"):
-        explain_experiment(read_experiment(folder / "experiment.yaml"), objects=["scene-1.png:1"])
+        explain_experiment(read_experiment(tmp_path / "experiment.yaml"), objects=["scene-1.png:1"])
 
 
 def test_the_baseline_itself_loses_nothing(folder: Path) -> None:
