@@ -140,6 +140,16 @@ unlabelled_option = click.option(
 """--unlabelled PATH over the experiment's `data.unlabelled`; put among the overrides with `with_unlabelled`."""
 
 
+log_option = click.option(
+    "--log",
+    "programs",
+    type=click.Choice(["mlflow", "tensorboard", "wandb"]),
+    multiple=True,
+    help="Keep parameters, measures and files in this program as well; may be repeated.",
+)
+"""--log PROGRAM; opened with `report.tracking.open_tracker`."""
+
+
 def with_unlabelled(overrides: tuple[str, ...], path: Path | None) -> tuple[str, ...]:
     """The values of --set and what --unlabelled says, whose path counts from the present folder."""
     return overrides if path is None else (*overrides, f"data.unlabelled={json.dumps(str(path.absolute()))}")

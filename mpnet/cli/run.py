@@ -16,6 +16,7 @@ from mpnet.cli.options import (
     command_line,
     declare,
     experiment_of,
+    log_option,
     set_option,
     unlabelled_option,
     with_unlabelled,
@@ -26,6 +27,7 @@ from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
 from mpnet.report.operating import of_run
 from mpnet.report.outcome import print_outcome
+from mpnet.report.tracking import log_run, open_trackers
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
 
@@ -39,6 +41,7 @@ from mpnet.trial.experiment import run_experiment
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
 @set_option
 @unlabelled_option
+@log_option
 @click.option("--force", is_flag=True, help="Compute again what is finished already.")
 @click.option("--no-baseline", is_flag=True, help="Do not run the baseline along; no agreement then.")
 @click.option(
@@ -52,6 +55,7 @@ def command(
     source: str,
     overrides: tuple[str, ...],
     unlabelled: Path | None,
+    programs: tuple[str, ...],
     force: bool,
     no_baseline: bool,
     engine: str | None,
@@ -84,8 +88,11 @@ def command(
         raise ConfigError("--engine is one engine for all layers, --backends several by preference; give one of both")
     check_backends(names)
     other = engine or (None if names[0] == ENGINE else names)
+    trackers = open_trackers(programs, spec.name)
     report = run_experiment(spec, engine=other, **arguments)
     result = report.deployed or report.result
+    for tracker in trackers:
+        log_run(tracker, result)
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())

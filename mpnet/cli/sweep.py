@@ -8,14 +8,25 @@ from pathlib import Path
 
 import click
 
-from mpnet.cli.options import PATH, command_line, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
+from mpnet.cli.options import (
+    PATH,
+    command_line,
+    declare,
+    experiment_of,
+    log_option,
+    set_option,
+    unlabelled_option,
+    with_unlabelled,
+)
 from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_forecast, print_salvaged, print_status, print_sweep
+from mpnet.report.tracking import SweepLog, open_trackers
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.forecast import forecast
-from mpnet.sweep.search import run_sweep
+from mpnet.sweep.loop import SweepState
+from mpnet.sweep.search import SweepStart, run_sweep
 from mpnet.sweep.store.latest import store_at
 from mpnet.sweep.store.salvage import salvage as salvage_store
 
@@ -32,6 +43,7 @@ NOTHING_FITS = 1
 @click.argument("experiment", type=PATH, required=False)
 @set_option
 @unlabelled_option
+@log_option
 @click.option("--store", type=PATH, help="File that keeps all trials.  [default: under output]")
 @click.option("--status", type=PATH, metavar="STORE", help="Say how far a sweep, or the latest of a folder, is, and leave.")
 @click.option(
@@ -66,6 +78,7 @@ def command(
     experiment: Path | None,
     overrides: tuple[str, ...],
     unlabelled: Path | None,
+    programs: tuple[str, ...],
     store: Path | None,
     status: Path | None,
     number: int | None,
@@ -113,19 +126,34 @@ def command(
         else:
             print_forecast(document, console())
         return
+    spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)
+    logs = [SweepLog(tracker) for tracker in open_trackers(programs, spec.name)]
     with SweepView(console(stderr=True), quiet) as view:
+
+        def start(known: SweepStart) -> None:
+            view.start(known)
+            for log in logs:
+                log.start(known)
+
+        def update(state: SweepState) -> None:
+            view.update(state)
+            for log in logs:
+                log.update(state)
+
         document = run_sweep(
-            experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa),
+            spec,
             store=store,
             workers=workers,
             scheduler=scheduler,
             yes=yes,
             timed=not no_time,
             command=command_line(),
-            on_start=view.start,
-            on_update=view.update,
+            on_start=start,
+            on_update=update,
             progress=view.then(progress(quiet)),
         )
+    for log in logs:
+        log.end(document)
     if as_json:
         print_json(document)
     else:

@@ -1,0 +1,195 @@
+# SPDX-License-Identifier: MIT
+"""Runs and sweeps in the programs that keep a team's experiments: MLflow, TensorBoard, Weights & Biases.
+
+Each is told parameters, measures by step, and files, where its own settings say (MLFLOW_TRACKING_URI, WANDB_MODE, ...).
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Callable, Mapping, Protocol, Sequence
+
+from mpnet.config.measures import AGREEMENT, names_of
+from mpnet.packages import require
+from mpnet.trial.result import Result
+
+if TYPE_CHECKING:
+    from mpnet.sweep.loop import SweepState
+    from mpnet.sweep.search import SweepStart
+
+FRONT_SECONDS = 5.0
+"""Time between two counts of a growing front."""
+
+
+class Tracker(Protocol):
+    """One run of a tracking program."""
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        """Keep what was chosen."""
+
+    def measures(self, values: Mapping[str, float], step: int) -> None:
+        """Keep figures, all finite, under a step."""
+
+    def file(self, path: Path) -> None:
+        """Keep a file."""
+
+    def close(self) -> None:
+        """End the run."""
+
+
+class _MLflow:
+    def __init__(self, name: str) -> None:
+        import mlflow
+
+        self._mlflow = mlflow
+        mlflow.set_experiment("mpnet")
+        mlflow.start_run(run_name=name)
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        self._mlflow.log_params(dict(values))
+
+    def measures(self, values: Mapping[str, float], step: int) -> None:
+        self._mlflow.log_metrics(dict(values), step=step)
+
+    def file(self, path: Path) -> None:
+        self._mlflow.log_artifact(str(path))
+
+    def close(self) -> None:
+        self._mlflow.end_run()
+
+
+class _TensorBoard:
+    """Event files under runs/tensorboard/NAME; a file that is kept is named in a text."""
+
+    def __init__(self, name: str) -> None:
+        from tensorboard.summary.writer.event_file_writer import EventFileWriter
+
+        self._writer = EventFileWriter(str(Path("runs", "tensorboard", f"{name}-{int(time.time())}")))
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        for name, value in values.items():
+            self._text(name, value)
+
+    def measures(self, values: Mapping[str, float], step: int) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary
+
+        scalars = [Summary.Value(tag=name, simple_value=value) for name, value in values.items()]
+        self._writer.add_event(Event(wall_time=time.time(), step=step, summary=Summary(value=scalars)))
+
+    def _text(self, tag: str, text: str) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto.summary_pb2 import Summary, SummaryMetadata
+        from tensorboard.compat.proto.tensor_pb2 import TensorProto
+        from tensorboard.compat.proto.types_pb2 import DT_STRING
+
+        metadata = SummaryMetadata(plugin_data=SummaryMetadata.PluginData(plugin_name="text"))
+        tensor = TensorProto(dtype=DT_STRING, string_val=[text.encode()])
+        value = Summary.Value(tag=tag, metadata=metadata, tensor=tensor)
+        self._writer.add_event(Event(wall_time=time.time(), summary=Summary(value=[value])))
+
+    def file(self, path: Path) -> None:
+        self._text("file", str(path.absolute()))
+
+    def close(self) -> None:
+        self._writer.close()
+
+
+class _Wandb:
+    def __init__(self, name: str) -> None:
+        import wandb
+
+        self._run = wandb.init(project="mpnet", name=name)
+
+    def parameters(self, values: Mapping[str, str]) -> None:
+        self._run.config.update(dict(values))
+
+    def measures(self, values: Mapping[str, float], step: int) -> None:
+        self._run.log(dict(values), step=step)
+
+    def file(self, path: Path) -> None:
+        self._run.save(str(path.absolute()), base_path=str(path.absolute().parent), policy="now")
+
+    def close(self) -> None:
+        self._run.finish()
+
+
+TRACKERS: Mapping[str, tuple[str, Callable[[str], Tracker]]] = {
+    "mlflow": ("mlflow>=2.9", _MLflow),
+    "tensorboard": ("tensorboard>=2.15", _TensorBoard),
+    "wandb": ("wandb>=0.16", _Wandb),
+}
+"""What each needs, and what makes one of a name; the extra of mpnet has the tracker's name."""
+
+
+def open_tracker(program: str, name: str) -> Tracker:
+    """A run of that name. Raises: ConfigError where the program is missing."""
+    package, opened = TRACKERS[program]
+    require(f"--log {program}", [package], program)
+    return opened(name)
+
+
+def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
+    """A run of that name in each program, none twice."""
+    return [open_tracker(program, name) for program in dict.fromkeys(programs)]
+
+
+def log_run(tracker: Tracker, result: Result) -> None:
+    """A finished run: what it was, its measures and costs, result.json."""
+    document = result.document
+    agreement = {f"{AGREEMENT}{name}": value for name, value in (document.get("agreement") or {}).items()}
+    named = {name: value for name, value in agreement.items() if name in names_of("agreement")}
+    tracker.parameters(_parameters(document, document["precision"]["key"]))
+    metrics = {name: value for name, value in result.metrics.items() if value >= 0}
+    tracker.measures(_finite({**metrics, **named, **document["cost"]}), 0)
+    tracker.file(result.folder / "result.json")
+    tracker.close()
+
+
+def _parameters(document: Mapping[str, Any], precision: str) -> dict[str, str]:
+    digests = {f"digest.{name}": str(value) for name, value in (document.get("digests") or {}).items() if value}
+    return {"name": str(document["name"]), "precision": precision, **digests}
+
+
+class SweepLog:
+    """A sweep for one tracker: every trial's objectives as a step, the size of the front as it grows, the choice at the end."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._names: tuple[str, ...] = ()
+        self._logged, self._counted = 0, -math.inf
+        self._start: SweepStart | None = None
+
+    def start(self, start: SweepStart) -> None:
+        """Called before the first trial."""
+        self._start = start
+        self._names = start.problem.names
+
+    def update(self, state: SweepState) -> None:
+        """Called as trials come."""
+        for trial in islice(state.known.values(), self._logged, None):
+            self._logged += 1
+            self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
+        now = time.monotonic()
+        if self._start is not None and state.known and now - self._counted >= FRONT_SECONDS:
+            from mpnet.sweep.findings import front_of  # runs do without sweeps
+
+            self._counted = now
+            self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)
+
+    def end(self, document: Mapping[str, Any]) -> None:
+        """document: of the finished sweep."""
+        best = document["best"]
+        chosen = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
+        parameters = _parameters(document, best["precision"] if best else "")
+        self._tracker.parameters({**parameters, "strategy": document["strategy"], **chosen})
+        self._tracker.measures({"front": float(len(document["front"]))}, self._logged)
+        self._tracker.file(Path(document["store"]))
+        self._tracker.close()
+
+
+def _finite(values: Mapping[str, float | None]) -> dict[str, float]:
+    return {name: float(value) for name, value in values.items() if value is not None and math.isfinite(value)}

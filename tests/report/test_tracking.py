@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: MIT
+"""`--log`: what a tracking program keeps of a run and of a sweep, without any network."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mpnet.report import tracking
+from mpnet.trial.result import read_result
+from tests.cli.conftest import Mpnet, document_of, experiment, mpnet  # noqa: F401  # noqa: F401
+
+SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8]}", "--workers", "1", "--no-time")
+
+
+class Kept:
+    """A program that remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.parameters_kept: dict[str, str] = {}
+        self.steps: list[tuple[int, dict[str, float]]] = []
+        self.files: list[Path] = []
+        self.closed = False
+
+    def parameters(self, values: Any) -> None:
+        self.parameters_kept.update(values)
+
+    def measures(self, values: Any, step: int) -> None:
+        self.steps.append((step, dict(values)))
+
+    def file(self, path: Path) -> None:
+        self.files.append(path)
+
+    def close(self) -> None:
+        self.closed = True
+
+
+@pytest.fixture
+def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
+    made = Kept()
+    monkeypatch.setattr(tracking, "open_tracker", lambda program, name: made)
+    return made
+
+
+def test_a_run_is_kept(mpnet: Mpnet, experiment: Path, kept: Kept) -> None:
+    document = document_of(mpnet("run", experiment, "--log", "mlflow", "--json"))
+    result = read_result(experiment.parent / document["folder"])
+    assert kept.parameters_kept["precision"] == document["precision"]["key"]
+    [(_, measures)] = kept.steps
+    assert measures["AP50"] == result.metrics["AP50"]
+    assert measures["bit_operations"] == document["cost"]["bit_operations"]
+    assert [path.name for path in kept.files] == ["result.json"]
+    assert kept.closed
+
+
+def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, kept: Kept) -> None:
+    document = document_of(mpnet("sweep", experiment, *SWEEP, "--log", "mlflow", "--json"))
+    trials = [step for step, measures in kept.steps if "AP" in measures]
+    assert trials == list(range(1, document["trials"] + 1))
+    assert kept.steps[-1][1] == {"front": len(document["front"])}
+    assert kept.parameters_kept["pick.smallest"] == document["picks"]["smallest"]["precision"]
+    assert kept.closed
+
+
+def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(tracking.TRACKERS, "wandb", ("no-such-package>=1", tracking.TRACKERS["wandb"][1]))  # type: ignore[arg-type]
+    process = mpnet("run", experiment, "--log", "wandb")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "pip install --upgrade 'mpnet[wandb]'" in process.stderr
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("program", ["mlflow", "tensorboard", "wandb"])
+def test_real_programs_take_it(program: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip(program, reason=f"SKIPPED WITHOUT {program.upper()}: pip install {program}, to test --log {program}")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    (tmp_path / "result.json").write_text("{}")
+    tracker = tracking.open_tracker(program, "name")
+    tracker.parameters({"precision": "qqq"})
+    tracker.measures({"AP": 50.0}, 1)
+    tracker.file(tmp_path / "result.json")
+    tracker.close()
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "result.json"]
+    assert written
