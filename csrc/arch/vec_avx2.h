@@ -19,7 +19,49 @@ static inline vf vf_set1(float x) { return _mm256_set1_ps(x); }
 static inline vf vf_load(const float *p) { return _mm256_loadu_ps(p); }
 static inline vf vf_load_n(const float *p, int n) { return _mm256_maskload_ps(p, v_first(n)); }
 static inline void vf_store(float *p, vf x) { _mm256_storeu_ps(p, x); }
-static inline void vf_store_n(float *p, vf x, int n) { _mm256_maskstore_ps(p, v_first(n), x); }
+/* In parts: a masked store takes many times as long on some CPUs. */
+static inline void vf_store_n(float *p, vf x, int n)
+{
+    __m128 part = _mm256_castps256_ps128(x);
+    if (n == VL) {
+        _mm256_storeu_ps(p, x);
+        return;
+    }
+    if (n & 4) {
+        _mm_storeu_ps(p, part);
+        part = _mm256_extractf128_ps(x, 1);
+        p += 4;
+    }
+    if (n & 2) {
+        _mm_storel_pi((__m64 *)p, part);
+        part = _mm_movehl_ps(part, part);
+        p += 2;
+    }
+    if (n & 1) _mm_store_ss(p, part);
+}
+/* The first n bytes, less than 16. */
+static inline void v_store_bytes(void *p, __m128i x, int n)
+{
+    char *to = p;
+    if (n & 8) {
+        _mm_storel_epi64((__m128i *)to, x);
+        x = _mm_unpackhi_epi64(x, x);
+        to += 8;
+    }
+    if (n & 4) {
+        const int32_t part = _mm_cvtsi128_si32(x);
+        memcpy(to, &part, sizeof part);
+        x = _mm_srli_epi64(x, 32);
+        to += 4;
+    }
+    if (n & 2) {
+        const int16_t part = (int16_t)_mm_cvtsi128_si32(x);
+        memcpy(to, &part, sizeof part);
+        x = _mm_srli_epi64(x, 16);
+        to += 2;
+    }
+    if (n & 1) *to = (char)_mm_cvtsi128_si32(x);
+}
 static inline vf vf_add(vf a, vf b) { return _mm256_add_ps(a, b); }
 static inline vf vf_sub(vf a, vf b) { return _mm256_sub_ps(a, b); }
 static inline vf vf_mul(vf a, vf b) { return _mm256_mul_ps(a, b); }
@@ -54,12 +96,7 @@ static inline vf vf_load_half_n(const uint16_t *p, int n)
 }
 static inline __m128i v_to_half(vf x) { return _mm256_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 static inline void vf_store_half(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, v_to_half(x)); }
-static inline void vf_store_half_n(uint16_t *p, vf x, int n)
-{
-    uint16_t t[8];
-    vf_store_half(t, x);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
+static inline void vf_store_half_n(uint16_t *p, vf x, int n) { v_store_bytes(p, v_to_half(x), 2 * n); }
 static inline vf vf_load_bf16(const uint16_t *p)
 {
     const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128((const __m128i *)p));
@@ -80,17 +117,13 @@ static inline __m256i v_near_bf16(vf x)
     const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
     return _mm256_blendv_epi8(near, quiet, _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q)));
 }
-static inline void vf_store_bf16(uint16_t *p, vf x)
+static inline __m128i v_to_bf16(vf x)
 {
     const __m256i upper = _mm256_srli_epi32(v_near_bf16(x), 16);
-    _mm_storeu_si128((__m128i *)p, _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1)));
+    return _mm_packus_epi32(_mm256_castsi256_si128(upper), _mm256_extracti128_si256(upper, 1));
 }
-static inline void vf_store_bf16_n(uint16_t *p, vf x, int n)
-{
-    uint16_t t[8];
-    vf_store_bf16(t, x);
-    memcpy(p, t, (size_t)n * sizeof *t);
-}
+static inline void vf_store_bf16(uint16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, v_to_bf16(x)); }
+static inline void vf_store_bf16_n(uint16_t *p, vf x, int n) { v_store_bytes(p, v_to_bf16(x), 2 * n); }
 static inline vf vf_load_s8(const int8_t *p)
 {
     return _mm256_cvtepi32_ps(_mm256_cvtepi8_epi32(_mm_loadl_epi64((const __m128i *)p)));
@@ -102,16 +135,33 @@ static inline vf vf_load_s8_n(const int8_t *p, int n)
     return vf_load_s8(t);
 }
 static inline vi vi_near(vf x) { return _mm256_cvtps_epi32(x); }
-static inline void vi_store_s8(int8_t *p, vi x)
+static inline __m128i v_to_s8(vi x)
 {
     const __m128i s = _mm_packs_epi32(_mm256_castsi256_si128(x), _mm256_extracti128_si256(x, 1));
-    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
+    return _mm_packs_epi16(s, s);
 }
+static inline void vi_store_s8(int8_t *p, vi x) { _mm_storel_epi64((__m128i *)p, v_to_s8(x)); }
 static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
-    int8_t t[8];
-    vi_store_s8(t, x);
-    memcpy(p, t, (size_t)n);
+    if (n == VL)
+        vi_store_s8(p, x);
+    else
+        v_store_bytes(p, v_to_s8(x), n);
+}
+static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
+{
+    const __m256i s = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));
+    _mm_storeu_si128((__m128i *)p, _mm_packs_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1)));
+}
+#define VI_STORES_FOUR
+/* Codes less `zero`. */
+static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
+{
+    const __m256i add = _mm256_set1_epi16((int16_t)zero);
+    const __m256i ab = _mm256_add_epi16(_mm256_packs_epi32(a, b), add),
+                  cd = _mm256_add_epi16(_mm256_packs_epi32(c, d), add);
+    const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
+    _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(ab, cd), order));
 }
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
@@ -156,9 +206,6 @@ static inline vi vi_repeat(const void *p, int bytes)
     return _mm256_broadcastsi128_si256(_mm_loadu_si128((const __m128i *)p));
 }
 /* acc += the products of each lane's pair of int16, both added. */
+#define MP_DOT_PAIRS
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
-/* VL int16, widened. */
-static inline vi vi_load_s16(const void *p) { return _mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)); }
-/* Low 16 bits of both as int16; the high half of b is 0. */
-static inline vi vi_low16(vi b) { return _mm256_and_si256(b, _mm256_set1_epi32(0xffff)); }
 #endif

@@ -80,6 +80,11 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
     _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(x));
 }
+static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
+{
+    vi_store_s8(p, a);
+    vi_store_s8(p + VL, b);
+}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_pow2(vf x)
@@ -121,7 +126,6 @@ static inline vf vi_to_float(vi x) { return _mm512_cvtepi32_ps(x); }
 static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
+#define MP_DOT_PAIRS
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b)); }
-static inline vi vi_load_s16(const void *p) { return _mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)); }
-static inline vi vi_low16(vi b) { return _mm512_and_si512(b, _mm512_set1_epi32(0xffff)); }
 #endif

@@ -114,6 +114,11 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
     const int16x8_t high = vaddq_s16(vuzp1q_s16(vreinterpretq_s16_s32(c), vreinterpretq_s16_s32(d)), more);
     vst1q_s8(p, vuzp1q_s8(vreinterpretq_s8_s16(low), vreinterpretq_s8_s16(high)));
 }
+static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
+{
+    const int16x8_t both = vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
+    vst1_s8(p, vqmovn_s16(both));
+}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vcvtq_s32_f32(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vcvtq_s32_f32(x), n); }
 static inline vf vf_pow2(vf x)
@@ -148,7 +153,8 @@ static inline vi vi_set1(int32_t x) { return vdupq_n_s32(x); }
 static inline vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
 static inline vi vi_max(vi a, vi b) { return vmaxq_s32(a, b); }
 static inline vf vi_to_float(vi x) { return vcvtq_f32_s32(x); }
-static inline vi vi_load_s16(const void *p) { return vmovl_s16(vld1_s16((const int16_t *)p)); }
-static inline vi vi_low16(vi b) { return b; }
+typedef int16x4_t vs;
+static inline vs vs_load(const void *p) { return vld1_s16((const int16_t *)p); }
+static inline vi vi_multiply_add(vi acc, vs a, vs b) { return vmlal_s16(acc, a, b); }
 static inline vi vi_dot16(vi acc, vi a, vi b) { return vmlaq_s32(acc, a, b); }
 #endif

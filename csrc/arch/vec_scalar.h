@@ -79,7 +79,11 @@ static inline vi vi_near(vf x) { return (vi)vf_round(x); }
 /* In [-128, 127]. */
 static inline void vi_store_s8(int8_t *p, vi x) { *p = (int8_t)x; }
 static inline void vi_store_s8_n(int8_t *p, vi x, int n) { (void)n; *p = (int8_t)x; }
-static inline vi vi_load_s16(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
-static inline vi vi_low16(vi x) { return x; }
+/* a, then b. */
+static inline void vi_store_two_s8(int8_t *p, vi a, vi b) { p[0] = (int8_t)a; p[1] = (int8_t)b; }
+/* VL int16, and sums plus the products of two such. */
+typedef int16_t vs;
+static inline vs vs_load(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }
+static inline vi vi_multiply_add(vi acc, vs a, vs b) { return acc + a * b; }
 static inline vi vi_dot16(vi acc, vi a, vi b) { return acc + a * b; }
 #endif

@@ -52,6 +52,7 @@ enum { BYTES_KSTEP = 4, BYTES_B = 2 * VL * BYTES_KSTEP /* bytes of weights of a 
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_vi)                                                                                     \
         const size_t ld = 2 * VL * 4;                                                                                  \
+        const int C = 2;                                                                                               \
         const char *m = b + (ptrdiff_t)segments * run * 2 * VL;                                                        \
         const vi ones = _mm256_set1_epi16(1);                                                                          \
         if (init) {                                                                                                    \

@@ -242,29 +242,50 @@ static void run_first_layer(mp_item *item, int panel, const char *staged, char *
     }
 }
 
-static void run_depthwise(mp_item *item, const char *staged, char *out, int rows)
+/* Of the taps of both phases. */
+static void pair_offsets(const mp_item *item)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    ptrdiff_t *offset = item->segments;
+    for (int phase = 0; phase < 2; phase++)
+        for (int i = 0; i < mp_pair_rows(s); i++)
+            for (int x = 0; x < s->size; x++)
+                *offset++ = (ptrdiff_t)(mp_pair_of(s, phase, i) * item->schedule->stage_row +
+                                        2 * (size_t)x * s->dilation * s->in_c * plan->a_bytes);
+}
+
+/* Result rows from the item's row `first` on. */
+static void run_depthwise(mp_item *item, const char *staged, char *out, int first, int rows)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
     const size_t out_row = (size_t)plan->out_w * s->out_c * mp_type_bytes(item->args->out_type);
+    const size_t phases = plan->pairs ? 2 : 1, taps = plan->segments / phases;
     const char *weights =
         mp_item_weights(item, mp_packed_weights(plan, item->args->packed), 0, plan->panel_bytes / plan->weight_bytes);
-    segment_offsets(item, 0, plan->segments, 0);
+    if (plan->pairs)
+        pair_offsets(item);
+    else
+        segment_offsets(item, 0, plan->segments, 0);
     for (int y = 0; y < rows; y++) {
-        plan->depthwise->row(staged + (size_t)y * s->stride * item->schedule->stage_row, item->segments, plan->depth,
-                             (size_t)s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels, weights,
-                             item->init, item->sums);
+        const size_t t = (size_t)(first + y) * s->stride, phase = t % phases;
+        plan->depthwise->row(staged + t / phases * item->schedule->stage_row, item->segments + phase * taps, (int)taps,
+                             phases * s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels,
+                             weights + phase * (plan->panel_bytes / 2), item->init, item->sums);
         item->table->output(&item->output, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0,
                             out + y * out_row, (size_t)s->out_c);
     }
 }
 
-static void run_rows(mp_item *item, int panel, next_input *next, const char *staged, char *out, int out_ld, int rows)
+static void run_rows(mp_item *item, int panel, next_input *next, const char *staged, char *out, int out_ld, int first,
+                     int rows)
 {
     if (item->plan->depthwise)
-        run_depthwise(item, staged, out, rows);
+        run_depthwise(item, staged, out, first, rows);
     else
-        run_panel(item, panel, next, staged, out, out_ld, rows);
+        run_panel(item, panel, next, staged + (size_t)first * item->plan->shape.stride * item->schedule->stage_row, out,
+                  out_ld, rows);
 }
 
 void mp_direct_item(mp_item *item)
@@ -291,14 +312,13 @@ void mp_direct_item(mp_item *item)
             if (schedule->first_layer)
                 run_first_layer(item, panel, staged, out, rows);
             else
-                run_rows(item, panel, &next, staged, out, s->out_c, rows);
+                run_rows(item, panel, &next, staged, out, s->out_c, 0, rows);
             continue;
         }
         /* A few rows at a time, which are pooled while they are in the caches. */
         for (int y = 0; y < rows; y += schedule->pool_rows) {
             const int count = clamp(rows - y, 1, schedule->pool_rows);
-            run_rows(item, panel, &next, staged + (size_t)y * s->stride * schedule->stage_row, item->pool, channels,
-                     count);
+            run_rows(item, panel, &next, staged, item->pool, channels, y, count);
             mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
         }
     }

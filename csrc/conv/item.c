@@ -62,6 +62,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->first_panel = (int)(panels * chunk / item->schedule->chunks);
     item->last_panel = (int)(panels * (chunk + 1) / item->schedule->chunks);
     item->stage = scratch + at->stage;
+    item->unpaired = scratch + at->unpaired;
     item->converted = scratch + at->converted;
     item->transformed = scratch + at->transformed;
     item->sums = scratch + at->sums;
@@ -199,22 +200,37 @@ static void stage_blocks(const mp_item *item, char *to, const char *from, int le
     }
 }
 
-void mp_item_stage(const mp_item *item, int oy, int count)
+static void stage_row(const mp_item *item, char *to, int iy)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
     const int padding = zero_code(item), left = clamp(s->padding, 0, plan->stage_w);
     const int pixels = clamp(s->in_w, 0, plan->stage_w - left);
-    for (int r = 0; r < count; r++) {
-        const int iy = oy * s->stride - s->padding + r;
-        char *to = item->stage + r * item->schedule->stage_row;
-        if (iy < 0 || iy >= s->in_h)
-            fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, padding);
-        else
-            (plan->blocks ? stage_blocks : stage_pixels)(item, to, input_row(item, iy, (size_t)pixels * s->in_c), left,
-                                                         pixels, padding);
+    if (iy < 0 || iy >= s->in_h)
+        fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, padding);
+    else
+        (plan->blocks ? stage_blocks : stage_pixels)(item, to, input_row(item, iy, (size_t)pixels * s->in_c), left,
+                                                     pixels, padding);
+}
+
+void mp_item_stage(const mp_item *item, int oy, int count)
+{
+    const mp_conv_plan *plan = item->plan;
+    const size_t bytes = item->schedule->stage_row;
+    const int first = oy * plan->shape.stride - plan->shape.padding;
+    const int staged = plan->pairs ? count / 2 + 1 : count;
+    for (int r = 0; r < staged; r++) {
+        char *to = item->stage + r * bytes;
+        if (plan->pairs) { /* a row that no output reads meets weights that are zeros */
+            char *lower = item->unpaired + bytes / 2;
+            stage_row(item, item->unpaired, first + 2 * r);
+            stage_row(item, lower, first + 2 * r + 1);
+            plan->depthwise->pair(to, item->unpaired, lower, bytes / 4);
+        } else {
+            stage_row(item, to, first + r);
+        }
     }
-    memset(item->stage + count * item->schedule->stage_row, 0, MP_PAST_STAGE);
+    memset(item->stage + staged * bytes, 0, MP_PAST_STAGE);
 }
 
 void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)

@@ -151,6 +151,21 @@ static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *p
     }
 }
 
+/* Depthwise, [phase][pair][kx][channel][row of the pair]. */
+static void pack_pairs(const mp_conv_plan *plan, const void *weights, char *out)
+{
+    const mp_conv_shape *s = &plan->shape;
+    const int taps = plan->segments / 2;
+    for (int tap = 0; tap < plan->depth; tap++)
+        for (int phase = 0; phase < 2; phase++) {
+            const int y = tap / s->size, row = phase + y * s->dilation;
+            const int pair = s->dilation > 1 ? y : row / 2;
+            const size_t at = (size_t)(phase * taps + pair * s->size + tap % s->size) * plan->packed_channels;
+            for (int c = 0; c < s->out_c; c++)
+                put(plan, weight_at(plan, weights, (size_t)c * plan->depth + tap), out, 2 * (at + c) + row % 2);
+        }
+}
+
 /* Of each channel's codes, at the packed channel. */
 static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t *sums)
 {
@@ -189,7 +204,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->winograd = plan->winograd != 0;
     header->version = plan->traits->bits ? MP_NARROW_VERSION : MP_PACK_VERSION;
     header->nr = plan->depthwise ? 0 : plan->micro->nr;
-    header->kstep = plan->depthwise ? 0 : plan->micro->kstep;
+    header->kstep = plan->pairs ? 2 : plan->depthwise ? 0 : plan->micro->kstep;
     header->weight_type = plan->weight_type;
     header->grouped = plan->grouped;
 }
@@ -217,6 +232,8 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
         pack_winograd_codes(plan, weights, (int16_t *)out);
     else if (plan->winograd)
         pack_winograd(plan, weights, out);
+    else if (plan->pairs)
+        pack_pairs(plan, weights, out);
     else if (plan->depthwise)
         for (int c = 0; c < plan->shape.out_c; c++)
             for (int tap = 0; tap < plan->depth; tap++)

@@ -53,11 +53,12 @@ static void plan_depthwise(mp_conv_plan *plan)
     plan->bias_q = kernel->bias_q;
     plan->weight_type = kernel->weight_type;
     plan->weight_bytes = mp_weight_bytes[plan->weight_type];
-    plan->segments = plan->depth;
+    plan->pairs = kernel->pair != 0;
+    plan->segments = plan->pairs ? 2 * mp_pair_rows(&plan->shape) * plan->shape.size : plan->depth;
     plan->run = plan->run_padded = 1;
     plan->panels = plan->total_panels = 1;
     plan->packed_channels = ceil_div(plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
-    plan->panel_bytes = (size_t)plan->depth * plan->packed_channels * plan->weight_bytes;
+    plan->panel_bytes = (size_t)plan->segments * plan->packed_channels * plan->weight_bytes * (plan->pairs ? 2 : 1);
     plan->staged = 1;
 }
 

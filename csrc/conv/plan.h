@@ -28,7 +28,8 @@ typedef struct {
     int out_h, out_w;
     int group_in, group_out; /* channels per group */
     int depth;
-    int segments, run;          /* direct: depth = segments runs of contiguous staged elements */
+    int segments, run;          /* direct: depth = segments runs of contiguous staged elements; depthwise: its taps */
+    int pairs;                  /* 1: depthwise, staged rows and weights go by pairs; taps of both phases (below) */
     int run_padded;             /* run, up to a whole number of these: */
     int step;                   /* depth that a tile takes at once: ksteps; of a matrix unit a divisor of run_padded */
     int panels;                 /* per group: ceil(group_out / nr) */
@@ -55,6 +56,15 @@ static inline int mp_stage_place(const mp_conv_plan *plan, int x)
 {
     const int stride = plan->shape.stride;
     return x % stride * (plan->stage_w / stride) + x / stride;
+}
+
+/* Depthwise in pairs: staged row 2 i and the next are pair i. An output row whose first staged row is t reads pairs from t / 2 on and has the
+ * phase t % 2, with weights of its own: zeros stand beside the first or the last of its rows. So many pairs: */
+static inline int mp_pair_rows(const mp_conv_shape *s) { return s->dilation > 1 ? s->size : s->size / 2 + 1; }
+/* The pair, from the first, that holds its i-th row of taps; without dilation two share one. */
+static inline int mp_pair_of(const mp_conv_shape *s, int phase, int i)
+{
+    return s->dilation > 1 ? (phase + i * s->dilation) / 2 : i;
 }
 
 /* Bits of what is asked of a plan. */

@@ -20,9 +20,16 @@ static size_t pooled_row_bytes(const mp_conv_plan *plan)
     return (size_t)plan->out_w * (plan->depthwise ? plan->shape.out_c : plan->micro->nr) * 4;
 }
 
+/* Or pairs of them, as far as any phase reads. */
+static size_t staged_rows(const mp_conv_plan *plan, int out_rows)
+{
+    const size_t rows = (size_t)(out_rows - 1) * plan->shape.stride + plan->row_span;
+    return plan->pairs ? rows / 2 + 1 : rows;
+}
+
 static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
-    const size_t all_rows = schedule->stage_row * ((size_t)(plan->out_h - 1) * plan->shape.stride + plan->row_span);
+    const size_t all_rows = schedule->stage_row * staged_rows(plan, plan->out_h);
     const size_t weights = plan->panel_bytes * plan->total_panels;
     const size_t budget = weights > STAGE_BYTES ? STAGE_BYTES_DEEP : STAGE_BYTES;
     int blocks = (int)((all_rows + budget - 1) / budget);
@@ -132,7 +139,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
         zeros = panel;
         pool = MP_TILE * MP_TILE * panel * schedule->tiles_x; /* a row of tiles */
     } else {
-        rows = (size_t)(schedule->rows - 1) * plan->shape.stride + plan->row_span;
+        rows = staged_rows(plan, schedule->rows);
         sums = plan->depthwise         ? plan->out_w * channels
                : schedule->passes == 1 ? (schedule->unit + plan->micro->mr) * panel
                : plan->micro->matrix   ? matrix_pixels(plan, schedule->rows) * panel
@@ -141,6 +148,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     }
     mp_scratch *at = &schedule->at;
     at->stage = place(&end, plan->staged || plan->codes ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
+    at->unpaired = place(&end, plan->pairs ? schedule->stage_row + MP_PAST_STAGE : 0);
     at->converted = place(&end, plan->staged || plan->codes
                                     ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
                                     : 0);
@@ -163,6 +171,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
     *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
+    if (plan->pairs) schedule->stage_row *= 2;
     schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     if (plan->winograd)
         cut_winograd(plan, threads, schedule);

@@ -11,6 +11,7 @@ enum {
 /* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
 typedef struct {
     size_t stage;             /* input rows */
+    size_t unpaired;          /* two of them, on their way into a pair */
     size_t converted;         /* one row of the input as the precision stores it, on its way into stage */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
@@ -28,7 +29,7 @@ typedef struct {
 typedef struct {
     int blocks;       /* an image's result is cut into blocks: direct rows, Winograd tiles; */
     int chunks;       /* and the panels into ranges */
-    size_t stage_row; /* bytes of one staged row */
+    size_t stage_row; /* bytes of one staged row, or of a pair */
     /* Direct. */
     int rows;          /* output rows per block at most */
     int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* Depthwise rows: one vector of channels, four pixels at a time, taps in order. */
-#define DEPTHWISE(NAME, SUM, LOAD_SUM, STORE_SUM, LOAD_X, LOAD_W, MAC, A_BYTES, W_TYPE)                                \
+#define DEPTHWISE(NAME, SUM, VALUE, LOAD_SUM, STORE_SUM, LOAD_X, LOAD_W, MAC, A_BYTES, W_TYPE)                         \
     static void NAME(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,             \
                      const void *w, const void *init, void *acc)                                                       \
     {                                                                                                                  \
@@ -14,7 +14,7 @@
             for (; p + 4 <= pixels; p += 4, at += 4 * step, to += 4 * ld) {                                            \
                 SUM s0 = first, s1 = first, s2 = first, s3 = first;                                                    \
                 for (int t = 0; t < taps; t++) {                                                                       \
-                    const SUM v = LOAD_W(weights + (size_t)t * channels + c);                                          \
+                    const VALUE v = LOAD_W(weights + (size_t)t * channels + c);                                        \
                     const char *x = at + tap[t];                                                                       \
                     s0 = MAC(LOAD_X(x), v, s0);                                                                        \
                     s1 = MAC(LOAD_X(x + step), v, s1);                                                                 \
@@ -36,8 +36,18 @@
     }
 #define DW_LOAD(p) vf_load((const float *)(p))
 #define DW_STORE(p, x) vf_store((float *)(p), x)
-DEPTHWISE(depthwise_f32, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma, 4, float)
-DEPTHWISE(depthwise_half, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma_half, 4, float)
-#define DW_WEIGHT(p) vi_low16(vi_load_s16(p))
+DEPTHWISE(depthwise_f32, vf, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma, 4, float)
+DEPTHWISE(depthwise_half, vf, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma_half, 4, float)
+#ifdef MP_DOT_PAIRS
 #define DW_MAC(x, w, s) vi_dot16(s, x, w)
-DEPTHWISE(depthwise_s16, vi, vi_load, vi_store, vi_load_s16, DW_WEIGHT, DW_MAC, 2, int16_t)
+DEPTHWISE(depthwise_pairs, vi, vi, vi_load, vi_store, vi_load, vi_load, DW_MAC, 4, int32_t)
+static void pair_s16(void *staged, const void *upper, const void *lower, size_t count)
+{
+    uint32_t *to = staged;
+    const uint16_t *first = upper, *second = lower;
+    for (size_t i = 0; i < count; i++) to[i] = first[i] | (uint32_t)second[i] << 16;
+}
+#else
+#define DW_MAC(x, w, s) vi_multiply_add(s, x, w)
+DEPTHWISE(depthwise_s16, vi, vs, vi_load, vi_store, vs_load, vs_load, DW_MAC, 2, int16_t)
+#endif

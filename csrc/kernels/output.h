@@ -27,6 +27,11 @@ static inline out_scale out_scale_of(const mp_output *o)
                        vi_set1((int32_t)o->zero_point)};
 }
 
+static inline vf clamped(const out_scale *q, vf x)
+{
+    return vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
+}
+
 /* Code of t, which is clamped: rounded half to even, by the conversion itself. */
 static inline __attribute__((always_inline)) void store_code(void *out, size_t at, vf t, vi zero, int n)
 {
@@ -36,18 +41,18 @@ static inline __attribute__((always_inline)) void store_code(void *out, size_t a
     else
         vi_store_s8_n((int8_t *)out + at, code, n);
 }
+static inline vi code_of(const out_scale *q, vf x) { return vi_add(vi_near(clamped(q, x)), q->zero); }
 
 /* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to a narrow type made infinite. */
 static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out,
                                                                size_t at, const int out_type, vf x, int n, vf bad)
 {
     if (!mp_is_real(out_type)) {
-        const vf t = vf_min_any(vf_max_any(vf_mul(x, q->inv_scale), q->low), q->high);
         if (out_type == OUT_I8_EVEN) {
-            store_code(out, at, t, q->zero, n);
+            store_code(out, at, clamped(q, x), q->zero, n);
             return bad;
         }
-        x = vf_add(round_by(t, rounding), q->zero_point);
+        x = vf_add(round_by(clamped(q, x), rounding), q->zero_point);
     } else if (mp_type_bytes(out_type) < sizeof(float)) {
         x = round_as(out_type, x);
         bad = note_bad(bad, x);
@@ -83,85 +88,105 @@ static inline __attribute__((always_inline)) vf activated(vf x, int activation)
     return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
 }
 
-static inline __attribute__((always_inline)) void output_rows(mp_output *o, const int kind, const int activation,
-                                                              const int out_type, const int32_t *acc, size_t acc_ld,
-                                                              int rows, int channels, int channel, char *out,
-                                                              size_t out_ld)
+/* One or two vectors of channels of all rows: what belongs to a channel stays in registers. */
+static inline __attribute__((always_inline)) void output_columns(mp_output *o, const int kind, const int activation,
+                                                                 const int out_type, const int32_t *sums, size_t acc_ld,
+                                                                 int rows, int channel, char *out, size_t at,
+                                                                 size_t out_ld, const int vectors, const int n)
 {
     vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad = vf_load(o->bad);
-    const float *biases = o->bias + channel, *scales = o->scale + channel;
     const out_scale q = out_scale_of(o);
+    const vf scale0 = vf_load(o->scale + channel), bias0 = vf_load(o->bias + channel);
+    const vf scale1 = vectors > 1 ? vf_load(o->scale + channel + VL) : scale0,
+             bias1 = vectors > 1 ? vf_load(o->bias + channel + VL) : bias0;
     const int rounding = o->rounding, measured = o->measured, windows = o->windows;
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
     const int by_sums = rising && !narrow && never_falls(activation);
-    const int step = windows ? 4 : 1;
-    const int32_t *sums = acc;
-    size_t row = 0;
-#define REAL(AT, ROW, N) real_of(kind, sums + (ROW) * acc_ld + AT, vf_load(scales + AT), vf_load(biases + AT), N)
-#define ACTIVATED(X, AT, ROW, N)                                                                                       \
-    vf X = REAL(AT, ROW, N);                                                                                           \
+#define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, scale##V, bias##V, n)
+#define ACTIVATED(X, V, ROW)                                                                                           \
+    vf X = REAL(V, ROW);                                                                                               \
     bad = note_bad(bad, X);                                                                                            \
     X = activated(X, activation);                                                                                      \
     if (narrow) {                                                                                                      \
         X = round_as(out_type, X);                                                                                     \
         bad = note_bad(bad, X);                                                                                        \
     }
-#define FINISH(X, AT, N)                                                                                               \
-    if (measured) {                                                                                                    \
-        minimum = vf_min_any(X, minimum);                                                                              \
-        maximum = vf_max_any(X, maximum);                                                                              \
-    }                                                                                                                  \
-    bad = store_finished(&q, rounding, out, row + AT, out_type, X, N, bad);
-#define LARGEST_SUM(AT, N)                                                                                             \
-    {                                                                                                                  \
-        const int32_t *at = sums + AT;                                                                                 \
-        const vi upper = vi_max(vi_load(at), vi_load(at + acc_ld));                                                    \
-        const vi lower = vi_max(vi_load(at + 2 * acc_ld), vi_load(at + 3 * acc_ld));                                   \
-        vf x = scaled(vi_max(upper, lower), vf_load(scales + AT), vf_load(biases + AT));                               \
-        x = activated(N == VL ? x : vf_keep_n(x, N), activation);                                                      \
-        FINISH(x, AT, N)                                                                                               \
+#define LARGEST_SUM(V)                                                                                                 \
+    const int32_t *sums##V = sums + V * VL;                                                                            \
+    const vi upper##V = vi_max(vi_load(sums##V), vi_load(sums##V + acc_ld));                                           \
+    const vi lower##V = vi_max(vi_load(sums##V + 2 * acc_ld), vi_load(sums##V + 3 * acc_ld));                          \
+    const vf largest##V = scaled(vi_max(upper##V, lower##V), scale##V, bias##V);                                       \
+    const vf x##V = activated(n == VL ? largest##V : vf_keep_n(largest##V, n), activation);
+#define LARGEST(V)                                                                                                     \
+    ACTIVATED(x0##V, V, 0)                                                                                             \
+    ACTIVATED(x1##V, V, 1)                                                                                             \
+    ACTIVATED(x2##V, V, 2)                                                                                             \
+    ACTIVATED(x3##V, V, 3)                                                                                             \
+    const vf x##V = largest_of(x0##V, x1##V, x2##V, x3##V);
+#define UNCHECKED(V) const vf x##V = vf_activate(REAL(V, 0), activation);
+#define CHECKED(V)                                                                                                     \
+    const vf y##V = REAL(V, 0), x##V = vf_activate(y##V, activation);                                                  \
+    bad = note_bad(bad, y##V);
+#define MEASURE(V)                                                                                                     \
+    minimum = vf_min_any(x##V, minimum);                                                                               \
+    maximum = vf_max_any(x##V, maximum);
+#define EACH_ROW(STEP, RESULT)                                                                                         \
+    for (int r = 0; r < rows; r += STEP, sums += STEP * acc_ld, at += out_ld) {                                        \
+        RESULT(0)                                                                                                      \
+        if (measured) {                                                                                                \
+            MEASURE(0)                                                                                                 \
+        }                                                                                                              \
+        if (vectors == 1) {                                                                                            \
+            bad = store_finished(&q, rounding, out, at, out_type, x0, n, bad);                                         \
+        } else {                                                                                                       \
+            RESULT(1)                                                                                                  \
+            if (measured) {                                                                                            \
+                MEASURE(1)                                                                                             \
+            }                                                                                                          \
+            if (out_type == OUT_I8_EVEN) {                                                                             \
+                vi_store_two_s8((int8_t *)out + at, code_of(&q, x0), code_of(&q, x1));                                 \
+            } else {                                                                                                   \
+                bad = store_finished(&q, rounding, out, at, out_type, x0, VL, bad);                                    \
+                bad = store_finished(&q, rounding, out, at + VL, out_type, x1, VL, bad);                               \
+            }                                                                                                          \
+        }                                                                                                              \
     }
-#define LARGEST(AT, N)                                                                                                 \
-    {                                                                                                                  \
-        ACTIVATED(x0, AT, 0, N)                                                                                        \
-        ACTIVATED(x1, AT, 1, N)                                                                                        \
-        ACTIVATED(x2, AT, 2, N)                                                                                        \
-        ACTIVATED(x3, AT, 3, N)                                                                                        \
-        const vf x = largest_of(x0, x1, x2, x3);                                                                       \
-        FINISH(x, AT, N)                                                                                               \
-    }
-#define UNCHECKED(AT, N)                                                                                               \
-    {                                                                                                                  \
-        const vf x = vf_activate(REAL(AT, 0, N), activation);                                                          \
-        FINISH(x, AT, N)                                                                                               \
-    }
-#define CHECKED(AT, N)                                                                                                 \
-    {                                                                                                                  \
-        const vf y = REAL(AT, 0, N), x = vf_activate(y, activation);                                                   \
-        bad = note_bad(bad, y);                                                                                        \
-        FINISH(x, AT, N)                                                                                               \
-    }
-    for (int r = 0; r < rows; r += step, sums += step * acc_ld, row += out_ld) {
-        if (windows && by_sums)
-            FOR_VECTORS((size_t)channels, LARGEST_SUM);
-        else if (windows)
-            FOR_VECTORS((size_t)channels, LARGEST);
-        else if (rising)
-            FOR_VECTORS((size_t)channels, UNCHECKED);
-        else
-            FOR_VECTORS((size_t)channels, CHECKED);
-    }
+    if (windows && by_sums)
+        EACH_ROW(4, LARGEST_SUM)
+    else if (windows)
+        EACH_ROW(4, LARGEST)
+    else if (rising)
+        EACH_ROW(1, UNCHECKED)
+    else
+        EACH_ROW(1, CHECKED)
+#undef EACH_ROW
+#undef MEASURE
 #undef CHECKED
 #undef UNCHECKED
 #undef LARGEST
 #undef LARGEST_SUM
-#undef FINISH
 #undef ACTIVATED
 #undef REAL
     vf_store(o->minimum, minimum);
     vf_store(o->maximum, maximum);
     vf_store(o->bad, bad);
+}
+
+static inline __attribute__((always_inline)) void output_rows(mp_output *o, const int kind, const int activation,
+                                                              const int out_type, const int32_t *acc, size_t acc_ld,
+                                                              int rows, int channels, int channel, char *out,
+                                                              size_t out_ld)
+{
+    int c = 0;
+#define COLUMNS(VECTORS, N)                                                                                            \
+    output_columns(o, kind, activation, out_type, acc + c, acc_ld, rows, channel + c, out, (size_t)c, out_ld, VECTORS, \
+                   N)
+    if (out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
+        for (; c + 2 * VL <= channels; c += 2 * VL) COLUMNS(2, VL);
+    for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
+    if (c < channels) COLUMNS(1, channels - c);
+#undef COLUMNS
 }
 
 /* CALL(type, ...) with the type as a constant, for o->out_type. */

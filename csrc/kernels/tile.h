@@ -2,12 +2,12 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
- * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
+ * Panels of at most VL channels are half a tile. A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
 #define TILE_OPERANDS(ELEMENT)                                                                                         \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
         const char *ahead, ptrdiff_t ahead_step
 #define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP, FULL)                                                                  \
-    static inline __attribute__((always_inline)) void NAME##_rows(const int R, TILE_OPERANDS(ELEMENT))                 \
+    static inline __attribute__((always_inline)) void NAME##_rows(const int R, const int C, TILE_OPERANDS(ELEMENT))    \
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
         const size_t ld = 2 * VL * 4;                                                                                  \
@@ -33,29 +33,35 @@
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
                      const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
-        (void)channels;                                                                                                \
-        FULL TILE_CASES(NAME##_rows, a, seg, segments, run, b, init, acc, ahead, ahead_step)                           \
+        if (VL > 4 && channels <= VL) {                                                                                \
+            TILE_CASES(NAME##_rows, 1, a, seg, segments, run, b, init, acc, ahead, ahead_step)                         \
+            return;                                                                                                    \
+        }                                                                                                              \
+        FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step)                        \
     }
 
 #define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;
 #define TILE_INIT(i)                                                                                                   \
-    if (R > i) c##i##0 = i0, c##i##1 = i1;
+    if (R > i) c##i##0 = i0;                                                                                           \
+    if (R > i && C > 1) c##i##1 = i1;
 #define TILE_RESUME_vf(i)                                                                                              \
-    if (R > i) c##i##0 = vf_load((const float *)(acc + i * ld)), c##i##1 = vf_load((const float *)(acc + i * ld) + VL);
+    if (R > i) c##i##0 = vf_load((const float *)(acc + i * ld));                                                       \
+    if (R > i && C > 1) c##i##1 = vf_load((const float *)(acc + i * ld) + VL);
 #define TILE_POINT_vf(i) const float *p##i = (const float *)(a[i] + at);
 #define TILE_STORE_vf(i)                                                                                               \
-    if (R > i) vf_store((float *)(acc + i * ld), c##i##0), vf_store((float *)(acc + i * ld) + VL, c##i##1);
+    if (R > i) vf_store((float *)(acc + i * ld), c##i##0);                                                             \
+    if (R > i && C > 1) vf_store((float *)(acc + i * ld) + VL, c##i##1);
 #define TILE_MAC_tile_f32(i)                                                                                           \
     if (R > i) {                                                                                                       \
         const vf x = vf_set1(p##i[k]);                                                                                 \
         c##i##0 = vf_fma(x, b0, c##i##0);                                                                              \
-        c##i##1 = vf_fma(x, b1, c##i##1);                                                                              \
+        if (C > 1) c##i##1 = vf_fma(x, b1, c##i##1);                                                                   \
     }
 #define TILE_MAC_tile_half(i)                                                                                          \
     if (R > i) {                                                                                                       \
         const vf x = vf_set1(p##i[k]);                                                                                 \
         c##i##0 = vf_fma_half(x, b0, c##i##0);                                                                         \
-        c##i##1 = vf_fma_half(x, b1, c##i##1);                                                                         \
+        if (C > 1) c##i##1 = vf_fma_half(x, b1, c##i##1);                                                              \
     }
 #define TILE_LOAD_vf(p) vf_load((const float *)(p))
 #define TILE_LOAD_vi(p) vi_load(p)
@@ -73,10 +79,12 @@ TILE(tile_half, float, vf, 1, (2 * VL), )
 
 #define TILE_DECLARE_vi(i) vi c##i##0 = vi_set1(0), c##i##1 = c##i##0;
 #define TILE_RESUME_vi(i)                                                                                              \
-    if (R > i) c##i##0 = vi_load(acc + i * ld), c##i##1 = vi_load(acc + i * ld + VL * 4);
+    if (R > i) c##i##0 = vi_load(acc + i * ld);                                                                        \
+    if (R > i && C > 1) c##i##1 = vi_load(acc + i * ld + VL * 4);
 #define TILE_POINT_vi(i) const char *p##i = a[i] + at;
 #define TILE_STORE_vi(i)                                                                                               \
-    if (R > i) vi_store(acc + i * ld, c##i##0), vi_store(acc + i * ld + VL * 4, c##i##1);
+    if (R > i) vi_store(acc + i * ld, c##i##0);                                                                        \
+    if (R > i && C > 1) vi_store(acc + i * ld + VL * 4, c##i##1);
 static inline int32_t load_group(const char *p)
 {
     int32_t group;
@@ -87,7 +95,7 @@ static inline int32_t load_group(const char *p)
     if (R > i) {                                                                                                       \
         const vi x = vi_set1(load_group(p##i + 2 * k));                                                                \
         c##i##0 = vi_dot16(c##i##0, x, b0);                                                                            \
-        c##i##1 = vi_dot16(c##i##1, x, b1);                                                                            \
+        if (C > 1) c##i##1 = vi_dot16(c##i##1, x, b1);                                                                 \
     }
 TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_S16)
 #ifdef MP_HAS_DOT8
@@ -95,7 +103,7 @@ TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_S16)
     if (R > i) {                                                                                                       \
         const vi x = vi_set1(load_group(p##i + k));                                                                    \
         c##i##0 = vi_dot8(c##i##0, x, b0);                                                                             \
-        c##i##1 = vi_dot8(c##i##1, x, b1);                                                                             \
+        if (C > 1) c##i##1 = vi_dot8(c##i##1, x, b1);                                                                  \
     }
 TILE(tile_u8, int8_t, vi, 4, (8 * VL), TILE_FULL_U8)
 #endif
