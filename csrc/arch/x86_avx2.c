@@ -6,6 +6,7 @@
 #include "../kernels/all.h"
 
 #define MP_MR 6
+#define TILE_HALF 1
 #define TILE_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5)
 #define TILE_CASES(F, ...)                                                                                             \
     switch (rows) {                                                                                                    \

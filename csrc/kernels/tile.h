@@ -2,7 +2,8 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
- * Panels of at most VL channels are half a tile. A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
+ * TILE_HALF: 1: panels of at most VL channels are half a tile.
+ * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
 #define TILE_OPERANDS(ELEMENT)                                                                                         \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
         const char *ahead, ptrdiff_t ahead_step
@@ -33,13 +34,16 @@
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
                      const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
-        if (VL > 4 && channels <= VL) {                                                                                \
+        if (TILE_HALF && channels <= VL) {                                                                             \
             TILE_CASES(NAME##_rows, 1, a, seg, segments, run, b, init, acc, ahead, ahead_step)                         \
             return;                                                                                                    \
         }                                                                                                              \
         FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step)                        \
     }
 
+#ifndef TILE_HALF
+#define TILE_HALF 0
+#endif
 #define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;
 #define TILE_INIT(i)                                                                                                   \
     if (R > i) c##i##0 = i0;                                                                                           \
