@@ -24,7 +24,8 @@ from mpnet.export.yaml import precision_section, section_text
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
-from mpnet.report.sweep_text import change_text, images_text, print_sweep, time_lines
+from mpnet.report.sweep_text import change_text, images_text, print_choice, time_lines
+from mpnet.report.terminal import print_table
 
 SCENES = 300
 QUICK_SCENES = 40
@@ -62,7 +63,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
         project = write_project(out, scenes, lambda done: advance(1), cpu_count())
     _say(
         f"{scenes} labelled scenes, a trained YOLOv3-tiny and {project.experiment} are ready. The commands from here "
-        "on are for you to copy."
+        "on are for you to copy; typed, they print more than is shown here."
     )
     experiment = str(project.experiment)
     # An earlier demo in this folder may have left more scenes.
@@ -73,9 +74,9 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
         changes = [part for value in (f"name={name}", *overrides) for part in ("--set", value)]
         run = _document("run", experiment, *changes, *limit, "--no-baseline", *hush)
         folders.append(_short(run["folder"]))
-    _command("compare", *folders)
+    _print_runs(_document("compare", *folders)["runs"])
     sweep = _document("sweep", experiment, *limit, *hush)
-    print_sweep(sweep, console())
+    print_choice(sweep, console())
     folder = Path(_short(sweep["store"])).parent
     page = str(out / "report.html")
     _command("report", _short(sweep["store"]), "-o", page, *hush)
@@ -102,6 +103,18 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     )
     chosen = {name: times for name, times in sweep["times"].items() if name in ("baseline", judged)}
     yield " ".join([f"It takes {chosen[judged]['median_ms']:.2f} ms an image here.", *time_lines(chosen)])
+
+
+def _print_runs(runs: list[Mapping[str, Any]]) -> None:
+    """A line for each run of a comparison, the first of which is the baseline."""
+    rows = []
+    for run in runs:
+        change = run.get("intervals", {}).get("AP")
+        changed = "" if change is None else f"{change['difference']:+.2f} ({change['low']:+.2f} to {change['high']:+.2f})"
+        agreement = f"{100 + run['differences']['agreement_AP']:.2f}" if change else ""
+        bits = run["cost"]["bit_operations"] / runs[0]["cost"]["bit_operations"]
+        rows.append((run["name"], f"{run['metrics']['AP']:.2f}", changed, agreement, f"{bits:.1%}"))
+    print_table(console(), ("run", "AP", "change, 95 % interval", "agreement AP", "bit operations"), rows)
 
 
 def _short(path: str) -> str:

@@ -61,8 +61,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
         out.print(f"stopped by budget.{document['stopped']}; the same command with a larger budget goes on")
     if document["strategy"] in RANKING:
         _print_layers(document, out)
-    _print_front(document, out)
-    _print_picks(document, out)
+    print_choice(document, out)
     _print_verified(document.get("verified"), out)
     print_conditions(document, out)
     holdout = document["holdout"]
@@ -74,6 +73,12 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     if document.get("table"):
         out.print(f"latency: predicted by {document['table']}")
     out.print(f"store: {document['store']}", soft_wrap=True)
+
+
+def print_choice(document: Mapping[str, Any], out: Console) -> None:
+    """The front of a sweep and its picks."""
+    _print_front(document, out)
+    _print_picks(document, out)
 
 
 def _ruled_out(document: Mapping[str, Any]) -> str:

@@ -38,7 +38,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
     done, _, best, costs, time, export = process.stdout.splitlines()[-6:]
     assert "demo/report.html" in done
-    assert "conv-13/yolo-2" in process.stdout
+    assert process.stdout.count("\n") <= 60
 
     # What was shown can be typed, and finds everything finished.
     again = document_of(mpnet(*shown[0][1:], "--json"))
