@@ -105,6 +105,9 @@ def command(
         return
     name = target_name or target_of_file(out)
     chosen = target(name)
+    others = {row.suffix: other for other, row in targets().items()}
+    if out is not None and out.suffix != chosen.suffix and out.suffix in others:
+        raise ConfigError(f"-o {out}: {out.suffix} is a file of --to {others[out.suffix]}; name it {out.stem}{chosen.suffix}")
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
     named = configuration_named(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)

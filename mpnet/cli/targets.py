@@ -3,25 +3,31 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping, Sequence
+
+import click
 
 from mpnet.backends import backends
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
-from mpnet.export import targets
-from mpnet.export.table import columns, support_table
+from mpnet.errors import ConfigError
+from mpnet.export import Target, targets
+from mpnet.export.table import Row, columns, support_table
+from mpnet.model.precision import USUAL_NAMES
 from mpnet.packages import version_of
 from mpnet.report.terminal import print_table
 
 
-@declare("mpnet targets", "mpnet targets --json", quiet=False)
-def command(as_json: bool) -> None:
-    """Show which operation each target of `mpnet export` can express at which precision, and why not.
+@declare("mpnet targets", "mpnet targets tflite", "mpnet targets onnx/openvino ncnn", "mpnet targets --json", quiet=False)
+@click.argument("names", metavar="[TARGET[/FLAVOUR]]...", nargs=-1)
+def command(names: tuple[str, ...], as_json: bool) -> None:
+    """Show what `mpnet export` can write, and which operations each target can express at which precision.
 
-    Below: the engines of `mpnet run --engine`, the quantisation mode that matches each, and whether it is installed.
+    Without a name: a line for each target, and the engines of `mpnet run --engine`. With names: operation by operation,
+    and why not.
     """
     known = targets()
-    rows, names = support_table(known), list(columns(known))
+    rows, every = support_table(known), list(columns(known))
     engines: dict[str, dict[str, Any]] = {
         name: {
             "what": row.what,
@@ -50,21 +56,52 @@ def command(as_json: bool) -> None:
             }
         )
         return
-    reasons = list(dict.fromkeys(reason for row in rows for reason in row.reasons.values() if reason))
-    table: list[list[str]] = []
-    last = ""
-    for row in rows:
-        cells = ["yes" if not row.reasons[name] else f"no ({reasons.index(row.reasons[name]) + 1})" for name in names]
-        table.append(["" if row.operation == last else row.operation, row.precision, *cells])
-        last = row.operation
+    if names:
+        _print_operations(rows, _named(names, every))
+        return
+    _print_targets(known, rows)
     out = console()
-    headings = ("operation", "precision", *(name.replace("/", " ") for name in names))
-    print_table(out, headings, table, left=range(len(headings)), keys=2, fold=())
-    for number, reason in enumerate(reasons, 1):
-        out.print(f"({number}) {reason}")
     for name, engine in engines.items():
         there = ", ".join(f"{package} {version or 'not installed'}" for package, version in engine["packages"].items())
         out.print(
             f"engine {name}: {engine['what']}; runs {engine['target']}"
             f"{'/' + engine['flavour'] if engine['flavour'] else ''}; {there or 'nothing to install'}"
         )
+    out.print("mpnet targets NAME shows which operations a target can express at which precision, and why not.")
+
+
+def _named(names: Sequence[str], every: Sequence[str]) -> list[str]:
+    """The columns that were asked for; a target stands for all its flavours. Raises: ConfigError for one that is not there."""
+    chosen: list[str] = []
+    for name in names:
+        meant = [column for column in every if name in (column, column.partition("/")[0])]
+        if not meant:
+            raise ConfigError(f"unknown target '{name}'; known are {', '.join(every)}")
+        chosen += [column for column in meant if column not in chosen]
+    return chosen
+
+
+def _print_targets(known: Mapping[str, Target], rows: Sequence[Row]) -> None:
+    """A line for each target and flavour: how many rows of the table it can express at the usual precisions."""
+    of = {precision: [row.reasons for row in rows if row.precision == precision] for precision in USUAL_NAMES}
+    lines = [
+        (column, target.suffix, *(f"{sum(not reasons[column] for reasons in asked)} of {len(asked)}" for asked in of.values()))
+        for column, (target, _) in columns(known).items()
+    ]
+    title = "What can be written, and how many operations at each precision"
+    print_table(console(), ("target", "suffix", *of), lines, title, left=(0, 1))
+
+
+def _print_operations(rows: Sequence[Row], names: Sequence[str]) -> None:
+    """Which operation these columns can express at which precision, and below the table the reasons of what they cannot."""
+    reasons = list(dict.fromkeys(row.reasons[name] for row in rows for name in names if row.reasons[name]))
+    table: list[list[str]] = []
+    last = ""
+    for row in rows:
+        cells = ["yes" if not row.reasons[name] else f"no ({reasons.index(row.reasons[name]) + 1})" for name in names]
+        table.append(["" if row.operation == last else row.operation, row.precision, *cells])
+        last = row.operation
+    headings = ("operation", "precision", *(name.replace("/", " ") for name in names))
+    print_table(console(), headings, table, left=range(len(headings)), keys=2, fold=())
+    for number, reason in enumerate(reasons, 1):
+        console().print(f"({number}) {reason}")

@@ -69,6 +69,7 @@ def test_a_cfg_takes_the_weights_beside_it(mpnet: Mpnet, experiment: Path) -> No
         (("--to", "onnx"), "name a file with -o"),
         (("--to", "onnx", "-o", "x.onnx", "--flavour", "no"), "known are openvino"),
         (("--to", "cfg", "--set", "name=x"), "--set changes an experiment file"),
+        (("--to", "tflite", "-o", "x.onnx"), ".onnx is a file of --to onnx; name it x.tflite"),
     ],
 )
 def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
@@ -83,7 +84,13 @@ def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     asked = {(row["operation"], row["precision"]): row["reasons"] for row in document["support"]}
     assert asked["conv 3x3", "int8"]["onnx/openvino"] == asked["conv 3x3", "int8"]["ncnn"] == ""
     assert "half" in asked["conv 3x3", "fp16_half"]["onnx/openvino"]
-    printed = mpnet("targets").stdout
-    for reason in {reason for reasons in asked.values() for reason in reasons.values()}:
-        assert reason in printed
+    names = list(asked["conv 3x3", "int8"])
+    assert [line.split()[0] for line in mpnet("targets").stdout.splitlines()[3 : 3 + len(names)]] == names
+    for name in ("ncnn", "onnx", "tflite/litert"):
+        printed = mpnet("targets", name).stdout
+        for reason in {why for reasons in asked.values() for column, why in reasons.items() if column.startswith(name)}:
+            assert reason in printed
+    unknown = mpnet("targets", "caffe")
+    assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
+    assert "unknown target 'caffe'" in unknown.stderr
     assert set(document["engines"]) >= {"onnxruntime", "openvino", "litert", "ncnn"}
