@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from mpnet.backends import backends
 from mpnet.cli.options import FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
@@ -34,6 +35,12 @@ from mpnet.trial.template import Parts, experiment_template
 )
 @click.option("--annotations", type=PATH, help="Labels as an instances JSON (COCO).")
 @click.option("--names", type=PATH, help="Class names, one a line.  [default: as the .data or data.yaml says]")
+@click.option(
+    "--target",
+    "engine",
+    type=click.Choice([*backends(), "mprun"]),
+    help="The program that will run the choice: the file quantises as it does, and a sweep searches what it can run.",
+)
 @click.option("-o", "--out", type=FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 def command(
@@ -44,6 +51,7 @@ def command(
     labels: Path | None,
     annotations: Path | None,
     names: Path | None,
+    engine: str | None,
     out: Path | None,
     force: bool,
     as_json: bool,
@@ -59,7 +67,7 @@ def command(
     if target.exists() and not force:
         raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
     parts = Parts(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
-    text, dataset, network = experiment_template(parts, target, name)
+    text, dataset, network = experiment_template(parts, target, name, "" if engine in (None, "mprun") else str(engine))
     for warning in (*network.warnings, *dataset.notes):
         note(warning)
     write_text(target, text)

@@ -8,17 +8,22 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Mapping
+from typing import Any, Mapping
 
+from mpnet.backends import backend
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
+from mpnet.engine.options import layer_quantization
 from mpnet.errors import ConfigError
 from mpnet.evaluation.dataset import dataset_of
+from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.images.read import SUFFIXES
 from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import PRECISIONS, USUAL_NAMES
+from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.selectors import layer_groups
 from mpnet.model.task import CLASSIFICATION
 from mpnet.network.class_names import class_names
@@ -46,9 +51,10 @@ class Parts:
     unlabelled: Path | None = None
 
 
-def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dataset, NetworkSpec]:
+def experiment_template(parts: Parts, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
     """The text of an experiment file at `target`, whose paths count from its folder; and what it names.
 
+    engine: of `mpnet run --engine`: the file then quantises as it does, and searches only what it can run. '': mpnet's own.
     Raises: ConfigError, DataError, FormatError for whatever does not fit together; each message is one line.
     """
     network = read_cfg(parts.cfg)
@@ -67,7 +73,7 @@ def experiment_template(parts: Parts, target: Path, name: str) -> tuple[str, Dat
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
     dataset = dataset_of(section, classes)
-    text = _text(head, network, dataset, target)
+    text = _text(head, network, dataset, target, engine)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network
 
@@ -122,7 +128,37 @@ def _beside(images: Path) -> Path | None:
     )
 
 
-def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path) -> str:
+def _able(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By usual precision: the names of convolutions that the engine's exported form cannot express in it."""
+    runner = backend(engine)
+    exported, options = export_target(runner.target), QuantizationOptions(activations=ActivationOptions(**activations))
+    return {
+        name: [
+            layer.name
+            for layer in network.convolutions
+            if exported.refuses(layer, PRECISIONS[name], layer_quantization(options), runner.flavour)
+        ]
+        for name in USUAL_NAMES
+    }
+
+
+def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
+    """The line of the mode, and that of the precisions a sweep may choose."""
+    activations: Mapping[str, Any] = {"ranges": "dynamic"}
+    note, precisions = "", list(USUAL_NAMES)
+    if engine:
+        activations = backend(engine).mode["activations"]
+        able = _able(network, engine, activations)
+        precisions = [name for name, refused in able.items() if not refused]
+        partly = {name: refused for name, refused in able.items() if 0 < len(refused) < len(network.convolutions)}
+        note = f"# As {engine} quantises. "
+        note += "".join(f"It cannot run {name} in {', '.join(refused)}. " for name, refused in partly.items())
+        note = note.rstrip() + "\n"
+    keys = ", ".join(f"{key}: {value}" for key, value in activations.items())
+    return (f"{note}quantization: {{weights: per_channel, activations: {{{keys}}}}}", f"precisions: [{', '.join(precisions)}]")
+
+
+def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engine: str) -> str:
     task, images = task_of(network), dataset.labelled_count
     name, model, data, *_ = head.splitlines()
     groups = ", ".join(f"{group} ({len(layers)})" for group, layers in layer_groups(network).items() if group != "conv")
@@ -147,6 +183,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path) -> st
         else "# From images to boxes. resize: letterbox for networks that were trained that way.\n"
         "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n"
     )
+    mode, precisions = _quantization(network, engine)
     return f"""{_PAGE}#
 #   mpnet run {target.name}       this file's own precisions beside fp32
 #   mpnet sweep {target.name}     which layers may be lowered, and what to take
@@ -158,11 +195,11 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path) -> st
 # `mpnet show {target.name}` lists what selects each layer.
 {start}
 # Ranges of activations: dynamic measures them per image; calibrated finds them once, on some of the images above.
-quantization: {{weights: per_channel, activations: dynamic}}
+{mode}
 sweep:
   # greedy and additive answer soon; exhaustive tries every combination, exactly.
   strategy: additive
-  precisions: [fp32, fp16, int8]
+  {precisions}
   objectives: [{task.agreement}, {task.quality}, bit_operations]
   {holdout}
   # holdout: {HOLDOUT if few else 0}
