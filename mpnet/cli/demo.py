@@ -16,7 +16,7 @@ import click
 
 from mpnet.cli.main import cli
 from mpnet.cli.options import FOLDER, declare
-from mpnet.cli.output import console, progress
+from mpnet.cli.output import console, print_command, progress
 from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
 from mpnet.engine.assign import assign_key
@@ -84,7 +84,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     for line in decision(sweep, read_cfg(project.folder / "model" / "demo.cfg")):
         console().print(line)
     command = shlex.join(["mpnet", "export", f"{folder}:chosen", "-o", str(out / "mixed.cfg")])
-    console().print(command, style="bold", soft_wrap=True)
+    print_command(command)
 
 
 def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
@@ -138,7 +138,7 @@ def _document(*arguments: str) -> dict[str, Any]:
 
 def _command(*arguments: str, json_to: IO[str] | None = None) -> None:
     """Run a command of mpnet as if it had been typed, after showing it."""
-    console().print(f"$ {shlex.join(['mpnet', *arguments])}", style="bold")
+    print_command(f"$ {shlex.join(['mpnet', *arguments])}")
     arguments = (*arguments, "--json") if json_to else arguments
     # Results record the command line that made them: the one shown here, not `mpnet demo`.
     typed, sys.argv = sys.argv, ["mpnet", *arguments]

@@ -86,5 +86,6 @@ def command(
     without = f" ({dataset.unlabelled} without labels)" if dataset.unlabelled else ""
     console().print(
         f"{target}: {len(dataset.images)} images{without}, {len(dataset.box)} labelled objects, {len(dataset.names)} "
-        f"classes. Next: mpnet run {target}"
+        f"classes. Next: mpnet run {target}",
+        soft_wrap=True,
     )

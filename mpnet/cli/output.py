@@ -51,6 +51,11 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
 
 
+def print_command(line: str) -> None:
+    """A command to copy: however narrow the terminal is, without line ends of ours in it."""
+    console().print(line, style="bold", soft_wrap=True)
+
+
 def note(message: str) -> None:
     """A remark on standard error, not to be mistaken for the result."""
     console(stderr=True).print(one_line(message), style="dim")

@@ -18,6 +18,7 @@ import pytest
 
 from mpnet.cli import main as cli_main
 from mpnet.cli import signals
+from mpnet.cli.output import print_command
 from mpnet.errors import ConfigError
 
 MPNET = [sys.executable, "-m", "mpnet"]
@@ -159,3 +160,16 @@ def test_terminate_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(SystemExit) as caught:
         signals._stopped(signal.SIGTERM, None)
     assert caught.value.code == 143
+
+
+def test_a_command_to_copy_has_no_line_end_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a terminal of 80 columns, in which rich would break it."""
+    leader, follower = os.openpty()
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr(sys, "stdout", os.fdopen(follower, "w", encoding="utf-8"))
+    print_command("$ mpnet " + "--set name=value " * 10)
+    sys.stdout.close()
+    shown = os.read(leader, 4096).decode()
+    os.close(leader)
+    assert shown.count("\n") == 1
+    assert shown.count("--set name=value") == 10
