@@ -22,7 +22,7 @@ CELL = 92
 _PAGE = """<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>{title}</title><style>body{{margin:1rem;background:#fff;overflow-x:auto}}</style></head>
+<title>{title}</title><style>body{{margin:1rem;background:#fff}}svg{{max-width:100%;height:auto}}</style></head>
 <body>{drawing}</body></html>
 """
 
