@@ -30,7 +30,6 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.precision import PRECISIONS, Precision
-from mpnet.report.graph import draw_graph, graph_page
 from mpnet.report.layers import describe_layer, print_layers
 from mpnet.report.terminal import print_table
 
@@ -146,6 +145,8 @@ def _draw(
         times = {cost.index: cost.chosen_ms for cost in machine.costs(plan.precision.key, plan.precision.key)}
         if any(precision.base != "fp32" for precision in plan.precision.precisions):
             errors = {error.index: error.sqnr_db for error in machine.errors(plan.precision.key)}
+    from mpnet.report.graph import draw_graph, graph_page  # brings what figures need
+
     drawing = draw_graph(plan.network, document["layers"], times, errors)
     write_text(out, graph_page(document["cfg"], drawing) if out.suffix == ".html" else drawing)
 

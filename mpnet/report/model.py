@@ -20,7 +20,7 @@ from mpnet.model.task import Task, task_of_protocol
 
 if TYPE_CHECKING:
     from mpnet.report.conditions import ConditionTables
-from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
+    from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mpnet.data.classifications import Classifications, best_classes
 from mpnet.data.dataset import Dataset
-from mpnet.errors import DataError, FormatError, MpnetError
+from mpnet.errors import DataError, FormatError, MpnetError, NonFiniteError
 from mpnet.formats.documents.predictions import predictions_json, read_predictions
 from mpnet.formats.labels import classes as labels_class
 from mpnet.formats.labels.classes import read_imagefolder, read_list
@@ -178,5 +178,5 @@ def test_classifications_are_checked() -> None:
     ):
         with pytest.raises(DataError):
             Classifications.of(category, score, 3)
-    with pytest.raises(DataError, match="not finite"):
+    with pytest.raises(NonFiniteError, match="not finite"):
         best_classes(np.full((1, 3), np.inf, np.float32))
