@@ -148,6 +148,8 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
     else
         v_store_bytes(p, v_to_s8(x), n);
 }
+/* Two vectors of codes cost less together than one and one. */
+#define VI_STORES_TWO
 static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
 {
     const __m256i s = _mm256_permute4x64_epi64(_mm256_packs_epi32(a, b), _MM_SHUFFLE(3, 1, 2, 0));

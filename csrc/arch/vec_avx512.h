@@ -80,11 +80,6 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
     _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(x));
 }
-static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
-{
-    vi_store_s8(p, a);
-    vi_store_s8(p + VL, b);
-}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_pow2(vf x)

@@ -114,11 +114,6 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
     const int16x8_t high = vaddq_s16(vuzp1q_s16(vreinterpretq_s16_s32(c), vreinterpretq_s16_s32(d)), more);
     vst1q_s8(p, vuzp1q_s8(vreinterpretq_s8_s16(low), vreinterpretq_s8_s16(high)));
 }
-static inline void vi_store_two_s8(int8_t *p, vi a, vi b)
-{
-    const int16x8_t both = vcombine_s16(vqmovn_s32(a), vqmovn_s32(b));
-    vst1_s8(p, vqmovn_s16(both));
-}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vcvtq_s32_f32(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vcvtq_s32_f32(x), n); }
 static inline vf vf_pow2(vf x)

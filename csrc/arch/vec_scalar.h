@@ -79,8 +79,6 @@ static inline vi vi_near(vf x) { return (vi)vf_round(x); }
 /* In [-128, 127]. */
 static inline void vi_store_s8(int8_t *p, vi x) { *p = (int8_t)x; }
 static inline void vi_store_s8_n(int8_t *p, vi x, int n) { (void)n; *p = (int8_t)x; }
-/* a, then b. */
-static inline void vi_store_two_s8(int8_t *p, vi a, vi b) { p[0] = (int8_t)a; p[1] = (int8_t)b; }
 /* VL int16, and sums plus the products of two such. */
 typedef int16_t vs;
 static inline vs vs_load(const void *p) { int16_t x; memcpy(&x, p, sizeof x); return x; }

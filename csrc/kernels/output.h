@@ -88,6 +88,18 @@ static inline __attribute__((always_inline)) vf activated(vf x, int activation)
     return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
 }
 
+#ifdef VI_STORES_TWO
+enum { OUT_PAIRS = 1 };
+#define store_two_codes vi_store_two_s8
+#else
+enum { OUT_PAIRS = 0 };
+static inline void store_two_codes(int8_t *out, vi a, vi b)
+{
+    vi_store_s8(out, a);
+    vi_store_s8(out + VL, b);
+}
+#endif
+
 /* One or two vectors of channels of all rows: what belongs to a channel stays in registers. */
 static inline __attribute__((always_inline)) void output_columns(mp_output *o, const int kind, const int activation,
                                                                  const int out_type, const int32_t *sums, size_t acc_ld,
@@ -103,7 +115,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
     const int by_sums = rising && !narrow && never_falls(activation);
-#define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, scale##V, bias##V, n)
+#define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, scale##V, bias##V, lanes)
 #define ACTIVATED(X, V, ROW)                                                                                           \
     vf X = REAL(V, ROW);                                                                                               \
     bad = note_bad(bad, X);                                                                                            \
@@ -117,7 +129,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const vi upper##V = vi_max(vi_load(sums##V), vi_load(sums##V + acc_ld));                                           \
     const vi lower##V = vi_max(vi_load(sums##V + 2 * acc_ld), vi_load(sums##V + 3 * acc_ld));                          \
     const vf largest##V = scaled(vi_max(upper##V, lower##V), scale##V, bias##V);                                       \
-    const vf x##V = activated(n == VL ? largest##V : vf_keep_n(largest##V, n), activation);
+    const vf x##V = activated(lanes == VL ? largest##V : vf_keep_n(largest##V, lanes), activation);
 #define LARGEST(V)                                                                                                     \
     ACTIVATED(x0##V, V, 0)                                                                                             \
     ACTIVATED(x1##V, V, 1)                                                                                             \
@@ -133,19 +145,23 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     maximum = vf_max_any(x##V, maximum);
 #define EACH_ROW(STEP, RESULT)                                                                                         \
     for (int r = 0; r < rows; r += STEP, sums += STEP * acc_ld, at += out_ld) {                                        \
+        int measures = measured; /* asked in each row: copies of the loop for all answers are 100 kB in all */         \
+        int lanes = n;                                                                                                 \
+        __asm__("" : "+r"(measures));                                                                                  \
+        if (!__builtin_constant_p(n)) __asm__("" : "+r"(lanes));                                                       \
         RESULT(0)                                                                                                      \
-        if (measured) {                                                                                                \
+        if (measures) {                                                                                                \
             MEASURE(0)                                                                                                 \
         }                                                                                                              \
         if (vectors == 1) {                                                                                            \
-            bad = store_finished(&q, rounding, out, at, out_type, x0, n, bad);                                         \
+            bad = store_finished(&q, rounding, out, at, out_type, x0, lanes, bad);                                     \
         } else {                                                                                                       \
             RESULT(1)                                                                                                  \
-            if (measured) {                                                                                            \
+            if (measures) {                                                                                            \
                 MEASURE(1)                                                                                             \
             }                                                                                                          \
             if (out_type == OUT_I8_EVEN) {                                                                             \
-                vi_store_two_s8((int8_t *)out + at, code_of(&q, x0), code_of(&q, x1));                                 \
+                store_two_codes((int8_t *)out + at, code_of(&q, x0), code_of(&q, x1));                                 \
             } else {                                                                                                   \
                 bad = store_finished(&q, rounding, out, at, out_type, x0, VL, bad);                                    \
                 bad = store_finished(&q, rounding, out, at + VL, out_type, x1, VL, bad);                               \
@@ -182,10 +198,15 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 #define COLUMNS(VECTORS, N)                                                                                            \
     output_columns(o, kind, activation, out_type, acc + c, acc_ld, rows, channel + c, out, (size_t)c, out_ld, VECTORS, \
                    N)
-    if (out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
+    if (OUT_PAIRS && kind == MP_SUM_INT && out_type == OUT_I8_EVEN)
         for (; c + 2 * VL <= channels; c += 2 * VL) COLUMNS(2, VL);
-    for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
-    if (c < channels) COLUMNS(1, channels - c);
+    const int usual = out_type == MP_TYPE_F32 || (kind == MP_SUM_INT && out_type == OUT_I8_EVEN);
+    if (usual && __builtin_constant_p(activation)) { /* what is written most has a copy for whole vectors */
+        for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
+        if (c < channels) COLUMNS(1, channels - c);
+    } else {
+        for (; c < channels; c += VL) COLUMNS(1, channels - c < VL ? channels - c : VL);
+    }
 #undef COLUMNS
 }
 
