@@ -88,11 +88,17 @@ static inline __attribute__((always_inline)) vf activated(vf x, int activation)
     return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
 }
 
+/* The program for boards is small: there fewer loops have copies of their own. */
+#if defined(__aarch64__)
+enum { OUT_SMALL = 1 };
+#define MP_ASKED_EACH_TIME(x) __asm__("" : "+r"(x))
+#else
+enum { OUT_SMALL = 0 };
+#define MP_ASKED_EACH_TIME(x) (void)(x)
+#endif
 #ifdef VI_STORES_TWO
-enum { OUT_PAIRS = 1 };
 #define store_two_codes vi_store_two_s8
 #else
-enum { OUT_PAIRS = 0 };
 static inline void store_two_codes(int8_t *out, vi a, vi b)
 {
     vi_store_s8(out, a);
@@ -147,8 +153,8 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     for (int r = 0; r < rows; r += STEP, sums += STEP * acc_ld, at += out_ld) {                                        \
         int measures = measured; /* asked in each row: copies of the loop for all answers are 100 kB in all */         \
         int lanes = n;                                                                                                 \
-        __asm__("" : "+r"(measures));                                                                                  \
-        if (!__builtin_constant_p(n)) __asm__("" : "+r"(lanes));                                                       \
+        MP_ASKED_EACH_TIME(measures);                                                                                  \
+        if (!__builtin_constant_p(n)) MP_ASKED_EACH_TIME(lanes);                                                       \
         RESULT(0)                                                                                                      \
         if (measures) {                                                                                                \
             MEASURE(0)                                                                                                 \
@@ -198,10 +204,11 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 #define COLUMNS(VECTORS, N)                                                                                            \
     output_columns(o, kind, activation, out_type, acc + c, acc_ld, rows, channel + c, out, (size_t)c, out_ld, VECTORS, \
                    N)
-    if (OUT_PAIRS && kind == MP_SUM_INT && out_type == OUT_I8_EVEN)
+    if (!OUT_SMALL && out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
         for (; c + 2 * VL <= channels; c += 2 * VL) COLUMNS(2, VL);
     const int usual = out_type == MP_TYPE_F32 || (kind == MP_SUM_INT && out_type == OUT_I8_EVEN);
-    if (usual && __builtin_constant_p(activation)) { /* what is written most has a copy for whole vectors */
+    if (!OUT_SMALL ||
+        (usual && __builtin_constant_p(activation))) { /* what is written most has a copy for whole vectors */
         for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
         if (c < channels) COLUMNS(1, channels - c);
     } else {
