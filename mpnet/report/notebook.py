@@ -8,14 +8,13 @@ import sys
 import time
 from dataclasses import dataclass, field
 from html import escape
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from mpnet.config.experiment import Experiment
 from mpnet.errors import ConfigError
 from mpnet.export import export as export_configuration
-from mpnet.export import target_of_file
+from mpnet.export import target_for
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import write_files, write_text
 from mpnet.progress import silent
@@ -149,7 +148,7 @@ class _Watch:
 
     def update(self, state: SweepState) -> None:
         if self.on_trial is not None and len(state.known) > self.handed:
-            for trial in islice(state.known.values(), self.handed, None):
+            for trial in state.known.since(self.handed):
                 self.on_trial(trial.key, trial.values)
             self.handed = len(state.known)
         now = time.monotonic()
@@ -221,6 +220,6 @@ def export(source: str | Path | Result, out: str | Path, to: str = "", flavour: 
     """
     out = Path(out)
     named = configuration_named(str(source.folder if isinstance(source, Result) else source))
-    files = export_configuration(to or target_of_file(out), named.configuration, flavour, options).beside(out)
+    files = export_configuration(target_for(to, out), named.configuration, flavour, options).beside(out)
     write_files(files)
     return list(files)

@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import math
 import time
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Protocol, Sequence
 
-from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.packages import require
 from mpnet.trial.result import Result
 
@@ -140,11 +138,8 @@ def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
 def log_run(tracker: Tracker, result: Result) -> None:
     """A finished run: what it was, its measures and costs, result.json."""
     document = result.document
-    agreement = {f"{AGREEMENT}{name}": value for name, value in (document.get("agreement") or {}).items()}
-    named = {name: value for name, value in agreement.items() if name in names_of("agreement")}
     tracker.parameters(_parameters(document, document["precision"]["key"]))
-    metrics = {name: value for name, value in result.metrics.items() if value >= 0}
-    tracker.measures(_finite({**metrics, **named, **document["cost"]}), 0)
+    tracker.measures(_finite({**result.measures, **document["cost"]}), 0)
     tracker.file(result.folder / "result.json")
     tracker.close()
 
@@ -170,7 +165,7 @@ class SweepLog:
 
     def update(self, state: SweepState) -> None:
         """Called as trials come."""
-        for trial in islice(state.known.values(), self._logged, None):
+        for trial in state.known.since(self._logged):
             self._logged += 1
             self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
         now = time.monotonic()

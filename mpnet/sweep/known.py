@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from array import array
+from itertools import islice
 from typing import Iterator, Mapping
 
 from mpnet.sweep.space import Configuration
@@ -37,6 +38,10 @@ class KnownTrials(Mapping[Configuration, Trial]):
             for configuration, trial in trials.items():
                 both.add(configuration, trial)
         return both
+
+    def since(self, count: int) -> Iterator[Trial]:
+        """Those that came after the first `count`, which are not unpacked again."""
+        return (self[configuration] for configuration in islice(self, count, None))
 
     def __getitem__(self, configuration: Configuration) -> Trial:
         held = self._held[_short(configuration)]

@@ -60,15 +60,16 @@ class Result(Tabular):
         return task_of_protocol(self.document["protocol"])
 
     @property
+    def measures(self) -> dict[str, float]:
+        """What is known of the accuracy by names of measures, agreement with the baseline among them; percent."""
+        agreement = {AGREEMENT + name: value for name, value in (self.document.get("agreement") or {}).items()}
+        values = {**self.metrics, **{name: agreement[name] for name in names_of("agreement") if name in agreement}}
+        return {name: float(value) for name, value in values.items() if value is not None and value >= 0}
+
+    @property
     def table(self) -> Table:
         """One row a measure, agreement with the baseline among them."""
-        agreement = {
-            AGREEMENT + name: value
-            for name, value in (self.document.get("agreement") or {}).items()
-            if AGREEMENT + name in names_of("agreement")
-        }
-        values = {**self.metrics, **agreement}
-        known = {name: float(value) for name, value in values.items() if value is not None and value >= 0}
+        known = self.measures
         title = f"{self.name}, precisions {short_key(str(self.document['precision']['key']))}"
         return Table({"measure": list(known), "percent": list(known.values())}, title, Chart("percent", "measure"))
 

@@ -44,3 +44,11 @@ def test_a_trial_takes_about_300_bytes() -> None:
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size / count < 20 * 8 + 33 + 62 + 100
+
+
+def test_only_those_that_came_since_are_handed_on() -> None:
+    known = KnownTrials()
+    trials = [Trial(key, {"AP": float(number)}) for number, key in enumerate(("ff", "fq", "qf"))]
+    for trial in trials:
+        known.add(Configuration(trial.key), trial)
+    assert [list(known.since(count)) for count in range(4)] == [trials[count:] for count in range(4)]
