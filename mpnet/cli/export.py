@@ -15,7 +15,7 @@ from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError, MpnetError
-from mpnet.export import Exported, describe, export, target, target_of_file, targets
+from mpnet.export import Exported, describe, export, target, target_for, targets
 from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
@@ -103,11 +103,8 @@ def command(
     if form in TABLES:
         _write_table(source, form, out, as_json)
         return
-    name = target_name or target_of_file(out)
+    name = target_for(target_name or "", out)
     chosen = target(name)
-    others = {row.suffix: other for other, row in targets().items()}
-    if out is not None and out.suffix != chosen.suffix and out.suffix in others:
-        raise ConfigError(f"-o {out}: {out.suffix} is a file of --to {others[out.suffix]}; name it {out.stem}{chosen.suffix}")
     if out is None and chosen.reads_weights:
         raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
     named = configuration_named(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)

@@ -29,7 +29,7 @@ __all__ = [
     "export",
     "nearest",
     "target",
-    "target_of_file",
+    "target_for",
     "targets",
     "unsupported",
 ]
@@ -144,9 +144,18 @@ def target(name: str) -> Target:
     return known[name]
 
 
-def target_of_file(out: Path | None) -> str:
-    """The name of the target that a file's suffix means. Raises: ConfigError when it means none or several."""
+def target_for(name: str, out: Path | None) -> str:
+    """The target that was named, '': the one that a file's suffix means.
+
+    Raises: ConfigError for an unknown one, for a suffix that means none or several, and for one that another target has.
+    """
     known = targets()
+    if name:
+        suffix = target(name).suffix
+        others = {row.suffix: other for other, row in known.items()}
+        if out is not None and out.suffix != suffix and out.suffix in others:
+            raise ConfigError(f"-o {out}: {out.suffix} is a file of --to {others[out.suffix]}; name it {out.stem}{suffix}")
+        return name
     suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
     fitting = [name for name, row in known.items() if row.suffix == suffix]
     if len(fitting) != 1:
