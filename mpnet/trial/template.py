@@ -128,7 +128,7 @@ def _beside(images: Path) -> Path | None:
     )
 
 
-def _able(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
+def _refused(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
     """By usual precision: the names of convolutions that the engine's exported form cannot express in it."""
     runner = backend(engine)
     exported, options = export_target(runner.target), QuantizationOptions(activations=ActivationOptions(**activations))
@@ -148,11 +148,11 @@ def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
     note, precisions = "", list(USUAL_NAMES)
     if engine:
         activations = backend(engine).mode["activations"]
-        able = _able(network, engine, activations)
-        precisions = [name for name, refused in able.items() if not refused]
-        partly = {name: refused for name, refused in able.items() if 0 < len(refused) < len(network.convolutions)}
+        refusals = _refused(network, engine, activations)
+        precisions = [name for name, layers in refusals.items() if not layers] or precisions
+        partly = {name: layers for name, layers in refusals.items() if 0 < len(layers) < len(network.convolutions)}
         note = f"# As {engine} quantises. "
-        note += "".join(f"It cannot run {name} in {', '.join(refused)}. " for name, refused in partly.items())
+        note += "".join(f"It cannot run {name} in {', '.join(layers)}. " for name, layers in partly.items())
         note = note.rstrip() + "\n"
     keys = ", ".join(f"{key}: {value}" for key, value in activations.items())
     return (f"{note}quantization: {{weights: per_channel, activations: {{{keys}}}}}", f"precisions: [{', '.join(precisions)}]")
