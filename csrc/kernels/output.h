@@ -88,7 +88,7 @@ static inline __attribute__((always_inline)) vf activated(vf x, int activation)
     return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
 }
 
-/* The program for boards is small: there fewer loops have copies of their own. */
+/* The program for boards is small: what a loop could be copied for is asked in each of its rounds there, 100 kB less in all. */
 #if defined(__aarch64__)
 enum { OUT_SMALL = 1 };
 #define MP_ASKED_EACH_TIME(x) __asm__("" : "+r"(x))
@@ -106,7 +106,7 @@ static inline void store_two_codes(int8_t *out, vi a, vi b)
 }
 #endif
 
-/* One or two vectors of channels of all rows: what belongs to a channel stays in registers. */
+/* One vector of channels of all rows, or two whose results are codes (OUT_I8_EVEN): what belongs to a channel stays in registers. */
 static inline __attribute__((always_inline)) void output_columns(mp_output *o, const int kind, const int activation,
                                                                  const int out_type, const int32_t *sums, size_t acc_ld,
                                                                  int rows, int channel, char *out, size_t at,
@@ -151,8 +151,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     maximum = vf_max_any(x##V, maximum);
 #define EACH_ROW(STEP, RESULT)                                                                                         \
     for (int r = 0; r < rows; r += STEP, sums += STEP * acc_ld, at += out_ld) {                                        \
-        int measures = measured; /* asked in each row: copies of the loop for all answers are 100 kB in all */         \
-        int lanes = n;                                                                                                 \
+        int measures = measured, lanes = n;                                                                            \
         MP_ASKED_EACH_TIME(measures);                                                                                  \
         if (!__builtin_constant_p(n)) MP_ASKED_EACH_TIME(lanes);                                                       \
         RESULT(0)                                                                                                      \
@@ -166,12 +165,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
             if (measures) {                                                                                            \
                 MEASURE(1)                                                                                             \
             }                                                                                                          \
-            if (out_type == OUT_I8_EVEN) {                                                                             \
-                store_two_codes((int8_t *)out + at, code_of(&q, x0), code_of(&q, x1));                                 \
-            } else {                                                                                                   \
-                bad = store_finished(&q, rounding, out, at, out_type, x0, VL, bad);                                    \
-                bad = store_finished(&q, rounding, out, at + VL, out_type, x1, VL, bad);                               \
-            }                                                                                                          \
+            store_two_codes((int8_t *)out + at, code_of(&q, x0), code_of(&q, x1));                                     \
         }                                                                                                              \
     }
     if (windows && by_sums)
