@@ -200,9 +200,10 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
                    N)
     if (!OUT_SMALL && out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
         for (; c + 2 * VL <= channels; c += 2 * VL) COLUMNS(2, VL);
-    const int usual = out_type == MP_TYPE_F32 || (kind == MP_SUM_INT && out_type == OUT_I8_EVEN);
-    if (!OUT_SMALL ||
-        (usual && __builtin_constant_p(activation))) { /* what is written most has a copy for whole vectors */
+    /* What is written most has a copy for whole vectors. */
+    const int usual = (out_type == MP_TYPE_F32 || out_type == (kind == MP_SUM_INT ? OUT_I8_EVEN : MP_TYPE_F16)) &&
+                      (kind == MP_SUM_HALF || __builtin_constant_p(activation));
+    if (!OUT_SMALL || usual) {
         for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
         if (c < channels) COLUMNS(1, channels - c);
     } else {
