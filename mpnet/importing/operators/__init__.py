@@ -77,6 +77,8 @@ def lift(graph: NodeGraph) -> Lifter:
             operator = operator_of(node)
             if operator.lift is None:
                 raise Refused("has no form in a cfg; name tensors before it with --heads, or export the model without it")
+            if not node.inputs[0]:
+                raise Refused("its input 0 is missing; the file is damaged")
             operator.lift(lifter, Call.of(graph, node))
         except Refused as reason:
             lifter.layers.reasons[node.name] = str(reason)

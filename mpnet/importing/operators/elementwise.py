@@ -231,7 +231,7 @@ def _line(to: Lifter, call: Call, at: int) -> None:
 
 def _product(to: Lifter, call: Call) -> None:
     constants = [at for at, name in enumerate(call.node.inputs) if name in to.graph.constants]
-    if len(call.node.inputs) != 2:
+    if len(call.node.inputs) != 2 or not all(call.node.inputs):
         raise Refused("has not two factors; the file is damaged")
     if constants:
         return _line(to, call, constants[0])
