@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: MIT
-"""What a recipe gives in the program that it is for: AP and agreement of a quantised ONNX file beside mpnet's own run.
+"""What a recipe gives in the program that it is for: AP and agreement of a quantised file beside mpnet's own run.
 
-Usage: recipes.py EXPERIMENT.yaml QUANTISED.onnx [--set KEY=VALUE...]
+Usage: recipes.py EXPERIMENT.yaml QUANTISED [--set KEY=VALUE...]
 
-EXPERIMENT.yaml is the configuration that the recipe was exported from; QUANTISED.onnx is what the recipe's script or the
-program made. Images, decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers whose
-convolution has weights in codes are read from the file.
+EXPERIMENT.yaml is the configuration that the recipe was exported from; QUANTISED is what the recipe's script or the program
+made: .onnx, or .tflite. Beside AIMET's .onnx, which holds floating point, its .encodings say what is quantised. Images,
+decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers with weights in codes are read
+from the file, by the names that the recipe said.
 """
 
 from __future__ import annotations
@@ -13,22 +14,150 @@ from __future__ import annotations
 import argparse
 import json
 from pathlib import Path
+from typing import Any, Callable, Iterator
 
 import numpy as np
 import onnx
-import onnxruntime
 from numpy.typing import NDArray
 
 from mpnet.api import open_workbench, read_experiment
-from mpnet.export.naming import layer_of
+from mpnet.export.naming import layer_name, layer_of
+from mpnet.model.network import NetworkSpec
 from mpnet.trial.inference import Runner, own_runner, run_all
 
+Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul")
+TFLITE_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONNECTED")
 
-def quantised_layers(model: onnx.ModelProto) -> list[int]:
-    """Indices of layers whose convolution has weights in codes."""
-    coded = {name for node in model.graph.node if node.op_type == "DequantizeLinear" for name in node.output}
-    convolutions = [node for node in model.graph.node if node.op_type == "Conv"]
-    return sorted(layer_of(node.name) or 0 for node in convolutions if node.input[1] in coded)
+
+def layers_by_node(network: NetworkSpec) -> dict[str, list[int]]:
+    """The layers with weights that a node of the file stands for, in the names of recipes."""
+    weighted = [layer for layer in network.layers if layer.has_weights]
+    of_source = all(layer.source for layer in weighted)
+    nodes: dict[str, list[int]] = {}
+    for layer in weighted:
+        nodes.setdefault(layer.source[0] if of_source else layer_name(layer.index, "conv"), []).append(layer.index)
+    return nodes
+
+
+def quantised_layers(path: Path, network: NetworkSpec) -> list[int]:
+    """Indices of layers whose weights are in codes. Raises: ValueError where a node is none of the network's."""
+    nodes = layers_by_node(network)
+    found: set[int] = set()
+    for name in (_tflite_nodes if path.suffix == ".tflite" else _onnx_nodes)(path):
+        if name not in nodes:
+            raise ValueError(f"{path}: the node {name!r} has weights in codes and is no layer of the network")
+        found.update(nodes[name])
+    return sorted(found)
+
+
+def _onnx_nodes(path: Path) -> Iterator[str]:
+    """Names of nodes whose weights are dequantised, or have codes in the file's .encodings."""
+    graph = onnx.load(path).graph
+    makers = {out: node for node in graph.node for out in node.output}
+    constants = {each.name for each in graph.initializer}
+    constants |= {out for node in graph.node if node.op_type == "Constant" for out in node.output}
+    encodings = path.with_suffix(".encodings")
+    coded = set(_encoded(json.loads(encodings.read_text()))) if encodings.exists() else set()
+    for node in graph.node:
+        if node.op_type in WEIGHTED:
+            name, dequantised = node.input[1], False
+            while name in makers and makers[name].op_type in (*_CODING, "Transpose", "Reshape", "Identity"):
+                dequantised |= makers[name].op_type == "DequantizeLinear"
+                name = makers[name].input[0]
+            if name in constants and (dequantised or name in coded):
+                yield node.name
+
+
+_CODING = ("DequantizeLinear", "QuantizeLinear", "Cast")
+
+
+def _encoded(said: dict[str, Any]) -> Iterator[str]:
+    """Names of weights in AIMET's file, a list of records or a table."""
+    parameters = said["param_encodings"] if "param_encodings" in said else said["encodings"]
+    yield from parameters if isinstance(parameters, dict) else (each["name"] for each in parameters)
+
+
+def _tflite_nodes(path: Path) -> Iterator[str]:
+    """`layer_012_conv` of operators whose weights are int8."""
+    from ai_edge_litert import schema_py_generated as schema
+
+    model = schema.Model.GetRootAs(path.read_bytes(), 0)
+    graph = model.Subgraphs(0)
+    kinds = {number: name for name, number in vars(schema.BuiltinOperator).items() if name in TFLITE_WEIGHTED}
+    for position in range(graph.OperatorsLength()):
+        operator = graph.Operators(position)
+        kind = kinds.get(model.OperatorCodes(operator.OpcodeIndex()).BuiltinCode())
+        if kind is None or graph.Tensors(operator.Inputs(1)).Type() != schema.TensorType.INT8:
+            continue
+        name = graph.Tensors(operator.Outputs(0)).Name().decode()
+        index = layer_of(name)
+        yield name if index is None else layer_name(index, "conv")
+
+
+def head_tensors(graph: onnx.GraphProto, network: NetworkSpec) -> list[list[str]]:
+    """Tensors of each output of a network in the order of channels, (1, channels, height, width) in the file.
+
+    Raises: ValueError where the file does not have one.
+    """
+    made = {node.name: node.output[0] for node in graph.node}
+    read = {name for node in graph.node for name in node.input}
+
+    def tensors(index: int) -> list[str]:
+        layer = network.layers[index]
+        names = [made[name] for name in layer.source if name in made]
+        if names:
+            inside = {name for node in graph.node if node.name in layer.source for name in node.input}
+            return [next((name for name in names if name not in inside and name in read), names[-1])]
+        if layer.kind != "route":
+            raise ValueError(f"no node of the file gives layer {layer.name}")
+        return [name for each in layer.inputs for name in tensors(each)]
+
+    if not any(layer.source for layer in network.layers):
+        return [[output.name] for output in graph.output]
+    return [tensors(layer.inputs[0]) for layer in network.layers if layer.kind == "yolo"]
+
+
+def onnx_forward(path: Path, network: NetworkSpec) -> Forward:
+    """One image at a time: (n, h, w, c) in and out."""
+    import onnxruntime
+
+    model = onnx.load(path)
+    heads = head_tensors(model.graph, network)
+    names = list(dict.fromkeys(name for head in heads for name in head))
+    held = {output.name for output in model.graph.output}
+    model.graph.output.extend(
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names if name not in held
+    )
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    given = session.get_inputs()[0].name
+
+    def forward(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        images = np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
+        passes = [dict(zip(names, session.run(names, {given: x[None]}), strict=True)) for x in images]
+        whole = [np.concatenate([np.concatenate([each[name] for name in head], 1) for each in passes]) for head in heads]
+        return [np.ascontiguousarray(head.transpose(0, 2, 3, 1)) for head in whole]
+
+    return forward
+
+
+def tflite_forward(path: Path, network: NetworkSpec) -> Forward:
+    """One image at a time: (n, h, w, c) in and out."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path))
+    interpreter.allocate_tensors()
+    given, outputs = interpreter.get_input_details()[0]["index"], [each["index"] for each in interpreter.get_output_details()]
+
+    def once(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        interpreter.set_tensor(given, x[None])
+        interpreter.invoke()
+        return [interpreter.get_tensor(index) for index in outputs]
+
+    def forward(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        return [np.concatenate(heads) for heads in zip(*(once(x) for x in batch), strict=True)]
+
+    return forward
 
 
 def main() -> None:
@@ -39,22 +168,15 @@ def main() -> None:
     said = parser.parse_args()
     bench = open_workbench(read_experiment(said.experiment, said.overrides))
     plan = bench.assign()
-    session = onnxruntime.InferenceSession(str(said.model), providers=["CPUExecutionProvider"])
-    name, outputs = session.get_inputs()[0].name, [each.name for each in session.get_outputs()]
-
-    def forward(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """One image at a time: (n, h, w, c) in and out."""
-        images = np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
-        passes = [session.run(outputs, {name: x[None]}) for x in images]
-        return [np.ascontiguousarray(np.concatenate(heads).transpose(0, 2, 3, 1)) for heads in zip(*passes, strict=True)]
-
+    network = bench.prepared.network
+    forward = (tflite_forward if said.model.suffix == ".tflite" else onnx_forward)(said.model, network)
     plans = [bench.plan(bench.uniform("fp32")), bench.plan(plan)]
     runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: forward)]
     fp32, own, engine = run_all(bench, runners)
     meter = bench.kit.meter(bench.dataset, fp32.predictions)
     names = ("AP", "agreement_AP")
     asked = [index for index in plan.weighted if plan[index].carries_scale]
-    made = quantised_layers(onnx.load(said.model))
+    made = quantised_layers(said.model, network)
     print(
         json.dumps(
             {
