@@ -379,16 +379,18 @@ def _with_confusion(data: ReportData, view: View, dataset: Dataset, baseline: An
 
 
 def _filled(table: Configurations, pairs: Mapping[int, Pair], prefix: str) -> Configurations:
-    """Columns that pairs know and the table does not: agreement with this baseline."""
+    """What pairs know and the table does not: agreement with this baseline."""
     columns = dict(table.columns)
     for name, itself in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
-        if values and prefix + name not in columns:
-            column = np.full(len(table), np.nan)
-            column[list(values)] = list(values.values())
-            if table.baseline is not None:
-                column[table.baseline] = itself
-            columns[prefix + name] = column
+        if not values:
+            continue
+        column = np.full(len(table), np.nan)
+        column[list(values)] = list(values.values())
+        if table.baseline is not None:
+            column[table.baseline] = itself
+        stored = columns.get(prefix + name, column)
+        columns[prefix + name] = np.where(np.isnan(stored), column, stored)
     return replace(table, columns=columns)
 
 

@@ -8,6 +8,7 @@ import difflib
 import json
 import re
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -40,12 +41,17 @@ def store(tmp_path: Path, mpnet: Mpnet) -> Path:
     return tmp_path / found["store"]
 
 
-def embedded(html: Path) -> dict[str, object]:
+def embedded(html: Path) -> dict[str, Any]:
     found = re.search(r'id="data">(.*?)</script>', html.read_text(encoding="utf-8"), re.DOTALL)
     assert found is not None
     document = json.loads(found[1])
     assert isinstance(document, dict)
     return document
+
+
+def column(page: dict[str, Any], name: str) -> list[float]:
+    """The values of one measure on a page, one a configuration."""
+    return np.frombuffer(base64.b64decode(page["table"]["columns"][name]), "<f8").tolist()
 
 
 def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> None:
@@ -54,9 +60,32 @@ def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> 
     assert found["missing"] == []
     assert (experiment.parent / "page.html").stat().st_size == found["bytes"]
     table = embedded(experiment.parent / "page.html")["table"]
-    assert table["keys"] == ["f" * 13, "q" * 13]  # type: ignore[index]
+    assert table["keys"] == ["f" * 13, "q" * 13]
     assert {"error-sqnr.svg", "time.svg", "bytes.svg"} <= {path.name for path in (experiment.parent / "f").iterdir()}
     assert (experiment.parent / "d" / "error-sqnr.csv").read_text().count("\n") == 14
+
+
+def test_a_report_of_runs_has_the_agreement_and_the_intervals_of_compare(mpnet: Mpnet, experiment: Path) -> None:
+    fp32 = document_of(mpnet("run", experiment, "--set", "name=a", "--set", "precision={default: fp32}", "--json"))
+    beside = document_of(mpnet("run", experiment, "--json"))
+    alone = document_of(
+        mpnet("run", experiment, "--set", "name=c", "--set", "precision={default: fp16}", "--no-baseline", "--json")
+    )
+    for first, *others in ([fp32, beside, alone], [alone, fp32, beside], [beside, alone]):
+        folders = [run["folder"] for run in (first, *others)]
+        compared = document_of(mpnet("compare", *folders, "--json"))["runs"]
+        mpnet("report", *folders, "-o", "page.html")
+        html = (experiment.parent / "page.html").read_text(encoding="utf-8")
+        page = embedded(experiment.parent / "page.html")
+        agreement = column(page, "agreement_AP")
+        assert agreement == [100.0, *(run["agreement"]["AP"] for run in compared[1:])]
+        for row, run in enumerate(compared[1:], 1):
+            ours, theirs = page["intervals"][str(row)]["agreement_AP"], run["intervals"]["agreement_AP"]
+            assert ours == [theirs["difference"], theirs["low"], theirs["high"]]
+            assert ours[0] == agreement[row] - 100
+        assert page["shown"] == "Last run"
+        assert "Back to the last run" in html
+        assert "chosen configuration" not in html
 
 
 @pytest.mark.slow
@@ -66,11 +95,11 @@ def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: P
     assert found["missing"] == []
     document = embedded(tmp_path / "page.html")
     table = document["table"]
-    assert table["keys"][table["chosen"]] == key  # type: ignore[index]
-    assert document["layers"][0]["name"] == "conv-1"  # type: ignore[index]
+    assert table["keys"][table["chosen"]] == key
+    assert document["layers"][0]["name"] == "conv-1"
     assert document["intervals"]
-    assert {str(pick["row"]) for pick in document["picks"] if pick["row"] != table["baseline"]} <= set(document["intervals"])  # type: ignore[attr-defined]
-    assert "error-noise" in document["figures"]  # type: ignore[operator]
+    assert {str(pick["row"]) for pick in document["picks"] if pick["row"] != table["baseline"]} <= set(document["intervals"])
+    assert "error-noise" in document["figures"]
 
 
 @pytest.mark.slow
@@ -92,18 +121,16 @@ def test_intervals_are_of_the_images_that_their_figures_are_of(mpnet: Mpnet, sto
     assert document_of(mpnet("report", "held.sqlite", "-o", "page.html", "--draws", 100, "--json"))["missing"] == []
     document = embedded(tmp_path / "page.html")
     table = document["table"]
-    columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8") for name, text in table["columns"].items()}  # type: ignore[index]
+    columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8") for name, text in table["columns"].items()}
     seen = set()
-    for row, found in document["intervals"].items():  # type: ignore[attr-defined]
+    for row, found in document["intervals"].items():
         for name, (difference, _, _) in found.items():
             if name in columns and np.isfinite(columns[name]).all():
-                start = columns[name][table["baseline"]]  # type: ignore[index]
+                start = columns[name][table["baseline"]]
                 assert difference == pytest.approx(columns[name][int(row)] - start, abs=1e-9)
                 seen.add(name)
     assert {"agreement_AP", "held_out_agreement_AP", "AP", "held_out_AP"} <= seen
-    assert [table["keys"][row] for row in sorted(table["front"])] == sorted(  # type: ignore[index]
-        row["precision"] for row in swept["front"]
-    )
+    assert [table["keys"][row] for row in sorted(table["front"])] == sorted(row["precision"] for row in swept["front"])
 
 
 def test_report_says_why_something_is_missing(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
