@@ -169,9 +169,9 @@ def main() -> None:
     bench = open_workbench(read_experiment(said.experiment, said.overrides))
     plan = bench.assign()
     network = bench.prepared.network
-    forward = (tflite_forward if said.model.suffix == ".tflite" else onnx_forward)(said.model, network)
+    made_by = tflite_forward if said.model.suffix == ".tflite" else onnx_forward
     plans = [bench.plan(bench.uniform("fp32")), bench.plan(plan)]
-    runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: forward)]
+    runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: made_by(said.model, network))]
     fp32, own, engine = run_all(bench, runners)
     meter = bench.kit.meter(bench.dataset, fp32.predictions)
     names = ("AP", "agreement_AP")

@@ -148,12 +148,16 @@ class OptionRange:
     options: tuple[QuantizationOptions, ...]
 
 
+AUTO_TIES = (("auto",),)
+"""`tied: auto`: layers that a recipe can only name together."""
+
+
 @dataclass(frozen=True)
 class SpaceSection:
     """What a sweep may choose.
 
     layers: (selector, precisions) pairs over `sweep.precisions`, later ones win; a single precision pins a layer.
-    tied:   groups of selectors; all layers of a group always have the same precision.
+    tied:   groups of selectors; all layers of a group always have the same precision. AUTO_TIES: those that the network has.
     quantization: options to vary besides.
     """
 

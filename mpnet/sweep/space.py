@@ -14,7 +14,7 @@ from typing import Collection, Iterator, NamedTuple, Sequence
 
 import numpy as np
 
-from mpnet.config.experiment import SpaceSection
+from mpnet.config.experiment import AUTO_TIES, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
@@ -162,8 +162,7 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
         for index in _weighted(network, selector, where):
             choices[index] = _codes(names, where)
     root = {index: index for index in layers}
-    for group in section.tied:
-        chosen = sorted({i for selector in group for i in _weighted(network, selector, "sweep.space.tied")})
+    for chosen in _tied(network, section):
         heads = {root[index] for index in chosen}
         first = min(heads)
         root = {index: first if head in heads else head for index, head in root.items()}
@@ -184,6 +183,20 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
             "sweep.precisions at least two, or use `mpnet run`"
         )
     return space
+
+
+def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
+    """Indices of layers that share a precision, by group."""
+    if section.tied != AUTO_TIES:
+        groups = ({i for selector in group for i in _weighted(network, selector, "sweep.space.tied")} for group in section.tied)
+        return [tuple(sorted(group)) for group in groups]
+    # Engines run what mpnet exports layer by layer, whatever stands beside it; another program's quantiser takes or leaves a
+    # node of the file that the network came from.
+    nodes: dict[str, list[int]] = {}
+    for layer in network.convolutions:
+        for node in layer.source[:1]:
+            nodes.setdefault(node, []).append(layer.index)
+    return [tuple(group) for group in nodes.values()]
 
 
 def _codes(names: Sequence[str], where: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mpnet.config.experiment import Experiment
+from mpnet.config.experiment import AUTO_TIES, Experiment
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import parse_experiment, read_experiment
 from mpnet.formats.documents.yaml_tree import MAX_BYTES
@@ -72,6 +72,15 @@ def test_all_keys_arrive() -> None:
     assert experiment.sweep.constraints.ap_drop == 0.5
     assert experiment.sweep.budget.seconds == 60
     assert (experiment.runtime.threads, experiment.output) == (2, Path("/data/runs"))
+
+
+@pytest.mark.parametrize(
+    ("said", "tied"), [("auto", AUTO_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
+)
+def test_ties_are_a_word_or_groups(said: str, tied: tuple[tuple[str, ...], ...]) -> None:
+    sweep = parse_experiment(f"{MINIMAL}\nsweep: {{strategy: grid, space: {{tied: {said}}}}}").sweep
+    assert sweep is not None
+    assert sweep.space.tied == tied
 
 
 def test_absent_sections_take_their_defaults() -> None:

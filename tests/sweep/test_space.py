@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import pytest
 
-from mpnet.config.experiment import OptionRange, SpaceSection
+from mpnet.config.experiment import AUTO_TIES, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.space import build_space
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
@@ -47,6 +48,14 @@ def test_groups_that_overlap_become_one() -> None:
     space = build_space(tiny_yolo(), TWO, SpaceSection(tied=(("0", "2"), ("2", "4"))))
     assert space.variables[0].positions == (0, 1, 2)
     assert space.size == 2**4
+
+
+@pytest.mark.parametrize(("sources", "positions"), [("aab", [(0, 1), (2,)]), ("aba", [(0, 2), (1,)]), ("", [(0,), (1,), (2,)])])
+def test_layers_of_one_node_of_the_imported_file_are_tied(sources: str, positions: list[tuple[int, ...]]) -> None:
+    layers = [f"[convolutional]\nfilters=2\nsize=1\n{f'source={sources[i]},x' if sources else ''}\n" for i in range(3)]
+    network = parse_cfg("[net]\nwidth=8\nheight=8\nchannels=3\n" + "".join(layers))
+    space = build_space(network, TWO, SpaceSection(tied=AUTO_TIES))
+    assert [variable.positions for variable in space.variables] == positions
 
 
 def test_options_multiply_the_space() -> None:

@@ -82,6 +82,8 @@ def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
         pairs = mapping(node, name).items.items()
         return tuple((selector, value_of(value, f"{name}.{selector}", key.of, base)) for selector, value in pairs)
     if key.kind == "groups":
+        if isinstance(node, Scalar) and node.text == "none":
+            return ()
         groups = node.items if isinstance(node, Sequence) else [node]
         return tuple(_each_once(group, name, _ANY, base) for group in groups)
     if key.kind == "options":
