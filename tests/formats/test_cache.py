@@ -10,6 +10,7 @@ import os
 import tempfile
 import time
 from pathlib import Path
+from typing import Callable, NoReturn
 
 import numpy as np
 import pytest
@@ -30,7 +31,7 @@ def files(cache: FileCache) -> list[Path]:
     return sorted(path for path in cache.folder.iterdir())
 
 
-def test_what_is_stored_is_found_mapped_and_aligned(tmp_path: Path) -> None:
+def test_what_is_stored_is_found_read_only_and_aligned(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, 10**6)
     assert cache.load(key_of(1)) is None
     cache.store(key_of(1), BLOCKS)
@@ -147,21 +148,38 @@ def test_an_entry_under_another_name_is_not_taken(tmp_path: Path) -> None:
     assert cache.load(key_of(2)) is None
 
 
-def test_the_longest_unused_go_and_what_is_mapped_stays_readable(tmp_path: Path) -> None:
+def test_the_longest_unused_go_and_what_was_read_stays(tmp_path: Path) -> None:
     size = 128 + 4032 + 64
     cache = FileCache(tmp_path, 3 * size)
     for number in range(3):
         cache.store(key_of(number), BLOCKS)
         os.utime(tmp_path / f"{key_of(number)}.mpc", (number, number))
-    mapped = cache.load(key_of(1))
+    found = cache.load(key_of(1))
     assert cache.load(key_of(0)) is not None  # used now: 1 and 0 are younger than 2
     cache.store(key_of(3), BLOCKS)
     assert [cache.load(key_of(number)) is not None for number in range(4)] == [True, True, False, True]
     os.utime(tmp_path / f"{key_of(1)}.mpc", (0, 0))
     cache.store(key_of(4), BLOCKS)
     assert cache.load(key_of(1)) is None
-    assert mapped is not None
-    assert mapped[0].tobytes() == BLOCKS[0].tobytes()  # type: ignore[attr-defined]
+    assert found is not None
+    assert found[0].tobytes() == BLOCKS[0].tobytes()  # type: ignore[attr-defined]
+
+
+def test_what_was_read_outlives_changes_of_the_file(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    found = cache.load(key_of(1))
+    with files(cache)[0].open("r+b") as file:
+        file.write(b"\xff" * 300)
+    assert found is not None
+    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
+
+
+def test_a_file_longer_than_the_limit_is_not_read(tmp_path: Path) -> None:
+    cache = FileCache(tmp_path, 10**6)
+    (tmp_path / f"{key_of(1)}.mpc").touch(0o600)
+    os.truncate(tmp_path / f"{key_of(1)}.mpc", 1 << 40)
+    assert cache.load(key_of(1)) is None
 
 
 def test_what_exceeds_the_limit_alone_is_not_kept(tmp_path: Path) -> None:
@@ -198,6 +216,80 @@ def test_what_killed_processes_left_is_swept_away(tmp_path: Path) -> None:
     assert [path.name for path in files(cache)] == [".new.part.mpc", f"{key_of(1)}.mpc"]
 
 
+def _forked(work: Callable[..., None], *arguments: object) -> multiprocessing.Process:
+    worker = multiprocessing.get_context("fork").Process(target=work, args=arguments)
+    worker.start()
+    return worker  # type: ignore[return-value]
+
+
+def _cuts(path: Path) -> NoReturn:
+    """Cut an entry in place, make it longer again, and put its content back, for ever."""
+    whole = path.read_bytes()
+    while True:
+        with path.open("r+b") as file:
+            for size in (0, len(whole), 4096, len(whole)):
+                file.truncate(size)
+            file.write(whole)
+
+
+def _reads(folder: Path) -> None:
+    expected = bytes(10**6)
+    cache = FileCache(folder, 10**7)
+    until = time.monotonic() + 0.5
+    while time.monotonic() < until:
+        blocks = cache.load(key_of(1))
+        assert blocks is None or blocks[0].tobytes() == expected  # type: ignore[attr-defined]
+
+
+def test_an_entry_that_is_cut_in_use_is_whole_or_none(tmp_path: Path) -> None:
+    """A page of a map that lies behind the end of its file ends the process by SIGBUS."""
+    cache = FileCache(tmp_path, 10**7)
+    cache.store(key_of(1), [np.zeros(10**6, np.uint8)])
+    cutter = _forked(_cuts, files(cache)[0])
+    readers = [_forked(_reads, tmp_path) for _ in range(2)]
+    for reader in readers:
+        reader.join()
+    cutter.kill()
+    cutter.join()
+    assert [reader.exitcode for reader in readers] == [0, 0]
+
+
+def _as_user(user: int, folder: Path, expected: list[bool]) -> None:
+    """Which of the keys 1, 2, 3 this user finds; then as one who stores all of them. Nothing raises."""
+    os.setgroups([])
+    os.setgid(user)
+    os.setuid(user)
+    cache = FileCache(folder, 10**6)
+    assert [cache.load(key_of(number)) is not None for number in (1, 2, 3)] == expected
+    for number in (1, 2, 3):
+        cache.store(key_of(number), BLOCKS)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be several users")
+@pytest.mark.parametrize(("mode", "owner"), [(0o777, 0), (0o1777, 0), (0o777, 12346), (0o755, 12346), (0o700, 12346)])
+def test_a_folder_of_somebody_else_or_of_everybody(tmp_path: Path, mode: int, owner: int) -> None:
+    """Found are one's own and the administrator's entries; nobody's files are followed, waited for, or in the way."""
+    with tempfile.TemporaryDirectory() as space:  # pytest's own folders are closed to others
+        os.chmod(space, 0o755)
+        folder, target = Path(space) / "prepared", tmp_path / "target"
+        cache = FileCache(folder, 10**6)
+        for number, user in ((1, 0), (2, 12346), (3, 12345)):
+            cache.store(key_of(number), BLOCKS)
+            os.chown(folder / f"{key_of(number)}.mpc", user, user)
+        target.write_bytes(b"x")
+        target.chmod(0o666)
+        (folder / f"{key_of(4)}.mpc").symlink_to(target)
+        os.chown(folder, owner, owner)
+        folder.chmod(mode)
+        reachable = mode != 0o700
+        worker = _forked(_as_user, 12345, folder, [False, False, reachable])
+        worker.join()
+        assert worker.exitcode == 0
+        assert target.read_bytes() == b"x"
+        assert not list(folder.glob(".*"))
+        assert [path.stat().st_mode & 0o777 for path in files(cache) if not path.is_symlink()] == [0o600] * 3
+
+
 def _storm(folder: Path, seed: int) -> None:
     """Many stores and loads of few keys in a folder that holds half of them; every entry found is whole."""
     random = np.random.default_rng(seed)
@@ -211,9 +303,7 @@ def _storm(folder: Path, seed: int) -> None:
 
 
 def test_several_processes_may_write_at_once(tmp_path: Path) -> None:
-    workers = [multiprocessing.get_context("fork").Process(target=_storm, args=(tmp_path, seed)) for seed in range(4)]
-    for worker in workers:
-        worker.start()
+    workers = [_forked(_storm, tmp_path, seed) for seed in range(4)]
     for worker in workers:
         worker.join()
     assert [worker.exitcode for worker in workers] == [0] * 4

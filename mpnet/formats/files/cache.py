@@ -8,7 +8,6 @@ without a word.
 from __future__ import annotations
 
 import contextlib
-import mmap
 import os
 import re
 import stat
@@ -83,9 +82,9 @@ def _opened(folder: Path, limit_bytes: int) -> FileCache:
 class FileCache:
     """Entries of a few blocks of bytes by key, one file each; the longest unused go when the limit is passed.
 
-    Processes and threads of one user may share a folder: entries appear whole, are never changed, and stay readable for
-    whom has mapped them when somebody else removes them. Nobody else may write entries: a link, a pipe, or a file that
-    another user owns or may write is no entry. keys: SHA-256 in hex.
+    Processes and threads of one user may share a folder: entries appear whole, and what was read is the reader's own,
+    whatever becomes of the file. Nobody else may write entries: a link, a pipe, or a file that another user owns or may
+    write is no entry. keys: SHA-256 in hex.
     """
 
     def __init__(self, folder: Path, limit_bytes: int) -> None:
@@ -95,23 +94,22 @@ class FileCache:
         self._unseen_bytes: int | None = None  # written since the folder was last looked through; None: never was
 
     def load(self, key: str) -> tuple[Bytes, ...] | None:
-        """The blocks of an entry, mapped, read-only and aligned to 64; None when there is none or it is damaged."""
+        """The blocks of an entry, read-only and aligned to 64; None when there is none or it is damaged."""
         try:
             # A named pipe must not be waited for, nor a link be followed to a file that somebody chose.
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-            try:
+            with open(descriptor, "rb") as file:
                 state = os.fstat(descriptor)
-                if not _is_own(state) or state.st_size < _HEADER_BYTES or state.st_size % _ALIGN:
+                if not _is_own(state) or not _HEADER_BYTES <= state.st_size <= self.limit_bytes or state.st_size % _ALIGN:
                     return None
-                # Populated: all of it is about to be read, and a fault per page costs more than the reading.
-                flags = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
-                mapped = mmap.mmap(descriptor, state.st_size, flags=flags, prot=mmap.PROT_READ)
-                blocks = _blocks(np.frombuffer(mapped, np.uint64), key)
+                # Not mapped: pages of a file that is cut or changed in use would be missing, or not those that were checked.
+                content = _aligned(state.st_size)
+                if file.readinto(content.data) != content.size:
+                    return None
+                blocks = _blocks(content.view(np.uint64), key)
                 if blocks is not None:
                     os.utime(descriptor)  # the time of last use
-            finally:
-                os.close(descriptor)
-        except (OSError, ValueError):
+        except (OSError, ValueError, MemoryError):
             return None
         return blocks
 
@@ -194,9 +192,15 @@ def _padded(size: int) -> int:
     return (size + _ALIGN - 1) // _ALIGN * _ALIGN
 
 
+def _aligned(size: int) -> Bytes:
+    from mpnet.kernels.arguments import aligned  # commands that only ask where the cache is do without
+
+    return aligned(size)
+
+
 def _checksum(words: NDArray[np.uint64]) -> int:
     """CRC-32C: unlike a sum it notices what has changed places."""
-    from mpnet.kernels._core import ffi, lib  # commands that only ask where the cache is do without
+    from mpnet.kernels._core import ffi, lib
 
     return int(lib.mp_crc32c(0, ffi.from_buffer(words), words.nbytes))
 
@@ -215,6 +219,7 @@ def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
     if _HEADER_BYTES + sum(map(_padded, sizes)) != words.nbytes or words[1] != _checksum(words[_KEY:]):
         return None
     content, at, blocks = words.view(np.uint8), _HEADER_BYTES, []
+    content.flags.writeable = False
     for size in sizes:
         blocks.append(content[at : at + size])
         at += _padded(size)
