@@ -52,6 +52,11 @@ def reason_of(error: Exception) -> str:
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
+def counted(count: int, noun: str = "image") -> str:
+    """How many there are: `1 image`, `79 images`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
 def count_text(count: float, unit: str = "") -> str:
     """A large number for people, three digits and a power of 1,000: `1.24 G`, `653 M`; `-` for none."""
     if not math.isfinite(count):

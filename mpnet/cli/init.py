@@ -13,6 +13,7 @@ from mpnet.cli.options import FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
+from mpnet.messages import counted
 from mpnet.trial.template import Parts, experiment_template
 
 
@@ -85,7 +86,7 @@ def command(
         return
     without = f" ({dataset.unlabelled} without labels)" if dataset.unlabelled else ""
     console().print(
-        f"{target}: {len(dataset.images)} images{without}, {len(dataset.box)} labelled objects, {len(dataset.names)} "
-        f"classes. Next: mpnet run {target}",
+        f"{target}: {counted(len(dataset.images))}{without}, {counted(len(dataset.box), 'labelled object')}, "
+        f"{len(dataset.names)} classes. Next: mpnet run {target}",
         soft_wrap=True,
     )

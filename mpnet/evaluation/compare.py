@@ -42,6 +42,11 @@ class Interval:
         """Whether zero lies in the interval: the difference may be chance."""
         return self.low <= 0 <= self.high
 
+    @property
+    def tells(self) -> bool:
+        """Whether it says anything of other images: one image, or none that differs in anything, leaves every loss possible."""
+        return self.low > -100
+
 
 Verdict = Literal["loss", "gain", "noise"]
 

@@ -311,7 +311,8 @@ def with_pairs(data: ReportData, pairs: Mapping[int, Pair], intervals_by: str, p
     table = _filled(data.configurations, pairs, prefix)
     named = {row: {prefix + name: interval for name, interval in pair.metrics.items()} for row, pair in pairs.items()}
     intervals = {row: {**data.intervals.get(row, {}), **named.get(row, {})} for row in {**data.intervals, **named}}
-    return replace(data, configurations=table, intervals=intervals, intervals_by=intervals_by)
+    known = any(interval.tells for by_name in intervals.values() for interval in by_name.values())
+    return replace(data, configurations=table, intervals=intervals, intervals_by=intervals_by if known else "")
 
 
 def with_changes(data: ReportData, chosen: Pair, gallery: Shows | None = None) -> ReportData:

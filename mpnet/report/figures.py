@@ -108,14 +108,15 @@ def _named(data: ReportData) -> dict[int, str]:
         if pick.row is not None:
             names[pick.row] = f"{names[pick.row]}, {pick.name}" if pick.row in names else pick.name
     if table.chosen is not None:
-        names.setdefault(table.chosen, "chosen")
+        names.setdefault(table.chosen, data.shown_short)
     return names
 
 
 def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
     """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
     start = data.configurations.value(data.configurations.baseline, name)
-    intervals = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    known = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    intervals = [interval if interval is not None and interval.tells else None for interval in known]
     if not any(intervals):
         return None, None
     nan = float("nan")

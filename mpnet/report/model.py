@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
+from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
 
 if TYPE_CHECKING:
@@ -261,10 +262,10 @@ class CfgTemplate:
 
 def images_text(name: str, count: int) -> str:
     """A set of images in words. name: 'all', 'selecting' or 'held_out'."""
-    plural = "" if count == 1 else "s"
-    return {"held_out": f"the {count} held-out image{plural}", "all": f"all {count} image{plural}"}.get(
-        name, f"the {count} image{plural} that chose"
-    )
+    if name == "held_out":
+        return f"the {counted(count, 'held-out image')}"
+    every = "the one image" if count == 1 else f"all {counted(count)}"
+    return every if name == "all" else f"the {counted(count)} that chose"
 
 
 @dataclass(frozen=True)

@@ -21,12 +21,13 @@ from mpnet.config.measures import HELD_OUT, MEASURES, in_report_order, measure
 from mpnet.evaluation.compare import Interval, verdict
 from mpnet.evaluation.metrics import SIZES
 from mpnet.formats.documents.json_text import finite
+from mpnet.messages import counted
 from mpnet.model.plan_key import SHORT, short_key
 from mpnet.model.precision import BY_CODE, PRECISIONS
 from mpnet.report import figures, operating, svg
 from mpnet.report.colours import style_sheet
 from mpnet.report.figures import Figure
-from mpnet.report.model import KINDS, ClassRow, ReportData
+from mpnet.report.model import KINDS, ClassRow, ReportData, images_text
 from mpnet.report.summary import amount, bounds, sentences
 from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
@@ -43,10 +44,11 @@ def render(data: ReportData) -> str:
     environment.filters.update(
         num=_number,
         jpeg=lambda data: f"data:image/jpeg;base64,{_base64(data)}",
+        counted=counted,
         product=lambda shape: int(np.prod(shape)),
         short=short_key,
     )
-    environment.globals.update(chip=_chip, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
+    environment.globals.update(chip=_chip, images_text=images_text, whisker=_Whisker(data.classes), tone=_tone, measure=measure)
     # The policy lets exactly this script run, so a name that slipped through as markup could still do nothing.
     policy = (
         f"default-src 'none'; script-src 'sha256-{_base64(hashlib.sha256(script.encode()).digest())}'; "
@@ -128,12 +130,14 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
             for m in (measure(name),)
         },
         "shown": data.shown_as.capitalize(),
+        "mark": data.shown_short,
         "hover": [m.name for m in MEASURES if m.headline and m.name in table.columns],
         "picks": [{"name": pick.name, "row": pick.row} for pick in data.picks if pick.row is not None],
         "precisions": {p.code: {"name": p.name, "base": p.base} for p in _precisions(data)},
         "layers": [{"index": layer.index, "name": layer.name, "position": layer.position} for layer in data.layers],
         "intervals": {
-            row: {name: [i.difference, i.low, i.high] for name, i in by_name.items()} for row, by_name in data.intervals.items()
+            row: {name: [i.difference, i.low, i.high] for name, i in by_name.items() if i.tells}
+            for row, by_name in data.intervals.items()
         },
         # The front's numbers are the table's; a second copy would double the page.
         "figures": {name: {k: list(v) for k, v in figure.columns.items()} for name, figure in shown.items() if name != "front"},
@@ -254,7 +258,7 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
                 change = _number(value - start, quantity.digits, True)
         if interval is not None:
             note = f"95 %: {_minus_all(bounds(interval, None if quantity.judged else quantity.itself))}" + (
-                ", within noise" if outcome == "noise" else ""
+                ", within noise" if outcome == "noise" and interval.tells else ""
             )
         tiles.append(
             {
@@ -399,7 +403,7 @@ def _class_verdict(data: ReportData) -> str:
     )
     if not classes:
         return ""
-    on = f"On all {data.images} images " if data.images else ""
+    on = f"On {images_text('all', data.images)} " if data.images else ""
     left_out = (len(data.confusion.names) - bool(view_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
     rest = f" {left_out} more have no {data.task.thing} in these images and are not listed." if left_out > 0 else ""
     of = f"{len(classes)} classes" + (" that have an interval" if len(classes) < len(data.classes) else "")

@@ -15,6 +15,7 @@ from typing import Iterable, Sequence
 from mpnet.config.measures import MEASURES, measure
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import atomic_path
+from mpnet.messages import counted
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.model import ReportData
@@ -114,7 +115,7 @@ def _choice(data: ReportData) -> str:
 
 def _measured(data: ReportData) -> str:
     protocol = data.protocol
-    images = f"{data.images} images" if data.images else "an unknown number of images"
+    images = counted(data.images) if data.images else "an unknown number of images"
     if data.held_out:
         images += f", of which {data.held_out} were held out: they did not choose"
     lines = [f"On {images}, against the baseline {short_key(data.configurations.keys[data.configurations.baseline or 0])}."]
@@ -140,7 +141,7 @@ def _losses(data: ReportData) -> str:
         elif quantity.judged:
             outcome = verdict(interval)
         else:
-            outcome = f"95 % interval {bounds(interval, quantity.itself)}"
+            outcome = f"95 % interval: {bounds(interval, quantity.itself)}"
         rows.append((quantity.label, number_text(value), f"baseline {number_text(before)}", outcome, data.images_of(name)))
     lost = sum(change.kind != "gained" for change in data.changes)
     counts = [f"{lost} objects lost or moved, {len(data.changes) - lost} gained on all images."] if data.changes else []

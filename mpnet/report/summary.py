@@ -7,13 +7,15 @@ import math
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
-from mpnet.messages import bytes_text, count_text
+from mpnet.messages import bytes_text, count_text, counted
 from mpnet.report.model import ReportData
 from mpnet.report.terminal import number_text
 
 
 def verdict(interval: Interval) -> str:
     """A difference in words: within noise, a loss, or a gain, with its interval."""
+    if not interval.tells:
+        return f"{number_text(interval.difference, 2, True)} on these images, too few to say what it is on others"
     numbers = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
     return (
         f"within noise ({numbers})" if interval.noise else f"a real {'loss' if interval.difference < 0 else 'gain'} ({numbers})"
@@ -22,6 +24,8 @@ def verdict(interval: Interval) -> str:
 
 def bounds(interval: Interval, start: float | None = None) -> str:
     """An interval in words. start: what it is the difference from, for what cannot be better than that: its values."""
+    if not interval.tells:
+        return "unknown, of too few images"
     return " to ".join(number_text(value + (start or 0.0), 2, start is None) for value in (interval.low, interval.high))
 
 
@@ -45,7 +49,7 @@ def sentences(data: ReportData) -> tuple[str, ...]:
 def _measured(data: ReportData) -> str:
     table = data.configurations
     images = data.images
-    on = f" on {images} images" if images else ""
+    on = f" on {counted(images)}" if images else ""
     done, total = data.status.done, data.status.total
     if data.status.state != "finished":
         of = f" of {total:,}" if total else ""
@@ -55,7 +59,8 @@ def _measured(data: ReportData) -> str:
         return f"One configuration was measured{on}."
     front = int(table.front.sum())
     if front and data.kind == "sweep":
-        names = [measure(name).label for name in data.objectives or (table.objective, table.cost)]
+        wanted = [name for name in data.objectives if any(math.isfinite(table.value(row, name)) for row in range(len(table)))]
+        names = [measure(name).label for name in wanted or (table.objective, table.cost)]
         if data.held_out:
             on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
         return (

@@ -10,11 +10,13 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.config.measures import DROP, measure
+from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import POOLED
-from mpnet.messages import bytes_text, count_text, limits_text
+from mpnet.messages import bytes_text, count_text, counted, limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
+from mpnet.report.summary import bounds
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
 from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import evenly
@@ -25,6 +27,8 @@ _BAR = 24
 LATENCY = "latency_ms"
 RANKING = ("one_at_a_time", "additive")
 """Strategies that begin with each layer alone."""
+WHOLE_SETS = ("held_out", "all")
+"""Sets of images that a loss is told on without saying which they are."""
 LAYERS_NAMED = 8
 """Of those that keep their precision at the cost of a pick."""
 LAYERS_SHOWN = 16
@@ -140,7 +144,7 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
     title = f"Front: {len(front)} configuration{'' if len(front) == 1 else 's'} that no other beats"
     parts = document["holdout"]
     if parts["held_out"]:
-        title += f"; on the {parts['selecting']} images that select, and on the {parts['held_out']} held out"
+        title += f"; on the {counted(parts['selecting'])} that select, and on the {parts['held_out']} held out"
     _print_columns(out, columns, title)
     if len(front) > FRONT_ROWS:
         out.print(f"{FRONT_ROWS} of the front's {len(front)} are shown; --json and `mpnet report` have all")
@@ -167,7 +171,15 @@ def _thinned(front: Sequence[Mapping[str, Any]], marked: Sequence[bool]) -> list
 def _measured(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """What a sweep ranked by, and a board's latency wherever its table gives one."""
     known = any(LATENCY in row["costs"] for row in rows)
-    return [*document["objectives"], *([LATENCY] if known and LATENCY not in document["objectives"] else [])]
+    costs = [name for name in document["objectives"] if measure(name).cost]
+    return [*_qualities(document), *costs, *([LATENCY] if known and LATENCY not in document["objectives"] else [])]
+
+
+def _qualities(document: Mapping[str, Any]) -> list[str]:
+    """What of the objectives is no cost, without what the images have no labels for."""
+    baseline = document["baseline"] or {"metrics": {}}
+    names = [name for name in document["objectives"] if not measure(name).cost]
+    return [name for name in names if baseline["metrics"].get(name, 0.0) >= 0] or names
 
 
 def _key(row: Mapping[str, Any]) -> str:
@@ -300,7 +312,7 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
             for row in rows
         ]
         headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
-        on = f"{safety['images']} {'held-out ' if safety['held_out'] else ''}images"
+        on = counted(safety["images"], "held-out image" if safety["held_out"] else "image")
         print_table(out, headings, cells, f"From accurate to cheap, on {on}", left=(0, 1))
     out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
     _print_twice(safety, out)
@@ -358,7 +370,11 @@ def change_text(losses: Mapping[str, Any]) -> str:
     """Quality lost on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
     of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None)
-    return "not measured" if of is None else f"{of['difference']:+.2f} ({of['low']:+.2f} to {of['high']:+.2f})"
+    if of is None:
+        return "not measured"
+    interval = Interval(of["difference"], of["low"], of["high"])
+    ends = f"{interval.low:+.2f} to {interval.high:+.2f}" if interval.tells else bounds(interval)
+    return f"{interval.difference:+.2f} ({ends})"
 
 
 def images_text(losses: Mapping[str, Any]) -> str:
@@ -367,7 +383,7 @@ def images_text(losses: Mapping[str, Any]) -> str:
     if not loss:
         return ""
     images = next((loss[t.quality].get("images") for t in TASKS.values() if t.quality in loss), None) or loss["pictures"]
-    return f"{images} " + {"held_out": "held-out images", "all": "images"}.get(name, f"images ({name})")
+    return counted(images, "held-out image" if name == "held_out" else "image") + ("" if name in WHOLE_SETS else f" ({name})")
 
 
 def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -380,7 +396,7 @@ def _print_layers(document: Mapping[str, Any], out: Console) -> None:
     rows: Sequence[Mapping[str, Any]] = document.get("layers", [])
     if not rows:
         return
-    qualities = [name for name in document["objectives"] if name in rows[0]["alone"]]
+    qualities = [name for name in _qualities(document) if name in rows[0]["alone"]]
     worst = max(-float(row["alone"][qualities[0]]) for row in rows)
     both = [(when, name) for when in ("alone", "kept") if any(row[when] for row in rows) for name in qualities]
     cells: list[list[object]] = []

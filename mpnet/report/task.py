@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.data.dataset import Dataset
 from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
+from mpnet.messages import counted
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
 from mpnet.report.images import ClassGallery, Gallery, LoadImage
 from mpnet.report.model import Change, Image
@@ -63,7 +64,7 @@ def _images(protocol: Mapping[str, Any]) -> str:
     """How many images, and how many of them only agreement is measured on."""
     unlabelled = protocol.get("unlabelled") or 0
     under = f" under {protocol['condition']}" if protocol.get("condition") else ""
-    return f"{protocol['images']} images{under}" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
+    return f"{counted(protocol['images'])}{under}" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
 
 
 def _detector(protocol: Mapping[str, Any]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.measures import measure
+from mpnet.config.measures import DROP, measure
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
@@ -101,9 +101,19 @@ def rule_of(name: str, findings: Mapping[str, Any]) -> str:
     if name != "smallest" or not limits or pick is None:
         return PICK_RULES[name]
     cost = next((name for name in findings["objectives"] if measure(name).cost), "")
-    cheaper = any(entry["costs"].get(cost, math.inf) < pick["costs"].get(cost, -math.inf) for entry in findings["front"])
-    broken = "; the front has cheaper ones, which break them" if cheaper else ""
-    return f"the cheapest of those that keep the limits ({limits_text(limits)}){broken}"
+    cheaper = [entry for entry in findings["front"] if entry["costs"].get(cost, math.inf) < pick["costs"].get(cost, -math.inf)]
+    broken = [key for key in limits if any(_breaks(entry, findings["baseline"], key, limits[key]) for entry in cheaper)]
+    rule = f"the cheapest of those that keep the limits ({limits_text(limits)})"
+    return f"{rule}; cheaper ones of the front break {' and '.join(broken)}" if broken else rule
+
+
+def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, limit: float) -> bool:
+    """Whether a configuration of findings is beyond a limit, as `Problem.excesses` says it."""
+    if not key.removesuffix("_relative").endswith(DROP):
+        return bool({**entry["metrics"], **entry["costs"]}.get(key, 0.0) > limit)
+    name = "AP" if key.startswith("ap_drop") else key.removesuffix(DROP)
+    before = baseline["metrics"].get(name, 0.0)
+    return bool(before - entry["metrics"].get(name, before) > limit * (before if key.endswith("_relative") else 1))
 
 
 Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
@@ -194,6 +204,8 @@ class PairedEvaluator:
         ]
 
     def _drawn(self, predictions: Any) -> NDArray[np.float64]:
+        if len(self._setup.bench.dataset.images) < 2:
+            return np.empty(0)  # one image drawn again is the same image
         return self._sets[-1].compared(predictions).drawn[:DRAWS_KEPT]
 
 

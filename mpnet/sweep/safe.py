@@ -19,6 +19,7 @@ import numpy as np
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
+from mpnet.messages import counted
 from mpnet.model.task import Task
 from mpnet.sweep.front import evenly, non_dominated
 from mpnet.sweep.margins import Margins, loss_label
@@ -222,12 +223,12 @@ def _twice_json(safety: Safety, twice: Safety) -> dict[str, Any]:
 def why(safety: Safety) -> str:
     """In a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
-    on = f"{safety.images} {'held-out ' if safety.held_out else ''}images"
+    on = counted(safety.images, "held-out image" if safety.held_out else "image")
     test = safety.last_shown
     if test is None:
         return f"only the baseline could be tested against a loss of at most {limits}"
     losses_text = "; ".join(
-        f"{loss_label(name)} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({loss.images} images)"
+        f"{loss_label(name)} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({counted(loss.images)})"
         for name, loss in test.losses.items()
     )
     if safety.safe is not None:

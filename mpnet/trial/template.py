@@ -200,7 +200,7 @@ sweep:
   # greedy and additive answer soon; exhaustive tries every combination, exactly.
   strategy: additive
   {precisions}
-  objectives: [{task.agreement}, {task.quality}, bit_operations]
+  objectives: [{task.agreement}, {f"{task.quality}, " if images else ""}bit_operations]
   {holdout}
   # holdout: {HOLDOUT if few else 0}
   # What a choice must keep, such as {drop}: 1 (points) or weight_bytes: 4000000.

@@ -115,6 +115,26 @@ def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: 
     assert run["metrics"]["AP"] == row["metrics"]["AP"]
 
 
+@pytest.mark.slow
+def test_of_one_image_nothing_is_said_about_others(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
+    for other in sorted(frames.iterdir())[1:]:
+        other.unlink()
+    for name, data in (("labelled", "data.limit=1"), ("bare", f"data={{unlabelled: {frames}}}")):
+        arguments = ("sweep", experiment, *SWEEP, "--set", data, "--set", f"name={name}")
+        found = document_of(mpnet(*arguments, "--json"))
+        assert found["images"] == 1
+        assert found["stability"] == {}
+        printed = mpnet(*arguments).stdout
+        page = experiment.parent / "page.html"
+        assert mpnet("report", found["store"], "-o", page).returncode == 0
+        for text in (printed, page.read_text(encoding="utf-8")):
+            assert "1 images" not in text
+            assert "all 1 image" not in text
+            assert "(+0.00 to +0.00)" not in text
+            assert "100.00 to" not in text
+            assert "unknown, of too few images" in text or (name == "bare" and text is printed)
+
+
 def test_an_exact_front_of_ap_is_refused(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     sweep = "sweep={strategy: exact_front, precisions: [fp32, int8], objectives: [AP, weight_bytes]}"
     refused = mpnet("sweep", experiment, "--unlabelled", frames, "--set", sweep)
@@ -174,6 +194,7 @@ def test_init_writes_the_key(mpnet: Mpnet, experiment: Path, frames: Path) -> No
         arguments = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--unlabelled", "other/images")
         made = document_of(mpnet("init", *arguments, *images, "-o", f"{name}.yaml", "--json", cwd=folder))
         assert made["unlabelled"] == 6
+        assert ("agreement_AP, AP, bit_operations" in (folder / f"{name}.yaml").read_text()) == bool(images)
         run = document_of(mpnet("run", f"{name}.yaml", "--json", cwd=folder))
         assert run["protocol"]["unlabelled"] == 6
     assert mpnet("init", "--cfg", "net.cfg", cwd=folder).returncode == 2

@@ -184,12 +184,29 @@ def test_limits_hold_for_all_three() -> None:
 
 
 def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_one_out() -> None:
-    entries = [{"costs": {"bit_operations": cost}} for cost in (1.0, 2.0)]
-    findings = {"objectives": ["AP", "bit_operations"], "front": entries, "limits": {}, "picks": {"smallest": entries[1]}}
+    entries = [
+        {"metrics": {"AP": ap, "agreement_AP": 90.0}, "costs": {"bit_operations": cost, "weight_bytes": 5e6}}
+        for cost, ap in ((1.0, 45.0), (2.0, 48.0), (9.0, 50.0))
+    ]
+    findings = {
+        "objectives": ["AP", "bit_operations"],
+        "front": entries,
+        "limits": {},
+        "picks": {"smallest": entries[1]},
+        "baseline": entries[2],
+    }
     assert rule_of("smallest", findings) == "the cheapest of all"
     limited = findings | {"limits": {"ap_drop": 3.0}}
     kept = "the cheapest of those that keep the limits (ap_drop 3)"
-    assert rule_of("smallest", limited) == f"{kept}; the front has cheaper ones, which break them"
+    assert rule_of("smallest", limited) == f"{kept}; cheaper ones of the front break ap_drop"
+    for limit, breaks in (
+        ({"ap_drop_relative": 0.05}, True),
+        ({"agreement_AP_drop": 3.0}, False),
+        ({"weight_bytes": 4e6}, True),
+        ({"weight_bytes": 6e6}, False),
+    ):
+        both = rule_of("smallest", findings | {"limits": {"ap_drop": 3.0, **limit}})
+        assert both.endswith(" and ".join(["break ap_drop", *(limit if breaks else ())]))
     assert rule_of("smallest", limited | {"picks": {"smallest": entries[0]}}) == kept
     assert "limits" not in rule_of("safe", limited)
 

@@ -90,7 +90,7 @@ function named() {
     if (same) same.name += ", " + name;
     else found.push({ name, row, shape: "star" });
   }
-  if (TABLE.chosen !== null && TABLE.chosen !== TABLE.baseline && !found.some((mark) => mark.row === TABLE.chosen)) found.push({ name: "chosen", row: TABLE.chosen, shape: "star" });
+  if (TABLE.chosen !== null && TABLE.chosen !== TABLE.baseline && !found.some((mark) => mark.row === TABLE.chosen)) found.push({ name: DATA.mark, row: TABLE.chosen, shape: "star" });
   return found;
 }
 
