@@ -11,6 +11,9 @@ emulated   one static program that has its files in it, for tests/kernels/bochs/
 
 from __future__ import annotations
 
+import ctypes
+import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -26,6 +29,8 @@ from tests.core import core  # noqa: E402
 
 TARGETS = ("jpeg", "bundle", "command")
 """Each C entry that takes what users give it; its file is tests/fuzz/<name>_target.c."""
+WORK = ROOT / ".cache" / "fuzz"
+"""What hunts build, and where they work."""
 COMMANDS = ("evaluate", "bench", "profile", "info", "output")
 """Objects of the program mprun that its library lacks."""
 SANITIZED = ("-g", "-O1", "-fsanitize=address,undefined", "-fno-sanitize-recover=undefined", "-DMP_RED_ZONE=64")
@@ -94,10 +99,28 @@ def _embedded(inputs: tuple[Path, ...], path: Path) -> Path:
     return path
 
 
-def build_disk(out: Path) -> None:
-    """The library that stands between a program and its disk, for LD_PRELOAD. Raises: CalledProcessError."""
-    flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-    subprocess.run(["gcc", *flags, str(HERE / "disk.c"), "-o", str(out), "-ldl"], check=True)
+def under_disk() -> None:
+    """Start this program again with disk.c between it and its disk, unless it is there.
+
+    Raises: SystemExit with a line where that cannot be built.
+    """
+    if hasattr(ctypes.CDLL(None), "disk_calls"):
+        return
+    if not has_disk():
+        sys.exit("fuzz: disk.c, which faults are injected by, is for Linux and built by gcc; install gcc")
+    WORK.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=WORK) as folder:
+        made, library = Path(folder) / "disk.so", WORK / "disk.so"
+        flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
+        subprocess.run(["gcc", *flags, str(HERE / "disk.c"), "-o", str(made), "-ldl"], check=True)
+        made.replace(library)  # another process may have the old one loaded
+    os.environ["LD_PRELOAD"] = str(library)
+    os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+
+
+def has_disk() -> bool:
+    """Whether faults of disk and memory can be injected here."""
+    return sys.platform.startswith("linux") and shutil.which("gcc") is not None
 
 
 def can_build(compiler: str, kind: str) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Power cuts of a store, under tests/fuzz/disk.c: LD_PRELOAD=disk.so python -m tests.fuzz.disk STEP.
+"""Power cuts of a store, under tests/fuzz/disk.c: python -m tests.fuzz.disk STEP.
 
 The power goes after each `step`-th change of a file: of what was not synced any part reaches the disk.
 """
@@ -13,11 +13,14 @@ import shutil
 import struct
 import sys
 import tempfile
+import time
 from pathlib import Path
 from typing import Iterator
 
 from mpnet.sweep.store import Trial, TrialStore
+from tests.fuzz.build import under_disk
 from tests.fuzz.test_crash_points import SUBJECT, trials
+from tests.fuzz.usage import usage
 
 DISK = ctypes.CDLL(None)
 WRITE, TRUNCATE, SYNC, UNLINK, MARK = range(1, 6)
@@ -58,7 +61,7 @@ def cut(folder: Path, step: int) -> None:
     DISK.disk_book.restype = ctypes.c_void_p
     at = DISK.disk_book(ctypes.byref(size))
     history = list(entries(ctypes.string_at(at, size.value)))
-    draw, looked = random.Random(0), 0
+    draw, looked, slowest = random.Random(0), 0, 0.0
     durable: dict[str, bytes] = {}
     pending: list[tuple[str, int, int, bytes]] = []
     committed = -1
@@ -90,16 +93,19 @@ def cut(folder: Path, step: int) -> None:
             copy.mkdir()
             for other, content in files.items():
                 (copy / Path(other).name).write_bytes(content)
+            began = time.process_time()
             with TrialStore.open(copy / path.name, SUBJECT) as store:
                 held: list[Trial] = list(store.trials(context))
+            slowest = max(slowest, time.process_time() - began)
             expected = [[trial for unit in range(units) for trial in trials(100 * unit)] for units in range(7)]
             assert held in expected[committed : committed + 2], f"after change {number}, variant {variant}: {len(held)} trials"
             looked += 1
     assert looked > 20
-    print(f"{len(history)} changes, {looked} power cuts: every committed trial is there", flush=True)
+    print(f"{len(history)} changes, {looked} power cuts: every committed trial is there, {usage(slowest)}", flush=True)
 
 
 if __name__ == "__main__":
+    under_disk()
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as space:
         cut(Path(space), int(sys.argv[1]))

@@ -9,6 +9,9 @@ and the next sweep goes on at once. At last the store must equal that of a sweep
 
 Sweeps are forks of this process, and their workers forks of them that keep no file open, for importing takes several times as
 long as the sweep: but for one in ten, and those in namespaces, which start as they do for users.
+
+Of sweeps that verify in another engine three of four kills wait until they do. At the end stand the most memory of a process
+and the seconds of the longest next command, which goes on where one was killed.
 """
 
 from __future__ import annotations
@@ -26,17 +29,21 @@ from collections import Counter
 from contextlib import redirect_stdout
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Iterator, Sequence
+from typing import Any, Callable, Iterator, Sequence
 
 import numpy as np
 
 from mpnet.cli.main import cli, guarded
 from mpnet.sweep.front import non_dominated
 from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.verify import Verification
+from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_experiment
 
 SECONDS = 120
 EXACT = False
+VERIFYING = "verifying"
+"""A file that is there while a sweep verifies."""
 CONTAINER = ("unshare", "--pid", "--fork", "--kill-child", "--mount-proc")
 SECTIONS = {
     "greedy": "sweep: {strategy: greedy, precisions: [fp32, int8]}\n",
@@ -97,11 +104,34 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: 
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, 1)
         code = 3
+        Verification.of = _marked(folder / VERIFYING)  # type: ignore[method-assign]
         try:
             code = guarded(lambda: cli.main(list(words) or arguments(store, workers), standalone_mode=False))
         finally:
             os._exit(code)
     return pid
+
+
+def _marked(mark: Path) -> Callable[..., dict[str, Any]]:
+    """`Verification.of`, while which a file is there."""
+    work = Verification.of
+
+    def of(*arguments: Any) -> dict[str, Any]:
+        mark.touch()
+        found = work(*arguments)
+        mark.unlink(missing_ok=True)
+        return found
+
+    return of
+
+
+def reached(pid: int, mark: Path) -> bool:
+    """Wait until a sweep verifies; whether it does, and has not ended before."""
+    while not mark.exists():
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            return False
+        time.sleep(0.002)
+    return True
 
 
 def in_container(folder: Path, store: Path) -> int:
@@ -158,20 +188,27 @@ def front(trials: dict[str, Trial]) -> set[str]:
     return {keys[index] for index in non_dominated(points)}
 
 
-def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], took: float) -> Counter[str]:
-    """took: seconds of a sweep that nobody disturbs, within which it is killed."""
+def kill_sweeps(
+    folder: Path, kills: int, seed: int, whole: dict[str, Trial], took: float, verifying: float
+) -> tuple[Counter[str], float]:
+    """What was killed and found, and the seconds of the longest next sweep.
+
+    took: seconds of a sweep that nobody disturbs, within which it is killed. verifying: how many of them it verifies.
+    """
     rng = random.Random(seed)
     allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
     done: Counter[str] = Counter()
-    parted, waited = 0, 0.0
+    parted, verified, waited = 0, 0, 0.0
     number, which = 0, kinds(rng, allowed)
-    store, before = folder / "0.sqlite", dict[str, Trial]()
+    store, before, mark = folder / "0.sqlite", dict[str, Trial](), folder / VERIFYING
     while sum(done.values()) < kills:
         kind = next(which)
         spawn = rng.random() < 0.1
         fresh = kind == "namespace" or (spawn and kind != "parent")
         delay = rng.uniform(0.2, 2.0) if fresh else rng.uniform(0.0, took if kind == "parent" else 2 * took)
         pid = in_container(folder, store) if kind == "namespace" else forked(folder, store, 1 if kind == "parent" else 2, spawn)
+        if verifying and kind in ("parent", "group") and rng.random() < 0.75 and reached(pid, mark):
+            delay = rng.uniform(0.0, verifying)
         code = ended(pid, delay)
         if code is None:
             if kind == "worker":
@@ -195,19 +232,22 @@ def kill_sweeps(folder: Path, kills: int, seed: int, whole: dict[str, Trial], to
         assert all(whole.get(key) == trial for key, trial in now.items()), f"kill {done}: a trial has other values"
         before = now
         parted += code is None and 0 < len(now) < len(whole)
+        verified += mark.exists()
+        mark.unlink(missing_ok=True)
         if len(now) == len(whole) or code == 0:
             waited = max(waited, finish(folder, store, whole))
             store.unlink()
             number += 1
             store, before = folder / f"{number}.sqlite", {}
     waited = max(waited, finish(folder, store, whole))
-    return done + Counter(
-        {"stores": number + 1, "found part of the trials": parted, "ms of the longest next sweep": round(waited * 1e3)}
-    )
+    return done + Counter({"stores": number + 1, "found part of the trials": parted, "while verifying": verified}), waited
 
 
-def undisturbed(folder: Path, store: Path) -> float:
-    """A whole sweep in this process, so that all forks have imported what it imports; seconds of a second one, in a fork."""
+def undisturbed(folder: Path, store: Path) -> tuple[float, float]:
+    """A whole sweep in this process, so that all forks have imported what it imports.
+
+    Result: seconds of a second one, in a fork, and how many of them it verified.
+    """
     here = os.getcwd()
     os.chdir(folder)
     try:
@@ -216,8 +256,11 @@ def undisturbed(folder: Path, store: Path) -> float:
     finally:
         os.chdir(here)
     began = time.monotonic()
-    assert ended(forked(folder, folder / f"again-{store.name}", 1), SECONDS) == 0
-    return time.monotonic() - began
+    pid = forked(folder, folder / f"again-{store.name}", 1)
+    verifying = time.monotonic() if reached(pid, folder / VERIFYING) else None
+    assert ended(pid, SECONDS) == 0
+    until = time.monotonic()
+    return until - began, 0.0 if verifying is None else until - verifying
 
 
 def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> float:
@@ -243,16 +286,16 @@ def verified(store: Path) -> list[Any]:
     return [{name: value for name, value in row.items() if not name.endswith("latency_ms")} for row in rows]
 
 
-def kill_salvages(folder: Path, kills: int, seed: int) -> Counter[str]:
+def kill_salvages(folder: Path, kills: int, seed: int) -> tuple[Counter[str], float]:
     """Kills `sweep --salvage` of a store with a damaged trial: what it writes is there whole or not at all, and the next one
-    writes it."""
+    writes it; in seconds at most the second of the result."""
     source, out, rng, done = folder / "whole.sqlite", folder / "salvaged.sqlite", random.Random(seed), Counter[str]()
     with TrialStore.open(source) as opened:
         opened._db.execute("UPDATE trials SET AP = 0.5 + AP / 2 WHERE key = 'ffff'")
     words = ["sweep", "--salvage", str(source), "--store", str(out)]
     began = time.monotonic()
     assert ended(forked(folder, source, 1, words=words), SECONDS) == 0
-    took, whole = time.monotonic() - began, stored(out)
+    took, waited, whole = time.monotonic() - began, 0.0, stored(out)
     assert whole
     assert "ffff" not in whole
     while done["killed"] < kills:
@@ -267,16 +310,18 @@ def kill_salvages(folder: Path, kills: int, seed: int) -> Counter[str]:
         done["whole" if out.exists() else "not there"] += 1
         ready = not out.exists()  # who writes the same next removes what the killed one left
         if ready:
+            began = time.monotonic()
             assert ended(forked(folder, source, 1, words=words), SECONDS) == 0, "the next one failed"
+            waited = max(waited, time.monotonic() - began)
         assert stored(out) == whole, f"{done}: something else was salvaged"
         left = sorted(path.name for path in folder.glob("*salvaged*") if path != out)
         left += sorted(path.name for path in folder.glob(".*salvaged*")) if ready else []
         assert left == [], f"left behind: {left}"
-    return done
+    return done, waited
 
 
-def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> None:
-    """Many sweeps on one store, every fifth killed."""
+def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> float:
+    """Many sweeps on one store, every fifth killed; seconds of the next one."""
     rng = random.Random(seed)
     store = folder / "crowd.sqlite"
     alive = {forked(folder, store, 1): rng.random() < 0.2 for _ in range(processes)}
@@ -286,7 +331,7 @@ def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> N
     for pid, dies in alive.items():
         code = ended(pid, 10 * SECONDS)
         assert code in ((0, -signal.SIGKILL) if dies else (0,)), f"a sweep among {processes} ended with {code}"
-    finish(folder, store, whole)
+    return finish(folder, store, whole)
 
 
 def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> None:
@@ -301,17 +346,18 @@ def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> Non
             experiment.write_text(text + SECTIONS[kind].replace("exact_front", "exhaustive"))
             undisturbed(folder, folder / "whole.sqlite")
         experiment.write_text(text + SECTIONS[kind])
-        took = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
+        took, verifying = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
         whole = stored(folder / "whole.sqlite")
         if kind == "salvage":
-            print(f"{kills} kills {dict(kill_salvages(folder, kills, seed))}: whole or not there", flush=True)
+            done, waited = kill_salvages(folder, kills, seed)
+            print(f"{kills} kills {dict(done)}: whole or not there, {usage(waited)}", flush=True)
             return
         if kills:
-            done = dict(kill_sweeps(folder, kills, seed, whole, took))
-            print(f"{kills} kills {done}: nothing lost, changed or repeated", flush=True)
+            done, waited = kill_sweeps(folder, kills, seed, whole, took, verifying)
+            print(f"{kills} kills {dict(done)}: nothing lost, changed or repeated, {usage(waited)}", flush=True)
         if processes:
-            crowd(folder, processes, seed, whole)
-            print(f"{processes} sweeps on one store, every fifth killed: {len(whole)} trials, all in order", flush=True)
+            waited = crowd(folder, processes, seed, whole)
+            print(f"{processes} sweeps on one store, every fifth killed: all {len(whole)} trials in order, {usage(waited)}")
 
 
 if __name__ == "__main__":

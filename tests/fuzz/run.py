@@ -2,7 +2,8 @@
 """Hunts for what breaks mpnet: python -m tests.fuzz.run MINUTES [TARGET...]; `make fuzz MINUTES=10 TARGET=bundle`.
 
 Without a target the time is divided among all. Each ends in one line: inputs tried, failures, most memory, longest time of an
-input. What fails is kept in .cache/fuzz/found and belongs to tests/fuzz/findings, which `make test` replays.
+input, or of the next command after a kill. What fails is kept in .cache/fuzz/found and belongs to tests/fuzz/findings, which
+`make test` replays.
 """
 
 from __future__ import annotations
@@ -21,11 +22,10 @@ from pathlib import Path
 from typing import Callable, Iterator
 
 from tests.fuzz import import_models
-from tests.fuzz.build import ROOT, TARGETS, build, build_disk, can_build, inputs_of
+from tests.fuzz.build import ROOT, TARGETS, WORK, build, can_build, has_disk, inputs_of
 from tests.fuzz.kills import SECTIONS
 from tests.fuzz.readers import FORMATS
 
-WORK = ROOT / ".cache" / "fuzz"
 FOUND = WORK / "found"
 CHANGED = 20_000
 """Files that replay.c changes in one process."""
@@ -34,7 +34,8 @@ SANITIZER = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=32"}
 
 @dataclass
 class Outcome:
-    """What a hunt did. memory_mb: at most. slowest_s: CPU time of one input, at most."""
+    """What a hunt did. memory_mb: at most. slowest_s: CPU time of one input, at most; after kills seconds of the
+    next command."""
 
     inputs: int = 0
     failures: int = 0
@@ -49,8 +50,8 @@ class Outcome:
         self.slowest_s = max(self.slowest_s, slowest_s)
 
 
-def _ran(command: list[object], folder: Path = ROOT, **more: str) -> tuple[int, str, float]:
-    """Exit code, what it printed on both streams, and its most memory in MB. more: variables of its environment."""
+def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
+    """Exit code, what it printed on both streams, and its most memory in MB."""
     print(*command[:4], "...", file=sys.stderr, flush=True)
     log = WORK / "log"
     with open(log, "wb") as printed:
@@ -59,10 +60,10 @@ def _ran(command: list[object], folder: Path = ROOT, **more: str) -> tuple[int, 
             cwd=folder,
             stdout=printed,
             stderr=subprocess.STDOUT,
-            env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT), **more},
+            env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT)},
         )
         _, status, used = os.wait4(process.pid, 0)
-    return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), used.ru_maxrss / 1024
+    return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), used.ru_maxrss * 1024 / 1e6
 
 
 def _rounds(minutes: float) -> Iterator[int]:
@@ -174,15 +175,19 @@ def _mutated(module: list[object], options: list[object], line: str, minutes: fl
     return outcome
 
 
+def _slowest(printed: str) -> float:
+    """The seconds of what usage() printed."""
+    return max(map(float, re.findall(r"at most \d+ MB and ([\d.]+) s", printed)), default=0.0)
+
+
 def _faults(minutes: float) -> Outcome:
     """Changes of files, readings and requests for memory that fail, in everything that mpnet writes."""
-    if not sys.platform.startswith("linux") or not can_build("gcc", "guarded"):
+    if not has_disk():
         return Outcome(skipped="what fails them is for Linux, and built by gcc")
-    library, outcome = WORK / "disk.so", Outcome()
-    build_disk(library)
+    outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 1, seed], LD_PRELOAD=str(library))
-        outcome.add(sum(map(int, re.findall(r": (\d+) tries", printed))), code != 0, memory, 0.0)
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 1, seed])
+        outcome.add(sum(map(int, re.findall(r": (\d+) tries", printed))), code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
@@ -195,7 +200,7 @@ def _kills(kind: str, minutes: float) -> Outcome:
     outcome = Outcome()
     for seed in _rounds(minutes):
         code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.kills", 100, 20, seed, kind])
-        outcome.add(100, code != 0, memory, 0.0)
+        outcome.add(100, code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Everything that mpnet writes, while the n-th change of a file, the n-th reading or the n-th request for much memory fails.
 
-LD_PRELOAD=disk.so python -m tests.fuzz.writers TRIES SEED [WRITER...]: under tests/fuzz/disk.c, at so many n of each kind of
+python -m tests.fuzz.writers TRIES SEED [WRITER...]: under tests/fuzz/disk.c, at so many n of each kind of
 fault and writer; 0: at all. Each command must end with exit code 0, or with 2 and one line; no file under its own name may be
 half written, nothing may be left beside it; and the same command must succeed when the machine does.
 """
@@ -18,9 +18,12 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 from mpnet.cli.main import cli, guarded
+from tests.fuzz.build import under_disk
 from tests.fuzz.kills import SECTIONS, arguments, stored
+from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_experiment
 
 LIBRARY = ctypes.CDLL(None)
@@ -72,12 +75,21 @@ WRITERS: dict[str, list[str]] = {
 """Commands that write below out/, and prepared weights into the cache."""
 
 
+class Ended(NamedTuple):
+    """What a command did. printed: on standard error. calls: how many could have failed. cpu_s: CPU time."""
+
+    code: int
+    printed: str
+    calls: int
+    cpu_s: float
+
+
 def call(words: list[str]) -> int:
     return guarded(lambda: cli.main(words, standalone_mode=False))
 
 
-def forked(words: list[str], what: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> tuple[int, str, int]:
-    """The command in a fork, where calls fail from the `number`-th on: exit code, standard error, how many calls there were."""
+def forked(words: list[str], what: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> Ended:
+    """The command in a fork, where calls fail from the `number`-th on."""
     with tempfile.TemporaryFile() as printed:
         read, write = os.pipe()
         pid = os.fork()
@@ -97,9 +109,9 @@ def forked(words: list[str], what: int = CHANGES, number: int = 0, count: int = 
         os.close(write)
         with os.fdopen(read) as pipe:
             calls = int(pipe.read() or 0)
-        code = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        _, status, used = os.wait4(pid, 0)
         printed.seek(0)
-        return code, printed.read().decode(), calls
+        return Ended(os.waitstatus_to_exitcode(status), printed.read().decode(), calls, used.ru_utime + used.ru_stime)
 
 
 def _refuse(what: int, number: int, count: int, error: int) -> None:
@@ -165,20 +177,20 @@ def attack(name: str, tries: int, rng: random.Random) -> str:
     contents = []
     for _ in range(2):
         clean()
-        code, printed, _ = forked(words)
-        assert code == 0, f"{name}: {printed}"
+        ended = forked(words)
+        assert ended.code == 0, f"{name}: {ended.printed}"
         contents.append(written())
     whole, again = contents
     same = {name for name, content in whole.items() if again[name] == content and not name.endswith((".html", ".json"))}
     trials = stored(Path("out/s.sqlite")) if is_sweep else {}
     assert whole or name in ("sweep", "salvage")
-    tried = refused = 0
+    tried, refused, slowest = 0, 0, 0.0
     for fault, what, count, error in FAULTS:
         clean()
-        calls = forked(words, what)[2]
+        calls = forked(words, what).calls
         for number in range(1, calls + 1) if not tries else sorted(rng.sample(range(1, calls + 1), min(tries, calls))):
             clean()
-            code, printed, _ = forked(words, what, number, count, error)
+            code, printed, _, cpu_s = forked(words, what, number, count, error)
             place = f"{name}, {fault} {number} of {calls}, {count}, {os.strerror(error)}: exit code {code}: {printed}"
             lines = [line for line in printed.splitlines() if line.startswith("error: ")]
             assert code in (0, 2), place
@@ -190,14 +202,15 @@ def attack(name: str, tries: int, rng: random.Random) -> str:
             assert all(trials[key] == trial for key, trial in now.items()), place
             assert code or not is_sweep or now == trials, place
             assert code or sorted(written()) == sorted(whole), place
-            code, printed, _ = forked(words)
+            code, printed, *_ = forked(words)
             # What was written before the fault may be in the way of a command that replaces nothing.
             exists = code == 2 and "exists" in printed and any(Path("out").iterdir())
             assert code == 0 or exists, f"{place}\nand again: {printed}"
             assert exists or sorted(written()) == sorted(whole), place
             tried += 1
+            slowest = max(slowest, cpu_s)
             refused += bool(lines)
-    return f"{name}: {tried} tries, {refused} ended in one line, nothing half or lost"
+    return f"{name}: {tried} tries, {refused} ended in one line, nothing half or lost, {usage(slowest)}"
 
 
 def main(tries: int, seed: int, names: list[str]) -> int:
@@ -220,4 +233,5 @@ def main(tries: int, seed: int, names: list[str]) -> int:
 
 
 if __name__ == "__main__":
+    under_disk()
     sys.exit(main(int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]))
