@@ -32,7 +32,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
         ("fp32", "f" * 13),
         ("fp16", "h" * 13),
         ("int8", "q" * 13),
-        ("mixed", "hqqqqqqqqhqqh"),
+        ("mixed", "qqqqqqqqqhqqh"),
     ]
     assert [shlex.split(r.document["command"])[:4] for r in results] == [line[:4] for line in shown[:4]]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
