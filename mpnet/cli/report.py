@@ -90,8 +90,9 @@ def command(
     STORE:safe, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest result,
     or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
     images that are not stored are computed when network and data are still there and unchanged; otherwise the page says
-    what it lacks. With --live a page on 127.0.0.1, whose address is printed, follows a sweep that other processes or
-    machines compute; nobody without the address can read it.
+    what it lacks. What was computed is kept (`mpnet info` says where), so that the same report again is quick.
+    With --live a page on 127.0.0.1, whose address is printed, follows a sweep that other processes or machines compute;
+    nobody without the address can read it.
     """
     if len(sources) == 1 and not sources[0].exists() and choose is None and sweep is None:
         path, sweep, choose = in_store(str(sources[0]))

@@ -142,7 +142,10 @@ def _draw(
         from mpnet.trial.experiment import open_workbench
 
         machine = Machine(open_workbench(named))
-        times = {cost.index: cost.chosen_ms for cost in machine.costs(plan.precision.key, plan.precision.key)}
+        costs, doubt = machine.costs(plan.precision.key, plan.precision.key)
+        times = {cost.index: cost.chosen_ms for cost in costs}
+        if doubt:
+            note(f"times are unreliable: {doubt}; the same command takes them again")
         if any(precision.base != "fp32" for precision in plan.precision.precisions):
             errors = {error.index: error.sqnr_db for error in machine.errors(plan.precision.key)}
     from mpnet.report.graph import draw_graph, graph_page  # brings what figures need

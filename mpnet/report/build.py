@@ -27,6 +27,7 @@ from mpnet.model.task import DETECTION
 from mpnet.progress import Progress
 from mpnet.report.cfg_template import cfg_template
 from mpnet.report.explanation import sentence
+from mpnet.report.kept import kept
 from mpnet.report.model import Change, Confusion, Missing, ObjectChange, ReportData, Status
 from mpnet.report.paired import Pair
 from mpnet.report.rerun import Compared, Machine, opened, run_with
@@ -121,8 +122,12 @@ def _of_sweep(
         return with_missing(data, Missing(what, reason(error), "Put the files back, or sweep again."))
     key = data.configurations.keys[data.configurations.chosen or 0]
     data = replace(data, layers=layers_of(machine.rows(key)))
-    data = _with_front(data, machine, document, progress, draws, seed, score, explain_worst)
-    return _measured(data, machine, progress)
+
+    def computed() -> ReportData:
+        return _with_errors(_with_front(data, machine, document, progress, draws, seed, score, explain_worst), machine)
+
+    deciding = [data, document, machine.bench.kernels.name, draws, seed, score, explain_worst]
+    return _timed(kept(deciding, computed, lambda whole: whole.missing == data.missing), machine, progress)
 
 
 def _with_front(
@@ -218,26 +223,37 @@ def _with_layers(
             if any(first["digests"].get(name) != document["digests"].get(name) for name in ("cfg", "weights")):
                 raise StoreError("the baseline is of another network, so its layers cannot be raised to")
             keys = str(first["precision"]["key"]), key
-            data = with_explained(data, machine, keys, predictions, explain_worst, progress)
+
+            def explained(data: ReportData = data) -> ReportData:
+                return with_explained(data, machine, keys, predictions, explain_worst, progress)
+
+            data = kept([data, document, first, explain_worst], explained)
+        analysed = kept([data, document], lambda: _with_errors(data, machine), lambda whole: whole.missing == data.missing)
     except MpnetError as error:
         return with_missing(data, Missing("Error and time per layer", reason(error), "Measure again."))
-    return _measured(data, machine, progress)
+    return _timed(analysed, machine, progress)
 
 
-def _measured(data: ReportData, machine: Machine, progress: Progress) -> ReportData:
+def _with_errors(data: ReportData, machine: Machine) -> ReportData:
+    table = data.configurations
+    try:
+        return replace(data, errors=machine.errors(table.keys[table.chosen or 0]))
+    except MpnetError as error:
+        return with_missing(data, Missing("Error per layer", reason(error)))
+
+
+def _timed(data: ReportData, machine: Machine, progress: Progress) -> ReportData:
+    """`data` with the time of each layer here; what was taken on a busy machine is said to be, and is not kept."""
     table = data.configurations
     chosen = table.keys[table.chosen or 0]
     baseline = table.keys[table.baseline] if table.baseline is not None else chosen
-    with progress("layers", 2) as advance:
-        try:
-            data = replace(data, errors=machine.errors(chosen))
-        except MpnetError as error:
-            data = with_missing(data, Missing("Error per layer", reason(error)))
+    isa, threads = machine.bench.kernels.name, machine.bench.threads
+    with progress("time of layers", 1) as advance:
+        rows = [machine.rows(key) for key in (baseline, chosen)]
+        deciding = ["times", data.digests, data.protocol, rows, isa, threads]
+        costs, doubt = kept(deciding, lambda: machine.costs(baseline, chosen), lambda taken: not taken[1])
         advance(1)
-        data = replace(data, costs=machine.costs(baseline, chosen))
-        advance(1)
-    latency = {"isa": machine.bench.kernels.name, "threads": machine.bench.threads, **data.latency}
-    return replace(data, latency=latency)
+    return replace(data, costs=costs, doubt=doubt, latency={"isa": isa, "threads": threads, **data.latency})
 
 
 def _not_computed(what: str) -> Missing:
@@ -276,13 +292,20 @@ def _with_comparison(
     try:
         dataset, predictions = opened(runs)
         view = view_of(data.task)
-        pairing = view.pairing(dataset, predictions[0], draws, seed)
-        pairs = {row: pairing.pair(other) for row, other in enumerate(predictions) if row}
-        data = with_pairs(data, pairs, pairing.intervals_by)
-        load = image_loader(runs[-1].result.document)
-        data = with_changes(data, pairs[len(runs) - 1], view.gallery(dataset, predictions[0], predictions[-1], load))
-        data = _with_operating_point(data, dataset, predictions[0], predictions[-1], score, draws, seed)
-        data = _with_confusion(data, view, dataset, predictions[0], predictions[-1])
+
+        def compared(data: ReportData = data) -> ReportData:
+            pairing = view.pairing(dataset, predictions[0], draws, seed)
+            pairs = {row: pairing.pair(other) for row, other in enumerate(predictions) if row}
+            data = with_pairs(data, pairs, pairing.intervals_by)
+            load = image_loader(runs[-1].result.document)
+            data = with_changes(data, pairs[len(runs) - 1], view.gallery(dataset, predictions[0], predictions[-1], load))
+            data = _with_operating_point(data, dataset, predictions[0], predictions[-1], score, draws, seed)
+            return _with_confusion(data, view, dataset, predictions[0], predictions[-1])
+
+        if any(run.predictions is not None for run in runs):  # on images of this moment
+            return compared(), predictions
+        files = [hashlib.sha256(run.result.predictions_path.read_bytes()).hexdigest() for run in runs]
+        data = kept([data, [dict(run.result.document) for run in runs], files, draws, seed, score], compared)
     except MpnetError as error:
         what = "Intervals, classes, lost and gained objects, images"
         data = with_missing(data, Missing(what, reason(error), "Put the files back, or measure again."))

@@ -280,7 +280,7 @@ class ReportData:
     stability:    shares of resampled image sets, percent, as findings hold them (`sweep.stability`); {}: of runs.
     conditions:   what the front and the picks are worth under `sweep.conditions`, None: not measured.
     operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
-    board:        whose latency the table of a sweep is, in words.
+    board:        whose latency the table of a sweep is, in words. doubt: why times of layers should not be believed, or ''.
     """
 
     title: str
@@ -309,6 +309,7 @@ class ReportData:
     stability: Mapping[str, Any] = field(default_factory=dict)
     conditions: ConditionTables | None = None
     board: str = ""
+    doubt: str = ""
     intervals_by: str = ""
     verdict: str = ""
     missing: tuple[Missing, ...] = ()

@@ -393,7 +393,8 @@ def _histograms(data: ReportData, shown: Mapping[str, Figure]) -> list[dict[str,
 
 def _latency(data: ReportData) -> str:
     isa, threads = data.latency.get("isa"), data.latency.get("threads")
-    return f"Times are medians on this machine: ISA {isa}, {threads} thread(s)." if isa else ""
+    doubt = f" They are unreliable ({data.doubt}); a report on a quiet machine takes them again." if data.doubt else ""
+    return f"Times are medians on this machine: ISA {isa}, {counted(int(threads or 0), 'thread')}.{doubt}" if isa else ""
 
 
 def _class_verdict(data: ReportData) -> str:

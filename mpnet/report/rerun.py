@@ -16,12 +16,14 @@ from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
+from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.progress import Advance, Progress
 from mpnet.report.model import LayerError, LayerPair
 from mpnet.report.source import layer_pairs
 from mpnet.resolve.stored import StoredConfiguration
-from mpnet.speed.steps import time_steps
+from mpnet.speed.clock import in_turn, together
+from mpnet.speed.steps import step_calls, steps_of
 from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
@@ -83,16 +85,23 @@ class Machine:
         batches = (batch.x for batch in self.bench.inputs.batches(2, positions))
         return errors_of(analyze(self.bench.prepared, plan, batches, self.bench.threads), plan)
 
-    def costs(self, baseline: str, chosen: str) -> tuple[LayerPair, ...]:
-        """Time and weight bytes per layer; conversions count to the layer that they serve."""
-        return layer_pairs(
-            *({"precision": {"layers": self.rows(key)}, "latency": {"steps": self._steps(key)}} for key in (baseline, chosen))
-        )
+    def costs(self, baseline: str, chosen: str) -> tuple[tuple[LayerPair, ...], str]:
+        """Time and weight bytes per layer, conversions counted to the layer that they serve; and why the times should not be
+        believed, '' where nothing speaks against them."""
+        steps, doubts = zip(*map(self._steps, (baseline, chosen)), strict=True)
+        documents = [
+            {"precision": {"layers": self.rows(key)}, "latency": {"steps": taken}}
+            for key, taken in zip((baseline, chosen), steps, strict=True)
+        ]
+        return layer_pairs(*documents), next(filter(None, doubts), "")
 
-    def _steps(self, key: str) -> list[dict[str, Any]]:
+    def _steps(self, key: str) -> tuple[list[dict[str, Any]], str]:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
-        image = next(self.bench.inputs.batches(1, [0])).x
-        return [{"layer": step.step.layer, "ms": step.median_ms} for step in time_steps(session, image, TIME_REPEATS)]
+        session.forward(next(self.bench.inputs.batches(1, [0])).x, copy=False)
+        calls = step_calls(session, 1)
+        taken = in_turn(*(work for _, work in calls), repeats=TIME_REPEATS, warm_up=0)
+        doubt = together(taken).doubt(self.bench.threads, cpu_count())
+        return [{"layer": step.step.layer, "ms": step.median_ms} for step in steps_of(session, calls, taken)], doubt
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:

@@ -1,0 +1,86 @@
+# SPDX-License-Identifier: MIT
+"""The same report a second time runs nothing again, and whatever decides it differs makes it new."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator
+
+import pytest
+
+from mpnet.progress import Advance
+from mpnet.report import page
+from mpnet.report.build import collect
+from mpnet.report.model import ReportData
+from tests.cli.conftest import Mpnet, document_of
+
+SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}", "--workers", "1")
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("MPNET_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+class Stages:
+    """Progress that remembers what was begun."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+
+    @contextmanager
+    def __call__(self, name: str, total: int | None) -> Iterator[Advance]:
+        self.names.append(name)
+        yield lambda _: None
+
+
+def collected(*sources: Path, **asked: Any) -> tuple[ReportData, list[str]]:
+    stages = Stages()
+    return collect(sources, progress=stages, **asked), stages.names
+
+
+def timeless(data: ReportData) -> str:
+    return page.render(replace(data, costs=(), doubt=""))
+
+
+@pytest.mark.slow
+def test_the_same_report_of_a_sweep_runs_nothing_again(mpnet: Mpnet, experiment: Path) -> None:
+    store = experiment.parent / document_of(mpnet("sweep", experiment, *SWEEP, "--json"))["store"]
+    first, begun = collected(store)
+    assert "front" in begun
+    assert first.missing == ()
+    again, begun = collected(store)
+    assert "front" not in begun
+    assert timeless(again) == timeless(first)
+    for asked in ({"draws": 100}, {"score": 0.5}, {"choose": first.configurations.keys[-1]}):
+        other, begun = collected(store, **asked)
+        assert "front" in begun, asked
+        assert timeless(other) != timeless(first), asked
+    # What is not there any more, or is not what was measured, is said and not taken from the cache.
+    label = next((experiment.parent / "labels").iterdir())
+    label.write_text("0 0.5 0.5 0.1 0.1\n")
+    changed, _ = collected(store)
+    assert any("changed" in missing.why for missing in changed.missing)
+    assert changed.changes == ()
+
+
+@pytest.mark.slow
+def test_the_same_report_of_runs_compares_nothing_again(mpnet: Mpnet, experiment: Path, cache: Path) -> None:
+    run = document_of(mpnet("run", experiment, "--json"))
+    folder = experiment.parent / run["folder"]
+    first, _ = collected(folder)
+    entries = set((cache / "prepared").iterdir())
+    again, _ = collected(folder)
+    assert timeless(again) == timeless(first)
+    busy = {entry for entry in (cache / "prepared").iterdir() if entry not in entries}
+    assert len(busy) <= 1  # times, where the machine was busy before
+    detections = folder / "detections.json"
+    text = detections.read_text()
+    detections.write_text("[]")
+    without, _ = collected(folder)
+    assert timeless(without) != timeless(first)
+    detections.write_text(text)
+    assert timeless(collected(folder)[0]) == timeless(first)
