@@ -34,8 +34,21 @@ def failure(operation: Operation, call: Call, status: int) -> KernelError | Prec
     return KernelError(f"{operation.name}: the kernel refused its arguments (status {status})")
 
 
+class LayerFailure(EngineError):
+    """A layer that has no result at these precisions, since its values or their range are not finite.
+
+    layer: its index. reason: in words, with its name. Every configuration with these precisions of its ancestors fails so.
+    """
+
+    def __init__(self, network: NetworkSpec, layer: int, error: MpnetError) -> None:
+        self.layer, self.reason = layer, with_layer(network, layer, error)
+        super().__init__(f"{network.source}: {self.reason}")
+
+
 def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineError:
-    """The error with the layer's name in front."""
+    """The error with the layer's name in front; a LayerFailure where values are not finite."""
+    if isinstance(error, NonFiniteError | PrecisionError):
+        return LayerFailure(network, index, error)
     return EngineError(f"{network.source}: {with_layer(network, index, error)}")
 
 

@@ -94,6 +94,9 @@ def _changes(document: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
     ran = sum(row["trial"] in trials for row in document["front"])
     if ran < part["of_front"]:
         lines.append(f"{ran} of the front's {part['of_front']} ran under conditions, evenly spread")
+    for one in part.get("failed", ()):
+        name = " ".join(filter(None, (short_key(one["precision"]), one["options"])))
+        lines.append(f"under {one['condition']} {name} has no figures: {one['reason']}")
     return lines
 
 

@@ -353,8 +353,11 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
                     "more than there are" if enough is None else f"{enough:,}",
                 ]
             )
+    for one in document["failed"]:
+        out.print(f"{short_key(one['precision'])} has no figures: {one['reason']}")
     if not rows:
-        out.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
+        if not document["failed"]:
+            out.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
         return
     testing = document["testing"]
     held = "held-out images" if document["held_out"] else "images, none of which is held out"

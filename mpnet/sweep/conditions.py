@@ -16,6 +16,7 @@ from mpnet.detection.conditions import Condition, condition
 from mpnet.errors import ConfigError
 from mpnet.messages import shown
 from mpnet.progress import Progress
+from mpnet.sweep.failed import baseline_failed
 from mpnet.sweep.front import evenly
 from mpnet.sweep.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem import Problem
@@ -30,7 +31,7 @@ MEAN, WORST = "mean", "worst"
 """Over the conditions; the images as they are do not count in them."""
 MOST_MEASURED = 24
 """Configurations of the front that run under conditions, evenly spread, beside the picks."""
-_NOTE = "conditions/1"
+_NOTE, _FAILED_NOTE = "conditions/1", "conditions_failed"
 
 Measures = Mapping[str, float]
 
@@ -64,13 +65,23 @@ class ConditionRuns:
     progress: Progress
 
     def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The `conditions` of a sweep's document. Raises: as running a network does."""
+        """The `conditions` of a sweep's document. Raises: as running a network does; EngineError where the baseline fails.
+
+        A configuration with values that are not finite under a condition is among `failed`, and has no figures under it, in
+        the mean and in the worst.
+        """
         entries = self._entries(document)
         named: list[Condition | None] = [None, *self.conditions]
         measured: dict[Configuration, dict[str, Measures]] = {c: {} for c in entries}
+        failed = []
         for one in named:
-            for configuration, values in self._measured(one, list(entries)).items():
+            values_of, reasons = self._measured(one, list(entries))
+            for configuration, values in values_of.items():
                 measured[configuration][_name(one)] = values
+            failed += [
+                {"condition": _name(one), "precision": c.key, "options": entries[c]["options"], "reason": reason}
+                for c, reason in reasons.items()
+            ]
         summaries = {c: _summaries(by, [str(one) for one in self.conditions]) for c, by in measured.items()}
         rows = []
         for configuration, entry in entries.items():
@@ -81,6 +92,7 @@ class ConditionRuns:
             "images": len(self.setup.bench.dataset.images),
             "of_front": len(document["front"]),
             "rows": rows,
+            "failed": failed,
             "front": {name: self._front(name, measured, summaries, entries) for name in (CLEAN, MEAN, WORST)},
             "picks": {name: self._picks(name, measured, summaries, entries) for name in (CLEAN, MEAN, WORST)},
         }
@@ -100,22 +112,35 @@ class ConditionRuns:
             for entry in asked
         }
 
-    def _measured(self, under: Condition | None, configurations: list[Configuration]) -> dict[Configuration, Measures]:
+    def _measured(
+        self, under: Condition | None, configurations: list[Configuration]
+    ) -> tuple[dict[Configuration, Measures], dict[Configuration, str]]:
+        """What configurations are worth under a condition, and why some failed."""
         stored: dict[str, dict[str, float]] = self.store.document(_NOTE)
-        missing = [c for c in configurations if self._key(under, c) not in stored]
+        failed: dict[str, str] = self.store.document(_FAILED_NOTE)
+        keys = {c: self._key(under, c) for c in configurations}
+        missing = [c for c, key in keys.items() if key not in stored and key not in failed]
         benches = [bench.under(under) for bench in self.setup.benches]
         meter = None
         for start in range(0, len(missing), AT_ONCE):
             part = missing[start : start + AT_ONCE]
             with self.progress(f"under {_name(under)}", None) as advance:
-                predictions = predict(benches.__getitem__, part if meter else [*self._reference, *part], advance)
+                predictions, reasons = predict(benches.__getitem__, part if meter else [*self._reference, *part], advance)
+            for reference in self._reference:
+                if reference in reasons:
+                    raise baseline_failed(self.setup.bench.network, reference.key, reasons[reference])
             if meter is None:
                 baseline = predictions[self._reference[0]] if self._reference else None
                 meter = self.setup.bench.kit.meter(self.setup.bench.dataset, baseline)
-            for configuration in part:
-                stored[self._key(under, configuration)] = meter.values(predictions[configuration], self.problem.names)
+            stored |= {keys[c]: meter.values(predictions[c], self.problem.names) for c in part if c not in reasons}
             self.store.set_note(_NOTE, json.dumps(stored))
-        return {c: stored[self._key(under, c)] for c in configurations}
+            if reasons:
+                failed |= {keys[c]: reason for c, reason in reasons.items()}
+                self.store.set_note(_FAILED_NOTE, json.dumps(failed))
+        return (
+            {c: stored[key] for c, key in keys.items() if key in stored},
+            {c: failed[key] for c, key in keys.items() if key in failed},
+        )
 
     @property
     def _reference(self) -> list[Configuration]:
@@ -133,7 +158,8 @@ class ConditionRuns:
         summaries: Mapping[Configuration, Mapping[str, Measures]],
         entries: Mapping[Configuration, Mapping[str, Any]],
     ) -> dict[Configuration, Trial]:
-        return {c: Trial(c.key, {**entry["costs"], **{**measured[c], **summaries[c]}[name]}) for c, entry in entries.items()}
+        known = {c: {**measured[c], **summaries[c]} for c in entries}
+        return {c: Trial(c.key, {**entries[c]["costs"], **of[name]}) for c, of in known.items() if name in of}
 
     def _front(self, name: str, *known: Any) -> list[str]:
         trials = self._trials(name, *known)
@@ -149,6 +175,9 @@ def _name(under: Condition | None) -> str:
 
 
 def _summaries(by_condition: Mapping[str, Measures], names: Sequence[str]) -> dict[str, Measures]:
+    """In the mean and in the worst; nothing of what failed under one of the conditions."""
+    if any(name not in by_condition for name in (CLEAN, *names)):
+        return {}
     measures = by_condition[CLEAN]
     return {
         MEAN: {key: sum(by_condition[name][key] for name in names) / len(names) for key in measures},

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import trial_costs
 from mpnet.engine.assign import assign_key
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.cost import CostModel
 from mpnet.engine.execute import run_lowering
 from mpnet.engine.plan import build_plan
@@ -31,7 +32,7 @@ from mpnet.sweep.likely_heads import LikelyHeads
 from mpnet.sweep.race import Race
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import FailedTrial, Trial
-from mpnet.sweep.trie import LayerFailure, build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.task import kit_of, task_of
 

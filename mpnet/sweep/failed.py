@@ -5,11 +5,20 @@ from __future__ import annotations
 
 from typing import Collection, Iterable, Iterator
 
+from mpnet.errors import EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.sweep.sharing import ancestors, restricted
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import FailedTrial
+
+
+def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
+    """What ends a command whose baseline has no figures."""
+    return EngineError(
+        f"{network.source}: {reason}, in the configuration {key} that all others are compared with; "
+        "give that layer other precisions in sweep.space.layers"
+    )
 
 
 class FailedTrials(Collection[Configuration]):

@@ -11,11 +11,12 @@ from mpnet.engine.assign import assign_key
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
+from mpnet.sweep.failed import baseline_failed
 from mpnet.sweep.margins import margins_of
 from mpnet.sweep.setup import section_of, set_up
 from mpnet.sweep.space import Space, build_space
 from mpnet.trial.experiment import open_workbench, with_network
-from mpnet.trial.inference import run_plans
+from mpnet.trial.inference import run_each
 from mpnet.trial.inputs import spread
 
 IMAGES = 64
@@ -30,8 +31,8 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     images: that it was made from; testing: those that will test the sweep's choice, of which `labelled` have labels.
     configurations: for each its loss on these images by measure, `half_widths`: half of what lies between the ends of its
     one-sided 95 % intervals with FACTORS times the testing images, `images_to_tell`: how many would tell whether the margin is
-    kept (None: more than anybody has, or too few labels).
-    Raises: ConfigError, and as `open_workbench`.
+    kept (None: more than anybody has, or too few labels). failed: configurations with values that are not finite, and why.
+    Raises: ConfigError, EngineError where the baseline has such values, and as `open_workbench`.
     """
     experiment, network = with_network(experiment)
     section = section_of(experiment)
@@ -46,11 +47,16 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     keys = [key for key in _few(space) if key != setup.baseline]
     baseline = setup.baseline or space.highest()
     with progress("images", len(some.dataset.images)) as advance:
-        first, *others = run_plans(some, [some.plan(assign_key(network, key)) for key in (baseline, *keys)], advance)
+        first, *others = run_each(some, [some.plan(assign_key(network, key)) for key in (baseline, *keys)], advance)
+    if isinstance(first, str):
+        raise baseline_failed(network, baseline, first)
     loss = some.kit.loss(some.dataset, first.predictions)
     counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
-    configurations = []
+    configurations, failed = [], []
     for key, outcome in zip(keys, others, strict=True):
+        if isinstance(outcome, str):
+            failed.append({"precision": key, "reason": outcome})
+            continue
         losses = {name: (known, name.removesuffix(POOLED)) for name, known in loss(outcome.predictions).losses.items()}
         configurations.append(
             {
@@ -75,6 +81,7 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
         "margin": dict(margins.points),
         "factors": list(FACTORS),
         "configurations": configurations,
+        "failed": failed,
     }
 
 

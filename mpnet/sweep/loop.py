@@ -8,10 +8,9 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Callable, Collection, Sequence
 
-from mpnet.errors import EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
-from mpnet.sweep.failed import FailedTrials
+from mpnet.sweep.failed import FailedTrials, baseline_failed
 from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
@@ -261,10 +260,7 @@ class Sweep:
         self.state.failed.add(options, failed)
         for one in failed:
             if Configuration(one.key, options) == Configuration(self.problem.baseline):
-                raise EngineError(
-                    f"{self.network.source}: {one.reason}, in the configuration {one.key} that all others are compared with; "
-                    f"give that layer other precisions in sweep.space.layers"
-                )
+                raise baseline_failed(self.network, one.key, one.reason)
 
     def _commit(self, done: UnitResult, claim: _Claim) -> None:
         now, unit = time.monotonic(), done.unit

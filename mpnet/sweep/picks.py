@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import DROP, measure
 from mpnet.engine.assign import assign_key
+from mpnet.errors import EngineError
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
 from mpnet.messages import limits_text
@@ -30,7 +31,7 @@ from mpnet.sweep.problem import Problem
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.trial.inference import run_plans
+from mpnet.trial.inference import run_each
 from mpnet.trial.kit import Compared
 from mpnet.trial.workbench import Workbench
 
@@ -135,14 +136,22 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configura
 
 def predict(
     bench_of: Callable[[int], Workbench], configurations: Sequence[Configuration], advance: Advance
-) -> dict[Configuration, Any]:
-    """Run configurations on all images. bench_of: the workbench of an option set, by its number. Raises: as `run_plans`."""
+) -> tuple[dict[Configuration, Any], dict[Configuration, str]]:
+    """Run configurations on all images: what they predict, and why some have values that are not finite.
+
+    bench_of: the workbench of an option set, by its number. Raises: as running a network does.
+    """
     predictions: dict[Configuration, Any] = {}
+    failed: dict[Configuration, str] = {}
     for options in sorted({c.options for c in configurations}):
         bench, part = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
-        outcomes = run_plans(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
-        predictions.update({c: outcome.predictions for c, outcome in zip(part, outcomes, strict=True)})
-    return predictions
+        outcomes = run_each(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
+        for configuration, outcome in zip(part, outcomes, strict=True):
+            if isinstance(outcome, str):
+                failed[configuration] = outcome
+            else:
+                predictions[configuration] = outcome.predictions
+    return predictions, failed
 
 
 class PairedEvaluator:
@@ -187,7 +196,9 @@ class PairedEvaluator:
         if not self._sets:
             wanted.insert(0, Configuration(self._baseline))
         with self._progress("judging the front", None) as advance:
-            predictions = predict(self._setup.benches.__getitem__, wanted, advance)
+            predictions, failed = predict(self._setup.benches.__getitem__, wanted, advance)
+        for configuration, reason in failed.items():  # a trial of these images, which the sweep has, would have failed
+            raise EngineError(f"{self._setup.bench.network.source}: {reason}, in the configuration {configuration.key}")
         if not self._sets:
             self._sets = self._images(predictions[wanted.pop(0)])
         return [predictions[c] for c in configurations]

@@ -15,14 +15,14 @@ from typing import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.engine.bind import named_error, with_layer
+from mpnet.engine.bind import LayerFailure, named_error
 from mpnet.engine.execute import convert, run_lowering
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import conversion_between
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import CodeMap, Tensor
-from mpnet.errors import ConfigError, EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
+from mpnet.errors import ConfigError, KernelError, NonFiniteError, PrecisionError
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, FP32, Precision
@@ -33,17 +33,6 @@ from mpnet.sweep.sharing import ancestors, restricted
 OnHead = Callable[[int, str, Tensor], None]
 Run = Callable[[Lowering, Sequence[Tensor], Prepared, int], Tensor]
 Results = dict[int, Tensor | SplitConcat]
-
-
-class LayerFailure(EngineError):
-    """A layer that has no result at these precisions, since its values or their range are not finite.
-
-    layer: its index. reason: in words, with its name. Every configuration with these precisions of its ancestors fails so.
-    """
-
-    def __init__(self, network: NetworkSpec, layer: int, error: MpnetError) -> None:
-        self.layer, self.reason = layer, with_layer(network, layer, error)
-        super().__init__(f"{network.source}: {self.reason}")
 
 
 def build_graph(
@@ -204,9 +193,7 @@ def _run_node(
     inputs = [results[i] for i in node.inputs]
     try:
         return _computed(graph, number, inputs, prepared, threads, run)
-    except (NonFiniteError, PrecisionError) as error:
-        raise LayerFailure(graph.network, node.layer, error) from None
-    except KernelError as error:
+    except (KernelError, PrecisionError) as error:
         raise named_error(graph.network, node.layer, error) from None
     finally:
         _release(node, results, left)

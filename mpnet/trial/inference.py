@@ -12,9 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.preprocess import geometry_array
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
+from mpnet.errors import NonFiniteError
 from mpnet.evaluation.signal import squared_sum
 from mpnet.progress import Advance, unseen
 from mpnet.trial.inputs import in_order
@@ -64,6 +66,16 @@ def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen
     """Forward all images through every plan in mpnet's engine, see `run_all`."""
     prepared = bench.prepared  # made before threads could make it twice
     return run_all(bench, [own_runner(prepared, plan) for plan in plans], advance)
+
+
+def run_each(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen) -> list[Outcome | str]:
+    """As `run_plans`; of a plan with values that are not finite why it has no outcome, in words, with the layer's name."""
+    try:
+        return list(run_plans(bench, plans, advance))
+    except (LayerFailure, NonFiniteError) as error:
+        if len(plans) == 1:
+            return [error.reason if isinstance(error, LayerFailure) else str(error)]
+    return [one for plan in plans for one in run_each(bench, [plan])]
 
 
 def own_runner(prepared: Prepared, plan: Plan) -> Runner:

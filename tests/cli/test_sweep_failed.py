@@ -77,3 +77,39 @@ def test_a_baseline_that_overflows_is_an_error(mpnet: Mpnet, overflowing: Path) 
             f"error: {overflowing.parent / 'net.cfg'}: {REASON}, in the configuration hhhh that all others are compared with; "
             "give that layer other precisions in sweep.space.layers\n"
         )
+
+
+def test_a_forecast_leaves_out_what_overflows(mpnet: Mpnet, overflowing: Path) -> None:
+    forecast = ("sweep", overflowing, *OPTIONS, "-q", "--forecast", "--unlabelled", "images")
+    document = document_of(mpnet(*forecast, "--json", "--set", "sweep.precisions=[fp32, fp16]"))
+    assert [row["precision"] for row in document["configurations"]] == ["ffhh"]
+    assert document["failed"] == [{"precision": key, "reason": REASON} for key in ("hhhh", "hhhf", "hhff")]
+    text = mpnet(*forecast, "--set", "sweep.precisions=[fp32, fp16]").stdout
+    assert f"hhff has no figures: {REASON}\n" in text
+
+
+@pytest.mark.slow
+def test_what_overflows_under_a_condition_alone_has_no_figures_under_it(mpnet: Mpnet, tmp_path: Path) -> None:
+    path = write_experiment(tmp_path, small_cfg())
+    overflow_first(tmp_path, 4.1e4)  # noise adds 13 % to the largest value of the first layer, which is just within fp16
+    text = path.read_text()
+    section = SWEEP.replace("holdout: 0", "holdout: 0, conditions: [noise:5, dark]").replace("fp16, int8", "fp16")
+    path.write_text(text + section)
+    first = document_of(mpnet("sweep", path, *OPTIONS, "--json"))
+    part = first["conditions"]
+    assert first["failed"] == []
+    failing = [row for row in part["rows"] if fails(row["precision"])]
+    assert 0 < len(failing) < len(part["rows"])
+    for row in part["rows"]:
+        assert set(row["under"]) == {"clean", "dark:3", *(() if row in failing else ("noise:5", "mean", "worst"))}
+    said = {(one["condition"], one["precision"]): one["reason"] for one in part["failed"]}
+    assert {key for _, key in said} == {row["precision"] for row in failing}
+    assert {reason for (_, key), reason in said.items() if key[0] == "h"} == {REASON}
+    for name in ("mean", "worst"):
+        assert not [key for key in (*part["front"][name], *part["picks"][name].values()) if fails(key)]
+    shown = mpnet("sweep", path, *OPTIONS, "-q")
+    assert f"under noise:5 {failing[0]['precision']} has no figures: layer " in shown.stdout
+    store = Path(first["store"])
+    assert document_of(mpnet("sweep", path, *OPTIONS, "--json"))["conditions"] == part
+    assert mpnet("report", store, "-o", "page.html").returncode == 0
+    assert "under noise:5 " in (tmp_path / "page.html").read_text()

@@ -225,6 +225,7 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
             verified = {"engine": "e", "version": "1", "rule": "", "notes": [], "rows": [{**row, "context": number}]}
             store.set_note(f"verified/{number}:e", json.dumps(verified))
         store.set_note("losses", json.dumps({f"{number}:fq": loss for number in numbers}))
+        store.set_note("conditions/1", json.dumps({f"{number}:ff:AP:fog:3:fq": {"AP": number} for number in numbers}))
     change(path, "UPDATE contexts SET document = '{' WHERE id = 1")
     document = salvage(path, tmp_path / "new.sqlite")
     assert (document["trials"], document["contexts"]) == (2, 2)
@@ -234,6 +235,7 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
             for record in read_records(store)
         ] == [(1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
         assert store.document("losses") == {"1:fq": loss, "2:fq": loss}
+        assert store.document("conditions/1") == {"1:ff:AP:fog:3:fq": {"AP": 2}, "2:ff:AP:fog:3:fq": {"AP": 3}}
         assert store.document("verified/2:e")["rows"][0]["context"] == 2
         assert [trial.values["AP"] for number in (1, 2) for trial in store.trials(number)] == [2.0, 3.0]
 

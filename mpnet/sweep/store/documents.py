@@ -81,7 +81,8 @@ _CONDITIONS = Fields(
         "rows": Many(Fields({"precision": KEY, "trial": str, "options": str, "costs": _VALUES, "under": Named(_VALUES)})),
         "front": Named(Many(KEY)),
         "picks": Named(Named(KEY)),
-    }
+    },
+    {"failed": Many(Fields(dict.fromkeys(("condition", "options", "reason"), str) | {"precision": KEY}))},
 )
 _TIMES = Named(LATENCY)
 _FAILED = Many(Fields({"layer": int, "reason": str, "configurations": int}))
@@ -166,6 +167,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "verified": Maybe(_VERIFIED),
     "losses": Named(Named(Many(float, 4))),
     "conditions": Named(_VALUES),
+    "conditions_failed": Named(str),
     "tested": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }

@@ -186,7 +186,7 @@ def _renamed(name: str, numbers: dict[int, int]) -> str | None:
     """The name of a note that is called after contexts: `findings/2,3`, `verified/2:openvino`; None when these are lost."""
     kind, slash, about = name.partition("/")
     contexts, colon, rest = about.partition(":")
-    if not slash or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", contexts):
+    if not slash or kind in ("conditions", "times") or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", contexts):
         return name
     kept = [str(numbers[old]) for old in map(int, contexts.split(",")) if old in numbers]
     return f"{kind}/{','.join(kept)}{colon}{rest}" if kept else None
@@ -194,7 +194,7 @@ def _renamed(name: str, numbers: dict[int, int]) -> str | None:
 
 def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
     """A document about the new numbers of contexts."""
-    if kind in ("losses", "tested"):  # by `context:key` and `context:baseline:key`
+    if kind in ("losses", "tested", "conditions", "conditions_failed"):  # by `context:key`, `context:baseline:key` and so on
         pairs = ((*name.split(":", 1), losses) for name, losses in document.items() if ":" in name)
         return {f"{numbers[int(old)]}:{key}": losses for old, key, losses in pairs if old.isdigit() and int(old) in numbers}
     if "contexts" in document:
