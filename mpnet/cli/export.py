@@ -138,7 +138,7 @@ def command(
                 "files": {str(path): len(content) for path, content in files.items()},
                 "layers": as_plain(layers),
                 "executed_by": engine,
-                "warnings": warnings,
+                "warnings": [*warnings, *exported.notes],
                 **exported.details,
                 "text": exported.content.decode("utf-8", "replace") if out is None else None,
             }
@@ -152,7 +152,7 @@ def command(
             f"{short_key(configuration.precisions.key)}: "
             + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())
         )
-    for line in filter(None, [*warnings, remark]):
+    for line in filter(None, [*warnings, *exported.notes, remark]):
         note(line)
 
 

@@ -44,6 +44,30 @@ def _properties(model: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize(("code", "ranges", "runs"), [("f", "dynamic", True), ("q", "dynamic", False), ("q", "calibrated", False)])
+def test_a_file_with_boxes_says_that_opencv_does_not_run_it(
+    prepared_tiny: Configuration, flavour: str, code: str, ranges: str, runs: bool
+) -> None:
+    network = prepared_tiny.network
+    asked = QuantizationOptions(ActivationOptions(ranges=ranges))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    configuration = Configuration.of(prepared_tiny.prepared, assign_key(network, code * 13), options, names=NAMES)
+    written = export("onnx", configuration, flavour, {"with_boxes": True})
+    assert (written.notes == ()) is runs
+    assert export("onnx", configuration, flavour).notes == ()
+    cv2 = pytest.importorskip("cv2")
+    if not cv2.__version__.startswith("5.0."):
+        pytest.skip("the notes speak of OpenCV 5.0")
+    try:
+        net = cv2.dnn.readNetFromONNX(np.frombuffer(written.content, np.uint8))
+        net.setInput(np.random.default_rng(0).random((1, 3, *network.in_shape[:2]), np.float32))
+        ran = len(net.forward(net.getUnconnectedOutLayersNames())) == len(network.yolos) + 3
+    except cv2.error:
+        ran = False
+    assert ran is runs
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("key", ["f" * 13, "h" * 13, "q" * 13, "fhqwqqhfqhqfq"])
 def test_equal_configurations_give_equal_files_that_the_checker_accepts(
     prepared_tiny: Configuration, key: str, flavour: str

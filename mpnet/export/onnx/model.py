@@ -44,7 +44,22 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
         graph.output("classes", classes, ("detections",), INT64)
     model = graph.model("mpnet", mpnet.__version__, _metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
-    return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(export))
+    details = {"flavour": flavour, "bytes": len(content), **_counts(model)}
+    return Exported({".onnx": content}, details, _written(export), _for_opencv(model) if with_boxes else ())
+
+
+def _for_opencv(model: Any) -> tuple[str, ...]:
+    """Why OpenCV 5.0's own DNN, whose readers take their boxes from the file, does not run it."""
+    makers = {output: node.op_type for node in model.graph.node for output in node.output}
+    instead = "run the file in ONNX Runtime or OpenVINO"
+    if "DynamicQuantizeLinear" in makers.values():
+        return (f"OpenCV 5.0's DNN has no DynamicQuantizeLinear: calibrate (quantization.activations=calibrated), or {instead}",)
+    if any(node.op_type == "MaxPool" and makers.get(node.input[0]) == "DequantizeLinear" for node in model.graph.node):
+        return (
+            f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read it "
+            "with engine=cv2.dnn.ENGINE_CLASSIC",
+        )
+    return ()
 
 
 def _metadata(configuration: Configuration, flavour: str, outputs: Sequence[str], with_boxes: bool) -> dict[str, str]:
