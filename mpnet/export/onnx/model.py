@@ -53,7 +53,9 @@ def _for_opencv(model: Any) -> tuple[str, ...]:
     makers = {output: node.op_type for node in model.graph.node for output in node.output}
     instead = "run the file in ONNX Runtime or OpenVINO"
     if "DynamicQuantizeLinear" in makers.values():
-        return (f"OpenCV 5.0's DNN has no DynamicQuantizeLinear: calibrate (quantization.activations=calibrated), or {instead}",)
+        return (
+            f"OpenCV 5.0's DNN has no DynamicQuantizeLinear: calibrate (quantization.activations=calibrated), or {instead}",
+        )
     if any(node.op_type == "MaxPool" and makers.get(node.input[0]) == "DequantizeLinear" for node in model.graph.node):
         return (
             f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read it "
