@@ -122,3 +122,13 @@ def test_names_are_those_that_detect_prints(mpnet: Mpnet, experiment: Path, own:
     assert names == (["circle", "square", "bar"] if own else ["disc", "box", "bar"])
     assert printed
     assert printed <= set(enumerate(names))
+
+
+@pytest.mark.slow
+def test_the_engines_own_fp32_and_int8_are_timed_beside_the_mix(mpnet: Mpnet, experiment: Path) -> None:
+    pytest.importorskip("openvino")
+    mix = (*CALIBRATED, "--set", "precision.layers.heads=fp16", "--to", "onnx", "-o", experiment.parent / "net.onnx")
+    document = document_of(mpnet("export", experiment, *mix, "--json"))
+    assert document["times_ms"].keys() == {"mix", "fp32", "int8"}
+    assert "times_ms" not in document_of(mpnet("export", experiment, *mix, "--no-time", "--json"))
+    assert "with all layers in int8" in mpnet("export", experiment, *mix).stdout

@@ -58,8 +58,8 @@ def _for_opencv(model: Any) -> tuple[str, ...]:
         )
     if any(node.op_type == "MaxPool" and makers.get(node.input[0]) == "DequantizeLinear" for node in model.graph.node):
         return (
-            f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read it "
-            "with engine=cv2.dnn.ENGINE_CLASSIC",
+            f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read "
+            "that with engine=cv2.dnn.ENGINE_CLASSIC",
         )
     return ()
 
