@@ -67,13 +67,13 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
 def uniforms(name: str, configuration: Configuration) -> dict[str, Deployment]:
     """Every layer with weights at one precision, by its name, in the same engine; without what it cannot run, without what the
     configuration is itself, and of several engines by preference none."""
-    found, weighted = {}, configuration.precisions.weighted
+    deployments, weighted = {}, configuration.precisions.weighted
     for precision in UNIFORM:
         precisions = assign(configuration.network, overrides=dict.fromkeys(weighted, PRECISIONS[precision]))
         if precisions.key != configuration.precisions.key:
             with suppress(MpnetError):
-                found[precision] = deploy(name, replace(configuration, precisions=precisions))
-    return found
+                deployments[precision] = deploy(name, replace(configuration, precisions=precisions))
+    return deployments
 
 
 def slower_note(engine: str, latency_ms: float, uniform_ms: Mapping[str, float]) -> str:
