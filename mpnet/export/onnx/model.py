@@ -56,7 +56,10 @@ def _for_opencv(model: Any) -> tuple[str, ...]:
         return (
             f"OpenCV 5.0's DNN has no DynamicQuantizeLinear: calibrate (quantization.activations=calibrated), or {instead}",
         )
-    if any(node.op_type == "MaxPool" and makers.get(node.input[0]) == "DequantizeLinear" for node in model.graph.node):
+    reals = {name for node in model.graph.node if node.op_type != "QuantizeLinear" for name in node.input}
+    pools = [node for node in model.graph.node if node.op_type == "MaxPool"]
+    # It takes a pooling for one of codes where only one side of it has them.
+    if any((makers.get(pool.input[0]) == "DequantizeLinear") == (pool.output[0] in reals) for pool in pools):
         return (
             f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read "
             "that with engine=cv2.dnn.ENGINE_CLASSIC",

@@ -65,7 +65,11 @@ def _onnxruntime(choice: Choice) -> Files:
         "per_channel": choice.per_channel,
         "activation_type": "QInt8" if choice.symmetric else "QUInt8",
         "weight_type": "QInt8",
-        "extra_options": {"ActivationSymmetric": choice.symmetric, "WeightSymmetric": True},
+        "extra_options": {
+            "ActivationSymmetric": choice.symmetric,
+            "WeightSymmetric": True,
+            "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+        },
     }
     script = _script(
         ONNXRUNTIME_SCRIPT,

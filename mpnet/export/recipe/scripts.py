@@ -101,7 +101,12 @@ def main(model, images, out):
         per_channel=$per_channel,
         activation_type=QuantType.$activation_type,
         weight_type=QuantType.QInt8,
-        extra_options={{"ActivationSymmetric": $symmetric, "WeightSymmetric": True}},
+        extra_options={{
+            "ActivationSymmetric": $symmetric,
+            "WeightSymmetric": True,
+            # As measured: inputs and weights in 8 bits. Without this line results are too, which is faster and less exact.
+            "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+        }},
     )
 
 
