@@ -15,6 +15,7 @@ from mpnet.engine.options import LayerQuantization, resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration, export
+from mpnet.export.naming import layer_of
 from mpnet.export.onnx.rules import FLAVOURS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
@@ -93,6 +94,16 @@ def test_what_images_and_boxes_need_travels_along(prepared_tiny: Configuration) 
     assert (origin["name"], origin["digests"], origin["metrics"]) == ("tiny", {"cfg": "ab"}, {"AP": 44.5})
     heads = json.loads(found["heads"])
     assert [head["anchors"][0] for head in heads] == [[20, 18], [8, 8]]
+
+
+def test_nodes_say_their_layer_and_its_precision(prepared_tiny: Configuration) -> None:
+    graph = _model(prepared_tiny).graph
+    texts = {node.name: node.doc_string for node in graph.node}
+    layers = zip(prepared_tiny.network.layers, prepared_tiny.plan.precision.precisions, strict=True)
+    known = {layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in layers}
+    assert {layer_of(name) for name in texts} - {None} <= set(known)
+    assert all(text == known.get(layer_of(name), "") for name, text in texts.items())
+    assert sum(bool(text) for text in texts.values()) > len(prepared_tiny.network.convolutions)
 
 
 def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) -> None:

@@ -42,6 +42,8 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
         graph.output("classes", classes, ("detections",), INT64)
+    precisions = zip(network.layers, configuration.plan.precision.precisions, strict=True)
+    graph.describe({layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in precisions})
     model = graph.model("mpnet", mpnet.__version__, _metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
     details = {"flavour": flavour, "bytes": len(content), **_counts(model)}
