@@ -83,7 +83,7 @@ class OnnxGraph:
         """Let the nodes that were written for a layer say what `layers` has of it; viewers such as Netron show that."""
         for node in self._nodes:
             index = layer_of(node.name)
-            if index in layers:
+            if index is not None and index in layers:
                 node.doc_string = layers[index]
 
     def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> Any:
