@@ -94,7 +94,7 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
     return schedule.at.bytes * threads;
 }
 
-static int takes_sums(const mp_conv_plan *plan) { return plan->codes && !plan->depthwise; }
+static int takes_sums(const mp_conv_plan *plan) { return plan->sums == MP_SUM_INT && !plan->depthwise; }
 
 int mp_conv_takes_sums(const mp_table *table, const void *packed)
 {
@@ -122,21 +122,21 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     if (a->converts && (plan.traits->type == MP_TYPE_F32 || !mp_is_real(a->in_type) || a->in_type == plan.traits->type))
         return MP_BAD_ARGUMENT;
     if (a->converts && plan.codes &&
-        (!a->in_inv_scale || a->in_rounding < 0 || a->in_rounding > MP_TRUNCATE || a->in_low < -128 ||
-         a->in_high > 127 || a->in_low > a->in_high))
+        (!a->in_inv_scale || a->in_rounding < 0 || a->in_rounding > MP_TRUNCATE ||
+         !mp_are_its_codes(plan.traits->type, a->in_low, a->in_high)))
         return MP_BAD_ARGUMENT;
     const int out_codes = !mp_is_real(a->out_type);
     if (out_codes && a->pool_h && a->ranges) return MP_BAD_ARGUMENT;
     if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE ||
-                      a->out_low < -128 || a->out_high > 127 || a->out_low > a->out_high))
+                      !mp_are_its_codes(a->out_type, a->out_low, a->out_high)))
         return MP_BAD_ARGUMENT;
     const int partial = a->sums || a->gives_sums;
     if (partial && !takes_sums(&plan)) return MP_UNSUPPORTED;
     if ((partial && a->pool_h) || (a->gives_sums && (a->out_type != MP_TYPE_F32 || a->ranges))) return MP_BAD_ARGUMENT;
     for (int image = 0; image < a->images; image++) {
         if (partial && a->in_offset[image] != 0.0f) return MP_BAD_ARGUMENT;
-        if (plan.codes && (a->in_zero_point[image] < -128 || a->in_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
-        if (out_codes && (a->out_zero_point[image] < -128 || a->out_zero_point[image] > 127)) return MP_BAD_ARGUMENT;
+        if (plan.codes && !mp_is_zero_point(plan.traits->type, a->in_zero_point[image])) return MP_BAD_ARGUMENT;
+        if (out_codes && !mp_is_zero_point(a->out_type, a->out_zero_point[image])) return MP_BAD_ARGUMENT;
     }
     return mp_conv_run(&plan, table, a);
 }

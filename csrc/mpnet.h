@@ -12,8 +12,8 @@
 /* cdef begin */
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
-enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9 };
-enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3 }; /* stored types */
+enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9, MP_INT16 = 10 };
+enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3, MP_TYPE_I16 = 4 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 /* Those that only mp_map has. */
 enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };
@@ -45,15 +45,15 @@ typedef struct {
     int32_t precision, activation, out_type, out_rounding, out_low, out_high, images, threads;
     int32_t pool_h, pool_w; /* out after mp_maxpool of size 2, stride 2, padding 0 or 1; 0, 0: not pooled */
     const void *packed;     /* by mp_pack_conv of the same table, shape and precision; 64-byte aligned */
-    const void *in;    /* images x in_h x in_w x in_c: float, bits of 16-bit reals, or int8, as the precision says */
+    const void *in;    /* images x in_h x in_w x in_c: float, bits of 16-bit reals, or codes, as the precision says */
     void *out;         /* images x out_h x out_w (or pool_h x pool_w) x out_c of out_type */
     const float *bias; /* out_c */
-    const float *weight_scale;     /* int8: out_c */
-    const float *in_scale;         /* int8: images */
-    const int32_t *in_zero_point;  /* int8: images */
-    const float *in_offset;        /* int8: images */
-    const float *out_inv_scale;    /* int8 output: images */
-    const int32_t *out_zero_point; /* int8 output: images */
+    const float *weight_scale;     /* codes: out_c */
+    const float *in_scale;         /* codes: images */
+    const int32_t *in_zero_point;  /* codes: images; 0 of int16 */
+    const float *in_offset;        /* codes: images */
+    const float *out_inv_scale;    /* codes as output: images */
+    const int32_t *out_zero_point; /* codes as output: images */
     float *ranges;                 /* images x 2: minimum and maximum of the fp32 result; of what is stored, if
                                   * that is pooled reals; or NULL, which it has to be for pooled codes */
     void *scratch;                 /* mp_conv_scratch_bytes, 64-byte aligned; contents need not survive */
@@ -61,7 +61,7 @@ typedef struct {
     /* converts = 1: `in` holds reals of in_type, another than the precision reads, which become what it reads on their way: as
      * by mp_cast, or by mp_quantize with in_zero_point and these. Not for precisions that read float. */
     int32_t converts, in_type, in_rounding, in_low, in_high;
-    const float *in_inv_scale; /* int8: images */
+    const float *in_inv_scale; /* codes: images */
     /* int8, where mp_conv_takes_sums: what sums of products begin from (images x out_h x out_w x out_c), or NULL. gives_sums = 1: out
      * receives them as they are, int32, instead of results; out_type is float's and ranges NULL. Not pooled, in_offset 0. So the
      * sums of some input channels are continued by those of the others, each with weights of their own. */
@@ -85,7 +85,7 @@ const char *mp_cpu_feature(int index);
 const mp_table *mp_packing_table_at(int index);
 const mp_table *mp_packing_table(const char *name);
 
-/* Weights: (out_c, in_c / groups, size, size) floats; int8 in [-127, 127] for MP_INT8, in [-7, 7] for MP_INT4 and so on. Sizes are 0 when refused;
+/* Weights: (out_c, in_c / groups, size, size) floats; int8 in [-127, 127] for MP_INT8 and MP_INT16, in [-7, 7] for MP_INT4 and so on. Sizes are 0 when refused;
  * mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision);
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
@@ -107,9 +107,9 @@ int mp_conv(const mp_table *table, const mp_conv_args *args);
 /* count: elements per image, images one after the other. */
 int mp_value_range(const mp_table *table, const void *x, int type, size_t images, size_t count, float *ranges,
                    int threads);
-int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
+int mp_quantize(const mp_table *table, const void *x, int type, void *out, int out_type, size_t images, size_t count,
                 const float *inv_scale, const int32_t *zero_point, int rounding, int low, int high, int threads);
-int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
+int mp_dequantize(const mp_table *table, const void *x, int type, void *out, int out_type, size_t images, size_t count,
                   const float *scale, const int32_t *zero_point, const float *offset, int threads);
 int mp_cast(const mp_table *table, const void *x, int type, void *out, int out_type, size_t count, int threads);
 int mp_add(const mp_table *table, const void *a, const void *b, void *out, int type, int out_type, int activation,

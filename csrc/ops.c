@@ -118,17 +118,17 @@ static void quantize_item(const void *context, int64_t item, int member)
     const op *o = context;
     (void)member;
     const piece_place p = place_of(o, item);
-    o->table->quantize(o->x + p.at * mp_type_bytes(o->type), o->type, (int8_t *)o->out + p.at, p.count,
-                       o->scale[p.image], o->zero_point[p.image], o->rounding, o->low, o->high);
+    o->table->quantize(o->x + p.at * mp_type_bytes(o->type), o->type, o->out + p.at * mp_type_bytes(o->out_type),
+                       o->out_type, p.count, o->scale[p.image], o->zero_point[p.image], o->rounding, o->low, o->high);
 }
 
-int mp_quantize(const mp_table *table, const void *x, int type, int8_t *out, size_t images, size_t count,
+int mp_quantize(const mp_table *table, const void *x, int type, void *out, int out_type, size_t images, size_t count,
                 const float *inv_scale, const int32_t *zero_point, int rounding, int low, int high, int threads)
 {
     if (!table || !x || !out || !inv_scale || !zero_point || !mp_is_real(type) || threads < 1 || rounding < 0 ||
-        rounding > MP_TRUNCATE || low < -128 || high > 127 || low > high)
+        rounding > MP_TRUNCATE || !mp_are_its_codes(out_type, low, high))
         return MP_BAD_ARGUMENT;
-    op o = op_of(table, x, NULL, out, type, type);
+    op o = op_of(table, x, NULL, out, type, out_type);
     o.count = count, o.scale = inv_scale, o.zero_point = zero_point;
     o.rounding = rounding, o.low = low, o.high = high;
     return share_pieces(&o, images, quantize_item, threads);
@@ -139,16 +139,17 @@ static void dequantize_item(const void *context, int64_t item, int member)
     const op *o = context;
     (void)member;
     const piece_place p = place_of(o, item);
-    o->table->dequantize((const int8_t *)o->x + p.at, o->out + p.at * mp_type_bytes(o->type), o->type, p.count,
-                         o->scale[p.image], o->zero_point[p.image], o->offset[p.image]);
+    o->table->dequantize(o->x + p.at * mp_type_bytes(o->type), o->type, o->out + p.at * mp_type_bytes(o->out_type),
+                         o->out_type, p.count, o->scale[p.image], o->zero_point[p.image], o->offset[p.image]);
 }
 
-int mp_dequantize(const mp_table *table, const int8_t *x, void *out, int type, size_t images, size_t count,
+int mp_dequantize(const mp_table *table, const void *x, int type, void *out, int out_type, size_t images, size_t count,
                   const float *scale, const int32_t *zero_point, const float *offset, int threads)
 {
-    if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_real(type) || threads < 1)
+    if (!table || !x || !out || !scale || !zero_point || !offset || !mp_is_type(type) || mp_is_real(type) ||
+        !mp_is_real(out_type) || threads < 1)
         return MP_BAD_ARGUMENT;
-    op o = op_of(table, x, NULL, out, type, type);
+    op o = op_of(table, x, NULL, out, type, out_type);
     o.count = count, o.scale = scale, o.zero_point = zero_point, o.offset = offset;
     return share_pieces(&o, images, dequantize_item, threads);
 }

@@ -33,7 +33,7 @@ static void gather_item(const void *context, int64_t item, int member)
     }
     switch (mp_type_bytes(g->type)) {
     case 4: COPY(float, 0.0f) break;
-    case 2: COPY(uint16_t, 0) break;
+    case 2: COPY(int16_t, (int16_t)(g->fill && !mp_is_real(g->type) ? g->fill[image] : 0)) break;
     default: COPY(int8_t, (int8_t)(g->fill ? g->fill[image] : 0)) break;
     }
 #undef COPY
@@ -257,8 +257,9 @@ int mp_channel_max(const mp_table *table, const void *x, void *out, int type, si
             size_t best = p * c + g;
             for (int k = g + out_c; k < c; k += out_c) {
                 const size_t at = p * c + k;
-                const int larger = mp_is_real(type) ? mp_real_at(x, at, type) > mp_real_at(x, best, type)
-                                                    : ((const int8_t *)x)[at] > ((const int8_t *)x)[best];
+                const int larger = mp_is_real(type)      ? mp_real_at(x, at, type) > mp_real_at(x, best, type)
+                                   : type == MP_TYPE_I16 ? ((const int16_t *)x)[at] > ((const int16_t *)x)[best]
+                                                         : ((const int8_t *)x)[at] > ((const int8_t *)x)[best];
                 best = larger ? at : best;
             }
             memcpy((char *)out + (p * out_c + g) * bytes, (const char *)x + best * bytes, bytes);

@@ -18,8 +18,9 @@ typedef struct {
     int measured;       /* 0: nobody reads the range */
     int rising;         /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
     const float *bias;  /* per packed channel (panel * nr + j) */
-    const float *scale; /* MP_SUM_INT: in_scale * weight_scale, per packed channel */
-    float inv_scale, low, high, zero_point; /* int8 output: clamp to [low, high] before adding zero_point */
+    const float *scale; /* whole sums: in_scale * weight_scale, per packed channel */
+    size_t lower;       /* MP_SUM_HALVES: from sums of upper halves to those of lower ones, in elements */
+    float inv_scale, low, high, zero_point; /* codes as output: clamp to [low, high] before adding zero_point */
     /* Running state, one value per lane. bad: 0 until something was not finite. */
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
 } mp_output;
@@ -155,9 +156,10 @@ typedef struct {
     LEAF(void, output, (mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,  \
                         size_t out_ld))                                                                                \
     LEAF(void, range, (const void *x, int type, size_t count, float *minimum, float *maximum, float *bad))             \
-    LEAF(void, quantize, (const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point,         \
-                          int rounding, int low, int high))                                                            \
-    LEAF(void, dequantize, (const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset)) \
+    LEAF(void, quantize, (const void *x, int type, void *out, int out_type, size_t count, float inv_scale,              \
+                          int zero_point, int rounding, int low, int high))                                            \
+    LEAF(void, dequantize, (const void *x, int type, void *out, int out_type, size_t count, float scale,               \
+                            int zero_point, float offset))                                                             \
     LEAF(void, cast, (const void *x, int type, void *out, int out_type, size_t count))                                 \
     LEAF(void, add, (const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count))   \
     LEAF(void, map, (const void *x, void *out, int type, int out_type, int activation, float scale, float shift,       \

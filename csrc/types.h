@@ -11,7 +11,9 @@
     ROW(F32, float, vf_load, vf_store, vf_same, __VA_ARGS__)                                                           \
     ROW(F16, uint16_t, vf_load_half, vf_store_half, vf_round_half, __VA_ARGS__)                                        \
     ROW(BF16, uint16_t, vf_load_bf16, vf_store_bf16, vf_round_bf16, __VA_ARGS__)
-#define MP_CODE_TYPES(ROW, ...) ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_same, __VA_ARGS__)
+#define MP_CODE_TYPES(ROW, ...)                                                                                        \
+    ROW(I8, int8_t, vf_load_s8, vf_store_s8, vf_same, __VA_ARGS__)                                                     \
+    ROW(I16, int16_t, vf_load_s16, vf_store_s16, vf_same, __VA_ARGS__)
 #define MP_STORED_TYPES(ROW, ...) MP_REAL_TYPES(ROW, __VA_ARGS__) MP_CODE_TYPES(ROW, __VA_ARGS__)
 
 #define MP_CASE(NAME, ...) case MP_TYPE_##NAME:
@@ -36,14 +38,28 @@ static inline int mp_is_real(int type)
     }
 }
 
+/* Whether low to high are codes of this type. */
+static inline int mp_are_its_codes(int type, int low, int high)
+{
+    const int most = type == MP_TYPE_I8 ? INT8_MAX : type == MP_TYPE_I16 ? INT16_MAX : -1;
+    return most > 0 && -most - 1 <= low && low <= high && high <= most;
+}
+
+/* Codes of 16 bits lie around the real 0. */
+static inline int mp_is_zero_point(int type, int zero_point)
+{
+    return type == MP_TYPE_I8 ? zero_point >= INT8_MIN && zero_point <= INT8_MAX : zero_point == 0;
+}
+
 enum mp_sum_kind {
     MP_SUM_FLOAT, /* float sums that started from the bias */
     MP_SUM_HALF,  /* half-precision sums held as floats, bias still to be added */
-    MP_SUM_INT    /* int32 sums */
+    MP_SUM_INT,   /* int32 sums */
+    MP_SUM_HALVES /* two int32 sums for each, of the upper and of the lower halves of codes: 256 times the first plus the second */
 };
 
 typedef struct {
-    int type;  /* what its convolutions read. Weights come as codes of it, or as floats that are rounded to it */
+    int type;  /* what its convolutions read. Weights come as int8 for codes, else as floats that are rounded to it */
     int sums;  /* enum mp_sum_kind */
     int tiles; /* the precision whose kernels multiply, in every table */
     int bits; /* of a weight in memory where that is fewer than its code's eight (conv/narrow.h); 0: as the kernels read it */
@@ -60,8 +76,15 @@ static const mp_precision mp_precisions[] = {
     [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
     [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, 0},
     [MP_INT3] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 3},
+    [MP_INT16] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, 0},
 };
 /* clang-format on */
+/* How weights of a precision come. */
+static inline int mp_weights_type(int precision)
+{
+    const int type = mp_precisions[precision].type;
+    return mp_is_real(type) ? type : MP_TYPE_I8;
+}
 enum { MP_PRECISIONS = sizeof mp_precisions / sizeof *mp_precisions };
 enum {
     MP_GROUP = 32

@@ -26,7 +26,8 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
                       [MP_INT8] = &depthwise_s8,                                                                       \
                       [MP_FP16_HALF] = &depthwise_f32,                                                                 \
                       [MP_FP32_WINOGRAD] = &depthwise_f32,                                                             \
-                      [MP_BF16] = &depthwise_f32},                                                                     \
+                      [MP_BF16] = &depthwise_f32,                                                                      \
+                      [MP_INT16] = &depthwise_s8},                                                                     \
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD},                                        \
         .lanes = ARM_LANES,                                                                                            \
     }

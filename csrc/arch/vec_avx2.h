@@ -167,6 +167,29 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
 }
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
+static inline vf vf_load_s16(const int16_t *p)
+{
+    return _mm256_cvtepi32_ps(_mm256_cvtepi16_epi32(_mm_loadu_si128((const __m128i *)p)));
+}
+static inline vf vf_load_s16_n(const int16_t *p, int n)
+{
+    int16_t t[8] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_s16(t);
+}
+static inline __m128i v_to_s16(vf x)
+{
+    const __m256i codes = vi_near(x);
+    return _mm_packs_epi32(_mm256_castsi256_si128(codes), _mm256_extracti128_si256(codes, 1));
+}
+static inline void vf_store_s16(int16_t *p, vf x) { _mm_storeu_si128((__m128i *)p, v_to_s16(x)); }
+static inline void vf_store_s16_n(int16_t *p, vf x, int n)
+{
+    if (n == VL)
+        vf_store_s16(p, x);
+    else
+        v_store_bytes(p, v_to_s16(x), 2 * n);
+}
 static inline vf vf_pow2(vf x)
 {
     const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(x), 23);
@@ -195,6 +218,17 @@ static inline vf vf_round_odd(vf s, vf e)
 static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
 static inline vf vi_to_float(vi x) { return _mm256_cvtepi32_ps(x); }
+/* In double, where nothing is rounded before the end. */
+static inline __m128 v_halves_to_float(__m128i upper, __m128i lower)
+{
+    return _mm256_cvtpd_ps(
+        _mm256_fmadd_pd(_mm256_cvtepi32_pd(upper), _mm256_set1_pd(256.0), _mm256_cvtepi32_pd(lower)));
+}
+static inline vf vi_halves_to_float(vi upper, vi lower)
+{
+    return _mm256_set_m128(v_halves_to_float(_mm256_extracti128_si256(upper, 1), _mm256_extracti128_si256(lower, 1)),
+                           v_halves_to_float(_mm256_castsi256_si128(upper), _mm256_castsi256_si128(lower)));
+}
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }

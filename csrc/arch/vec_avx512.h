@@ -82,6 +82,22 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 }
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
+static inline vf vf_load_s16(const int16_t *p)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_loadu_si256((const __m256i *)p)));
+}
+static inline vf vf_load_s16_n(const int16_t *p, int n)
+{
+    return _mm512_cvtepi32_ps(_mm512_cvtepi16_epi32(_mm256_maskz_loadu_epi16(v_first(n), p)));
+}
+static inline void vf_store_s16(int16_t *p, vf x)
+{
+    _mm256_storeu_si256((__m256i *)p, _mm512_cvtsepi32_epi16(vi_near(x)));
+}
+static inline void vf_store_s16_n(int16_t *p, vf x, int n)
+{
+    _mm256_mask_storeu_epi16(p, v_first(n), _mm512_cvtsepi32_epi16(vi_near(x)));
+}
 static inline vf vf_pow2(vf x)
 {
     const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(x), 23);
@@ -118,6 +134,19 @@ static inline vi vi_repeat(const void *p, int bytes)
                        : _mm512_broadcast_i64x4(_mm256_loadu_si256((const __m256i *)p));
 }
 static inline vf vi_to_float(vi x) { return _mm512_cvtepi32_ps(x); }
+/* In double, where nothing is rounded before the end. */
+static inline __m256 v_halves_to_float(__m256i upper, __m256i lower)
+{
+    return _mm512_cvtpd_ps(
+        _mm512_fmadd_pd(_mm512_cvtepi32_pd(upper), _mm512_set1_pd(256.0), _mm512_cvtepi32_pd(lower)));
+}
+static inline vf vi_halves_to_float(vi upper, vi lower)
+{
+    const __m256 first = v_halves_to_float(_mm512_castsi512_si256(upper), _mm512_castsi512_si256(lower));
+    return _mm512_insertf32x8(
+        _mm512_castps256_ps512(first),
+        v_halves_to_float(_mm512_extracti64x4_epi64(upper, 1), _mm512_extracti64x4_epi64(lower, 1)), 1);
+}
 static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }

@@ -116,6 +116,20 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
 }
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vcvtq_s32_f32(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vcvtq_s32_f32(x), n); }
+static inline vf vf_load_s16(const int16_t *p) { return vcvtq_f32_s32(vmovl_s16(vld1_s16(p))); }
+static inline vf vf_load_s16_n(const int16_t *p, int n)
+{
+    int16_t t[4] = {0};
+    memcpy(t, p, (size_t)n * sizeof *t);
+    return vf_load_s16(t);
+}
+static inline void vf_store_s16(int16_t *p, vf x) { vst1_s16(p, vmovn_s32(vcvtq_s32_f32(x))); }
+static inline void vf_store_s16_n(int16_t *p, vf x, int n)
+{
+    int16_t t[4];
+    vf_store_s16(t, x);
+    memcpy(p, t, (size_t)n * sizeof *t);
+}
 static inline vf vf_pow2(vf x)
 {
     const uint32x4_t n = vshlq_n_u32(vreinterpretq_u32_f32(x), 23);
@@ -144,6 +158,13 @@ static inline vf vf_round_odd(vf s, vf e)
 /* Integers: VL int32 sums. There is no multiply of int16 pairs; depthwise, the one user here, needs single products. */
 static inline vi vi_load(const void *p) { return vld1q_s32((const int32_t *)p); }
 static inline void vi_store(void *p, vi x) { vst1q_s32((int32_t *)p, x); }
+/* In double, where nothing is rounded before the end. */
+static inline vf vi_halves_to_float(vi upper, vi lower)
+{
+    const int64x2_t first = vaddw_s32(vshll_n_s32(vget_low_s32(upper), 8), vget_low_s32(lower)),
+                    second = vaddw_s32(vshll_n_s32(vget_high_s32(upper), 8), vget_high_s32(lower));
+    return vcvt_high_f32_f64(vcvt_f32_f64(vcvtq_f64_s64(first)), vcvtq_f64_s64(second));
+}
 static inline vi vi_set1(int32_t x) { return vdupq_n_s32(x); }
 static inline vi vi_add(vi a, vi b) { return vaddq_s32(a, b); }
 static inline vi vi_max(vi a, vi b) { return vmaxq_s32(a, b); }

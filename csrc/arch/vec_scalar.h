@@ -51,6 +51,11 @@ static inline vf vf_load_s8(const int8_t *p) { return *p; }
 static inline vf vf_load_s8_n(const int8_t *p, int n) { (void)n; return *p; }
 static inline void vf_store_s8(int8_t *p, vf x) { *p = (int8_t)x; }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { (void)n; *p = (int8_t)x; }
+/* int16: the same, in [-32768, 32767]. */
+static inline vf vf_load_s16(const int16_t *p) { return *p; }
+static inline vf vf_load_s16_n(const int16_t *p, int n) { (void)n; return *p; }
+static inline void vf_store_s16(int16_t *p, vf x) { *p = (int16_t)x; }
+static inline void vf_store_s16_n(int16_t *p, vf x, int n) { (void)n; *p = (int16_t)x; }
 /* 2^n, where the low mantissa bits of x hold n (mp_expf). */
 static inline vf vf_pow2(vf x) { return vf_of_bits((vf_bits(x) << 23) + 0x3f800000u); }
 /* Lanes from n on get lane 0's value. */
@@ -74,6 +79,8 @@ static inline vi vi_set1(int32_t x) { return x; }
 static inline vi vi_add(vi a, vi b) { return a + b; }
 static inline vi vi_max(vi a, vi b) { return a > b ? a : b; }
 static inline vf vi_to_float(vi x) { return (float)x; }
+/* 256 * upper + lower, rounded once. */
+static inline vf vi_halves_to_float(vi upper, vi lower) { return (float)(256 * (int64_t)upper + lower); }
 /* The nearest whole number, even between two. |x| < 2^22. */
 static inline vi vi_near(vf x) { return (vi)vf_round(x); }
 /* In [-128, 127]. */

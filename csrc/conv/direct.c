@@ -70,15 +70,26 @@ static inline void next_windows(const mp_depth_pass *pass, int out_w, cursor *at
     }
 }
 
-static inline void run_tile(const mp_item *item, const mp_depth_pass *pass, const char *const *a, void *sums, int rows,
-                            const char *fetched)
+static inline void run_tile(const mp_item *item, const mp_depth_pass *pass, const char *const *a, const void *init,
+                            void *sums, int rows, const char *fetched)
 {
     const mp_micro *m = item->plan->micro;
     if (item->plan->blocks)
-        m->tile_blocks(a, item->segments, pass->segments, pass->run, pass->block, pass->b, pass->init, sums, rows);
+        m->tile_blocks(a, item->segments, pass->segments, pass->run, pass->block, pass->b, init, sums, rows);
     else
-        m->tile(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, rows, pass->channels, fetched,
+        m->tile(a, item->segments, pass->segments, pass->run, pass->b, init, sums, rows, pass->channels, fetched,
                 pass->ahead.step);
+}
+
+/* The same for the lower bytes of codes, whose staged pixels lie as those of the upper ones do. */
+static inline void run_lower_tile(const mp_item *item, const mp_depth_pass *pass, const char *const *a, char *sums,
+                                  int rows, const char *fetched)
+{
+    const mp_schedule *schedule = item->schedule;
+    const char *lower[MP_MAX_ROWS];
+    for (int r = 0; r < item->plan->micro->mr; r++) lower[r] = a[r] + schedule->lower_stage;
+    run_tile(item, pass, lower, pass->init ? (const char *)pass->init + schedule->lower_init : 0,
+             sums + schedule->lower_sums, rows, fetched);
 }
 
 /* The same with the output stage; 0: not by this kernel. */
@@ -86,7 +97,7 @@ static inline int run_tile_output(const mp_item *item, const mp_depth_pass *pass
                                   const void *sums, int rows, const char *fetched, char *out)
 {
     const mp_micro *m = item->plan->micro;
-    return m->tile_output && pass->output && pass->channels == m->nr && rows == m->mr &&
+    return m->tile_output && pass->output && item->plan->halves == 1 && pass->channels == m->nr && rows == m->mr &&
            m->tile_output(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, fetched,
                           pass->ahead.step, pass->output, pass->packed_channel, out, pass->out_ld);
 }
@@ -117,7 +128,8 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
             if (run_tile_output(item, pass, a + first, sums + first * row_bytes, rows, fetched, to))
                 finished += rows;
             else
-                run_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
+                run_tile(item, pass, a + first, pass->init, sums + first * row_bytes, rows, fetched);
+            if (item->plan->halves > 1) run_lower_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output && finished < count)

@@ -15,11 +15,18 @@ static void spread(const mp_conv_plan *plan, const float *values, float factor, 
             out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
 }
 
+/* Of codes, or of the bytes that stand for them: x = 256 * upper + (lower + 128), all with signs. */
+static int zero_point(const mp_item *item, int half)
+{
+    if (item->plan->halves > 1) return half ? -128 : 0;
+    return item->args->in_zero_point[item->image];
+}
+
 /* The staged form of the real 0: what stands in padding taps, and what every sum has too much of. */
-static int zero_code(const mp_item *item)
+static int zero_code(const mp_item *item, int half)
 {
     const mp_conv_plan *plan = item->plan;
-    return !plan->codes || plan->subtracts_zero ? 0 : item->args->in_zero_point[item->image] + plan->bias_q;
+    return !plan->codes || plan->subtracts_zero ? 0 : zero_point(item, half) + plan->bias_q;
 }
 
 static void prepare_codes(mp_item *item)
@@ -27,10 +34,13 @@ static void prepare_codes(mp_item *item)
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
     const int32_t *sums = mp_packed_sums(args->packed);
-    const uint32_t zero = (uint32_t)zero_code(item);
     const float offset = args->in_offset[item->image];
     /* unsigned: it may wrap, and wraps back when the products are added */
-    for (int c = 0; c < plan->packed_channels; c++) ((uint32_t *)item->init)[c] = 0u - zero * (uint32_t)sums[c];
+    for (int half = 0; half < plan->halves; half++) {
+        uint32_t *init = (uint32_t *)((char *)item->init + half * item->schedule->lower_init);
+        const uint32_t zero = (uint32_t)zero_code(item, half);
+        for (int c = 0; c < plan->packed_channels; c++) init[c] = 0u - zero * (uint32_t)sums[c];
+    }
     if (offset != 0.0f) {
         spread(plan, args->weight_scale, 1.0f, item->scale);
         for (int c = 0; c < plan->packed_channels; c++)
@@ -64,6 +74,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->stage = scratch + at->stage;
     item->unpaired = scratch + at->unpaired;
     item->converted = scratch + at->converted;
+    item->parted = scratch + at->parted;
     item->transformed = scratch + at->transformed;
     item->sums = scratch + at->sums;
     item->tile = scratch + at->tile;
@@ -79,20 +90,21 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
 
     spread(plan, args->bias, 1.0f, item->bias);
     /* Float sums start from the bias; Winograd adds it to the finished ones. */
-    if (plan->traits->sums == MP_SUM_FLOAT)
+    if (plan->sums == MP_SUM_FLOAT)
         item->init = item->bias;
     else if (plan->codes)
         prepare_codes(item);
     else
         memset(item->init, 0, (size_t)plan->packed_channels * 4);
     mp_output *o = &item->output;
-    o->kind = plan->traits->sums;
+    o->kind = plan->sums;
+    o->lower = (plan->winograd ? item->schedule->lower_tile : item->schedule->lower_sums) / sizeof(int32_t);
     o->activation = args->activation;
     o->out_type = args->out_type;
     o->rounding = args->out_rounding;
     o->windows = item->schedule->windows;
     o->measured = args->ranges && (!args->pool_h || o->windows);
-    o->rising = plan->traits->sums == MP_SUM_INT && is_rising(item);
+    o->rising = plan->sums == MP_SUM_INT && is_rising(item);
     o->bias = item->bias;
     o->scale = item->scale;
     if (!mp_is_real(args->out_type)) {
@@ -163,7 +175,7 @@ static const void *input_row(const mp_item *item, int iy, size_t count)
     const char *in = (const char *)args->in + row;
     if (!args->converts) return in;
     if (plan->codes)
-        item->table->quantize(in, type, (int8_t *)item->converted, count, args->in_inv_scale[item->image],
+        item->table->quantize(in, type, item->converted, plan->traits->type, count, args->in_inv_scale[item->image],
                               args->in_zero_point[item->image], args->in_rounding, args->in_low, args->in_high);
     else
         item->table->cast(in, type, item->converted, plan->traits->type, count);
@@ -171,22 +183,22 @@ static const void *input_row(const mp_item *item, int iy, size_t count)
 }
 
 /* A row of `pixels` pixels behind `left` of padding, as they lie. */
-static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int padding)
+static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int half)
 {
     const mp_conv_plan *plan = item->plan;
     const size_t channels = plan->shape.in_c, pixel = channels * plan->a_bytes;
-    const int zero_point = plan->subtracts_zero ? item->args->in_zero_point[item->image] : 0;
+    const int padding = zero_code(item, half), zero = plan->subtracts_zero ? zero_point(item, half) : 0;
     fill(to, left * channels, plan->a_bytes, padding);
-    plan->stage(to + left * pixel, from, pixels * channels, zero_point);
+    plan->stage(to + left * pixel, from, pixels * channels, zero);
     fill(to + (left + pixels) * pixel, (plan->stage_w - left - pixels) * channels, plan->a_bytes, padding);
 }
 
 /* The same in blocks of channels. */
-static void stage_blocks(const mp_item *item, char *to, const char *from, int left, int pixels, int padding)
+static void stage_blocks(const mp_item *item, char *to, const char *from, int left, int pixels, int half)
 {
     const mp_conv_plan *plan = item->plan;
-    const int stride = plan->shape.stride, columns = plan->stage_w / stride, kstep = plan->micro->kstep,
-              blocks = plan->shape.in_c / kstep;
+    const int padding = zero_code(item, half), stride = plan->shape.stride, columns = plan->stage_w / stride,
+              kstep = plan->micro->kstep, blocks = plan->shape.in_c / kstep;
     const size_t bytes = kstep * plan->a_bytes, block = plan->stage_w * bytes, pixel = blocks * bytes;
     for (int x = 0; x < stride; x++, to += columns * bytes) { /* columns x, x + stride, ... */
         const int first = ceil_div(clamp(left - x, 0, left), stride),
@@ -200,17 +212,31 @@ static void stage_blocks(const mp_item *item, char *to, const char *from, int le
     }
 }
 
+/* Codes of 16 bits as their upper and their lower bytes, the lower ones less 128. */
+static void part(const int16_t *codes, size_t count, int8_t *upper, int8_t *lower)
+{
+    for (size_t i = 0; i < count; i++) upper[i] = (int8_t)(codes[i] >> 8);
+    for (size_t i = 0; i < count; i++) lower[i] = (int8_t)((codes[i] & 255) - 128);
+}
+
 static void stage_row(const mp_item *item, char *to, int iy)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
-    const int padding = zero_code(item), left = clamp(s->padding, 0, plan->stage_w);
-    const int pixels = clamp(s->in_w, 0, plan->stage_w - left);
-    if (iy < 0 || iy >= s->in_h)
-        fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, padding);
-    else
-        (plan->blocks ? stage_blocks : stage_pixels)(item, to, input_row(item, iy, (size_t)pixels * s->in_c), left,
-                                                     pixels, padding);
+    const int left = clamp(s->padding, 0, plan->stage_w), pixels = clamp(s->in_w, 0, plan->stage_w - left);
+    const size_t count = (size_t)pixels * s->in_c;
+    const int inside = iy >= 0 && iy < s->in_h;
+    const char *from = inside ? input_row(item, iy, count) : 0;
+    if (inside && plan->halves > 1) {
+        part((const int16_t *)from, count, (int8_t *)item->parted, (int8_t *)item->parted + mp_align(count));
+        from = item->parted;
+    }
+    for (int half = 0; half < plan->halves; half++, to += item->schedule->lower_stage) {
+        if (inside)
+            (plan->blocks ? stage_blocks : stage_pixels)(item, to, from + half * mp_align(count), left, pixels, half);
+        else
+            fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, zero_code(item, half));
+    }
 }
 
 void mp_item_stage(const mp_item *item, int oy, int count)
@@ -230,7 +256,8 @@ void mp_item_stage(const mp_item *item, int oy, int count)
             stage_row(item, to, first + r);
         }
     }
-    memset(item->stage + staged * bytes, 0, MP_PAST_STAGE);
+    for (int half = 0; half < plan->halves; half++)
+        memset(item->stage + half * item->schedule->lower_stage + staged * bytes, 0, MP_PAST_STAGE);
 }
 
 void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)

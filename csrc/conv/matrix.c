@@ -55,6 +55,21 @@ static void fetch(const mp_depth_pass *pass, int first, int results)
     mp_fetch_results(pass->out + first * step, results, step, pass->channels * pass->out_bytes);
 }
 
+/* Of lower bytes as well. */
+static void run_block(const mp_item *item, const mp_matrix_block *block)
+{
+    const mp_schedule *schedule = item->schedule;
+    item->plan->micro->matrix->block(block);
+    if (item->plan->halves == 1) return;
+    mp_matrix_block lower = *block;
+    for (int i = 0; i < block->tiles; i++) {
+        lower.a[i] += schedule->lower_stage;
+        lower.acc[i] += schedule->lower_sums;
+    }
+    if (lower.init) lower.init = (const char *)lower.init + schedule->lower_init;
+    item->plan->micro->matrix->block(&lower);
+}
+
 static void run_windows(mp_item *item, const mp_depth_pass *pass, const tiling *t, mp_matrix_block *block)
 {
     const ptrdiff_t pixel = (ptrdiff_t)item->plan->micro->nr * 4;
@@ -68,7 +83,7 @@ static void run_windows(mp_item *item, const mp_depth_pass *pass, const tiling *
             for (int x = 0; x < 2; x++) {
                 block->a[x] = at.a + y * pass->row + x * pass->pixel;
                 block->acc[x] = sums + (2 * y + x) * pixel;
-                if (x) item->plan->micro->matrix->block(block);
+                if (x) run_block(item, block);
             }
         if (pass->output) finish(item, pass, sums, at.first, at.shared, t->rows, WINDOW);
     }
@@ -91,7 +106,7 @@ static void run_pixels(mp_item *item, const mp_depth_pass *pass, const tiling *t
             if (pass->sums) mp_begin_sums(pass, at[i].first, t->rows, item->plan->micro->nr, sums + i * tile);
             if (pass->output) fetch(pass, at[i].first, t->rows);
         }
-        item->plan->micro->matrix->block(block);
+        run_block(item, block);
         for (int i = 0; pass->gives_sums && i < block->tiles; i++)
             mp_end_sums(pass, at[i].first, t->rows, item->plan->micro->nr, sums + i * tile);
         if (!pass->output) continue;

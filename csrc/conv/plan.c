@@ -49,6 +49,7 @@ static void plan_depthwise(mp_conv_plan *plan)
     const mp_depthwise *kernel = plan->depthwise;
     plan->a_bytes = kernel->a_bytes;
     plan->stage = kernel->stage;
+    if (plan->sums == MP_SUM_HALVES) plan->sums = MP_SUM_INT; /* few enough products of whole codes */
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
     plan->weight_type = kernel->weight_type;
@@ -107,7 +108,8 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
     plan->bias_q = kernel->bias_q;
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * nr * plan->weight_bytes);
     /* A matrix unit reads whole steps, beyond the end of the input where the run ends within one. */
-    plan->staged = kernel->needs_stage || s->padding > 0 || (kernel->matrix && plan->run != plan->run_padded);
+    plan->staged =
+        kernel->needs_stage || s->padding > 0 || plan->halves > 1 || (kernel->matrix && plan->run != plan->run_padded);
     if (!plan->staged) plan->stage_w = s->in_w;
     if (plan->blocks) plan->stage_w = ceil_div(plan->stage_w, s->stride) * s->stride;
 }
@@ -165,7 +167,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const mp_precision *traits = &mp_precisions[precision];
     if (!table->micro[traits->tiles]) return MP_UNSUPPORTED;
     const int64_t depth = (int64_t)s->size * s->size * (s->in_c / s->groups);
-    if (traits->sums == MP_SUM_INT && depth > MP_INT8_MAX_DEPTH) return MP_OVERFLOW;
+    if (!mp_is_real(traits->type) && depth > MP_INT8_MAX_DEPTH) return MP_OVERFLOW;
     const int64_t staged_row = (w / s->stride * s->stride + reach) * s->in_c;
     if (depth > INT32_MAX / 8 || staged_row > INT32_MAX / 8 || staged_row * reach > INT32_MAX ||
         depth * s->out_c > INT64_C(1) << 32)
@@ -178,6 +180,8 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .traits = traits,
         .micro = table->micro[traits->tiles],
         .codes = !mp_is_real(traits->type),
+        .sums = traits->sums,
+        .halves = 1,
         .out_h = (int)(h / s->stride) + 1,
         .out_w = out_w,
         .group_in = s->in_c / s->groups,
@@ -186,8 +190,10 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .stage_w = (out_w - 1) * s->stride + (int)reach,
         .row_span = (int)reach,
     };
-    plan->depthwise =
-        plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->tiles] : 0;
+    plan->depthwise = plan->group_in == 1 && plan->group_out == 1 && s->groups > 1
+                          ? table->depthwise[traits->bits ? traits->tiles : precision]
+                          : 0;
+    if (traits->sums == MP_SUM_HALVES && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
     if (plan->depthwise) {
         plan_depthwise(plan);
         plan_stored(plan);
@@ -200,6 +206,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
+    plan->halves = plan->sums == MP_SUM_HALVES ? 2 : 1;
     if (winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];

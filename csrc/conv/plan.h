@@ -10,6 +10,7 @@ static inline int clamp(int x, int low, int high) { return x < low ? low : x > h
 enum {
     MP_ALIGN = 64,
     MP_INT8_MAX_DEPTH = 66311, /* largest depth with 255 * 127 * depth < 2^31 */
+    MP_INT16_MAX_DEPTH = 516,  /* and with 32768 * 127 * depth */
     MP_POSITIONS = 36,         /* Winograd: of a transformed tile, */
     MP_TILE = 4,               /* pixels per side of a finished one */
     MP_TILES_BESIDE = 4        /* finished together */
@@ -23,8 +24,10 @@ typedef struct {
     const mp_micro *micro;
     const mp_depthwise *depthwise; /* set: depthwise path */
     const mp_winograd *winograd;   /* set: Winograd path */
-    int codes;                     /* 1: int8 in, weights with scales; 0: reals */
-    int stored_weights;            /* packing: they come as the precision stores them, else reals as floats */
+    int codes;                     /* 1: codes in, weights with scales; 0: reals */
+    int sums;                      /* enum mp_sum_kind */
+    int halves; /* 2: int16, whose upper and lower bytes are staged side by side and multiplied one after the other; else 1 */
+    int stored_weights; /* packing: they come as the precision stores them, else reals as floats */
     int out_h, out_w;
     int group_in, group_out; /* channels per group */
     int depth;

@@ -29,7 +29,7 @@ static size_t staged_rows(const mp_conv_plan *plan, int out_rows)
 
 static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
-    const size_t all_rows = schedule->stage_row * staged_rows(plan, plan->out_h);
+    const size_t all_rows = schedule->stage_row * staged_rows(plan, plan->out_h) * plan->halves;
     const size_t weights = plan->panel_bytes * plan->total_panels;
     const size_t budget = weights > STAGE_BYTES ? STAGE_BYTES_DEEP : STAGE_BYTES;
     int blocks = (int)((all_rows + budget - 1) / budget);
@@ -43,8 +43,8 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->rows = ceil_div(plan->out_h, blocks);
     if (pooled) schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
-    schedule->first_layer = schedule->windows && plan->micro->windows && plan->shape.size == 3 && plan->segments == 3 &&
-                            plan->shape.stride == 1 && plan->shape.in_c == MP_WINDOW_CHANNELS &&
+    schedule->first_layer = schedule->windows && plan->micro->windows && plan->halves == 1 && plan->shape.size == 3 &&
+                            plan->segments == 3 && plan->shape.stride == 1 && plan->shape.in_c == MP_WINDOW_CHANNELS &&
                             plan->out_w / 2 >= MP_LEAST_WINDOWS;
     schedule->unit = 4 * plan->micro->mr;
     schedule->pool_rows =
@@ -76,10 +76,10 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     schedule->transformed_bytes = mp_align((size_t)plan->shape.in_c * plan->a_bytes);
     if (schedule->transformed_bytes % 4096 == 0)
         schedule->transformed_bytes += MP_ALIGN; /* else the tiles of a register block share their cache sets */
-    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes,
+    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes * plan->halves,
                  weights = plan->panel_bytes * plan->total_panels;
     /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
-    const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES : TRANSFORMED_BYTES;
+    const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES * plan->halves : TRANSFORMED_BYTES;
     schedule->tiles_x = tiles_x;
     schedule->tiles =
         clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
@@ -94,7 +94,7 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
             schedule->tiles = ceil_div(tiles, ceil_div(ceil_div(tiles, schedule->tiles), threads) * threads);
     }
     schedule->blocks = ceil_div(tiles, schedule->tiles);
-    const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4;
+    const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4 * plan->halves;
     schedule->group = clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
 }
 
@@ -147,17 +147,23 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
         pool = schedule->pool_rows * pooled_row_bytes(plan);
     }
     mp_scratch *at = &schedule->at;
-    at->stage = place(&end, plan->staged || plan->codes ? schedule->stage_row * rows + MP_PAST_STAGE : 0);
+    schedule->lower_stage = mp_align(schedule->stage_row * rows + MP_PAST_STAGE);
+    schedule->lower_transformed = mp_align(transformed);
+    schedule->lower_sums = mp_align(sums);
+    schedule->lower_tile = mp_align(tile);
+    schedule->lower_init = mp_align(channels);
+    at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->halves : 0);
     at->unpaired = place(&end, plan->pairs ? schedule->stage_row + MP_PAST_STAGE : 0);
     at->converted = place(&end, plan->staged || plan->codes
                                     ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
                                     : 0);
-    at->transformed = place(&end, transformed);
-    at->sums = place(&end, sums);
-    at->tile = place(&end, tile);
+    at->parted = place(&end, plan->halves > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
+    at->transformed = place(&end, schedule->lower_transformed * plan->halves);
+    at->sums = place(&end, schedule->lower_sums * plan->halves);
+    at->tile = place(&end, schedule->lower_tile * plan->halves);
     at->bias = place(&end, channels);
     at->scale = place(&end, channels);
-    at->init = place(&end, channels);
+    at->init = place(&end, schedule->lower_init * plan->halves);
     at->zeros = place(&end, zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);

@@ -10,9 +10,10 @@ enum {
 
 /* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
 typedef struct {
-    size_t stage;             /* input rows */
+    size_t stage;             /* input rows; of int16 in halves those of lower bytes behind all those of upper ones */
     size_t unpaired;          /* two of them, on their way into a pair */
     size_t converted;         /* one row of the input as the precision stores it, on its way into stage */
+    size_t parted;            /* and as two of bytes */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
     size_t tile;              /* Winograd: sums of a few finished tiles side by side */
@@ -30,6 +31,8 @@ typedef struct {
     int blocks;       /* an image's result is cut into blocks: direct rows, Winograd tiles; */
     int chunks;       /* and the panels into ranges */
     size_t stage_row; /* bytes of one staged row, or of a pair */
+    size_t lower_stage, lower_transformed, lower_sums, lower_tile,
+        lower_init; /* int16 in halves: bytes from what belongs to upper bytes to what does to lower ones */
     /* Direct. */
     int rows;          /* output rows per block at most */
     int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */

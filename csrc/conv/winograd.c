@@ -8,13 +8,13 @@
 #include "narrow.h"
 
 /* All tiles of one panel at one position, over `depth` channels from the first on: sums[tile][nr]. */
-static void multiply(const mp_item *item, int tiles, int position, int first, int depth, const char *weights,
-                     char *sums, mp_ahead *ahead)
+static void multiply(const mp_item *item, const char *transformed, int tiles, int position, int first, int depth,
+                     const char *weights, char *sums, mp_ahead *ahead)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_micro *micro = plan->micro;
     const size_t tile_bytes = item->schedule->transformed_bytes;
-    const char *from = item->transformed + (size_t)position * tiles * tile_bytes + (size_t)first * plan->a_bytes,
+    const char *from = transformed + (size_t)position * tiles * tile_bytes + (size_t)first * plan->a_bytes,
                *a[MP_MAX_ROWS];
     const ptrdiff_t segment = 0;
     for (int tile = 0; tile < tiles; ahead->from += ahead->per_tile) {
@@ -30,15 +30,20 @@ static void multiply(const mp_item *item, int tiles, int position, int first, in
 static void multiply_stored(mp_item *item, int tiles, int first, int panels)
 {
     const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
     const size_t panel_bytes = (size_t)plan->run_padded * plan->micro->nr * plan->weight_bytes,
                  position_bytes = (size_t)tiles * plan->micro->nr * 4;
     const char *stored = mp_packed_weights(plan, item->args->packed);
     for (int position = 0; position < MP_POSITIONS; position++)
         for (int i = 0; i < panels; i++) {
             const char *weights = stored + ((size_t)position * plan->total_panels + first + i) * panel_bytes;
-            mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles);
-            multiply(item, tiles, position, 0, plan->run_padded, weights,
-                     item->sums + (size_t)(i * MP_POSITIONS + position) * position_bytes, &ahead);
+            mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles * plan->halves);
+            for (int half = 0; half < plan->halves; half++)
+                multiply(item, item->transformed + half * schedule->lower_transformed, tiles, position, 0,
+                         plan->run_padded, weights,
+                         item->sums + half * schedule->lower_sums +
+                             (size_t)(i * MP_POSITIONS + position) * position_bytes,
+                         &ahead);
         }
 }
 
@@ -76,7 +81,7 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
             mp_ahead ahead = {item->transformed + (position + 1) % MP_POSITIONS * input, (ptrdiff_t)input / steps + 1,
                               0};
             ahead.per_tile = depth / plan->micro->kstep * ahead.step;
-            multiply(item, tiles, position, first, depth,
+            multiply(item, item->transformed, tiles, position, first, depth,
                      item->kernels + position * mp_kernel_elements() * sizeof(int16_t),
                      item->sums + (size_t)position * position_bytes, &ahead);
         }
@@ -104,7 +109,8 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
-    const int nr = plan->micro->nr, tiles_x = item->schedule->tiles_x, windows = item->schedule->windows,
+    const mp_schedule *schedule = item->schedule;
+    const int nr = plan->micro->nr, tiles_x = schedule->tiles_x, windows = schedule->windows,
               apart = args->pool_h && !windows, side = windows ? 2 : 1; /* pooled apart; of what makes a result */
     const int channel = panel * nr, channels = clamp(plan->shape.out_c - channel, 1, nr);
     const size_t out_bytes = mp_type_bytes(args->out_type), position_bytes = (size_t)tiles * nr * 4;
@@ -123,10 +129,13 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
         const size_t to_row = to_ld * (size_t)(apart ? ox1 - ox0 : out_w);
         for (int r = 0; r < height / side && !apart; r++)
             mp_fetch_results(to + r * to_row * out_bytes, width / side, to_ld * out_bytes, channels * out_bytes);
-        for (int i = 0; i < count; i++)
-            plan->winograd->output(products + (size_t)(t + i) * nr * 4, position_bytes,
-                                   (const char *)item->init + (size_t)channel * 4,
-                                   item->tile + (size_t)i * MP_TILE * side * nr * 4, tile_row, nr, windows);
+        for (int i = 0; i < count * plan->halves; i++) {
+            const size_t half = i >= count, at = half ? i - count : i;
+            plan->winograd->output(products + half * schedule->lower_sums + (t + at) * nr * 4, position_bytes,
+                                   (const char *)item->init + half * schedule->lower_init + (size_t)channel * 4,
+                                   item->tile + half * schedule->lower_tile + at * MP_TILE * side * nr * 4, tile_row,
+                                   nr, windows);
+        }
         if (args->sums) add_sums(item, item->tile, tile_row * 4, oy, ox, height, width, channel, channels);
         for (int r = 0; r < height / side; r++) {
             const char *sums = item->tile + r * side * tile_row * 4;
@@ -159,12 +168,16 @@ void mp_winograd_transform(mp_item *item, int part, int parts)
     const int ty0 = (t0 + first) / tiles_x, tile_rows = (t0 + last - 1) / tiles_x - ty0 + 1;
     mp_item_stage(item, ty0 * MP_TILE, tile_rows * MP_TILE + 2);
     const size_t pixel = (size_t)plan->shape.in_c * plan->a_bytes;
-    for (int t = first; t < last; t++) {
-        const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
-        const char *from = item->stage + (size_t)ty * MP_TILE * schedule->stage_row + (size_t)tx * MP_TILE * pixel;
-        plan->winograd->input(from, pixel, schedule->stage_row, plan->shape.in_c,
-                              item->transformed + (size_t)t * schedule->transformed_bytes,
-                              (size_t)tiles * schedule->transformed_bytes);
+    for (int half = 0; half < plan->halves; half++) {
+        const char *stage = item->stage + half * schedule->lower_stage;
+        char *transformed = item->transformed + half * schedule->lower_transformed;
+        for (int t = first; t < last; t++) {
+            const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
+            const char *from = stage + (size_t)ty * MP_TILE * schedule->stage_row + (size_t)tx * MP_TILE * pixel;
+            plan->winograd->input(from, pixel, schedule->stage_row, plan->shape.in_c,
+                                  transformed + (size_t)t * schedule->transformed_bytes,
+                                  (size_t)tiles * schedule->transformed_bytes);
+        }
     }
 }
 

@@ -52,6 +52,12 @@ static inline __attribute__((always_inline)) vf round_as(int type, vf x)
 /* CALL(type, ...) with the type as a constant. */
 #define TYPE_CASE(NAME, STORAGE, LOAD, STORE, ROUND, CALL, ...)                                                        \
     case MP_TYPE_##NAME: CALL(MP_TYPE_##NAME, ##__VA_ARGS__); break;
+#define BY_STORED_TYPE(TYPE, CALL)                                                                                     \
+    do {                                                                                                               \
+        switch (TYPE) {                                                                                                \
+            MP_STORED_TYPES(TYPE_CASE, CALL)                                                                           \
+        }                                                                                                              \
+    } while (0)
 #define BY_REAL_TYPE(TYPE, CALL)                                                                                       \
     do {                                                                                                               \
         switch (TYPE) {                                                                                                \

@@ -63,12 +63,14 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
 
 static inline vf scaled(vi sum, vf scale, vf bias) { return vf_fma(vi_to_float(sum), scale, bias); }
 
-/* n lanes of sums -> real, the other lanes as the first. */
-static inline __attribute__((always_inline)) vf real_of(const int kind, const int32_t *sums, vf scale, vf bias, int n)
+/* n lanes of sums -> real, the other lanes as the first. lower: as in mp_output. */
+static inline __attribute__((always_inline)) vf real_of(const int kind, const int32_t *sums, size_t lower, vf scale,
+                                                        vf bias, int n)
 {
-    const vf x = kind == MP_SUM_INT    ? scaled(vi_load(sums), scale, bias)
-                 : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums), bias)
-                                       : vf_load((const float *)sums);
+    const vf x = kind == MP_SUM_INT      ? scaled(vi_load(sums), scale, bias)
+                 : kind == MP_SUM_HALVES ? vf_fma(vi_halves_to_float(vi_load(sums), vi_load(sums + lower)), scale, bias)
+                 : kind == MP_SUM_HALF   ? vf_add(vf_load((const float *)sums), bias)
+                                         : vf_load((const float *)sums);
     return n == VL ? x : vf_keep_n(x, n);
 }
 
@@ -118,10 +120,11 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const vf scale1 = vectors > 1 ? vf_load(o->scale + channel + VL) : scale0,
              bias1 = vectors > 1 ? vf_load(o->bias + channel + VL) : bias0;
     const int rounding = o->rounding, measured = o->measured, windows = o->windows;
+    const size_t lower = o->lower;
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
     const int by_sums = rising && !narrow && never_falls(activation);
-#define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, scale##V, bias##V, lanes)
+#define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, lower, scale##V, bias##V, lanes)
 #define ACTIVATED(X, V, ROW)                                                                                           \
     vf X = REAL(V, ROW);                                                                                               \
     bad = note_bad(bad, X);                                                                                            \
@@ -218,10 +221,10 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
         switch (o->out_type) {                                                                                         \
             MP_REAL_TYPES(TYPE_CASE, CALL, __VA_ARGS__)                                                                \
         default:                                                                                                       \
-            if (o->rounding == MP_HALF_TO_EVEN)                                                                        \
+            if (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN)                                           \
                 CALL(OUT_I8_EVEN, __VA_ARGS__);                                                                        \
             else                                                                                                       \
-                CALL(MP_TYPE_I8, __VA_ARGS__);                                                                         \
+                CALL(o->out_type, __VA_ARGS__);                                                                        \
         }                                                                                                              \
     } while (0)
 /* The same with constants for what is written most: the others are asked at every vector, which is little beside an exponential
@@ -254,6 +257,8 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
         OUTPUT_ACTIVATIONS(MP_SUM_FLOAT, BY_OUT_TYPE);
     else if (o->kind == MP_SUM_INT)
         OUTPUT_ACTIVATIONS(MP_SUM_INT, BY_USUAL_OUT_TYPE);
+    else if (o->kind == MP_SUM_HALVES)
+        OUTPUT_CASE(o->out_type, MP_SUM_HALVES, o->activation);
     else if (o->out_type == MP_TYPE_F16)
         OUTPUT_CASE(MP_TYPE_F16, MP_SUM_HALF, o->activation);
     else

@@ -83,10 +83,7 @@ static void maxpool(const char *const *rows, int count, int w, int channels, int
     if (size == 2 && stride == 2 && offset == 0 && count == 2) {
         ox = out_w < w / 2 ? out_w : w / 2;
 #define PAIRS(TYPE) pairs(rows[0], rows[1], channels, TYPE, ox, out, out_ld)
-        if (type == MP_TYPE_I8)
-            PAIRS(MP_TYPE_I8);
-        else
-            BY_REAL_TYPE(type, PAIRS);
+        BY_STORED_TYPE(type, PAIRS);
 #undef PAIRS
     }
     for (; ox < out_w; ox++) {
@@ -96,7 +93,10 @@ static void maxpool(const char *const *rows, int count, int w, int channels, int
         if (type == MP_TYPE_I8) {
             largest_s8(rows, count, x0, x1, channels, (int8_t *)out + at);
         } else if (count < 1 || x0 >= x1) {
-            for (int c = 0; c < channels; c++) store_as(out, at + c, type, vf_set1(-INFINITY), 1);
+            const vf lowest = vf_set1(type == MP_TYPE_I16 ? (float)INT16_MIN : -INFINITY);
+            for (int c = 0; c < channels; c++) store_as(out, at + c, type, lowest, 1);
+        } else if (type == MP_TYPE_I16) {
+            largest(rows, count, x0, x1, channels, MP_TYPE_I16, (char *)out + at * sizeof(int16_t));
         } else {
 #define LARGEST(TYPE) largest(rows, count, x0, x1, channels, TYPE, (char *)out + at * mp_type_bytes(TYPE))
             BY_REAL_TYPE(type, LARGEST);

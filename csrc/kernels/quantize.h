@@ -28,65 +28,76 @@ static void range(const void *x, int type, size_t count, float *minimum, float *
 }
 
 static inline __attribute__((always_inline)) void quantize_from(const int type, const int rounding, const void *x,
-                                                                int8_t *out, size_t count, float inv_scale,
-                                                                int zero_point, int low, int high)
+                                                                void *out, const int out_type, size_t count,
+                                                                float inv_scale, int zero_point, int low, int high)
 {
     const vf inv = vf_set1(inv_scale), zero = vf_set1((float)zero_point);
     const vf bottom = vf_set1((float)(low - zero_point)), top = vf_set1((float)(high - zero_point));
 #define CLAMPED(AT, N) vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top)
 #ifdef VI_STORES_FOUR
-    if (rounding == MP_HALF_TO_EVEN) {
+    if (rounding == MP_HALF_TO_EVEN && out_type == MP_TYPE_I8) {
         const size_t whole = count / (4 * VL) * (4 * VL);
         for (size_t at = 0; at < whole; at += 4 * VL)
-            vi_store_four_s8(out + at, vi_near(CLAMPED(at, VL)), vi_near(CLAMPED(at + VL, VL)),
+            vi_store_four_s8((int8_t *)out + at, vi_near(CLAMPED(at, VL)), vi_near(CLAMPED(at + VL, VL)),
                              vi_near(CLAMPED(at + 2 * VL, VL)), vi_near(CLAMPED(at + 3 * VL, VL)), zero_point);
         x = (const char *)x + whole * mp_type_bytes(type);
-        out += whole;
+        out = (int8_t *)out + whole;
         count -= whole;
     }
 #endif
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
         const vf t = CLAMPED(AT, N);                                                                                   \
-        if (rounding == MP_HALF_TO_EVEN)                                                                               \
+        if (rounding == MP_HALF_TO_EVEN && out_type == MP_TYPE_I8)                                                     \
             store_code(out, AT, t, vi_set1(zero_point), N);                                                            \
         else                                                                                                           \
-            store_as(out, AT, MP_TYPE_I8, vf_add(round_by(t, rounding), zero), N);                                     \
+            store_as(out, AT, out_type, vf_add(round_by(t, rounding), zero), N);                                       \
     }
     FOR_VECTORS(count, BODY);
 #undef BODY
 #undef CLAMPED
 }
 
-static void quantize(const void *x, int type, int8_t *out, size_t count, float inv_scale, int zero_point, int rounding,
-                     int low, int high)
+static void quantize(const void *x, int type, void *out, int out_type, size_t count, float inv_scale, int zero_point,
+                     int rounding, int low, int high)
 {
+#define QUANTIZE_AS(TYPE, ROUNDING, CODES)                                                                             \
+    quantize_from(TYPE, ROUNDING, x, out, CODES, count, inv_scale, zero_point, low, high)
 #define QUANTIZE(TYPE)                                                                                                 \
-    if (rounding == MP_HALF_TO_EVEN)                                                                                   \
-        quantize_from(TYPE, MP_HALF_TO_EVEN, x, out, count, inv_scale, zero_point, low, high);                         \
+    if (rounding != MP_HALF_TO_EVEN)                                                                                   \
+        QUANTIZE_AS(TYPE, rounding, out_type);                                                                         \
+    else if (out_type == MP_TYPE_I8)                                                                                   \
+        QUANTIZE_AS(TYPE, MP_HALF_TO_EVEN, MP_TYPE_I8);                                                                \
     else                                                                                                               \
-        quantize_from(TYPE, rounding, x, out, count, inv_scale, zero_point, low, high)
+        QUANTIZE_AS(TYPE, MP_HALF_TO_EVEN, MP_TYPE_I16)
     BY_REAL_TYPE(type, QUANTIZE);
 #undef QUANTIZE
+#undef QUANTIZE_AS
 }
 
-static inline __attribute__((always_inline)) void dequantize_to(const int type, const int8_t *x, void *out,
-                                                                size_t count, float scale, int zero_point, float offset)
+static inline __attribute__((always_inline)) void dequantize_to(const int out_type, const void *x, const int type,
+                                                                void *out, size_t count, float scale, int zero_point,
+                                                                float offset)
 {
     const vf step = vf_set1(scale), zero = vf_set1((float)zero_point), shift = vf_set1(offset);
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        const vf whole = vf_sub(load_as(x, AT, MP_TYPE_I8, N), zero);                                                  \
-        store_as(out, AT, type, vf_add(vf_mul(whole, step), shift), N);                                                \
+        const vf whole = vf_sub(load_as(x, AT, type, N), zero);                                                        \
+        store_as(out, AT, out_type, vf_add(vf_mul(whole, step), shift), N);                                            \
     }
     FOR_VECTORS(count, BODY);
 #undef BODY
 }
 
-static void dequantize(const int8_t *x, void *out, int type, size_t count, float scale, int zero_point, float offset)
+static void dequantize(const void *x, int type, void *out, int out_type, size_t count, float scale, int zero_point,
+                       float offset)
 {
-#define DEQUANTIZE(TYPE) dequantize_to(TYPE, x, out, count, scale, zero_point, offset)
-    BY_REAL_TYPE(type, DEQUANTIZE);
+#define DEQUANTIZE(TYPE)                                                                                               \
+    if (type == MP_TYPE_I8)                                                                                            \
+        dequantize_to(TYPE, x, MP_TYPE_I8, out, count, scale, zero_point, offset);                                     \
+    else                                                                                                               \
+        dequantize_to(TYPE, x, MP_TYPE_I16, out, count, scale, zero_point, offset)
+    BY_REAL_TYPE(out_type, DEQUANTIZE);
 #undef DEQUANTIZE
 }
 

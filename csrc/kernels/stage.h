@@ -25,6 +25,13 @@ static void stage_s16(void *staged, const void *source, size_t count, int zero_p
     for (size_t i = 0; i < count; i++) to[i] = (int16_t)(from[i] - zero);
 }
 
+/* int16 as it is, its zero point 0. */
+static void stage_i16(void *staged, const void *source, size_t count, int zero_point)
+{
+    (void)zero_point;
+    memcpy(staged, source, count * sizeof(int16_t));
+}
+
 /* q + 128 as an unsigned byte: the sign bit flipped. */
 static inline void stage_u8(void *staged, const void *source, size_t count, int zero_point)
 {

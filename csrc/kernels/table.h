@@ -85,12 +85,13 @@ static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16,
 #ifdef MP_DOT_PAIRS
-                                                .pair = pair_s16, .row = depthwise_pairs};
+#define MP_DEPTHWISE_ROW .pair = pair_s16, .row = depthwise_pairs
 #else
-                                                .row = depthwise_s16};
+#define MP_DEPTHWISE_ROW .row = depthwise_s16
 #endif
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW};
+static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
 #if defined(MP_OWN_S16)
@@ -119,7 +120,7 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
         .matrix = MATRIX,                                                                                                     \
         .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,    \
                       [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,                      \
-                      [MP_BF16] = &depthwise_micro_bf16},                                                                     \
+                      [MP_BF16] = &depthwise_micro_bf16, [MP_INT16] = &depthwise_micro_i16},                                                                     \
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD}, MP_LEAVES(MP_OWN_LEAF).lanes = VL,            \
         .int8_rate = RATE,                                                                                                    \
     };

@@ -180,8 +180,8 @@ static void WINDOW_NAME(mp_output *o, const mp_window_row *row)
 {
 #define ROW(TYPE, ACTIVATION) WINDOW_JOINED(o, ACTIVATION, TYPE, 0, row)
     const int fast = never_falls(o->activation) &&
-                     (WINDOW_FLOAT || (o->rising && (o->out_type == MP_TYPE_F32 || !mp_is_real(o->out_type))));
-    if (!fast || (!mp_is_real(o->out_type) && o->rounding != MP_HALF_TO_EVEN))
+                     (WINDOW_FLOAT || (o->rising && (o->out_type == MP_TYPE_F32 || o->out_type == MP_TYPE_I8)));
+    if (!fast || (!mp_is_real(o->out_type) && (o->out_type != MP_TYPE_I8 || o->rounding != MP_HALF_TO_EVEN)))
         WINDOW_JOINED(o, MP_LINEAR, MP_TYPE_F32, 1, row);
     else if (o->activation == MP_LEAKY)
         BY_OUT_TYPE(ROW, MP_LEAKY);

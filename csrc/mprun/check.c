@@ -47,8 +47,8 @@ static const char *step_problem(const mpr_operands *s, int64_t *work)
     const int inputs = mpr_operations[step->operation].inputs;
     if (inputs && step->inputs != inputs) return "it has another number of inputs";
     mp_activation_scheme scheme;
-    if (mpr_makes_codes(step, &scheme)) {
-        if (!mp_known_scheme(scheme.mode, scheme.rounding)) return "its scheme is unknown";
+    if (mpr_makes_codes(step, s->out, &scheme)) {
+        if (!mp_known_scheme(&scheme)) return "its scheme is unknown";
         if (step->calibrated && !(isfinite(step->low) && isfinite(step->high) && step->low <= step->high))
             return "its range is none";
     }

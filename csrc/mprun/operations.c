@@ -73,7 +73,7 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
     } else if (out->h != h || out->w != w) {
         return OTHER_SIZE;
     }
-    if (step->quantizes ? out->type != MP_TYPE_I8 || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !real(out))
+    if (step->quantizes ? real(out) || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !real(out))
         return STORED_OTHERWISE;
     return 0;
 }
@@ -96,7 +96,7 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
                          .bias = floats_at(weights, &own->bias),
                          .scratch = pass->scratch,
                          .scratch_bytes = pass->scratch_bytes};
-    if (mp_precisions[own->precision].type == MP_TYPE_I8) {
+    if (!mp_is_real(mp_precisions[own->precision].type)) {
         args.weight_scale = floats_at(weights, &own->scale);
         args.in_scale = &x->params.scale;
         args.in_zero_point = &x->params.zero_point;
@@ -142,7 +142,7 @@ static int quantize(mpr_pass *pass, const mpr_operands *s)
     const int threads = pass->weights->threads;
     const size_t count = mpr_values(s->in);
     mp_activation_scheme scheme;
-    mpr_makes_codes(s->step, &scheme);
+    mpr_makes_codes(s->step, s->out, &scheme);
     if (!s->step->calibrated) {
         size_t bad;
         int status = x->known ? MP_OK : mp_value_range(table, x->data, s->in->type, 1, count, x->range, threads);
@@ -154,8 +154,8 @@ static int quantize(mpr_pass *pass, const mpr_operands *s)
     const mp_quant_params *p = &out->params;
     if (out->left) return MP_OK;
     if (scheme.mode < MP_TF_MIN_COMBINED)
-        return mp_quantize(table, x->data, s->in->type, out->data, 1, count, &p->inv_scale, &p->zero_point, p->rounding,
-                           p->low, p->high, threads);
+        return mp_quantize(table, x->data, s->in->type, out->data, s->out->type, 1, count, &p->inv_scale,
+                           &p->zero_point, p->rounding, p->low, p->high, threads);
     const float *reals = x->data;
     if (s->in->type != MP_TYPE_F32) {
         const int status = mp_cast(table, x->data, s->in->type, pass->wide, MP_TYPE_F32, count, threads);
@@ -174,8 +174,8 @@ static int dequantize(mpr_pass *pass, const mpr_operands *s)
     const size_t count = mpr_values(s->out);
     const mp_quant_params *p = &x->params;
     if (p->mode < MP_TF_MIN_COMBINED)
-        return mp_dequantize(table, x->data, out->data, s->out->type, 1, count, &p->scale, &p->zero_point, &p->offset,
-                             threads);
+        return mp_dequantize(table, x->data, s->in->type, out->data, s->out->type, 1, count, &p->scale, &p->zero_point,
+                             &p->offset, threads);
     if (s->out->type == MP_TYPE_F32) return mp_tf_dequantize(x->data, out->data, 1, count, p, threads);
     const int status = mp_tf_dequantize(x->data, pass->wide, 1, count, p, threads);
     return status != MP_OK ? status : mp_cast(table, pass->wide, MP_TYPE_F32, out->data, s->out->type, count, threads);
@@ -303,8 +303,7 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
     switch (step->operation) {
     case MPB_YOLO: return in == out && in->type == MP_TYPE_F32 ? 0 : "a head takes fp32";
     case MPB_CONVOLVE: return convolve_problem(s, work);
-    case MPB_QUANTIZE:
-        return real(in) && out->type == MP_TYPE_I8 && same_shape(in, out) ? 0 : "it cannot quantise this";
+    case MPB_QUANTIZE: return real(in) && !real(out) && same_shape(in, out) ? 0 : "it cannot quantise this";
     case MPB_DEQUANTIZE: return !real(in) && real(out) && same_shape(in, out) ? 0 : "it cannot dequantise this";
     case MPB_CAST: return reals && !same_type && same_shape(in, out) ? 0 : "it cannot convert this";
     case MPB_MAXPOOL:

@@ -3,6 +3,7 @@
 #ifndef MPR_OPERATIONS_H
 #define MPR_OPERATIONS_H
 #include "../quantize/mp_quantize.h"
+#include "../types.h"
 #include "weights.h"
 
 /* A tensor at run time. params: of codes. range: of reals, while known. */
@@ -72,11 +73,12 @@ static inline mpr_operands mpr_operands_of(const mpr_file *file, const mpb_slot 
     return (mpr_operands){file, step, slots, &slots[inputs[0]], &slots[step->output], inputs};
 }
 
-/* Whether a step makes codes; if so, fills the scheme. */
-static inline int mpr_makes_codes(const mpb_step *step, mp_activation_scheme *scheme)
+/* Whether a step whose result lies in `out` makes codes; if so, fills the scheme. */
+static inline int mpr_makes_codes(const mpb_step *step, const mpb_slot *out, mp_activation_scheme *scheme)
 {
     if (step->operation != MPB_QUANTIZE && !(step->operation == MPB_CONVOLVE && step->quantizes)) return 0;
-    *scheme = (mp_activation_scheme){step->mode, step->rounding, step->narrow_range, step->ensure_minimum_range};
+    *scheme = (mp_activation_scheme){step->mode, step->rounding, step->narrow_range, step->ensure_minimum_range,
+                                     8 * (int32_t)mp_type_bytes(out->type)};
     return 1;
 }
 

@@ -27,9 +27,9 @@ static void leave_conversions(mpr_pass *pass)
     for (int32_t n = 0; n < program->steps; n++) {
         const mpb_step *step = &pass->steps[n];
         const int32_t input = pass->places[step->first_input];
-        const int plain =
-            step->operation == MPB_CAST ||
-            (step->operation == MPB_QUANTIZE && mpr_makes_codes(step, &scheme) && scheme.mode < MP_TF_MIN_COMBINED);
+        const int plain = step->operation == MPB_CAST || (step->operation == MPB_QUANTIZE &&
+                                                          mpr_makes_codes(step, &pass->slots[step->output], &scheme) &&
+                                                          scheme.mode < MP_TF_MIN_COMBINED);
         if (plain && input == 0) pass->tensors[step->output].left = pass->tensors[step->output].readers == 1;
         for (int32_t i = 0; step->operation != MPB_CONVOLVE && i < step->inputs; i++)
             pass->tensors[pass->places[step->first_input + i]].left = 0;
@@ -55,7 +55,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
         mpr_tensor *out = &pass->tensors[step->output];
         mp_activation_scheme scheme;
         size_t bad;
-        if (mpr_makes_codes(step, &scheme)) {
+        if (mpr_makes_codes(step, &pass->slots[step->output], &scheme)) {
             const float range[2] = {step->low, step->high};
             if (!step->calibrated)
                 pass->tensors[input].measured = 1;

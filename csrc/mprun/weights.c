@@ -63,7 +63,7 @@ static const void *from_file(const mpr_weights *weights, int32_t number, char *e
 static void *stand_in(const mpr_weights *weights, const mpb_convolution *from, const mpb_convolution *own,
                       const void *source, uint64_t per_channel, char *error)
 {
-    const int source_type = mp_precisions[from->precision].type, type = mp_precisions[own->precision].type;
+    const int source_type = mp_weights_type(from->precision), type = mp_weights_type(own->precision);
     const int channels = own->shape.out_c;
     const float *from_scale = 0, *scale = 0, most = (float)mp_largest_code(&mp_precisions[own->precision]);
     if (source_type == MP_TYPE_I8 && !(from_scale = floats_of(weights, &from->scale, channels, 1, "scales", error)))
@@ -141,8 +141,9 @@ static int ready(mpr_weights *weights, int32_t number, char *error)
     const uint64_t count = (uint64_t)s->out_c * (s->in_c / s->groups) * s->size * s->size;
     const mp_precision *given = &mp_precisions[from->precision];
     void *codes = given->bits ? widened(file, from, count, what, error) : 0, *made = 0;
-    const void *source =
-        given->bits ? codes : mpr_piece(file, &from->weights, count * mp_type_bytes(given->type), what, error);
+    const void *source = given->bits ? codes
+                                     : mpr_piece(file, &from->weights,
+                                                 count * mp_type_bytes(mp_weights_type(from->precision)), what, error);
     if (source && from != own) source = made = stand_in(weights, from, own, source, count / s->out_c, error);
     if (!source) {
         free(codes);
@@ -169,6 +170,6 @@ int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error)
     const mpb_convolution *own = &weights->file->convolutions[number];
     if (ready(weights, number, error)) return -1;
     if (!floats_of(weights, &own->bias, own->shape.out_c, 0, "biases", error)) return -1;
-    const int codes = mp_precisions[own->precision].type == MP_TYPE_I8;
+    const int codes = !mp_is_real(mp_precisions[own->precision].type);
     return !codes || floats_of(weights, &own->scale, own->shape.out_c, 1, "scales", error) ? 0 : -1;
 }

@@ -92,7 +92,7 @@ static uint32_t quantize_piece(const float *x, int8_t *q, size_t n, const mp_qua
 static int known(const mp_quant_params *params, size_t images)
 {
     for (size_t i = 0; i < images; i++)
-        if (params[i].mode < MP_TF_MIN_COMBINED || !mp_known_scheme(params[i].mode, params[i].rounding) ||
+        if (params[i].mode < MP_TF_MIN_COMBINED || !mp_known_mode(params[i].mode, params[i].rounding) ||
             params[i].low < -128 || params[i].high > 127 || params[i].zero_point < -128 || params[i].zero_point > 127)
             return 0;
     return 1;

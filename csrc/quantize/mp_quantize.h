@@ -27,6 +27,7 @@ typedef struct {
     int32_t mode, rounding;
     int32_t narrow_range;       /* MP_TF_SCALED and what follows it */
     float ensure_minimum_range; /* MP_TF_* up to MP_TF_SCALED */
+    int32_t bits;               /* of a code: 8; or 16, of MP_SYMMETRIC and MP_POWER_OF_TWO */
 } mp_activation_scheme;
 
 typedef struct {
@@ -49,10 +50,15 @@ int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const 
 int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, const mp_quant_params *params, int threads);
 /* cdef end */
 
-/* Whether a scheme's words are known: mode and rounding. */
-static inline int mp_known_scheme(int32_t mode, int32_t rounding)
+static inline int mp_known_mode(int32_t mode, int32_t rounding)
 {
     return mode >= MP_AFFINE && mode <= MP_TF_BOTH_WAYS && rounding >= MP_HALF_TO_EVEN &&
            rounding <= (mode >= MP_TF_FAKE_QUANT ? MP_HALF_UP : MP_TRUNCATE);
+}
+/* Whether there are codes of such a scheme. */
+static inline int mp_known_scheme(const mp_activation_scheme *s)
+{
+    return mp_known_mode(s->mode, s->rounding) &&
+           (s->bits == 8 || (s->bits == 16 && (s->mode == MP_SYMMETRIC || s->mode == MP_POWER_OF_TWO)));
 }
 #endif

@@ -24,7 +24,7 @@ PEAK = "peak_activation_bytes"
 LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {
     "weight_bytes": lambda low: sum(operation.weight_bytes(low.layer) for operation in low.operations),
     "macs": lambda low: low.layer.macs,
-    "int8_macs": lambda low: low.layer.macs if low.precision.carries_scale else 0,
+    "int8_macs": lambda low: low.layer.macs if low.precision.multiplies_bytes else 0,
     "bit_operations": lambda low: low.layer.macs * low.precision.weight_bits * 8 * low.precision.stored.item_bytes,
 }
 """Of one layer, for one image: stored parameters (weights at their precision, fp32 biases, int8 scales);

@@ -13,7 +13,15 @@ from numpy.typing import NDArray
 
 from mpnet.engine.bind import named_error, run_call
 from mpnet.engine.lowering import Lowering, Lowerings
-from mpnet.engine.operations import Context, Convolve, Operation, PreparedConvolution, PreparedWeights
+from mpnet.engine.operations import (
+    Context,
+    Conversion,
+    Convolve,
+    Operation,
+    PreparedConvolution,
+    PreparedWeights,
+    conversion_steps,
+)
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -80,14 +88,14 @@ def convolve(
     run_call(operation, call)
 
 
-def convert(tensor: Tensor, conversion: Operation | None, prepared: Prepared, threads: int = 1) -> Tensor:
+def convert(tensor: Tensor, conversion: Conversion | None, prepared: Prepared, threads: int = 1) -> Tensor:
     """The tensor converted, made once and kept with it."""
-    if conversion is None:
-        return tensor
-    known = tensor.converted.get(conversion)
-    if known is None:
-        known = tensor.converted[conversion] = execute(conversion, (tensor,), prepared, threads)
-    return known
+    for step in () if conversion is None else conversion_steps(tensor.precision, conversion):
+        known = tensor.converted.get(step)
+        if known is None:
+            known = tensor.converted[step] = execute(step, (tensor,), prepared, threads)
+        tensor = known
+    return tensor
 
 
 def run_lowering(low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:

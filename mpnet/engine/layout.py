@@ -11,7 +11,7 @@ from itertools import accumulate
 from typing import NamedTuple, Sequence
 
 from mpnet.engine.lowering import Lowering, Lowerings
-from mpnet.engine.operations import Operation, conversion_between
+from mpnet.engine.operations import Operation, conversion_between, conversion_steps
 from mpnet.model.network import NETWORK_INPUT, Shape
 from mpnet.model.precision import FP32, Precision
 
@@ -111,10 +111,12 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
         slots = [0 if i == NETWORK_INPUT else results[i] for i in layer.inputs]
         for position, conversion in enumerate(low.convert):
             if conversion is not None:
-                slot, known = slots[position], (slots[position], id(conversion))
-                if known not in shared:
-                    shared[known] = add(conversion, index, (slot,), shapes[slot], conversion.target)
-                slots[position] = shared[known]
+                for one in conversion_steps(precisions[slots[position]], conversion):
+                    step = lowerings.one(one) or one
+                    slot, known = slots[position], (slots[position], id(step))
+                    if known not in shared:
+                        shared[known] = add(step, index, (slot,), shapes[slot], step.target)
+                    slots[position] = shared[known]
         for position, part in enumerate(low.slices):
             if part is not None:
                 slot = slots[position]

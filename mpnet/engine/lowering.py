@@ -140,7 +140,7 @@ class Lowerings:
         quantize = None
         if target.carries_scale:
             how = self._options.of(layer)
-            quantize = Quantize(how.activations, self._range(layer, tensor) if how.calibrated else None, target)
+            quantize = Quantize(how.codes_of(target), self._range(layer, tensor) if how.calibrated else None, target)
         return self.one(conversion_between(source, target, quantize))
 
     def _range(self, layer: int, tensor: int) -> tuple[float, float]:

@@ -42,7 +42,7 @@ class LayerQuantization:
     """How one layer is quantised when it runs on codes.
 
     calibrated: the range of its input is fixed beforehand. corrected: its bias takes back the mean rounding error.
-    weights, corrected: with eight bits; narrow: with fewer.
+    activations: of eight bits. weights, corrected: with eight bits; narrow: with fewer.
     """
 
     activations: ActivationScheme = field(default_factory=ActivationScheme)
@@ -50,6 +50,10 @@ class LayerQuantization:
     calibrated: bool = False
     corrected: bool = False
     narrow: NarrowScheme = NarrowScheme()
+
+    def codes_of(self, precision: Precision) -> ActivationScheme:
+        """How activations become codes of a precision."""
+        return self.activations.of_bits(8 * precision.stored.item_bytes)
 
     def rounded_to(self, precision: Precision) -> tuple[WeightScheme, bool]:
         """How weights become codes of a precision, and whether the bias is corrected."""

@@ -81,6 +81,7 @@ def code_of(name: str, names: Sequence[str], what: str) -> int:
     return names.index(name)
 
 
-def check_codes(low: int, high: int) -> None:
-    if not -128 <= low <= high <= 127:
-        raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [-128, 127]")
+def check_codes(low: int, high: int, dtype: np.dtype[Any]) -> None:
+    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if not least <= low <= high <= most:
+        raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [{least}, {most}]")

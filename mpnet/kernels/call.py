@@ -48,7 +48,7 @@ class Call:
 
 @dataclass(frozen=True, eq=False)
 class ImageScales:
-    """How int8 images map to reals, one value per image; filled before the calls that read them run."""
+    """How images of codes map to reals, one value per image; filled before the calls that read them run."""
 
     scale: Floats
     inv_scale: Floats
@@ -93,7 +93,7 @@ def scales_of(quant: TensorQuant | ImageScales | None, what: str, *, written: bo
 def per_image(scales: ImageScales | None, images: int, what: str, *fields: str) -> list[NDArray[Any]]:
     """The arrays of these fields, each checked to hold one value per image. Raises: KernelError."""
     if scales is None:
-        raise KernelError(f"{what} is missing; int8 tensors need scale and zero point")
+        raise KernelError(f"{what} is missing; codes need scale and zero point")
     arrays = []
     for name in fields:
         array = getattr(scales, name)

@@ -23,7 +23,7 @@ from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
 Quant = TensorQuant | ImageScales | None
-"""How int8 images map to reals: given as such, or ready with the reciprocals."""
+"""How images of codes map to reals: given as such, or ready with the reciprocals."""
 
 
 class Binder:
@@ -66,11 +66,11 @@ class Binder:
     ) -> Call:
         """out = activation(conv(x) + bias), stored as out's dtype; the call can run after `finish`.
 
-        x, out: (n, h, w, c). weight_scale: (out_channels,) for int8, with in_quant. out: reals (rounded half to even);
-        or int8 with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
-        itself when it is pooled, where it may not be int8.
+        x, out: (n, h, w, c). weight_scale: (out_channels,) for codes, with in_quant. out: reals (rounded half to even);
+        or codes with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
+        itself when it is pooled, where it may not be codes.
         pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
-        out_rounding, out_low, out_high: how an int8 out is rounded and clamped.
+        out_rounding, out_low, out_high: how an out of codes is rounded and clamped.
         sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
         sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
         converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
@@ -105,14 +105,14 @@ class Binder:
         if precision.carries_scale:
             scale, zero_point, offset = per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
             if weight_scale is None:
-                raise KernelError("weight_scale is missing; an int8 convolution needs one value per output channel")
+                raise KernelError("weight_scale is missing; a convolution of codes needs one value per output channel")
             check(weight_scale, "weight_scale", FLOAT, (shape.out_channels,))
             fields |= {"weight_scale": weight_scale, "in_scale": scale, "in_zero_point": zero_point, "in_offset": offset}
         if converts is not None:
             fields |= {"converts": 1, "in_type": x.dtype}
             if precision.carries_scale:
                 [inv_scale] = per_image(in_scales, images, "in_quant", "inv_scale")
-                arguments.check_codes(converts.low, converts.high)
+                arguments.check_codes(converts.low, converts.high, precision.stored.dtype)
                 fields |= {
                     "in_inv_scale": inv_scale,
                     "in_low": converts.low,
@@ -132,7 +132,7 @@ class Binder:
             inv_scale, zero_point = per_image(
                 scales_of(out_quant, "out_quant", written=True), images, "out_quant", "inv_scale", "zero_point"
             )
-            arguments.check_codes(out_low, out_high)
+            arguments.check_codes(out_low, out_high, out.dtype)
             fields |= {
                 "out_inv_scale": inv_scale,
                 "out_zero_point": zero_point,
@@ -142,7 +142,7 @@ class Binder:
             }
         if ranges is not None:
             if pool and out.dtype in CODES:
-                raise KernelError("ranges are not measured of pooled int8 results; their scale is known")
+                raise KernelError("ranges are not measured of pooled codes; their scale is known")
             check(ranges, "ranges", FLOAT, (images, 2))
             check_output(ranges, x, out)
             fields["ranges"] = ranges
@@ -175,25 +175,20 @@ class Binder:
         return self._call("value_range", x, x.dtype, len(x), x.size // len(x), ranges)
 
     def quantize(
-        self,
-        x: NDArray[Any],
-        out: NDArray[np.int8],
-        quant: Quant,
-        rounding: str = "half_to_even",
-        low: int = -128,
-        high: int = 127,
+        self, x: NDArray[Any], out: NDArray[Any], quant: Quant, rounding: str = "half_to_even", low: int = -128, high: int = 127
     ) -> Call:
         """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
         scales = scales_of(quant, "quant", written=True)
         check_images(x, "x", REALS)
         check(out, "out", CODES, x.shape)
         check_output(out, x)
-        arguments.check_codes(low, high)
+        arguments.check_codes(low, high, out.dtype)
         return self._call(
             "quantize",
             x,
             x.dtype,
             out,
+            out.dtype,
             len(x),
             x.size // len(x),
             *per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
@@ -202,7 +197,7 @@ class Binder:
             high,
         )
 
-    def dequantize(self, x: NDArray[np.int8], out: NDArray[Any], quant: Quant) -> Call:
+    def dequantize(self, x: NDArray[Any], out: NDArray[Any], quant: Quant) -> Call:
         """out (reals) = (q - zero_point) * scale + offset."""
         check_images(x, "x", CODES)
         check(out, "out", REALS, x.shape)
@@ -210,6 +205,7 @@ class Binder:
         return self._call(
             "dequantize",
             x,
+            x.dtype,
             out,
             out.dtype,
             len(x),
@@ -312,7 +308,7 @@ class Kernels(ABC):
 
     @abstractmethod
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """weights: (out, in/groups, kh, kw), float32 (int8 for int8); rounded to half here for fp16."""
+        """weights: (out, in/groups, kh, kw), float32 (int8 for codes); rounded to half here for fp16."""
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
         """Packed weights as these kernels made them in another process, whose bytes are whole; None when they do not fit.

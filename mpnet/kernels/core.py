@@ -18,6 +18,7 @@ C_ARRAY: dict[Any, Any] = {
         (np.float32, "float"),
         (np.float64, "double"),
         (np.int8, "int8_t"),
+        (np.int16, "int16_t"),
         (np.uint8, "uint8_t"),
         (np.uint16, "uint16_t"),
         (np.int32, "int32_t"),

@@ -61,7 +61,7 @@ class ConvShape:
 
 @dataclass(frozen=True)
 class TensorQuant:
-    """How an int8 batch maps to real values, per image: real = (q - zero_point) * scale + offset.
+    """How a batch of codes maps to real values, per image: real = (q - zero_point) * scale + offset.
 
     scale, offset: float32 (n,); zero_point: int32 (n,). offset is zero but for TensorFlow modes that cannot
     represent zero; padding taps hold zero_point.

@@ -107,7 +107,7 @@ class NativeKernels(Kernels):
         if code is None:
             raise KernelError(f"no kernels for precision {precision.name!r}")
         self.check_status(lib.mp_check_conv(self.table, c_shape, code), what)
-        types = (precision.stored.dtype,) if precision.carries_scale else FLOAT
+        types = (precision.weights.dtype,) if precision.carries_scale else FLOAT
         in_group = shape.in_channels // shape.groups
         check(weights, "weights", types, (shape.out_channels, in_group, shape.size, shape.size))
         given = address(weights)

@@ -76,11 +76,11 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
     return sums
 
 
-def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int32]:
-    """The exact sums of products of codes, int32 (n, out_h, out_w, out_channels)."""
+def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
+    """The exact sums of products of codes, (n, out_h, out_w, out_channels)."""
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
-    whole: NDArray[np.int32] = (sums + fields.get("sums", 0)).astype(np.int32)
+    whole: NDArray[np.int64] = sums + fields.get("sums", 0)
     return whole
 
 
@@ -154,6 +154,7 @@ _RESULTS: dict[str, Callable[[PackedConv, Any, Fields], F32]] = {
     "fp32_winograd": _winograd,
     "fp16_half": _half_chains,
     "bf16": _chains,
+    "int16": _integers,
 }
 
 
@@ -179,7 +180,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         value = activate(value, ACTIVATIONS[fields["activation"]])
     whole = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
-        quantize(value, value.dtype, whole, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
+        quantize(value, value.dtype, whole, out.dtype, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
     else:
         whole = narrowed(value, out.dtype)
         refuse_not_finite(widened(whole), "a convolution's result")
@@ -199,7 +200,7 @@ def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[A
     """The input x as the precision reads it: codes, or reals of its stored type."""
     out = np.empty(x.shape, packed.precision.stored.dtype)
     if packed.precision.carries_scale:
-        quantize(x, x.dtype, out, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
+        quantize(x, x.dtype, out, out.dtype, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
     else:
         cast(x, x.dtype, out, out.dtype)
     return out
@@ -250,7 +251,7 @@ class ReferenceKernels(Kernels):
 
     def takes_sums(self, packed: PackedConv) -> bool:
         """Implements `Kernels.takes_sums`."""
-        return packed.precision.carries_scale
+        return packed.precision.multiplies_bytes
 
     def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
         """Implements `Kernels.call`."""

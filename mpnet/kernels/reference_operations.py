@@ -43,18 +43,20 @@ def value_range(x: Array, dtype: Any, n: int, count: int, ranges: F32, *_: int) 
     ranges[:] = extremes(widened(x))
 
 
-def quantize(x: Array, dtype: Any, out: Array, n: int, count: int, inv_scale: F32, zero_point: Array, *rules: int) -> None:
+def quantize(
+    x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, inv_scale: F32, zero_point: Array, *rules: int
+) -> None:
     rounding, low, high, *_ = rules
     inverse, zero = per_image(inv_scale, x), per_image(zero_point, x)
-    out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high)
+    out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high).astype(out_dtype)
 
 
 def dequantize(
-    x: Array, out: Array, dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
+    x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
 ) -> None:
     whole = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
     with np.errstate(over="ignore"):
-        out[:] = narrowed(whole * per_image(scale, x) + per_image(offset, x), dtype)
+        out[:] = narrowed(whole * per_image(scale, x) + per_image(offset, x), out_dtype)
 
 
 def cast(x: Array, dtype: Any, out: Array, out_dtype: Any, *_: int) -> None:

@@ -30,10 +30,10 @@ def round_whole(x: F32, rounding: str) -> F32:
     raise KernelError(f"unknown rounding {rounding!r}; known are {', '.join(SCHEME_ROUNDINGS)}")
 
 
-def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int8]:
+def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int32]:
     """clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
     with np.errstate(over="ignore"):
         t = x * inv_scale
     t = np.minimum(np.maximum(t, (low - zero_point).astype(np.float32)), (high - zero_point).astype(np.float32))
-    codes: NDArray[np.int8] = (round_whole(t, rounding).astype(np.int32) + zero_point).astype(np.int8)
+    codes: NDArray[np.int32] = round_whole(t, rounding).astype(np.int32) + zero_point
     return codes

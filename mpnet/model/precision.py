@@ -41,13 +41,14 @@ FLOAT16 = StoredType("float16", np.dtype(np.float16), "F16")
 # NumPy has no bfloat16: such tensors hold its bits, which mpnet.model.reals converts.
 BFLOAT16 = StoredType("bfloat16", np.dtype(np.uint16), "BF16")
 CODE8 = StoredType("int8", np.dtype(np.int8), "I8", is_code=True)
+CODE16 = StoredType("int16", np.dtype(np.int16), "I16", is_code=True)
 
-STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, BFLOAT16, CODE8)}
+STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, BFLOAT16, CODE8, CODE16)}
 
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """What a layer's `fp32=`, `fp16=`, `bf16=` or `int8=` selects. Rows are compared by identity, and pickled as their names.
+    """What a layer's `fp32=`, `fp16=`, `bf16=`, `int8=` or `int16=` selects. Rows compare by identity, pickled by name.
 
     name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
     code:        one character, used in a plan's canonical text (its identity).
@@ -88,8 +89,18 @@ class Precision:
 
     @property
     def is_narrow(self) -> bool:
-        """Whether weights are codes of fewer bits than activations: they lie packed, and are rounded with more care."""
-        return self.carries_scale and self.weight_bits < 8 * self.stored.item_bytes
+        """Whether weights are codes of fewer than eight bits: they lie packed, and are rounded with more care."""
+        return self.carries_scale and self.weight_bits < 8 * self.weights.item_bytes
+
+    @property
+    def weights(self) -> StoredType:
+        """How kernels take weights: codes are int8, whatever those of activations are."""
+        return CODE8 if self.carries_scale else self.stored
+
+    @property
+    def multiplies_bytes(self) -> bool:
+        """Whether its products are of two codes of at most eight bits."""
+        return self.stored is CODE8
 
     @property
     def tensor(self) -> Precision:
@@ -106,6 +117,7 @@ FP32 = Precision("fp32", "f", "fp32", FLOAT32, 32, "float32", "fp32", 3, exact=T
 FP16 = Precision("fp16", "h", "fp16", FLOAT16, 16, "float32", "fp16", 2)
 BF16 = Precision("bf16", "b", "bf16", BFLOAT16, 16, "float32", "bf16", 2)
 INT8 = Precision("int8", "q", "int8", CODE8, 8, "int32", "fp32", 1)
+INT16 = Precision("int16", "i", "int16", CODE16, 8, "int64", "fp32", 2)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
 FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
@@ -116,7 +128,7 @@ INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 INT3 = Precision("int3", "3", "int8", CODE8, 3, "int32", "fp32", 1)
 
 PRECISIONS: dict[str, Precision] = {
-    p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3)
+    p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3, INT16)
 }
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)

@@ -60,6 +60,7 @@ def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: A
             "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
             "narrow_range": int(scheme.narrow_range),
             "ensure_minimum_range": scheme.ensure_minimum_range,
+            "bits": scheme.bits,
         },
     )
     return ffi.from_buffer("float[]", ranges), len(ranges), words, _address(params), ffi.new("size_t *")
@@ -81,14 +82,14 @@ def tensor_quant(params: NDArray[Any]) -> TensorQuant:
 
 
 def quantize_activations(
-    x: NDArray[np.float32], params: NDArray[Any], out: NDArray[np.int8] | None = None, *, threads: int = 1
-) -> NDArray[np.int8]:
-    """Codes of a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 of x's shape or None.
+    x: NDArray[np.float32], params: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int = 1
+) -> NDArray[Any]:
+    """Codes of a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 or int16 of x's shape, or None.
 
     Raises: PrecisionError for NaN or infinity in x, and for arrays that do not fit.
     """
-    codes = np.empty(x.shape, np.int8) if out is None else out
-    _check_batch(x, codes, params, np.float32, np.int8)
+    codes = np.empty(x.shape, _codes_type(params)) if out is None else out
+    _check_batch(x, codes, params, np.float32, _codes_type(params))
     if _are_linear(params):
         if not np.isfinite(x).all():
             raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
@@ -105,20 +106,15 @@ def quantize_activations(
 
 
 def dequantize_activations(
-    q: NDArray[np.int8],
-    params: NDArray[Any],
-    out: NDArray[np.float32] | None = None,
-    *,
-    tensorflow: bool = True,
-    threads: int = 1,
+    q: NDArray[Any], params: NDArray[Any], out: NDArray[np.float32] | None = None, *, tensorflow: bool = True, threads: int = 1
 ) -> NDArray[np.float32]:
-    """Reals of a batch of codes q (n, ...), int8, C-contiguous.
+    """Reals of a batch of codes q (n, ...), int8 or int16, C-contiguous.
 
     tensorflow: in TensorFlow's modes, its order of operations, as a Dequantize step gives it; False: as the integer
     kernels read codes, (q - zero_point) * scale + offset.
     """
     reals = np.empty(q.shape, np.float32) if out is None else out
-    _check_batch(q, reals, params, np.int8, np.float32)
+    _check_batch(q, reals, params, _codes_type(params), np.float32)
     if not tensorflow or _are_linear(params):
         kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
         return reals
@@ -127,6 +123,10 @@ def dequantize_activations(
     if status != lib.MP_OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return reals
+
+
+def _codes_type(params: NDArray[Any]) -> type:
+    return np.int16 if len(params) > 0 and params["high"][0] > 127 else np.int8
 
 
 def _are_linear(params: NDArray[Any]) -> bool:

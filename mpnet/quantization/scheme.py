@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""How a real range becomes int8 scale and zero point, and how weights become int8.
+"""How a real range becomes scale and zero point of codes.
 
-A quantised activation tensor holds int8 q in [-128, 127] and, per image, scale (float32, > 0), zero_point (int32)
-and offset (float32):
+A quantised activation tensor holds int8 q in [-128, 127], or int16 q in [-32768, 32767] with zero point 0, and, per image,
+scale (float32, > 0), zero_point (int32) and offset (float32):
 
     real = float(q - zero_point) * scale + offset        two roundings, in this order
 
@@ -32,7 +32,7 @@ Source: docs/arithmetic.md, section 9.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -60,6 +60,7 @@ class ActivationScheme:
                fake_quant_with_min_max_vars and (signed) quantize_and_dequantize of 8 bits.
     rounding:  half_to_even, half_away, truncate, half_up; None: the mode's own. Relative to the real zero.
     narrow_range, ensure_minimum_range: as in TensorFlow; for its modes only.
+    bits:      of a code, 8 or 16; 16 in modes symmetric and power_of_two, whose scale then is of code 32767.
     Raises: PrecisionError for a combination that does not exist.
     """
 
@@ -67,6 +68,7 @@ class ActivationScheme:
     rounding: str | None = None
     narrow_range: bool = False
     ensure_minimum_range: float = 0.01
+    bits: int = field(default=8, repr=False)  # calibrations of codes of 8 bits are known by what repr says of their scheme
 
     def __post_init__(self) -> None:
         if self.mode not in MODES:
@@ -86,6 +88,9 @@ class ActivationScheme:
                 f"activations: ensure_minimum_range is {self.ensure_minimum_range}; it must be 0 or more, and finite"
             )
 
+        if self.bits != 8 and (self.bits != 16 or self.is_tensorflow or not self.is_symmetric):
+            raise PrecisionError(f"activations: mode {self.mode} has no codes of {self.bits} bits; use symmetric")
+
     @property
     def _row(self) -> ActivationMode:
         return MODES[self.mode]
@@ -103,12 +108,22 @@ class ActivationScheme:
     @property
     def low(self) -> int:
         """The smallest code in use."""
+        if self.bits == 16:
+            return -32768  # as TensorFlow Lite, whose scale is of 32767 as well
         return -127 if self.narrow_range or (self.is_symmetric and not self.is_tensorflow) else -128
 
     @property
     def high(self) -> int:
         """The largest code in use."""
-        return 127
+        return (1 << (self.bits - 1)) - 1
+
+    def of_bits(self, bits: int) -> ActivationScheme:
+        """This scheme for codes of so many bits: where its mode does not have them, symmetric."""
+        if bits == self.bits:
+            return self
+        if self.is_symmetric and not self.is_tensorflow:
+            return replace(self, bits=bits)
+        return ActivationScheme("symmetric", bits=bits)
 
 
 @dataclass(frozen=True)
@@ -136,8 +151,8 @@ def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) ->
     Order of operations, each rounded to float32:
       affine:        mn = min(minimum, 0), mx = max(maximum, 0); scale = mx / 255 - mn / 255;
                      zero_point = round_half_even(clamp(-128 - mn * inv_scale, -128, 127))
-      symmetric:     scale = max(-mn, mx) / 127; zero_point = 0
-      power_of_two:  the smallest power of two that is >= max(-mn, mx) / 127; zero_point = 0
+      symmetric:     scale = max(-mn, mx) / high; zero_point = 0
+      power_of_two:  the smallest power of two that is >= max(-mn, mx) / high; zero_point = 0
       then           scale = 1 for an empty range, at least 2^-100 otherwise; inv_scale = 1 / scale
       TensorFlow:    see mpnet.quantization.tensorflow; MIN_FIRST has zero_point = -128 - round(mn * s)
     Raises: PrecisionError if a bound is not finite or minimum > maximum.
@@ -158,7 +173,7 @@ def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) ->
         position = min(max(_f32(-128) - mn * inv_scale, _f32(-128)), _f32(127))
         zero_point = int(np.rint(position))
     else:
-        scale = max(-mn, mx) / _f32(127)
+        scale = max(-mn, mx) / _f32(scheme.high)
         if scheme.mode == "power_of_two" and scale > 0:
             mantissa, exponent = math.frexp(float(scale))
             scale = _f32(math.ldexp(1.0, exponent - (mantissa == 0.5)))
@@ -244,9 +259,10 @@ def params_to_quant(params: list[QuantParams] | tuple[QuantParams, ...]) -> Tens
     )
 
 
-def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8]:
-    """x (float32, or float16 widened exactly; any shape; finite) -> int8 codes of the same shape, on the NumPy path.
+def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
+    """x (float32, or float16 widened exactly; any shape; finite) -> codes of the same shape, on the NumPy path.
 
+    int8, or int16 where codes leave that.
     The formula stands at the top of this module; for TensorFlow's modes the bits are those of its CPU kernels.
     Raises: PrecisionError if x holds NaN or infinity.
     """
@@ -267,11 +283,12 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.int8
         position = tf_formulas.flush(np.divide(shifted, _f32(params.scale), dtype=_f32))
         whole = round_whole(position - _f32(params.zero_point - params.low), params.rounding)
         return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
-    return quantized(values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high)
+    codes = quantized(values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high)
+    return codes.astype(np.int8 if params.high < 128 else np.int16)
 
 
-def dequantize_activation(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:
-    """int8 codes -> float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
+def dequantize_activation(q: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
+    """Codes -> float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
     steps = (q.astype(np.int32) - np.int32(params.zero_point)).astype(np.float32)
     real: NDArray[np.float32] = steps * _f32(params.scale) + _f32(params.offset)
     return real
@@ -294,5 +311,5 @@ def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.floa
 
 
 def fake_quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
-    """The reals that remain of x after a trip through int8."""
+    """The reals that remain of x after a trip through codes."""
     return dequantize_activation(quantize_activation(x, params), params)

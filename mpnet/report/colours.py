@@ -33,6 +33,9 @@ COLOURS: dict[str, Colour] = {
     "bf16": Colour(
         "magenta", Shades("#e6dbf5", "#3f2470", "#8a63c4", "#cdbce6"), Shades("#3d2a5e", "#e2d4fa", "#a585dd", "#5b4385")
     ),
+    "int16": Colour(
+        "cyan", Shades("#c5e8ee", "#0a4650", "#1f93a6", "#9ad2dc"), Shades("#0f4651", "#b8edf6", "#3fb2c6", "#236270")
+    ),
     "int8": Colour(
         "green", Shades("#c3ebda", "#054a35", "#179a70", "#93d4bc"), Shades("#0d4a37", "#b2f2d9", "#35b98b", "#1d6b52")
     ),

@@ -212,7 +212,7 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
     if not isinstance(operation, Convolve):
         return BenchStep(timed, 0, None)
     macs = prepared.network.layers[timed.step.layer].macs
-    return BenchStep(timed, macs, gops(macs, timed.min_ms) / (2 * peak.of(operation.precision.weight_bits) * threads))
+    return BenchStep(timed, macs, gops(macs, timed.min_ms) / (2 * peak.of(operation.precision) * threads))
 
 
 DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpnet.kernels._core import ffi, lib
 from mpnet.kernels.native import NativeKernels
+from mpnet.model.precision import Precision
 from mpnet.speed.clock import in_turn, once
 
 _CHAINS = 12
@@ -27,9 +28,11 @@ class Peak:
     fp32: float
     int8: float
 
-    def of(self, weight_bits: int) -> float:
-        """The peak for products of weights of this many bits; halves are multiplied as fp32, narrower codes as int8."""
-        return self.int8 if weight_bits <= 8 else self.fp32
+    def of(self, precision: Precision) -> float:
+        """The peak for products of a precision: halves are multiplied as fp32, narrow codes as int8, int16 as two of these."""
+        if not precision.carries_scale:
+            return self.fp32
+        return self.int8 / precision.stored.item_bytes
 
 
 def measure_peak(kernels: NativeKernels) -> Peak:

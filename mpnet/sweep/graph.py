@@ -11,7 +11,7 @@ import numpy as np
 
 from mpnet.engine.layout import peak_bytes
 from mpnet.engine.lowering import Lowering
-from mpnet.engine.operations import Operation
+from mpnet.engine.operations import Conversion
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.sweep.sharing import restricted
 
@@ -46,7 +46,7 @@ class SharedGraph:
     nodes: list[Node] = field(default_factory=list)
     heads: list[dict[int, str]] = field(default_factory=list)
     positions: list[tuple[int, ...]] = field(default_factory=list)
-    finish: dict[int, Operation] = field(default_factory=dict)
+    finish: dict[int, Conversion] = field(default_factory=dict)
     split: dict[int, int] = field(default_factory=dict)
 
     @cached_property

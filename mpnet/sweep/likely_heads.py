@@ -144,7 +144,7 @@ def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> di
 
 def _packed_as(operation: Convolve) -> Precision:
     """Codes of fewer bits are packed as int8, which they are at any rate: so few cells do not pay for unpacking them."""
-    return INT8 if operation.precision.carries_scale else operation.precision
+    return INT8 if operation.precision.is_narrow else operation.precision
 
 
 def _pack(

@@ -93,9 +93,11 @@ def _is_concatenation(lowering: Lowering) -> bool:
 
 
 def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
-    """Whether this is a convolution of codes and nothing else, whose weights can be cut behind the first channels."""
+    """Whether this is a convolution of bytes and nothing else, whose weights can be cut behind the first channels."""
     main, conversion = lowering.main, lowering.convert[0]
     if not isinstance(main, Convolve) or not isinstance(conversion, Quantize) or conversion.rules is None:
+        return False
+    if not main.precision.multiplies_bytes:
         return False
     if main.pool or main.quantize or lowering.rest or lowering.after or any(lowering.slices) or lowering.result is not FP32:
         return False

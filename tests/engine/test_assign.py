@@ -9,7 +9,7 @@ from mpnet.engine.assign import assign, assign_key
 from mpnet.errors import ConfigError, PrecisionError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import FP16, FP32, INT8, PRECISIONS
+from mpnet.model.precision import FP16, FP32, INT8, INT16, PRECISIONS, highest
 
 NET = "[net]\nwidth=8\nheight=8\n"
 CONV = "[convolutional]\nfilters=4\nsize=1\nactivation=linear\n"
@@ -67,6 +67,11 @@ def test_halves_and_bfloat16_meet_in_fp32(network: NetworkSpec) -> None:
     assert (plan.key, str(plan[12])) == ("ffffff+3:h,11:b", "fp32")
     plan = assign(network, layers={"upsample-1": "bf16", "shortcut-1": "int8"})
     assert (plan.key, str(plan[12])) == ("ffffff+3:q,11:b", "bf16")
+
+
+def test_codes_of_both_widths_meet_in_the_wider(network: NetworkSpec) -> None:
+    assert highest([INT8, INT16]) is INT16
+    assert highest([INT16, FP16]) is FP32
 
 
 def test_keys_say_everything(network: NetworkSpec) -> None:

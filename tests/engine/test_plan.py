@@ -52,6 +52,11 @@ def test_every_conversion_is_a_step(network: NetworkSpec) -> None:
     assert plan.layer_slots[4] == plan.layer_slots[3] == 8
 
 
+def test_codes_become_other_codes_by_way_of_reals(network: NetworkSpec) -> None:
+    plan = build_plan(network, assign(network, "fp32", {"maxpool-2": "int8", 7: "int16"}))
+    assert [f"{step.takes} -> {step.gives}" for step in plan.conversions[7]] == ["int8 -> fp32", "fp32 -> int16"]
+
+
 def test_consumers_share_a_conversion(network: NetworkSpec) -> None:
     plan = build_plan(network, assign(network, "int8"), resolve_options(network))
     quantized = [step.inputs[0] for step in plan.steps if step.operation.name == "Quantize"]

@@ -35,6 +35,10 @@ PLANS: dict[str, tuple[str, dict[str | int, str]]] = {
     **{name: (name, {}) for name in PRECISIONS},
     "mixed": ("int8", {0: "fp16", "*/yolo-1": "fp32", "conv-5": "fp16"}),
     "int8 between": ("int8", {"maxpool-*": "int8", "route-*": "int8", "upsample-1": "int8", "shortcut-1": "int8"}),
+    "int8 beside int16": (
+        "int8",
+        {0: "int16", "conv-4": "int16", "maxpool-*": "int8", "route-*": "int16", "upsample-1": "int8"},
+    ),
     "variants": ("fp16_half", {0: "fp32_winograd", "conv-5": "fp32_winograd"}),
 }
 OPTIONS: dict[str, QuantizationOptions] = {
@@ -75,7 +79,11 @@ def equal(a: list[Batch], b: list[Batch]) -> bool:
 
 CASES = [
     *((precisions, "dynamic") for precisions in PLANS),
-    *((precisions, options) for precisions in ("int8", "mixed", "int8 between") for options in list(OPTIONS)[1:]),
+    *(
+        (precisions, options)
+        for precisions in ("int8", "mixed", "int8 between", "int16", "int8 beside int16")
+        for options in list(OPTIONS)[1:]
+    ),
 ]
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
-from mpnet.model.precision import PRECISIONS, STORED_TYPES, StoredType, precision
+from mpnet.model.precision import CODE8, PRECISIONS, STORED_TYPES, StoredType, precision
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed
 
@@ -98,8 +98,8 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
             )
         options["weight_scale"] = (rng.random(s.out_channels) * 0.01 + 0.001).astype(np.float32)
         options["in_quant"] = TensorQuant(
-            (rng.random(case.images) * 0.1 + 0.01).astype(np.float32),
-            rng.choice(np.array([-128, -3, 0, 77, 127], np.int32), case.images).astype(np.int32),
+            ((rng.random(case.images) * 0.1 + 0.01) * (1 if stored is CODE8 else 1 / 256)).astype(np.float32),
+            rng.choice(np.array([-128, -3, 0, 77, 127], np.int32), case.images).astype(np.int32) * (stored is CODE8),
             (rng.standard_normal(case.images) * 0.01 * case.offset).astype(np.float32),
         )
     else:
@@ -109,10 +109,12 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
     if STORED_TYPES[case.out].is_code:
         options["out_quant"] = TensorQuant(
             (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
-            rng.integers(-128, 128, case.images).astype(np.int32),
+            rng.integers(-128, 128, case.images).astype(np.int32) * (STORED_TYPES[case.out] is CODE8),
             np.zeros(case.images, np.float32),
         )
         options["out_rounding"] = case.rounding
+        if STORED_TYPES[case.out] is not CODE8:
+            options |= {"out_low": -32768, "out_high": 32767}
     return _move(weights, case.misaligned), x, options
 
 

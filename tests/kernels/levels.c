@@ -50,6 +50,9 @@ static void fill(void *to, size_t count, int type, int extreme)
             ((float *)to)[i] = value;
         else if (type == MP_TYPE_I8)
             ((int8_t *)to)[i] = (int8_t)(extreme ? (extreme == 1 ? 127 : -128) : (int)(next() & 255) - 128);
+        else if (type == MP_TYPE_I16)
+            ((int16_t *)to)[i] =
+                (int16_t)(extreme ? (extreme == 1 ? INT16_MAX : INT16_MIN) : (int)(next() & 65535) - 32768);
         else /* halves below 2 with any mantissa */
             ((uint16_t *)to)[i] = (uint16_t)(extreme ? (extreme == 1 ? 0x4000 : 0xc000)
                                                      : (next() & 0xbfff & ~0x4000u) | (next() & 1) << 15);
@@ -59,11 +62,12 @@ static void fill(void *to, size_t count, int type, int extreme)
 static const char *precision_name(int precision)
 {
     static const char *const NAMES[MP_PRECISIONS] = {
-        [MP_FP32] = "fp32", [MP_FP32_WINOGRAD] = "fp32_winograd",
-        [MP_FP16] = "fp16", [MP_FP16_HALF] = "fp16_half",
-        [MP_BF16] = "bf16", [MP_INT8] = "int8",
-        [MP_INT6] = "int6", [MP_INT5] = "int5",
-        [MP_INT4] = "int4", [MP_INT3] = "int3",
+        [MP_FP32] = "fp32",   [MP_FP32_WINOGRAD] = "fp32_winograd",
+        [MP_FP16] = "fp16",   [MP_FP16_HALF] = "fp16_half",
+        [MP_BF16] = "bf16",   [MP_INT8] = "int8",
+        [MP_INT6] = "int6",   [MP_INT5] = "int5",
+        [MP_INT4] = "int4",   [MP_INT3] = "int3",
+        [MP_INT16] = "int16",
     };
     return NAMES[precision] ? NAMES[precision] : "unnamed";
 }
@@ -101,8 +105,11 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         float in_scale[IMAGES] = {0.02f, 0.5f}, in_offset[IMAGES] = {0}, inverse[IMAGES] = {3.0f, 0.25f},
               ranges[2][2 * IMAGES] = {{0}};
         int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
+        if (storage == MP_TYPE_I16) /* around 0, its results about as large as those of int8 */
+            zero[0] = zero[1] = 0, in_scale[0] /= 256.0f, in_scale[1] /= 256.0f;
+        if (out_type == MP_TYPE_I16) out_zero[0] = out_zero[1] = 0, inverse[0] *= 256.0f, inverse[1] *= 256.0f;
         fill(input, IMAGES * pixels, storage, extreme);
-        fill(weights, taps, codes ? storage : MP_TYPE_F32, extreme);
+        fill(weights, taps, codes ? MP_TYPE_I8 : MP_TYPE_F32, extreme);
         if (codes)
             for (size_t i = 0; i < taps; i++)
                 ((int8_t *)weights)[i] =
@@ -137,8 +144,8 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
                 .activation = number % 7,
                 .out_type = out_type,
                 .out_rounding = number % 3,
-                .out_low = -128,
-                .out_high = 127,
+                .out_low = out_type == MP_TYPE_I16 ? INT16_MIN : INT8_MIN,
+                .out_high = out_type == MP_TYPE_I16 ? INT16_MAX : INT8_MAX,
                 .images = IMAGES,
                 .threads = THREADS,
                 .packed = packed[k],
@@ -259,7 +266,8 @@ static void matrices(void)
     /* Narrow weights differ before they are multiplied, so that one width says enough. */
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && level->matrix; i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++)
-            for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5); pool++)
+            for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5 || precision == MP_INT16);
+                 pool++)
                 for (int out_type = 0; mp_is_type(out_type); out_type++)
                     if (out_type == MP_TYPE_F32 || out_type == MP_TYPE_I8)
                         convolution("matrix", SHAPES[i], precision, out_type, pool ? RANDOM : i % 3, i, pool);
@@ -319,9 +327,11 @@ static void elementwise(void)
             OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
             OPERATION("range", "", -1, 8, called(mp_value_range)(t, input, type, 1, n, (float *)to, THREADS))
             for (int rounding = 0; rounding < 3; rounding++)
-                OPERATION("quantize", "rounding", rounding, n,
-                          called(mp_quantize)(t, input, type, (int8_t *)to, 1, n, inverse, zero, rounding, -128, 127,
-                                              THREADS))
+                for (int wide = 0; wide < 2; wide++)
+                    OPERATION(wide ? "quantize-wide" : "quantize", "rounding", rounding, n << wide,
+                              called(mp_quantize)(t, input, type, to, wide ? MP_TYPE_I16 : MP_TYPE_I8, 1, n, inverse,
+                                                  zero, rounding, wide ? INT16_MIN : -128, wide ? INT16_MAX : 127,
+                                                  THREADS))
             for (int out_type = 0; mp_is_type(out_type); out_type++)
                 if (mp_is_real(out_type))
                     OPERATION("cast", "to", out_type, n * mp_type_bytes(out_type),
@@ -339,11 +349,13 @@ static void elementwise(void)
                           called(mp_combine)(t, input, other, to, type, type, activation, scales, scales, 1, 1, 1,
                                              (int)n, 1, 1, (int)n, THREADS))
             }
-            CASE("%s", operation_name("dequantize", type, (int)n, "", -1))
-            {
-                fill(input, n, MP_TYPE_I8, RANDOM);
-                BOTH(n * bytes, called(mp_dequantize)(t, (int8_t *)input, to, type, 1, n, scale, zero, offset, THREADS))
-            }
+            for (int codes = 0; mp_is_type(codes); codes++)
+                if (!mp_is_real(codes)) CASE("%s", operation_name("dequantize", type, (int)n, "from", codes))
+                    {
+                        fill(input, n, codes, RANDOM);
+                        BOTH(n * bytes,
+                             called(mp_dequantize)(t, input, codes, to, type, 1, n, scale, zero, offset, THREADS))
+                    }
         }
     }
 }

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
-from mpnet.kernels.arguments import FLOAT, REALS
+from mpnet.kernels.arguments import CODES, FLOAT, REALS
 from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
@@ -34,7 +34,7 @@ def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], N
     room = np.full(size + 128, GUARD, np.uint8)
     out = room[64 : 64 + size].view(dtype).reshape(shape)
     ranges = np.zeros((case.images, 2), np.float32)
-    measured = None if case.pool is not None and dtype == np.int8 else ranges
+    measured = None if case.pool is not None and dtype in CODES else ranges
     packed = kernels.pack_conv(case.shape, precision(case.precision), weights)
     kernels.conv(packed, x, out, ranges=measured, pool=case.pool is not None, threads=threads, **options)
     assert (room[:64] == GUARD).all(), case
@@ -160,6 +160,42 @@ def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
         in_quant=TensorQuant(one, np.array([-128], np.int32), 0 * one),
     )
     assert out.tolist() == [[[[float(np.float32(255 * sign * depth))] * 2]]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("code", [-32768, 32767, 255, -129])
+@pytest.mark.parametrize("sign", [-127, 127])
+def test_int16_sums_at_the_bound_are_rounded_once(level: str, code: int, sign: int) -> None:
+    """The deepest sum allowed, beyond int32, and one that has few products."""
+    kernels = isa.kernels(level)
+    for depth in (66311, 600, 5):
+        packed = kernels.pack_conv(ConvShape(1, 1, depth, 2, 1), precision("int16"), np.full((2, depth, 1, 1), sign, np.int8))
+        out, one = np.empty((1, 1, 1, 2), np.float32), np.ones(1, np.float32)
+        x = np.full((1, 1, 1, depth), code, np.int16)
+        scales: dict[str, Any] = {"bias": np.zeros(2, np.float32), "weight_scale": np.ones(2, np.float32)}
+        kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one), **scales)
+        assert out.tolist() == [[[[float(np.float32(code * sign * depth))] * 2]]]
+        with pytest.raises(KernelError, match="out of range"):
+            kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.ones(1, np.int32), 0 * one), **scales)
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("size", [5, 23])
+def test_int16_depthwise_is_exact_at_every_depth(level: str, size: int) -> None:
+    """Filters whose sums fit int32, and some that would leave it."""
+    shape = ConvShape(size, size, 18, 18, size, groups=18)
+    kernels, one = isa.kernels(level), np.ones(1, np.float32)
+    packed = kernels.pack_conv(shape, precision("int16"), np.full((18, 1, size, size), -127, np.int8))
+    out = np.empty((1, 1, 1, 18), np.float32)
+    kernels.conv(
+        packed,
+        np.full((1, size, size, 18), -32768, np.int16),
+        out,
+        bias=np.zeros(18, np.float32),
+        weight_scale=np.ones(18, np.float32),
+        in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one),
+    )
+    assert set(out.ravel().tolist()) == {float(np.float32(32768 * 127 * size * size))}
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -64,7 +64,7 @@ def convolved(
 
 
 @pytest.mark.parametrize("kernels", LEVELS, ids=lambda kernels: kernels.name)
-@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.carries_scale], ids=str)
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.multiplies_bytes], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_parts_are_the_whole(kernels: Any, row: Precision, shape: ConvShape) -> None:
     rng = np.random.default_rng(shape.depth)

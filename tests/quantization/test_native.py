@@ -20,6 +20,7 @@ SCHEMES = [
         if m.narrows or not narrow
     ),
     *(ActivationScheme(m, ensure_minimum_range=0.0) for m in QUANTIZE_MODES),
+    *(ActivationScheme(m, r, bits=16) for m in ("symmetric", "power_of_two") for r in MODES[m].roundings),
 ]
 
 

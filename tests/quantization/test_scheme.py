@@ -52,6 +52,25 @@ def test_power_of_two_takes_the_next_larger_power(amax: float, scale: float) -> 
     assert range_to_params(-amax, amax, ActivationScheme("power_of_two")).scale == scale
 
 
+def test_codes_of_16_bits_lie_around_zero_and_reach_32767() -> None:
+    scheme = ActivationScheme("symmetric", bits=16)
+    params = range_to_params(-2.0, 1.0, scheme)
+    assert (params.zero_point, params.low, params.high) == (0, -32768, 32767)
+    assert params.scale == np.float32(2) / np.float32(32767)
+    codes = quantize_activation(np.array([-9.0, -2.0, 0.0, 1.0, 2.0, 9.0], np.float32), params)
+    assert codes.dtype == np.int16
+    assert codes.tolist() == [-32768, -32767, 0, 16384, 32767, 32767]
+    assert range_to_params(0.0, 0.0, scheme).scale == 1.0
+
+
+def test_what_has_no_codes_of_16_bits_becomes_symmetric() -> None:
+    assert ActivationScheme("affine").of_bits(16) == ActivationScheme("symmetric", bits=16)
+    assert ActivationScheme("SCALED", "half_to_even").of_bits(16) == ActivationScheme("symmetric", bits=16)
+    kept = ActivationScheme("power_of_two", "half_away")
+    assert kept.of_bits(16) == ActivationScheme("power_of_two", "half_away", bits=16)
+    assert kept.of_bits(8) is kept
+
+
 def test_power_of_two_truncates_as_the_reference_program_does() -> None:
     params = range_to_params(-127 / 8, 127 / 8, ActivationScheme("power_of_two"))
     x = values(1, -20, 20)
@@ -139,6 +158,8 @@ def test_bad_ranges_are_named(low: float, high: float, message: str) -> None:
         ({"mode": "SCALED", "rounding": "truncate"}, "use half_away or half_to_even"),
         ({"narrow_range": True}, "narrow_range has no effect in mode affine"),
         ({"ensure_minimum_range": -1.0}, "ensure_minimum_range is -1.0"),
+        ({"bits": 16}, "mode affine has no codes of 16 bits; use symmetric"),
+        ({"mode": "symmetric", "bits": 12}, "has no codes of 12 bits"),
     ],
 )
 def test_impossible_schemes_are_refused(options: dict[str, object], message: str) -> None:

@@ -8,6 +8,7 @@ import pytest
 from mpnet.kernels._core import ffi, lib
 
 from mpnet.kernels.isa import kernels, usable_levels
+from mpnet.model.precision import FP16, FP32, INT4, INT8, INT16
 from mpnet.speed.peak import measure_peak
 
 
@@ -34,5 +35,5 @@ def test_bad_rounds_do_nothing(rounds: int) -> None:
 def test_vectors_multiply_int8_at_least_as_fast_as_fp32() -> None:
     peak = measure_peak(kernels())
     assert 0 < peak.fp32 <= peak.int8
-    assert peak.of(8) == peak.int8
-    assert peak.of(16) == peak.of(32) == peak.fp32
+    assert peak.of(INT8) == peak.of(INT4) == peak.int8 == 2 * peak.of(INT16)
+    assert peak.of(FP16) == peak.of(FP32) == peak.fp32

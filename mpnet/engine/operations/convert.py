@@ -147,6 +147,12 @@ def conversion_between(source: Precision, target: Precision, quantize: Quantize 
     return Dequantize(target) if source.carries_scale else Cast(target)
 
 
+def conversion_steps(source: Precision, conversion: Conversion) -> tuple[Conversion, ...]:
+    """The steps of a conversion of tensors stored as `source`: codes become other codes by way of reals."""
+    both_codes = source.carries_scale and conversion.target.carries_scale
+    return (Dequantize(source.widened), conversion) if both_codes else (conversion,)
+
+
 def _quantize_tensorflow(x: NDArray[Any], params: NDArray[Any], out: NDArray[np.int8], threads: int) -> None:
     activations.quantize_activations(widened(x), params, out, threads=threads)
 
