@@ -8,6 +8,9 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
+
+import mpnet
 
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -70,3 +73,18 @@ def test_documents_stay_short(repository: Path, folder: str, most: int) -> None:
     words = {page: len(page.read_text(encoding="utf-8").split()) for page in (repository / folder).rglob("*.md")}
     assert [f"{page.name}: {count}" for page, count in words.items() if count > 2500 and page.name != "arithmetic.md"] == []
     assert sum(words.values()) <= most
+
+
+def test_the_conda_recipe_asks_for_what_the_package_does(repository: Path) -> None:
+    recipe = yaml.safe_load((repository / "tools/conda/recipe.yaml").read_text(encoding="utf-8"))
+    project = (repository / "pyproject.toml").read_text(encoding="utf-8")
+    block = re.search(r"^dependencies = \[(.*?)^\]", project, re.DOTALL | re.MULTILINE)
+    python = re.search(r'^requires-python = "(.*)"', project, re.MULTILINE)
+    assert block is not None
+    assert python is not None
+    names = {"opencv-python-headless": "py-opencv"}
+    wanted = [re.split(r"(?=>=)", line.lower()) for line in re.findall(r'"(.*?)"', block[1])]
+    expected = [f"python {python[1]}", *(f"{names.get(name, name)} {version}" for name, version in wanted)]
+    assert recipe["requirements"]["run"] == expected
+    assert recipe["context"]["version"] == mpnet.__version__
+    assert recipe["build"]["python"]["entry_points"] == ["mpnet = mpnet.__main__:main"]
