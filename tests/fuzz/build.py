@@ -65,6 +65,7 @@ def build(target: str, out: Path, kind: str, compiler: str = "", inputs: tuple[P
     compiler: "" for the one that the kind needs. inputs, runs: the files of an emulated program, and how often it changes one.
     Raises: RuntimeError with what the compiler said.
     """
+    print("building", out, "...", file=sys.stderr, flush=True)  # all tables take minutes the first time
     how = KINDS[kind]
     compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
     names = [*(f"objects/mprun/{name}.o" for name in COMMANDS if target == "command"), "libmprun.a"]

@@ -29,6 +29,8 @@ from tests.fuzz.readers import FORMATS
 FOUND = WORK / "found"
 CHANGED = 20_000
 """Files that replay.c changes in one process."""
+KILLS = 25
+"""Of one round; few, so that a short hunt is short."""
 SANITIZER = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=32"}
 
 
@@ -155,7 +157,7 @@ def _imports(kind: str, minutes: float) -> Outcome:
     if not import_models.available(kind):
         return Outcome(skipped=f"no package that writes {kind} here: pip install '.[onnx,tflite]'")
     line = r"(?P<inputs>\d+) files from .* (?P<wrong>\d+) wrong in \d+ places, slowest (?P<s>[\d.]+) s, at most (?P<mb>\d+) MB"
-    return _mutated(["tests.fuzz.import_models", kind, 1000], ["--kept", FOUND], line, minutes)
+    return _mutated(["tests.fuzz.import_models", kind, 300], ["--kept", FOUND], line, minutes)
 
 
 def _mutated(module: list[object], options: list[object], line: str, minutes: float) -> Outcome:
@@ -199,8 +201,8 @@ def _kills(kind: str, minutes: float) -> Outcome:
         return Outcome(skipped="it verifies in ONNX Runtime: pip install '.[onnxruntime]'")
     outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.kills", 100, 20, seed, kind])
-        outcome.add(100, code != 0, memory, _slowest(printed))
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.kills", KILLS, 5, seed, kind])
+        outcome.add(KILLS, code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
