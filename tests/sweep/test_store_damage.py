@@ -26,7 +26,8 @@ from mpnet.report.model import Status
 from mpnet.report.store_source import from_store
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.store import Trial, TrialStore, Work
+from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
+from mpnet.sweep.store.documents import DOCUMENTS
 from mpnet.sweep.store.records import read_records
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
@@ -86,7 +87,20 @@ def test_damage_is_said_in_one_line_with_what_can_be_saved(made: Path, name: str
     assert "\n" not in str(told.value)
 
 
-VALUES = ("x", "", b"\0", -1, -1.5, 1 << 62, 1e301, math.inf, -math.inf)
+VALUES = ("x", "", b"\0", -1, -1.5, 1 << 62, 1e301, math.inf, -math.inf, None)
+NOTES: dict[str, Any] = {
+    "order": {"images": [0, 1]},
+    "ruled_out_after/1": {"front": {"fq": 3}},
+    "losses": {"1:fq": {"AP": [1.0, 2.0, 0.5, 0.5]}},
+    "tested": {
+        "1:ff:fq": {"sets": {"all": {"images": 1, "labelled": 1, "quality": None, "losses": {"AP": [0.5] * 8}}}, "drawn": []}
+    },
+    "conditions/1": {"1:ff:AP:fog:3:fq": {"AP": 1.5}},
+    "times/1": {"trial": {"isa": "avx2", "threads": 1, "median_ms": 1.5}},
+    "conditions_failed": {"1:ff:AP:fog:3:hq": "layer 0 (conv-1): a value is NaN or infinite"},
+    "verified/1:e": {"engine": "e", "version": "1", "rule": "", "notes": [], "rows": []},
+}
+"""Beside those that every store has."""
 
 
 def columns(path: Path) -> list[tuple[str, str]]:
@@ -98,7 +112,8 @@ def columns(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.slow
 def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
     with TrialStore.open(made, SUBJECT) as store:
-        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")))
+        failed = [FailedTrial("h" * 11, 0, "layer 0 (conv-1): a value is NaN or infinite")]
+        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed=failed)
         store.set_note("sweep", json.dumps({**store.document("sweep"), "front_name": "front"}))
     whole, refused = made.read_bytes(), 0
     for (table, column), value in itertools.product(columns(made), VALUES):
@@ -114,6 +129,10 @@ def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: 
 
 @pytest.mark.slow
 def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(made: Path) -> None:
+    with TrialStore.open(made, SUBJECT) as store:
+        for name, document in NOTES.items():
+            store.set_note(name, json.dumps(document))
+            assert store.document(name) == document
     with closing(sqlite3.connect(made)) as direct:
         notes = {name: text for name, text in direct.execute("SELECT name, value FROM meta") if text.startswith("{")}
     refused = 0
@@ -134,6 +153,10 @@ def is_refused(path: Path) -> bool:
         sweep_status(path)
         with TrialStore.read(path) as store:
             list(store.trials(1))
+            store.failed(1)
+            for name in store.notes(""):
+                if name.partition("/")[0] in DOCUMENTS:
+                    store.document(name)
     except StoreError as error:
         assert "\n" not in str(error)
         return True
