@@ -119,8 +119,7 @@ def _choice(
 def _runs(
     network: NetworkSpec, precisions: PrecisionPlan, chosen: Sequence[str], reasons: dict[int, str]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Consecutive layers of one backend, as many as read no more than one tensor from earlier layers; heads between do not
-    end them."""
+    """Maximal stretches of layers with one backend that read one tensor from before; heads between do not end them."""
     runs: list[tuple[str, list[int]]] = []
     reads: set[int] = set()
     for layer in network.layers:

@@ -1,0 +1,41 @@
+# SPDX-License-Identifier: MIT
+"""CLADO: losses of single layers and of pairs, and the quadratic programme over them.
+
+The loss of an assignment is a quadratic form of which layers are lowered. Its matrix comes from singles and pairs, is made
+positive semidefinite, and the form is least at each cost.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Iterable
+
+import numpy as np
+
+from mixbench.methods import Method, cheapest_first, single
+from mixbench.problem import Problem
+
+
+def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
+    """Singles, pairs of different layers, then the form."""
+    variables = [(layer, step) for layer, codes in enumerate(problem.choices) for step in range(1, len(codes))]
+    singles = [problem.head_error(single(problem, layer, step)) for layer, step in variables]
+    form = np.diag(np.array(singles))
+    for (i, (layer, step)), (j, (other, other_step)) in combinations(enumerate(variables), 2):
+        if layer != other:
+            key = list(single(problem, layer, step))
+            key[other] = problem.choices[other][other_step]
+            form[i, j] = form[j, i] = (problem.head_error("".join(key)) - singles[i] - singles[j]) / 2
+    values, vectors = np.linalg.eigh(form)
+    form = (vectors * np.maximum(values, 0)) @ vectors.T
+    lowered = problem.lowered()
+    chosen = np.column_stack([lowered[:, layer] == step for layer, step in variables]).astype(np.float64)
+    return cheapest_first(problem, np.einsum("ni,ij,nj->n", chosen, form, chosen, optimize=True))
+
+
+METHOD = Method(
+    search,
+    "CLADO, Deng et al., 2023",
+    "the heads' squared error against the highest precision stands in for the training loss, activations are lowered as well; "
+    "all assignments are listed instead of a solver's integer quadratic programme",
+)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: MIT
+"""mpnet's own strategies, run on a table instead of images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Iterable
+
+import numpy as np
+
+from mixbench.methods import Method
+from mixbench.problem import COST, QUALITY, Problem
+from mpnet.sweep.problem import Problem as SweepProblem
+from mpnet.sweep.problem import objectives_of
+from mpnet.sweep.space import Configuration, Space, Variable
+from mpnet.sweep.store import Trial
+from mpnet.sweep.strategies import strategy
+
+
+def replayed(name: str, trials: int | None = None) -> Method:
+    """A strategy of mpnet's by name; trials: its budget."""
+
+    def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
+        variables = tuple(Variable((position,), codes) for position, codes in enumerate(problem.choices))
+        space = Space(tuple(range(len(variables))), variables)
+        sweep = SweepProblem(
+            space, problem.macs, objectives_of([QUALITY, COST]), seed=int(generator.integers(1 << 31)), trials=trials
+        )
+        walk, known = strategy(name).walk(sweep), dict[Configuration, Trial]()
+        batch = next(walk, None)
+        while batch is not None:
+            for wanted in batch.configurations:
+                if trials is not None and len(known) >= trials and wanted not in known:
+                    walk.close()
+                    return list(problem.asked)
+                values = {QUALITY: problem.quality(wanted.key), COST: problem.cost(wanted.key)}
+                known[wanted] = Trial(wanted.key, values)
+            try:
+                batch = walk.send(known)
+            except StopIteration:
+                batch = None
+        return list(problem.asked)
+
+    return Method(search, "mpnet, docs/sweeps.md")
+
+
+METHODS = {
+    "mpnet-one-at-a-time": replayed("one_at_a_time"),
+    "mpnet-additive": replayed("additive"),
+    "mpnet-greedy": replayed("greedy"),
+    "mpnet-pareto": replace(replayed("pareto", 100), differs="100 trials, NSGA-II"),
+    "exhaustive": replace(replayed("exhaustive"), differs="every assignment: what all others are held against"),
+}

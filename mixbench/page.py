@@ -1,0 +1,117 @@
+# SPDX-License-Identifier: MIT
+"""One page of submissions: for each problem the exact front, what each method reached, and its scores.
+
+python -m mixbench.page SUBMISSION.json... -o mixbench.html     # needs matplotlib: pip install 'mpnet[plot]'
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import sys
+from html import escape
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from mixbench.problem import COST, QUALITY, points
+from mixbench.score import Score, front, score
+from mixbench.submission import Submission, read_submission
+from mpnet.errors import MpnetError
+from mpnet.formats.files.atomic import atomic_path
+from mpnet.packages import require
+
+_STYLE = """
+:root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
+body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; }
+figure { margin: 1rem 0; background: #fff; } svg { width: 100%; height: auto; }
+.wide { overflow-x: auto; } table { border-collapse: collapse; }
+th, td { padding: .2rem .7rem; text-align: right; border-bottom: 1px solid #8884; }
+th:first-child, td:first-child { text-align: left; }
+"""
+_HEAD = (
+    "<tr><th>method<th>passes<th>passes to 0.1<th>regret, mean<th>largest<th>hypervolume, %"
+    "<th>regret on others, mean<th>largest</tr>"
+)
+
+
+def page(submissions: Sequence[Submission]) -> str:
+    """The page as HTML, which needs no other file."""
+    parts = []
+    for name in sorted({submission.problem.name for submission in submissions}):
+        of_it = [submission for submission in submissions if submission.problem.name == name]
+        scores = sorted((score(submission) for submission in of_it), key=lambda row: row.regret_mean)
+        problem = of_it[0].problem
+        about = (
+            f"{problem.size:,} assignments of {len(problem.layers)} layers; {problem.metadata['selecting']} images choose, "
+            f"{problem.metadata['images'] - problem.metadata['selecting']} others judge."
+        )
+        rows = "".join(map(_row, scores))
+        parts.append(
+            f"<h2>{escape(name)}</h2><p>{escape(about)}</p><figure>{_drawing(of_it)}</figure>"
+            f'<div class="wide"><table>{_HEAD}{rows}</table></div>'
+        )
+    return (
+        f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
+        f"<title>mixbench</title><style>{_STYLE}</style><h1>Methods that choose precisions</h1>"
+        "<p>Regret: points of agreement that the best answer lacks at equal or lower bit operations, over the costs of the "
+        f"exact front.</p>{''.join(parts)}</html>\n"
+    )
+
+
+def _row(row: Score) -> str:
+    near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
+    figures = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
+    cells = "".join(f"<td>{figure:.2f}" for figure in figures)
+    return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{near}{cells}</tr>"
+
+
+def _drawing(submissions: Sequence[Submission]) -> str:
+    """SVG: agreement against bit operations of each method's front, and the exact one."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mixbench"})
+    problem = submissions[0].problem
+    figure, axes = pyplot.subplots(figsize=(9, 5.2), layout="constrained")
+    exact = front(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
+    exact = exact[np.argsort(exact[:, 1])]
+    axes.step(exact[:, 1], exact[:, 0], where="post", color="black", linewidth=2.5, label="exact front")
+    for number, submission in enumerate(sorted(submissions, key=lambda one: one.method)):
+        own = front(points(problem, submission.answers))
+        own = own[np.argsort(own[:, 1])]
+        style = ("-", "--", ":")[number // 10 % 3]
+        axes.step(own[:, 1], own[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
+    axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")
+    axes.grid(alpha=0.3)
+    axes.legend(fontsize=8, loc="lower right")
+    text = io.StringIO()
+    figure.savefig(text, format="svg", metadata={"Date": None})
+    pyplot.close(figure)
+    drawn = text.getvalue()
+    return drawn[drawn.index("<svg") :]
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command. Result: exit code."""
+    parser = argparse.ArgumentParser(prog="python -m mixbench.page", description="One page of submissions.")
+    parser.add_argument("submissions", nargs="+", type=Path)
+    parser.add_argument("-o", "--out", type=Path, default=Path("mixbench.html"))
+    options = parser.parse_args(arguments)
+    try:
+        require("a page of mixbench", ["matplotlib>=3.7"], "plot")
+        text = page([read_submission(path) for path in options.submissions])
+    except MpnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    with atomic_path(options.out) as part:
+        part.write_text(text, encoding="utf-8")
+    print(options.out)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

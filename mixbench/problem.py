@@ -1,0 +1,175 @@
+# SPDX-License-Identifier: MIT
+"""One problem: a network, images that choose and others that judge, and the table of every assignment's measures."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import math
+import zipfile
+from dataclasses import dataclass, field
+from itertools import product
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.errors import ConfigError
+
+HERE = Path(__file__).resolve().parent
+TABLES = HERE / "tables"
+QUALITY, COST = "agreement_AP", "bit_operations"
+"""What the fronts of all problems are drawn over."""
+CHOOSING = ("agreement_AP", "AP", "head_sqnr_db")
+OTHERS = "held_out_agreement_AP"
+COLUMNS = (*CHOOSING, OTHERS, "held_out_AP", COST)
+"""Of a table, one row per assignment."""
+
+
+class BudgetSpent(Exception):
+    """A pass that the budget does not hold was asked for."""
+
+
+@dataclass(eq=False)
+class Problem:
+    """The table of a problem, and what a method has asked of it.
+
+    name:     of the file in mixbench/problems and mixbench/tables.
+    layers:   the layers with weights, in a key's order. macs: of each, for one image.
+    choices:  codes of each layer, highest precision first; a key has one of them for each layer.
+    columns:  (n,) float64 by name, in the order of `keys`.
+    metadata: what was measured on what, and for methods that need them the layers' Hessian traces and weight errors.
+    digest:   SHA-256 of the table's file.
+    budget:   passes that may be spent; math.inf: any number.
+    asked:    keys in the order of asking, each once. spent: (keys asked before, passes, what for) of other passes.
+    """
+
+    name: str
+    layers: tuple[str, ...]
+    macs: tuple[int, ...]
+    choices: tuple[str, ...]
+    columns: Mapping[str, NDArray[np.float64]]
+    metadata: Mapping[str, Any]
+    digest: str
+    budget: float = math.inf
+    asked: dict[str, None] = field(default_factory=dict)
+    spent: list[tuple[int, int, str]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        sizes = [len(codes) for codes in self.choices]
+        self._places = [math.prod(sizes[number + 1 :]) for number in range(len(sizes))]
+
+    @property
+    def size(self) -> int:
+        """How many assignments there are."""
+        return math.prod(len(codes) for codes in self.choices)
+
+    @property
+    def keys(self) -> list[str]:
+        """All assignments, in the table's order."""
+        return ["".join(codes) for codes in product(*self.choices)]
+
+    @property
+    def highest(self) -> str:
+        """Every layer at its highest precision: what agreement is with."""
+        return "".join(codes[0] for codes in self.choices)
+
+    @property
+    def lowest(self) -> str:
+        """Every layer at its lowest precision."""
+        return "".join(codes[-1] for codes in self.choices)
+
+    def number(self, key: str) -> int:
+        """The row of a key. Raises: ConfigError for a key of another space."""
+        if not isinstance(key, str) or len(key) != len(self.choices):
+            raise ConfigError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
+        try:
+            return sum(codes.index(code) * place for code, codes, place in zip(key, self.choices, self._places, strict=True))
+        except ValueError:
+            raise ConfigError(
+                f"{self.name}: {key!r} has a code that its layers may not have: {', '.join(self.choices)}"
+            ) from None
+
+    @property
+    def passes(self) -> int:
+        """What was spent: one for each assignment that was asked for, and what else the method needed."""
+        return len(self.asked) + sum(passes for _, passes, _ in self.spent)
+
+    def evaluate(self, key: str) -> dict[str, float]:
+        """The measures of an assignment on the images that choose. The first time it costs one pass over them.
+
+        Raises: BudgetSpent; ConfigError for a key of another space.
+        """
+        row = self.number(key)
+        if key not in self.asked:
+            self._pay(1)
+            self.asked[key] = None
+        return {name: float(self.columns[name][row]) for name in CHOOSING}
+
+    def quality(self, key: str) -> float:
+        """Agreement with the highest precision, 0 to 100, on the images that choose; as `evaluate`."""
+        return self.evaluate(key)[QUALITY]
+
+    def head_error(self, key: str) -> float:
+        """Squared error of the heads over their squared size, on the images that choose; as `evaluate`."""
+        decibels = self.evaluate(key)["head_sqnr_db"]
+        return 0.0 if decibels >= 150 else float(10 ** (-decibels / 10))
+
+    def cost(self, key: str) -> float:
+        """Bit operations of one image; free, as it follows from the key."""
+        return float(self.columns[COST][self.number(key)])
+
+    def costs(self) -> NDArray[np.float64]:
+        """(size,) of all assignments, in the order of `keys`."""
+        return self.columns[COST]
+
+    def lowered(self) -> NDArray[np.intp]:
+        """(size, layers): by how many steps each layer of each assignment is lowered."""
+        return np.array(list(product(*(range(len(codes)) for codes in self.choices))), dtype=np.intp)
+
+    def spend(self, passes: int, reason: str) -> None:
+        """Pay for what is no assignment, such as a Hessian. Raises: BudgetSpent."""
+        self._pay(passes)
+        self.spent.append((len(self.asked), passes, reason))
+
+    def _pay(self, passes: int) -> None:
+        if self.passes + passes > self.budget:
+            raise BudgetSpent(f"{self.name}: the budget of {self.budget:,.0f} passes is spent")
+
+
+def problem_names() -> list[str]:
+    """The problems that have a table."""
+    return sorted(path.stem for path in TABLES.glob("*.npz"))
+
+
+def load_problem(name: str, budget: float = math.inf) -> Problem:
+    """A problem by name, of which nothing was asked yet. Raises: ConfigError for an unknown name or a damaged table."""
+    path = TABLES / f"{name}.npz"
+    if name not in problem_names():
+        raise ConfigError(f"{name}: no problem of this name has a table; there are {', '.join(problem_names())}")
+    return read_table(path, budget)
+
+
+def read_table(path: Path, budget: float = math.inf) -> Problem:
+    """A problem from its table's file. Raises: ConfigError."""
+    content = path.read_bytes()
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            metadata = json.loads(str(file["metadata"]))
+            columns = {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS}
+        layers, macs = tuple(metadata["layers"]), tuple(map(int, metadata["macs"]))
+        choices = tuple(map(str, metadata["choices"]))
+    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+        raise ConfigError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
+    problem = Problem(path.stem, layers, macs, choices, columns, metadata, hashlib.sha256(content).hexdigest(), budget)
+    if not len(layers) == len(macs) == len(choices) or any(len(column) != problem.size for column in columns.values()):
+        raise ConfigError(f"{path}: has not one row for each of {problem.size:,} assignments; make it anew")
+    return problem
+
+
+def points(problem: Problem, keys: Sequence[str], quality: str = QUALITY) -> NDArray[np.float64]:
+    """(n, 2) of quality and cost of assignments, for scorers: costs nothing."""
+    rows = [problem.number(key) for key in keys]
+    return np.column_stack([problem.columns[quality][rows], problem.columns[COST][rows]])

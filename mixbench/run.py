@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""Run methods on problems and write their submissions.
+
+python -m mixbench.run [--method NAME]... [--problem NAME]... [--budget PASSES] [--seed N] [-o FOLDER]
+
+Without names: all methods on all problems. Submissions go to runs/mixbench/submissions.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from mixbench import methods
+from mixbench.methods import Method, mpnet_strategies
+from mixbench.problem import BudgetSpent, load_problem, problem_names
+from mixbench.submission import Submission, write_submission
+from mpnet.errors import ConfigError
+from mpnet.packages import declared
+
+METHODS: dict[str, Method] = {
+    **{name.replace("_", "-"): found for name, found in declared(methods.__name__, methods.__path__, "METHOD", Method).items()},
+    **mpnet_strategies.METHODS,
+}
+
+
+def run(method: str, problem: str, budget: float = math.inf, seed: int = 0) -> Submission:
+    """What a method answers on a problem. Raises: ConfigError for unknown names."""
+    if method not in METHODS:
+        raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
+    asked = load_problem(problem, budget)
+    try:
+        answers = tuple(dict.fromkeys(METHODS[method].search(asked, np.random.default_rng(seed))))
+    except BudgetSpent:
+        answers = tuple(asked.asked)
+    submission = Submission(method, asked, answers)
+    if not answers or submission.passes > budget:
+        # Answers cost a pass each where nothing was asked for them: as many as the budget still holds.
+        left = int(budget - asked.passes)
+        asked.asked.update(dict.fromkeys([key for key in answers if key not in asked.asked][:left]))
+        submission = Submission(method, asked, tuple(key for key in answers if key in asked.asked))
+    return submission
+
+
+def main(arguments: list[str]) -> int:
+    """The command. Result: exit code."""
+    parser = argparse.ArgumentParser(prog="python -m mixbench.run", description="Run methods on problems.")
+    parser.add_argument("--method", action="append")
+    parser.add_argument("--problem", action="append")
+    parser.add_argument("--budget", type=float, default=math.inf)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("-o", "--out", type=Path, default=Path("runs/mixbench/submissions"))
+    options = parser.parse_args(arguments)
+    try:
+        for problem in options.problem or problem_names():
+            for method in options.method or METHODS:
+                submission = run(method, problem, options.budget, options.seed)
+                if not submission.answers:
+                    print(f"{problem} {method}: the budget holds no answer", file=sys.stderr)
+                    continue
+                options.out.mkdir(parents=True, exist_ok=True)
+                path = options.out / f"{problem}.{method}.{options.seed}.json"
+                write_submission(submission, path)
+                print(f"{path}: {submission.passes:,} passes, {len(submission.answers)} answers", flush=True)
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

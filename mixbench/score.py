@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""How near a submission comes to the exact front, on the images that chose and on others.
+
+python -m mixbench.score SUBMISSION.json...     # a table; --json: a document
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mixbench.problem import COST, OTHERS, QUALITY, Problem, points
+from mixbench.submission import Submission, read_submission
+from mpnet.errors import ConfigError
+from mpnet.sweep.front import front_gap, non_dominated
+
+NEAR = 0.1
+"""Points of agreement: how near to the exact front `passes_to_near` asks a method to come."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Of one submission. Regrets are points of agreement that its best assignment lacks at equal or lower cost, over the costs
+    of the exact front (as the `gap` of a sweep): there against that front, on the others against the best that there is.
+
+    passes: spent. regret_mean, regret_max, hypervolume: on the images that choose. uncovered: costs of the exact front below
+    all answers; they count in no regret. passes_to_near: passes after which what was asked has a mean regret of at most 0.1;
+    None: never. others_mean, others_max: regret on the other images of what it would pick there by those that choose.
+    """
+
+    problem: str
+    method: str
+    passes: int
+    regret_mean: float
+    regret_max: float
+    hypervolume: float
+    uncovered: int
+    passes_to_near: int | None
+    others_mean: float
+    others_max: float
+
+
+def front(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(m, 2) of (n, 2) quality and cost: those that no other one dominates."""
+    chosen: NDArray[np.float64] = pairs[non_dominated(pairs * np.array([-1.0, 1.0]))]
+    return chosen
+
+
+def score(submission: Submission) -> Score:
+    """The figures of a submission."""
+    problem = submission.problem
+    exact = front(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
+    gap = front_gap(front(points(problem, submission.answers)), exact)
+    others = _on_others(problem, submission.answers, exact[:, 1])
+    return Score(
+        problem.name,
+        submission.method,
+        submission.passes,
+        gap.quality_lost_mean,
+        gap.quality_lost_max,
+        gap.hypervolume_ratio,
+        gap.uncovered,
+        _passes_to_near(submission, exact),
+        float(np.mean(others)),
+        float(np.max(others)),
+    )
+
+
+def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
+    """Regret on the others at each cost that some answer keeps."""
+    here, there = points(problem, answers), points(problem, answers, OTHERS)
+    regrets = []
+    for cost in costs:
+        fits = here[:, 1] <= cost
+        if fits.any():
+            pick = np.flatnonzero(fits)[np.lexsort((here[fits, 1], -here[fits, 0]))[0]]
+            best = problem.columns[OTHERS][problem.columns[COST] <= cost].max()
+            regrets.append(float(best - there[pick, 0]))
+    return regrets
+
+
+def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int | None:
+    problem = submission.problem
+    keys = list(dict.fromkeys([*problem.asked, *submission.answers]))
+    pairs = points(problem, keys)
+
+    def near(count: int) -> bool:
+        gap = front_gap(front(pairs[:count]), exact)
+        return gap.uncovered == 0 and gap.quality_lost_mean <= NEAR
+
+    if not near(len(keys)):
+        return None
+    low, high = 1, len(keys)  # more assignments never make it worse
+    while low < high:
+        middle = (low + high) // 2
+        low, high = (low, middle) if near(middle) else (middle + 1, high)
+    return low + sum(passes for before, passes, _ in problem.spent if before < low)
+
+
+def main(arguments: list[str]) -> int:
+    """The command. Result: exit code."""
+    paths = [Path(argument) for argument in arguments if argument != "--json"]
+    if not paths:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        scores = [score(read_submission(path)) for path in paths]
+    except ConfigError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if "--json" in arguments:
+        print(json.dumps([asdict(row) for row in scores], indent=1))
+        return 0
+    print("problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)")
+    for row in scores:
+        near = "-" if row.passes_to_near is None else str(row.passes_to_near)
+        print(
+            f"{row.problem:16} {row.method:18} {row.passes:7,} {near:>7} {row.regret_mean:7.2f} {row.regret_max:6.2f} "
+            f"{100 * row.hypervolume:11.2f}% {row.others_mean:10.2f} {row.others_max:6.2f}"
+        )
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

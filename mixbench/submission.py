@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: MIT
+"""What a method hands in: a JSON file with what it asked, what it spent besides and its answers.
+
+{"format": "mixbench-submission", "version": 1, "problem": "aix-tensor", "table": SHA-256 of the table, "method": "mine",
+ "budget": 100 or null, "asked": [keys in order], "spent": [[keys asked before, passes, reason], ...], "answers": [keys]}
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mixbench.problem import Problem, load_problem
+from mpnet.errors import ConfigError
+from mpnet.formats.files.atomic import atomic_path
+
+FORMAT, VERSION = "mixbench-submission", 1
+
+
+@dataclass(frozen=True, eq=False)
+class Submission:
+    """A checked submission. problem: as the method left it. answers: the assignments that it stands by."""
+
+    method: str
+    problem: Problem
+    answers: tuple[str, ...]
+
+    @property
+    def passes(self) -> int:
+        """All that was spent, with one pass for each answer that was not asked for."""
+        return self.problem.passes + len(set(self.answers) - set(self.problem.asked))
+
+
+def write_submission(submission: Submission, path: Path) -> None:
+    """Write it whole or not at all."""
+    problem = submission.problem
+    document = {
+        "format": FORMAT,
+        "version": VERSION,
+        "problem": problem.name,
+        "table": problem.digest,
+        "method": submission.method,
+        "budget": None if problem.budget == math.inf else problem.budget,
+        "asked": list(problem.asked),
+        "spent": problem.spent,
+        "answers": list(submission.answers),
+    }
+    with atomic_path(path) as part:
+        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+
+
+def read_submission(path: Path) -> Submission:
+    """Read and check a submission. Raises: ConfigError, one line that says what is wrong."""
+    try:
+        document = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{path}: cannot be read as JSON ({error})") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT or document.get("version") != VERSION:
+        raise ConfigError(f'{path}: is no submission of version {VERSION}; "format" must be {FORMAT!r}')
+    method = _of_type(document, "method", str, path)
+    budget = document.get("budget")
+    if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget > 0):
+        raise ConfigError(f'{path}: "budget" must be a number above 0 or null')
+    problem = load_problem(_of_type(document, "problem", str, path), math.inf if budget is None else float(budget))
+    if document.get("table") != problem.digest:
+        raise ConfigError(f"{path}: is of another table of {problem.name}; run the method again on {problem.digest[:12]}")
+    asked, spent, answers = (_of_type(document, name, list, path) for name in ("asked", "spent", "answers"))
+    if not answers:
+        raise ConfigError(f'{path}: has no answers; "answers" must list at least one key')
+    try:
+        for key in [*asked, *answers]:
+            problem.number(key)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from None
+    problem.asked = dict.fromkeys(asked)
+    for row in spent:
+        if not (
+            isinstance(row, list)
+            and len(row) == 3
+            and all(isinstance(number, int) and not isinstance(number, bool) and number >= 0 for number in row[:2])
+            and row[0] <= len(problem.asked)
+            and isinstance(row[2], str)
+        ):
+            raise ConfigError(f'{path}: "spent" must hold [keys asked before, passes, reason], not {str(row)[:60]}')
+        problem.spent.append((row[0], row[1], row[2]))
+    submission = Submission(method, problem, tuple(dict.fromkeys(answers)))
+    if submission.passes > problem.budget:
+        raise ConfigError(f"{path}: spends {submission.passes:,} passes of a budget of {problem.budget:,.0f}")
+    return submission
+
+
+def _of_type(document: dict[str, Any], name: str, kind: type, path: Path) -> Any:
+    value = document.get(name)
+    if not isinstance(value, kind):
+        raise ConfigError(f'{path}: "{name}" must be {"a text" if kind is str else "a list"}')
+    return value

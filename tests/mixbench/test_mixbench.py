@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: MIT
+"""The benchmark of methods: its tables, what methods may ask, and its scores."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import mixbench.problem
+from mixbench.problem import COST, QUALITY, BudgetSpent, load_problem
+from mixbench.run import METHODS, run
+from mixbench.run import main as run_main
+from mixbench.score import main as score_main
+from mixbench.score import score
+from mixbench.submission import Submission, read_submission, write_submission
+from mixbench.table import check, make
+from mpnet.errors import ConfigError
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.sweep.search import run_sweep
+from tests.networks import small_cfg, write_experiment
+
+SWEEP = """
+sweep:
+  strategy: {strategy}
+  precisions: [fp32, int8]
+  objectives: [agreement_AP, bit_operations]
+  holdout: 0.5
+output: {folder}/runs
+"""
+
+
+def experiment(folder: Path, strategy: str = "exhaustive") -> Path:
+    path = write_experiment(folder, small_cfg())
+    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("output:")]
+    path.write_text("\n".join(kept) + SWEEP.format(strategy=strategy, folder=folder), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of tables of a small network: small.npz."""
+    folder = tmp_path_factory.mktemp("mixbench")
+    make(experiment(folder), folder / "small.npz", workers=1)
+    return folder
+
+
+@pytest.fixture(autouse=True)
+def small(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`small` is the only problem."""
+    monkeypatch.setattr(mixbench.problem, "TABLES", tables)
+
+
+def test_a_table_has_what_assignments_run_anew_give(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(tables / "experiment.yaml", tables / "small.npz", 4) == 0
+    assert "4 assignments run anew, 0 differ" in capsys.readouterr().out
+
+
+def test_a_table_that_was_changed_is_noticed(tables: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    with np.load(tables / "small.npz") as file:
+        columns = {name: file[name] for name in file.files}
+    columns[QUALITY] = np.nextafter(columns[QUALITY], 200.0)
+    np.savez_compressed(tmp_path / "small.npz", **columns)
+    assert check(tables / "experiment.yaml", tmp_path / "small.npz", 3) == 3
+    assert QUALITY in capsys.readouterr().out
+
+
+def test_the_highest_precision_costs_most_and_has_no_error() -> None:
+    problem = load_problem("small")
+    assert problem.cost(problem.highest) == problem.columns[COST].max()
+    assert problem.head_error(problem.highest) == 0.0
+
+
+def test_asking_again_is_free_and_the_budget_ends_asking() -> None:
+    problem = load_problem("small", budget=2)
+    problem.evaluate(problem.highest)
+    problem.evaluate(problem.highest)
+    problem.evaluate(problem.lowest)
+    assert problem.passes == 2
+    with pytest.raises(BudgetSpent):
+        problem.evaluate(problem.keys[1])
+    with pytest.raises(BudgetSpent):
+        problem.spend(1, "a Hessian")
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_each_method_answers_and_pays_for_it(method: str, tmp_path: Path) -> None:
+    submission = run(method, "small")
+    assert set(submission.answers) <= set(submission.problem.keys)
+    assert submission.passes >= len(submission.answers)
+    write_submission(submission, tmp_path / "s.json")
+    assert score(read_submission(tmp_path / "s.json")) == score(submission)
+    assert run(method, "small").answers == submission.answers
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_no_method_spends_more_than_its_budget(method: str) -> None:
+    assert run(method, "small", budget=3).passes <= 3
+
+
+def test_exhaustive_has_no_regret_where_it_chose() -> None:
+    result = score(run("exhaustive", "small"))
+    assert (result.regret_mean, result.regret_max, result.hypervolume, result.uncovered) == (0.0, 0.0, 1.0, 0)
+    assert result.passes == load_problem("small").size
+
+
+def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Path) -> None:
+    found = run_sweep(read_experiment(tables / "experiment.yaml", ["sweep.strategy=greedy"]), workers=1)
+    gap, result = found["gap"], score(run("mpnet-greedy", "small"))
+    assert result.regret_mean == gap["quality_lost_mean"]
+    assert result.regret_max == gap["quality_lost_max"]
+    assert result.hypervolume == gap["hypervolume_ratio"]
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        ({"format": "other"}, '"format" must be'),
+        ({"table": "0" * 64}, "of another table"),
+        ({"problem": "none"}, "no problem of this name"),
+        ({"answers": ["ff"]}, "no assignment of"),
+        ({"answers": []}, "has no answers"),
+        ({"asked": [3]}, "no assignment of"),
+        ({"asked": "all"}, '"asked" must be a list'),
+        ({"budget": 1}, "spends"),
+        ({"budget": "many"}, '"budget" must be'),
+        ({"spent": [[0, -1, "x"]]}, '"spent" must hold'),
+    ],
+)
+def test_a_wrong_submission_is_refused_in_one_line(
+    change: dict[str, Any], expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "s.json"
+    write_submission(run("amp", "small"), path)
+    path.write_text(json.dumps({**json.loads(path.read_text(encoding="utf-8")), **change}), encoding="utf-8")
+    assert score_main([str(path)]) == 2
+    error = capsys.readouterr().err
+    assert error.startswith(f"error: {path}") or "no problem" in error
+    assert expected in error
+    assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "\0", "[" * 100_000])
+def test_what_is_no_submission_is_refused_in_one_line(content: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "s.json"
+    path.write_text(content, encoding="utf-8")
+    assert score_main([str(path)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_a_damaged_table_is_refused(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = (tables / "small.npz").read_bytes()
+    monkeypatch.setattr(mixbench.problem, "TABLES", tmp_path)
+    for content in (b"", whole[:100], whole[:-30], whole[: len(whole) // 2] + b"\0" * 64 + whole[len(whole) // 2 + 64 :]):
+        (tmp_path / "small.npz").write_bytes(content)
+        with pytest.raises(ConfigError, match=r"small\.npz"):
+            load_problem("small")
+
+
+def test_the_commands_run_and_score_all(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run_main(["-o", str(tmp_path), "--budget", "40"]) == 0
+    paths = sorted(map(str, tmp_path.glob("*.json")))
+    assert score_main([*paths, "--json"]) == 0
+    out = capsys.readouterr().out
+    assert {row["method"] for row in json.loads(out[out.index("[") :])} <= set(METHODS)
+    assert run_main(["--method", "nobody"]) == 2
+
+
+def test_answers_that_were_not_asked_for_cost_a_pass_each() -> None:
+    problem = load_problem("small")
+    assert Submission("mine", problem, (problem.highest, problem.lowest)).passes == 2
