@@ -95,7 +95,8 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     }
     schedule->blocks = ceil_div(tiles, schedule->tiles);
     const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4 * plan->halves;
-    schedule->group = clamp((int)(PRODUCT_BYTES / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
+    schedule->group =
+        clamp((int)(PRODUCT_BYTES * plan->halves / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
 }
 
 static size_t place(size_t *end, size_t bytes)

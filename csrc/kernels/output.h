@@ -215,16 +215,16 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 #undef COLUMNS
 }
 
-/* CALL(type, ...) with the type as a constant, for o->out_type. */
+/* CALL(type, ...) with the type as a constant, for o->out_type, which is not int16. */
 #define BY_OUT_TYPE(CALL, ...)                                                                                         \
     do {                                                                                                               \
         switch (o->out_type) {                                                                                         \
             MP_REAL_TYPES(TYPE_CASE, CALL, __VA_ARGS__)                                                                \
         default:                                                                                                       \
-            if (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN)                                           \
+            if (o->rounding == MP_HALF_TO_EVEN)                                                                        \
                 CALL(OUT_I8_EVEN, __VA_ARGS__);                                                                        \
             else                                                                                                       \
-                CALL(o->out_type, __VA_ARGS__);                                                                        \
+                CALL(MP_TYPE_I8, __VA_ARGS__);                                                                         \
         }                                                                                                              \
     } while (0)
 /* The same with constants for what is written most: the others are asked at every vector, which is little beside an exponential
@@ -253,7 +253,9 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
 static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
                    size_t out_ld)
 {
-    if (o->kind == MP_SUM_FLOAT)
+    if (o->kind == MP_SUM_FLOAT && o->out_type == MP_TYPE_I16)
+        OUTPUT_CASE(MP_TYPE_I16, MP_SUM_FLOAT, o->activation);
+    else if (o->kind == MP_SUM_FLOAT)
         OUTPUT_ACTIVATIONS(MP_SUM_FLOAT, BY_OUT_TYPE);
     else if (o->kind == MP_SUM_INT)
         OUTPUT_ACTIVATIONS(MP_SUM_INT, BY_USUAL_OUT_TYPE);
