@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: MIT
 """Which architectures of other packages `mpnet import` takes, how close it computes them, and how fast.
 
-Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision and timm,
-                                   with random weights and batch norms that measured random images
-       imports.py measure FOLDER   in mpnet's, with onnxruntime: a line of CSV for each file, on standard output
+Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision and timm, or in
+                                   one with tensorflow TensorFlow Lite files of keras.applications, with random weights and
+                                   batch norms that measured random images
+       imports.py measure FOLDER   in mpnet's, with onnxruntime and ai-edge-litert: a line of CSV for each file, on standard
+                                   output
 
-The errors are the largest difference of the heads from ONNX Runtime's (one thread, no optimiser), over the head's largest
-value. The times are milliseconds of one image with one thread, the least of three.
+The errors are the largest difference of the heads from ONNX Runtime's (one thread, no optimiser) or LiteRT's, over the head's
+largest value. The times are milliseconds of one image with one thread, the least of three; `engine_ms` is that engine's.
 """
 
 from __future__ import annotations
@@ -14,6 +16,8 @@ from __future__ import annotations
 import csv
 import sys
 import time
+from functools import partial
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -39,6 +43,10 @@ TIMM = (
     "edgenext_xx_small mobilevit_xxs mobilevitv2_050 efficientformer_l1 levit_128s swin_tiny_patch4_window7_224 "
     "vit_tiny_patch16_224 deit_tiny_patch16_224 resmlp_12_224 visformer_tiny"
 )
+KERAS = (
+    "VGG16 ResNet50 ResNet50V2 InceptionV3 InceptionResNetV2 Xception MobileNet MobileNetV2 MobileNetV3Small MobileNetV3Large "
+    "DenseNet121 NASNetMobile EfficientNetB0 EfficientNetV2B0 ConvNeXtTiny"
+)
 COLUMNS = (
     "package",
     "architecture",
@@ -48,7 +56,7 @@ COLUMNS = (
     "int8_error",
     "fp32_ms",
     "int8_ms",
-    "onnxruntime_ms",
+    "engine_ms",
     "reason",
 )
 
@@ -80,25 +88,47 @@ PACKAGES: dict[str, tuple[str, int, Callable[[str], Any]]] = {
 
 
 def draw(folder: Path) -> None:
-    """Write PACKAGE.ARCHITECTURE.onnx of everything that can be exported; the rest is named on standard error."""
-    import torch
-
+    """Write PACKAGE.ARCHITECTURE.onnx, or .tflite, of everything that can be exported; the rest is named on standard error."""
     folder.mkdir(parents=True, exist_ok=True)
+    if find_spec("torch") is None:
+        _draw_all(folder, "keras", KERAS, ".tflite", _export_keras)
+        return
     for package, (names, side, make) in PACKAGES.items():
-        for name in names.split():
-            path = folder / f"{package}.{name}.onnx"
-            if path.exists():
-                continue
-            torch.manual_seed(0)
-            try:
-                _export(make(name), side, path)
-            except Exception as error:  # another program's, of whatever kind
-                print(f"{path.name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+        _draw_all(folder, package, names, ".onnx", partial(_export, make, side))
 
 
-def _export(model: Any, side: int, path: Path) -> None:
+def _draw_all(folder: Path, package: str, names: str, suffix: str, write: Callable[[str, Path], None]) -> None:
+    for name in names.split():
+        path = folder / f"{package}.{name}{suffix}"
+        if path.exists():
+            continue
+        try:
+            write(name, path)
+        except Exception as error:  # another program's, of whatever kind
+            print(f"{path.name}: {type(error).__name__}: {str(error)[:200]}", file=sys.stderr, flush=True)
+
+
+def _export_keras(name: str, path: Path) -> None:
+    import keras
+    import tensorflow as tf
+
+    keras.utils.set_random_seed(0)
+    model = getattr(keras.applications, name)(weights=None)
+    for layer in model.layers:
+        if isinstance(layer, keras.layers.BatchNormalization):
+            layer.momentum = 0.0
+    model(np.random.default_rng(0).random((2, *model.input_shape[1:]), np.float32), training=True)
+    content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
+    part = path.with_suffix(".part")
+    part.write_bytes(content)
+    part.rename(path)
+
+
+def _export(make: Callable[[str], Any], side: int, name: str, path: Path) -> None:
     import torch
 
+    torch.manual_seed(0)
+    model = make(name)
     # A batch norm's own statistics keep values of the size that a trained network has.
     norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     model.train()
@@ -122,7 +152,7 @@ def measure(folder: Path) -> Iterator[dict[str, Any]]:
     from mpnet.errors import MpnetError
     from mpnet.importing import import_model
 
-    for path in sorted(folder.glob("*.onnx")):
+    for path in sorted([*folder.glob("*.onnx"), *folder.glob("*.tflite")]):
         package, _, name = path.stem.partition(".")
         row = {"package": package, "architecture": name}
         try:
@@ -134,9 +164,6 @@ def measure(folder: Path) -> Iterator[dict[str, Any]]:
 
 
 def _figures(path: Path, imported: Any) -> dict[str, Any]:
-    import onnx
-    import onnxruntime as ort
-
     from mpnet.engine.assign import assign
     from mpnet.engine.options import resolve_options
     from mpnet.engine.plan import build_plan
@@ -147,20 +174,8 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
 
     network = imported.network
     x = np.random.default_rng(1).random((1, *network.in_shape), np.float32)
-    model, options = onnx.load(path), ort.SessionOptions()
-    options.intra_op_num_threads = 1
-    given = {model.graph.input[0].name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
-    whole = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
-    figures = {"onnxruntime_ms": _least_ms(lambda: whole.run(None, given))}
-    names = [name for head in imported.heads for name in head]
-    del model.graph.output[:]
-    model.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
-    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-    plain = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    tensors = dict(zip(names, plain.run(names, given), strict=True))
-    wanted = [
-        np.concatenate([tensors[name].reshape(*tensors[name].shape[:2], -1) for name in head], 1) for head in imported.heads
-    ]
+    engine_ms, wanted = (_in_litert if path.suffix == ".tflite" else _in_onnxruntime)(path, imported, x)
+    figures = {"engine_ms": engine_ms}
     prepared = Prepared(network, parse_weights(imported.weights, network, str(path)), kernels())
     for precision in ("fp32", "int8"):
         session = Session(prepared, build_plan(network, assign(network, precision), resolve_options(network)))
@@ -171,6 +186,40 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
             f"{precision}_ms": _least_ms(lambda run=session: run.forward(x)),
         }
     return figures
+
+
+def _in_litert(path: Path, imported: Any, x: Any) -> tuple[str, list[Any]]:
+    """Milliseconds of a file's classifier, and what it gives, (1, channels, places)."""
+    from ai_edge_litert.interpreter import Interpreter
+
+    interpreter = Interpreter(str(path), num_threads=1)
+    interpreter.allocate_tensors()
+    interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
+    engine_ms = _least_ms(interpreter.invoke)
+    found = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
+    return engine_ms, [each.reshape(1, -1, each.shape[-1]).transpose(0, 2, 1) for each in found]
+
+
+def _in_onnxruntime(path: Path, imported: Any, x: Any) -> tuple[str, list[Any]]:
+    """Milliseconds of a file as it is, and what its heads are, (1, channels, places)."""
+    import onnx
+    import onnxruntime as ort
+
+    model, options = onnx.load(path), ort.SessionOptions()
+    options.intra_op_num_threads = 1
+    given = {model.graph.input[0].name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
+    whole = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    engine_ms = _least_ms(lambda: whole.run(None, given))
+    names = [name for head in imported.heads for name in head]
+    del model.graph.output[:]
+    model.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
+    options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
+    plain = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    tensors = dict(zip(names, plain.run(names, given), strict=True))
+    wanted = [
+        np.concatenate([tensors[name].reshape(*tensors[name].shape[:2], -1) for name in head], 1) for head in imported.heads
+    ]
+    return engine_ms, wanted
 
 
 def _least_ms(run: Callable[[], Any]) -> str:

@@ -4,9 +4,9 @@
 Usage: recipes.py EXPERIMENT.yaml QUANTISED [--set KEY=VALUE...]
 
 EXPERIMENT.yaml is the configuration that the recipe was exported from; QUANTISED is what the recipe's script or the program
-made: .onnx, or .tflite. Beside AIMET's .onnx, which holds floating point, its .encodings say what is quantised. Images,
-decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers with weights in codes are read
-from the file, by the names that the recipe said.
+made: .onnx, or .tflite. Beside AIMET's OUT.onnx, which holds floating point, OUT.encodings say what is quantised;
+OUT.qdq.onnx has both. Images, decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers
+with weights in codes are read from the file, by the names that the recipe said.
 """
 
 from __future__ import annotations

@@ -69,8 +69,8 @@ class Backend:
 
 
 def backends() -> dict[str, Backend]:
-    """All backends by name; their programs are imported when a model is opened."""
-    return declared(__name__, __path__, "BACKEND", Backend)
+    """All backends by name, with hyphens; their programs are imported when a model is opened."""
+    return {name.replace("_", "-"): row for name, row in declared(__name__, __path__, "BACKEND", Backend).items()}
 
 
 def backend(name: str) -> Backend:

@@ -4,13 +4,20 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Callable, Mapping
 
 from mpnet.backends import Backend, Executed, Model, backend
+from mpnet.engine.assign import assign
+from mpnet.errors import MpnetError
 from mpnet.export import Configuration, Exported, export
+from mpnet.model.precision import PRECISIONS
 from mpnet.packages import require
+
+UNIFORM = ("fp32", "int8")
+"""What a mix has to be faster than, and what it can hardly be faster than."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +62,26 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
         executed,
         tuple(filter(None, notes)),
     )
+
+
+def uniforms(name: str, configuration: Configuration) -> dict[str, Deployment]:
+    """Every layer with weights at one precision, by its name, in the same engine; without what it cannot run, without what the
+    configuration is itself, and of several engines by preference none."""
+    deployments, weighted = {}, configuration.precisions.weighted
+    for precision in UNIFORM:
+        precisions = assign(configuration.network, overrides=dict.fromkeys(weighted, PRECISIONS[precision]))
+        if precisions.key != configuration.precisions.key:
+            with suppress(MpnetError):
+                deployments[precision] = deploy(name, replace(configuration, precisions=precisions))
+    return deployments
+
+
+def slower_note(engine: str, latency_ms: float, uniform_ms: Mapping[str, float]) -> str:
+    """One line where an engine takes longer for a mix than for all layers in fp32, else ''."""
+    fp32 = uniform_ms.get("fp32", latency_ms)
+    if latency_ms <= fp32:
+        return ""
+    return f"{engine} takes longer than with all layers in fp32: {latency_ms:.2f} against {fp32:.2f} ms"
 
 
 def ready(name: str) -> Backend:

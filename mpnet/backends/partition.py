@@ -119,7 +119,8 @@ def _choice(
 def _runs(
     network: NetworkSpec, precisions: PrecisionPlan, chosen: Sequence[str], reasons: dict[int, str]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Maximal stretches of layers with one backend that read one tensor from before; heads between do not end them."""
+    """Consecutive layers of one backend, as many as read no more than one tensor from earlier layers; heads between do not
+    end them."""
     runs: list[tuple[str, list[int]]] = []
     reads: set[int] = set()
     for layer in network.layers:

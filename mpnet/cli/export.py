@@ -11,6 +11,7 @@ from typing import Any, Callable
 import click
 
 from mpnet.backends import Model, backend, runner_of
+from mpnet.backends.deployment import slower_note
 from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
@@ -70,6 +71,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
     help="Write the score threshold to deploy with into the file; recall: the one that finds as many objects of a RUN's or "
     "sweep's images as the baseline does with its own.",
 )
+@click.option("--no-time", is_flag=True, help="Do not measure how long the program that runs the file takes here.")
 @set_option
 @click.option(
     "-o",
@@ -85,6 +87,7 @@ def command(
     weights: Path | None,
     names: Path | None,
     score: str | None,
+    no_time: bool,
     overrides: tuple[str, ...],
     out: Path | None,
     as_json: bool,
@@ -97,7 +100,7 @@ def command(
     differ change, so that `diff` shows the decision.
 
     For the others the program that runs the file, where it is installed, is asked which precision it really executes in
-    each layer; a layer that falls back is a warning.
+    each layer; a layer that falls back is a warning. So is a mix that takes longer there than all layers in fp32.
     """
     form = target_name or ("" if out is None else out.suffix[1:])
     if form in TABLES:
@@ -125,7 +128,14 @@ def command(
     engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
     if engine is not None and executed is not None:
         remark = backend(engine["engine"]).caution(executed)
+    times = {}
+    if model is not None and engine is not None and not no_time:
+        from mpnet.trial.latency import time_exported
+
+        times = time_exported(engine["engine"], configuration, model)
     warnings = warnings_of(layers, engine["engine"] if engine else "")
+    if slower := slower_note(engine["engine"] if engine else "", times.get("mix", 0.0), times):
+        warnings = [*warnings, slower]
     if as_json:
         print_json(
             {
@@ -138,7 +148,8 @@ def command(
                 "files": {str(path): len(content) for path, content in files.items()},
                 "layers": as_plain(layers),
                 "executed_by": engine,
-                "warnings": warnings,
+                **({"times_ms": times} if times else {}),
+                "warnings": [*warnings, *exported.notes],
                 **exported.details,
                 "text": exported.content.decode("utf-8", "replace") if out is None else None,
             }
@@ -152,7 +163,12 @@ def command(
             f"{short_key(configuration.precisions.key)}: "
             + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())
         )
-    for line in filter(None, [*warnings, remark]):
+        if times and engine is not None:
+            mix, *others = (
+                f"{ms:.2f} ms{'' if name == 'mix' else f' with all layers in {name}'}" for name, ms in times.items()
+            )
+            console().print(f"one image and thread in {engine['engine']}: {', '.join([mix, *others])}")
+    for line in filter(None, [*warnings, *exported.notes, remark]):
         note(line)
 
 

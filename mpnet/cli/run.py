@@ -27,7 +27,7 @@ from mpnet.errors import ConfigError
 from mpnet.report.analysis import print_checks
 from mpnet.report.operating import of_run
 from mpnet.report.outcome import print_outcome
-from mpnet.report.tracking import log_run, open_trackers
+from mpnet.report.tracking import log_run, open_trackers, written_page
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
 
@@ -91,8 +91,10 @@ def command(
     trackers = open_trackers(programs, spec.name)
     report = run_experiment(spec, engine=other, **arguments)
     result = report.deployed or report.result
+    if trackers:
+        page = written_page(result.folder, result.folder.with_name(f"{result.folder.name}.html"), progress(quiet))
     for tracker in trackers:
-        log_run(tracker, result)
+        log_run(tracker, result, page)
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())

@@ -49,7 +49,7 @@ from mpnet.report.terminal import print_table
     "--source", "names_of_source", is_flag=True, help="List the nodes of the ONNX file that each layer was imported from."
 )
 @click.option("--graph", is_flag=True, help="Draw the network with its precisions into the file of -o.")
-@click.option("-o", "--out", type=FILE, help="With --graph: the drawing, .html or .svg.")
+@click.option("-o", "--out", type=FILE, help="With --graph: the drawing, .html or .svg, or .json for Model Explorer.")
 @click.option(
     "--measure", is_flag=True, help="With --graph: time and error of each layer as well, on some of the experiment's images."
 )
@@ -131,8 +131,10 @@ def _plan(
 def _draw(
     plan: Plan, document: dict[str, Any], out: Path | None, measure: bool, source: str, overrides: tuple[str, ...]
 ) -> None:
-    if out is None or out.suffix not in (".html", ".svg"):
-        raise ConfigError("--graph: name the file to draw with -o, such as -o net.html or net.svg")
+    if out is None or out.suffix not in (".html", ".svg", ".json"):
+        raise ConfigError(
+            "--graph: name the file to draw with -o, such as -o net.html, net.svg or, for Model Explorer, net.json"
+        )
     times, errors = dict[int, float](), dict[int, float]()
     if measure:
         named = cfg_or_experiment(source, overrides)
@@ -148,6 +150,11 @@ def _draw(
             note(f"times are unreliable: {doubt}; the same command takes them again")
         if any(precision.base != "fp32" for precision in plan.precision.precisions):
             errors = {error.index: error.sqnr_db for error in machine.errors(plan.precision.key)}
+    if out.suffix == ".json":
+        from mpnet.report.model_explorer import write_graph
+
+        write_graph(plan.network, document["layers"], out, times, errors)
+        return
     from mpnet.report.graph import draw_graph, graph_page  # brings what figures need
 
     drawing = draw_graph(plan.network, document["layers"], times, errors)

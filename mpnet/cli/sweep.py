@@ -22,7 +22,7 @@ from mpnet.cli.output import console, print_json, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.sweep_text import print_forecast, print_salvaged, print_status, print_sweep
-from mpnet.report.tracking import SweepLog, open_trackers
+from mpnet.report.tracking import SweepLog, open_trackers, written_page
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.forecast import forecast
 from mpnet.sweep.loop import SweepState
@@ -152,8 +152,10 @@ def command(
             on_update=update,
             progress=view.then(progress(quiet)),
         )
+    if logs:
+        page = written_page(Path(document["store"]), Path(document["store"]).with_suffix(".html"), progress(quiet))
     for log in logs:
-        log.end(document)
+        log.end(document, page)
     if as_json:
         print_json(document)
     else:

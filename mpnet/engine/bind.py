@@ -40,15 +40,22 @@ class LayerFailure(EngineError):
     layer: its index. reason: in words, with its name. Every configuration with these precisions of its ancestors fails so.
     """
 
-    def __init__(self, network: NetworkSpec, layer: int, error: MpnetError) -> None:
-        self.layer, self.reason = layer, with_layer(network, layer, error)
-        super().__init__(f"{network.source}: {self.reason}")
+    layer: int
+    reason: str
+
+    @classmethod
+    def of(cls, network: NetworkSpec, layer: int, error: MpnetError) -> LayerFailure:
+        """Not by arguments of its own, with which it could not be sent to another process."""
+        reason = with_layer(network, layer, error)
+        failure = cls(f"{network.source}: {reason}")
+        failure.layer, failure.reason = layer, reason
+        return failure
 
 
 def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineError:
     """The error with the layer's name in front; a LayerFailure where values are not finite."""
     if isinstance(error, NonFiniteError | PrecisionError):
-        return LayerFailure(network, index, error)
+        return LayerFailure.of(network, index, error)
     return EngineError(f"{network.source}: {with_layer(network, index, error)}")
 
 

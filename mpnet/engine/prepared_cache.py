@@ -65,10 +65,10 @@ class PreparedCache:
         blocks = self._cache.load(key)
         if blocks is None or len(blocks) != (2 if operation.weights is None else 3):
             return None
-        bias, *scale = (block.view(np.float32) for block in blocks[1:])
         packed = self._kernels.adopt_packed(shape, operation.precision, blocks[0])
-        if packed is None or any(values.shape != (shape.out_channels,) for values in (bias, *scale)):
+        if packed is None or any(block.size != 4 * shape.out_channels for block in blocks[1:]):
             return None
+        bias, *scale = (block.view(np.float32) for block in blocks[1:])
         return packed, bias, scale[0] if scale else None
 
     def store(self, key: str, packed: PackedConv, bias: Floats, scale: Floats | None) -> None:

@@ -11,7 +11,7 @@ from mpnet.data.dataset import Category, Dataset
 from mpnet.errors import ConfigError
 from mpnet.formats.images.unlabelled import read_unlabelled
 from mpnet.formats.labels.classes import read_imagefolder, read_list
-from mpnet.formats.labels.coco import read_coco
+from mpnet.formats.labels.coco import category_names, read_coco
 from mpnet.formats.labels.listed import describe_listed, read_listed
 from mpnet.formats.labels.yolo import read_yolo
 
@@ -80,6 +80,8 @@ def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
 
 def names_in(data: DataSection | None) -> tuple[str, ...] | None:
     """The names of the classes that a data set's own file gives, None where it gives none. Raises: DataError, FormatError."""
+    if data is not None and data.format == "coco" and data.annotations is not None and data.annotations.exists():
+        return category_names(data.annotations)
     if data is None or data.format not in LISTED or data.labels is None:
         return None
     return describe_listed(data.labels, data.images).names

@@ -51,11 +51,13 @@ class Exported:
     details: what `mpnet export --json` says besides.
     layers:  by layer index: the precision that was asked for, the one that was written and, where they differ or
              something is worth saying, why, else ''. Layers that nothing is said of are left out.
+    notes:   what whoever runs the files should know, one line each.
     """
 
     files: Mapping[str, bytes]
     details: Mapping[str, Any] = field(default_factory=dict)
     layers: Mapping[int, tuple[str, str, str]] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
 
     @property
     def content(self) -> bytes:

@@ -21,7 +21,7 @@ from mpnet.model.heads import DECODERS
 _MAX_DECODING_WEIGHTS = 256
 _DECODING = ("reg_max", "coords", "softmax", "yx", "linear", "variances")
 _PRODUCTS, _MAX_LISTED = ("MatMul", "BATCH_MATMUL", "Einsum"), 600
-_WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
+WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
 def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tuple[HeadChoice, list[str]]:
@@ -82,7 +82,7 @@ def _refuse_weights(graph: NodeGraph, layers: LayerGraph, behind: list[Node]) ->
     weighted = [
         output
         for node in behind
-        if node.operator in _WEIGHTED
+        if node.operator in WEIGHTED
         and any(graph.constants[name].size > _MAX_DECODING_WEIGHTS for name in node.inputs if name in graph.constants)
         for output in node.outputs
     ]

@@ -20,7 +20,7 @@ from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold
 from mpnet.importing.fuse import fuse
 from mpnet.importing.graph import Node, NodeGraph, Refused
-from mpnet.importing.head_choice import chosen_heads
+from mpnet.importing.head_choice import WEIGHTED, chosen_heads
 from mpnet.importing.image_input import put_pixels, set_image
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
@@ -131,7 +131,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
     named = operators if graph.format == "ONNX" else ()
-    written, quantization_notes = _written(graph, layers, choice, rounded, named)
+    written, quantization_notes = _written(graph, layers, choice, rounded, named, _weighted(graph, needed))
     classes = choice.classes or written.network.classes
     names, names_note = class_names(graph, classes)
     nodes = tuple(
@@ -149,8 +149,22 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels, choice.nms_free)
 
 
+def _weighted(graph: NodeGraph, needed: Collection[str]) -> tuple[str, ...]:
+    """Nodes with weights behind the heads, such as the mean of bins of YOLOv8's boxes: other programs may quantise them too."""
+    return tuple(
+        node.name
+        for node in graph.nodes
+        if node.name not in needed and node.operator in WEIGHTED and any(name in graph.constants for name in node.inputs[:2])
+    )
+
+
 def _written(
-    graph: NodeGraph, layers: LayerGraph, choice: HeadChoice, rounded: frozenset[str], named: Collection[str]
+    graph: NodeGraph,
+    layers: LayerGraph,
+    choice: HeadChoice,
+    rounded: frozenset[str],
+    named: Collection[str],
+    decoding: tuple[str, ...],
 ) -> tuple[Written, list[str]]:
     nodes = {node.name: node for node in graph.nodes}
     writer = Writer(layers, graph.image, rounded)
@@ -163,6 +177,8 @@ def _written(
     classifier = len(choice.heads) == 1 and choice.heads[0].decoder == ""
     for head in [] if classifier else choice.heads:
         writer.head(head, choice.classes or 1)
+    if not classifier and decoding:
+        writer.sources[len(writer.sections) - 1] = decoding
     _, channels, height, width = graph.shapes[graph.image]
     net = {"width": width, "height": height, "channels": channels}
     try:

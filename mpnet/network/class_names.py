@@ -25,8 +25,8 @@ def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | 
         given = names_in(data)
         if given is not None and classes and len(given) != classes:
             raise ConfigError(
-                f"{data.labels}: holds {len(given)} names, but {spec.source} has {classes} classes; name its own "
-                "with model.names"
+                f"{data.labels or data.annotations}: holds {len(given)} names, but {spec.source} has {classes} classes; name "
+                "its own with model.names"
             )
         if given is not None:
             return given

@@ -34,7 +34,8 @@ class Series:
 class Figure:
     """kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
 
-    lines: vertical lines as (x, label). cells: for 'heat', one precision string per row; rows: their labels.
+    log: whether x is drawn by its logarithm. lines: vertical lines as (x, label).
+    cells: for 'heat', one precision string per row; rows: their labels.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Figure:
     categories: tuple[str, ...] = ()
     lines: tuple[tuple[float, str], ...] = ()
     note: str = ""
+    log: bool = False
     columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
 
 
@@ -96,7 +98,16 @@ def front(data: ReportData) -> Figure | None:
     title = f"{measure(objective).label} against {measure(cost).label}"
     on = data.images_of(objective)
     return Figure(
-        "front", "xy", title, _label(cost), _label(objective), tuple(series), columns=columns, note=f"on {on}" if on else ""
+        "front",
+        "xy",
+        title,
+        _label(cost),
+        _label(objective),
+        tuple(series),
+        columns=columns,
+        note=f"on {on}" if on else "",
+        # What spans a decade would crowd at one end.
+        log=bool(known.any() and x[known].min() > 0 and x[known].max() >= 10 * x[known].min()),
     )
 
 

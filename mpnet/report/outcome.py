@@ -7,6 +7,7 @@ from typing import Any, Mapping
 
 from rich.console import Console
 
+from mpnet.backends.deployment import UNIFORM, slower_note
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
@@ -54,9 +55,14 @@ def print_outcome(
     times = [run.document.get("latency") for run in runs]
     rows.append(["latency", *[short_latency(latency) if latency else "-" for latency in times]])
     rows.append(["  taken with", *[_machine(latency) for latency in times]])
+    slower = ""
     if deployed is not None:
+        uniform = {p: ms for p in UNIFORM if (ms := deployed.document["deployed"].get(f"{p}_latency_ms")) is not None}
         in_mpnet, in_engine = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
+        slower = slower_note(deployed.document["deployed"]["engine"], in_engine, uniform)
         rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{in_mpnet:.2f} ms", f"{in_engine:.2f} ms"])
+        for precision, there in uniform.items():
+            rows.append([f"  all layers in {precision}", *[""] * (len(runs) - 1), f"{there:.2f} ms"])
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows)
     if point is not None:
@@ -64,6 +70,8 @@ def print_outcome(
     doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
+    if slower:
+        console.print(f"note: {slower}")
     last = deployed or result
     for remark in last.document.get("notes", []):
         console.print(f"note: {remark}")

@@ -28,7 +28,7 @@ from mpnet.report import figures, operating, svg
 from mpnet.report.colours import style_sheet
 from mpnet.report.figures import Figure
 from mpnet.report.model import KINDS, ClassRow, ReportData, images_text
-from mpnet.report.summary import amount, bounds, sentences
+from mpnet.report.summary import amount, bounds, in_words, sentences
 from mpnet.report.task import view_of
 from mpnet.report.terminal import clean, number_text
 
@@ -66,6 +66,7 @@ def render(data: ReportData) -> str:
         status_text=_status(data),
         tiles=_tiles(data),
         picks=_picks(data),
+        chosen_words=in_words(data, data.configurations.keys[data.configurations.chosen or 0]),
         sections=_sections(data, shown),
         charts={name: _chart(figure) for name, figure in shown.items()},
         figures=shown,
@@ -286,7 +287,9 @@ def _picks(data: ReportData) -> list[dict[str, Any]]:
         ]
         saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
         again = (data.stability.get("picks") or {}).get(pick.name)
-        cards.append({"pick": pick, "label": label, "losses": losses, "saves": saves, "again": again})
+        cards.append(
+            {"pick": pick, "words": in_words(data, pick.key), "label": label, "losses": losses, "saves": saves, "again": again}
+        )
     return cards
 
 

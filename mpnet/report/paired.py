@@ -173,7 +173,8 @@ def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArray[np.float64]:
-    """float64 (images,): sum of the scores of sure detections of `first` that `second` does not make at IoU 0.5."""
+    """float64 (images,): sum of the scores, each 0.25 or more, of detections of `first` that `second` does not have
+    at IoU 0.5."""
     # As the truths: what lies wholly outside of the image is none.
     inside = inside_images(first, dataset.sizes)
     sure = inside.select(inside.score >= np.float32(BASELINE_SCORE))

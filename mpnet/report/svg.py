@@ -140,6 +140,13 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
     return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
 
 
+def log_ticks(low: float, high: float) -> list[float]:
+    """Numbers on a logarithmic axis from 10 ** low to 10 ** high: 1, 2 and 5 times powers of ten, or powers alone of many."""
+    powers = range(math.floor(low), math.ceil(high) + 1)
+    shown = [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= math.log10(step * 10.0**power) <= high]
+    return shown if len(shown) <= 8 else [10.0**power for power in powers if low <= power <= high]
+
+
 def tick_text(value: float) -> str:
     """A number on an axis: `1.2G`, `350k`, `0.25`."""
     for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
@@ -186,17 +193,18 @@ def _whiskers(canvas: Canvas, series: Series, xs: Sequence[float], factor: float
 
 
 def _points(canvas: Canvas, figure: Figure) -> None:
-    xs = [float(x) for s in figure.series for x in s.x]
+    along = math.log10 if figure.log else float
+    xs = [along(x) for s in figure.series for x in s.x]
     ys = [float(y) for s in figure.series for y in (*s.y, *(s.low or ()), *(s.high or ()))]
     low, high = _span(xs)
     fx, ox = _scale(low, high, canvas.left, canvas.right)
     fy, oy = _axis_y(canvas, *_span(ys), figure.y_label)
-    for value in ticks(low, high):
-        canvas.text(value * fx + ox, canvas.bottom + 16, tick_text(value))
+    for value in (log_ticks if figure.log else ticks)(low, high):
+        canvas.text(along(value) * fx + ox, canvas.bottom + 16, tick_text(value))
     canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
     named: list[tuple[float, float, str]] = []
     for series in figure.series:
-        points = [(float(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
+        points = [(along(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
         if "line" in series.mode:
             canvas.path(points, series.colour)
         _whiskers(canvas, series, [x for x, _ in points], fy, oy, series.colour)

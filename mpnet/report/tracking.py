@@ -11,7 +11,9 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Protocol, Sequence
 
+from mpnet.formats.files.atomic import write_text
 from mpnet.packages import require
+from mpnet.progress import Progress, silent
 from mpnet.trial.result import Result
 
 if TYPE_CHECKING:
@@ -135,12 +137,22 @@ def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
     return [open_tracker(program, name) for program in dict.fromkeys(programs)]
 
 
-def log_run(tracker: Tracker, result: Result) -> None:
-    """A finished run: what it was, its measures and costs, result.json."""
+def written_page(source: Path, out: Path, progress: Progress = silent) -> Path:
+    """`out`, with the report of a finished run or sweep, for trackers to keep. Raises: as `report.build.collect`."""
+    from mpnet.report.build import collect  # brings what only pages need
+    from mpnet.report.page import render
+
+    write_text(out, render(collect([source], progress=progress)))
+    return out
+
+
+def log_run(tracker: Tracker, result: Result, page: Path) -> None:
+    """A finished run: what it was, its measures and costs, result.json and the page of its report."""
     document = result.document
     tracker.parameters(_parameters(document, document["precision"]["key"]))
     tracker.measures(_finite({**result.measures, **document["cost"]}), 0)
     tracker.file(result.folder / "result.json")
+    tracker.file(page)
     tracker.close()
 
 
@@ -175,14 +187,15 @@ class SweepLog:
             self._counted = now
             self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)
 
-    def end(self, document: Mapping[str, Any]) -> None:
-        """document: of the finished sweep."""
+    def end(self, document: Mapping[str, Any], page: Path) -> None:
+        """document: of the finished sweep. page: of its report."""
         best = document["best"]
         chosen = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
         parameters = _parameters(document, best["precision"] if best else "")
         self._tracker.parameters({**parameters, "strategy": document["strategy"], **chosen})
         self._tracker.measures({"front": float(len(document["front"]))}, self._logged)
         self._tracker.file(Path(document["store"]))
+        self._tracker.file(page)
         self._tracker.close()
 
 

@@ -174,7 +174,7 @@ def run_graph(
         except LayerFailure as failure:
             failures[number] = failure
         except (NonFiniteError, PrecisionError) as error:
-            failures[number] = LayerFailure(graph.network, node.layer, error)
+            failures[number] = LayerFailure.of(graph.network, node.layer, error)
         if failed is None and number in failures:
             raise failures[number]
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Mapping, Sequence
 
-from mpnet.backends.deployment import Deployment, deploy
+from mpnet.backends.deployment import Deployment, deploy, uniforms
 from mpnet.backends.mixed import deploy_mixed
 from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.identity import TrialIdentity
@@ -73,7 +73,10 @@ class Comparison:
 
     def turns(self) -> Turns:
         """Times of every side's passes."""
-        return measure_in_turn(self.bench, self.plans, self.deployment)
+        uniform = {}
+        if self.deployment is not None:
+            uniform = uniforms(self.deployment.engine, self.bench.configuration(self.plan.precision, {"sources": {}}))
+        return measure_in_turn(self.bench, self.plans, self.deployment, uniform)
 
     def document(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> dict[str, Any]:
         """The result.json of a side."""

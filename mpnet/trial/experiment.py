@@ -99,6 +99,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
         kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
         threads,
         sources=_sources(experiment, data),
+        names=names,
         repaired=repaired,
     )
     return calibrated(bench)

@@ -11,15 +11,18 @@ from typing import Any, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.backends.deployment import Deployment
+from mpnet.backends import Model
+from mpnet.backends.deployment import UNIFORM, Deployment, uniforms
 from mpnet.engine.plan import Plan
 from mpnet.engine.session import Session
 from mpnet.errors import StoreError
-from mpnet.speed.clock import Times, Work
-from mpnet.speed.steps import latency_of, latency_with_steps, passes_in_turn
+from mpnet.export import Configuration
+from mpnet.speed.clock import Times, Work, in_turn
+from mpnet.speed.steps import latency_of, latency_with_steps, passes_in_turn, random_image
 from mpnet.trial.result import Result, republish
 from mpnet.trial.workbench import Workbench
 
+EXPORTED_RUNS, EXPORTED_SECONDS = 10, 2.0
 IN_MPNET, IN_ENGINE = "own", "deployed"
 """Whose a pass is: mpnet's of the configuration, another engine's of the same."""
 
@@ -50,20 +53,42 @@ class Turns:
         return latency_of(self.times[name], self.engine, self.threads, steps)
 
     def both(self) -> dict[str, float]:
-        """Medians of engine and mpnet, as `deployed` of a result has them."""
-        return {"latency_ms": self.times[IN_ENGINE].median_ms, "mpnet_latency_ms": self.times[IN_MPNET].median_ms}
+        """Medians of engine, mpnet, and the engine with all layers at one precision, as `deployed` of a result has them."""
+        return {
+            "latency_ms": self.times[IN_ENGINE].median_ms,
+            "mpnet_latency_ms": self.times[IN_MPNET].median_ms,
+            **{f"{name}_latency_ms": self.times[name].median_ms for name in UNIFORM if name in self.times},
+        }
 
 
-def measure_in_turn(bench: Workbench, plans: Mapping[str, Plan], deployment: Deployment | None = None) -> Turns:
-    """Time passes of configurations by name, and of another engine, which runs the one called IN_MPNET."""
+def measure_in_turn(
+    bench: Workbench,
+    plans: Mapping[str, Plan],
+    deployment: Deployment | None = None,
+    uniform: Mapping[str, Deployment] | None = None,
+) -> Turns:
+    """Time passes of configurations by name, of another engine, which runs the one called IN_MPNET, and of that engine with all
+    layers at one precision, by its name."""
     image = bench.inputs.take([0]).x
     sessions = {name: Session(bench.prepared, plan, bench.threads) for name, plan in plans.items()}
     works = {name: partial(session.forward, image) for name, session in sessions.items()}
     if deployment is None:
         return Turns("", bench.threads, sessions, image, _times(works, bench.threads))
     model = deployment.open(bench.threads)
-    times = _times({**works, IN_ENGINE: partial(model.forward, image)}, bench.threads)
+    works[IN_ENGINE] = partial(model.forward, image)
+    works |= {name: partial(other.open(bench.threads).forward, image) for name, other in (uniform or {}).items()}
+    times = _times(works, bench.threads)
     return Turns(deployment.engine, bench.threads, sessions, image, times, model.layer_ms())
+
+
+def time_exported(engine: str, configuration: Configuration, model: Model) -> dict[str, float]:
+    """Least milliseconds of one image and thread in an engine: of the model that runs the configuration, as `mix`, and of the
+    same network with all layers at one precision, by its name."""
+    image = random_image(configuration.network)
+    models = {"mix": model, **{name: other.open(1) for name, other in uniforms(engine, configuration).items()}}
+    works = [partial(each.forward, image) for each in models.values()]
+    taken = in_turn(*works, repeats=EXPORTED_RUNS, least=1, seconds=EXPORTED_SECONDS)
+    return {name: times.min_ms for name, times in zip(models, taken, strict=True)}
 
 
 def _times(works: Mapping[str, Work], threads: int) -> dict[str, Times]:

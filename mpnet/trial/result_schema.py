@@ -70,7 +70,11 @@ PLACEMENT = Fields({"index": int, "name": str, "asked": str, "written": str, "ex
 DEPLOYED = Fields(
     {"engine": str, "version": str, "reference": str, "layers": Many(PLACEMENT)},
     dict.fromkeys(
-        (*(name.removeprefix(DEPLOYED_) for name in names_of("deployed")), "head_error", "mpnet_latency_ms"), Maybe(float)
+        (
+            *(name.removeprefix(DEPLOYED_) for name in names_of("deployed")),
+            *("head_error", "mpnet_latency_ms", "fp32_latency_ms", "int8_latency_ms"),
+        ),
+        Maybe(float),
     ),
 )
 CALIBRATION = Fields({"count": int, "seed": int}, {"images": str})

@@ -43,6 +43,7 @@ class Workbench:
     calibration: digest of what calibration gave: ranges, channel means; None where nothing asks for it.
     channel_means: of each convolution's input over the calibration images, for bias correction.
     statistics:  calibration statistics for weights of fewer than eight bits; None: nothing was calibrated yet.
+    names:       of the network's classes; the data set may spell its own in another way.
     repaired:    damaged JPEGs of which an image was made all the same; known once they were decoded.
     calibrated_on: names of the data set's images that calibration took as well.
     sources:     paths of the files that it was loaded from, by what they are.
@@ -61,6 +62,7 @@ class Workbench:
     calibrated_on: tuple[str, ...] = ()
     statistics: ImageStatistics | None = None
     sources: Mapping[str, str] | None = None
+    names: tuple[str, ...] = ()
     repaired: list[str] = field(default_factory=list)
 
     @cached_property
@@ -222,6 +224,6 @@ class Workbench:
             precisions,
             self.options,
             content=read_cfg_bytes(self.experiment.model.cfg),
-            names=self.dataset.names,
+            names=self.names or self.dataset.names,
             document=described,
         )

@@ -32,7 +32,7 @@ from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 from tests.backends.foreign_cases import ODD, WITHOUT_STATISTICS, decided, head_error, one_layer, without_pairs
 from tests.conftest import DemoModel
 
-pytest.importorskip("onnx")
+onnx: Any = pytest.importorskip("onnx")
 Floats = NDArray[np.float32]
 CALIBRATED = ActivationOptions(ranges="calibrated")
 COUNT = ODD.count("[convolutional]")
@@ -174,6 +174,28 @@ def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[Net
     assert times is not None
     assert set(indices) <= set(times)
     assert min(times.values()) >= 0
+
+
+def test_the_fast_form_runs_all_but_heads_in_codes(demo: tuple[NetworkSpec, Weights, Floats]) -> None:
+    pytest.importorskip("onnxruntime")
+    network, weights, batch = demo
+    prepared = Prepared(network, weights, kernels())
+    mixed = "f" + "q" * (len(network.convolutions) - 1)
+    heads = {index for layer in network.yolos for index in layer.inputs}
+    asked = {layer.index for layer in network.convolutions[1:]} - heads
+    configuration = decided(prepared, mixed, QuantizationOptions(CALIBRATED), batch)
+    model, _ = _open("onnxruntime-fast", configuration)
+    executed = model.executed()
+    assert executed is not None
+    assert {index for index, (precision, _) in executed.items() if precision == "int8"} == asked
+    # Sums are rounded once more, to steps that are larger than the result's where LeakyReLU shrinks what is below 0.
+    own = Session(prepared, configuration.plan).forward(batch)
+    assert 0 < head_error(model.forward(batch), own) <= 0.1
+    dynamic = decided(prepared, mixed, QuantizationOptions(), batch)
+    fast, plain = (
+        onnx.load_from_string(export("onnx", dynamic, flavour).content).graph for flavour in ("onnxruntime-fast", "onnxruntime")
+    )
+    assert fast.SerializeToString(deterministic=True) == plain.SerializeToString(deterministic=True)
 
 
 @pytest.mark.parametrize(

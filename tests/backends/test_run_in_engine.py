@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from mpnet.backends import Backend
+from mpnet.backends.deployment import slower_note
 from mpnet.config.measures import measure
 from mpnet.progress import silent
 from mpnet.report.build import collect
@@ -30,6 +31,8 @@ def test_an_engine_with_mpnets_arithmetic_gives_mpnets_result(mpnet: Mpnet, expe
     assert deployed["head_error"] == 0
     assert (deployed["AP"], deployed["agreement_AP"]) == (own["metrics"]["AP"], own["agreement"]["AP"])
     assert deployed["latency_ms"] > 0 < deployed["mpnet_latency_ms"]
+    assert deployed["fp32_latency_ms"] > 0  # all of it in int8 is what was run
+    assert "int8_latency_ms" not in deployed
     assert [layer["executed"] for layer in deployed["layers"]] == ["int8"] * 13
     again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
     assert (again["reused"], again["id"]) == (True, found["id"])
@@ -112,3 +115,20 @@ def test_a_stored_result_of_another_machine_is_timed_again_beside_the_others(mpn
     assert own["latency"]["median_ms"] == again["deployed"]["mpnet_latency_ms"]
     same = ("metrics", "agreement", "id", "created", "precision")
     assert {name: again[name] for name in same} == {name: first[name] for name in same}
+
+
+def test_a_mix_stands_beside_the_engines_own_fp32_and_int8(mpnet: Mpnet, experiment: Path) -> None:
+    mix = ("--set", "precision.layers.heads=fp16")
+    told = mpnet("run", experiment, "--engine", "scalar", *mix).stdout
+    deployed = document_of(mpnet("run", experiment, "--engine", "scalar", "--json", *mix))["deployed"]
+    assert {"latency_ms", "mpnet_latency_ms", "fp32_latency_ms", "int8_latency_ms"} <= deployed.keys()
+    assert "all layers in fp32" in told
+    assert "all layers in int8" in told
+
+
+@pytest.mark.parametrize(
+    ("mix", "said"), [(8.8, "scalar takes longer than with all layers in fp32: 8.80 against 7.20 ms"), (7.2, "")]
+)
+def test_one_line_says_that_a_mix_is_slower_than_fp32(mix: float, said: str) -> None:
+    assert slower_note("scalar", mix, {"fp32": 7.2, "int8": 4.9}) == said
+    assert slower_note("scalar", mix, {}) == ""

@@ -332,6 +332,18 @@ def test_nothing_is_wider_than_the_screen(long_names: Path, open_page: Any, widt
     assert page.evaluate("document.documentElement.scrollWidth") <= width
 
 
+def test_what_is_cut_says_that_it_scrolls_and_nothing_else_does(long_names: Path, open_page: Any) -> None:
+    page = open_page(long_names, viewport={"width": 390, "height": 800}).page
+    unfold(page)
+    for width in (390, 3000):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.wait_for_function(
+            """() => [...document.querySelectorAll('.scroll, .chart')].filter(n => n.clientWidth).every(n => (n.scrollWidth >
+                n.clientWidth + 4) === !!(n.nextElementSibling && n.nextElementSibling.classList.contains('wider')))"""
+        )
+        assert page.query_selector(".wider") or width > 390
+
+
 def test_everything_that_can_be_clicked_can_be_reached_and_has_a_name(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     nameless = page.evaluate("""() => [...document.querySelectorAll('button, a[href], select, input')].filter(node =>

@@ -3,8 +3,11 @@
 
 from __future__ import annotations
 
+import json
+import re
 from pathlib import Path
 
+import cv2
 import pytest
 
 from tests.cli.conftest import Mpnet, document_of
@@ -94,3 +97,38 @@ def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
     assert "unknown target 'caffe'" in unknown.stderr
     assert set(document["engines"]) >= {"onnxruntime", "openvino", "litert", "ncnn"}
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_names_are_those_that_detect_prints(mpnet: Mpnet, experiment: Path, own: bool) -> None:
+    """Those of model.names, where a data set spells them in another way; else the data set's."""
+    import onnx
+
+    folder = experiment.parent
+    images = [{"id": i, "file_name": f"scene-{i}.png", "height": 48, "width": 64} for i in range(5)]
+    for image in images:
+        image["height"], image["width"] = cv2.imread(str(folder / "images" / str(image["file_name"]))).shape[:2]
+    categories = [{"id": 3 + i, "name": name} for i, name in enumerate(("disc", "box", "bar"))]
+    (folder / "instances.json").write_text(json.dumps({"images": images, "categories": categories, "annotations": []}))
+    text = experiment.read_text()
+    data = "data: {format: coco, images: images, annotations: instances.json}"
+    text = re.sub(r"^data: .*$", data, text, flags=re.MULTILINE)
+    experiment.write_text(text if own else re.sub(r", names: [^}]*", "", text))
+    mpnet("export", experiment, "--to", "onnx", "-o", folder / "net.onnx")
+    properties = {entry.key: entry.value for entry in onnx.load(folder / "net.onnx").metadata_props}
+    document = document_of(mpnet("detect", experiment, folder / "images", "--confidence", "0.01", "--json"))
+    printed = {(box["category"], box["name"]) for file in document["files"] for box in file["detections"]}
+    names = json.loads(properties["names"])
+    assert names == (["circle", "square", "bar"] if own else ["disc", "box", "bar"])
+    assert printed
+    assert printed <= set(enumerate(names))
+
+
+@pytest.mark.slow
+def test_the_engines_own_fp32_and_int8_are_timed_beside_the_mix(mpnet: Mpnet, experiment: Path) -> None:
+    pytest.importorskip("openvino")
+    mix = (*CALIBRATED, "--set", "precision.layers.heads=fp16", "--to", "onnx", "-o", experiment.parent / "net.onnx")
+    document = document_of(mpnet("export", experiment, *mix, "--json"))
+    assert document["times_ms"].keys() == {"mix", "fp32", "int8"}
+    assert "times_ms" not in document_of(mpnet("export", experiment, *mix, "--no-time", "--json"))
+    assert "with all layers in int8" in mpnet("export", experiment, *mix).stdout

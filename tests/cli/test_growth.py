@@ -105,6 +105,17 @@ def trials_of_report(folder: Path, size: int) -> list[str]:
     return ["report", str(make_store(folder / "s.sqlite", count=20 * size)), "-o", str(folder / "page.html")]
 
 
+def trials_of_export(folder: Path, size: int) -> list[str]:
+    store = make_store(folder / "s.sqlite", count=20 * size)
+    return ["export", str(store), "--to", "csv", "-o", str(folder / "trials.csv")]
+
+
+def layers_of_export(folder: Path, size: int) -> list[str]:
+    head = small_cfg().index("[convolutional]", small_cfg().index("[convolutional]") + 1)
+    write_network(folder, text=small_cfg()[:head] + 3 * size * CONV + small_cfg()[head:])
+    return ["export", str(folder / "net.cfg"), "--to", "bundle", "-o", str(folder / "net.mpnet"), "--no-profile"]
+
+
 def deep_run(folder: Path, size: int) -> list[str]:
     """Three times `size` layers of one kind before the head."""
     head = small_cfg().index("[convolutional]", small_cfg().index("[convolutional]") + 1)
@@ -172,6 +183,8 @@ def work(arguments: list[str]) -> tuple[int, int]:
         trials_of_status,
         trials_of_list,
         trials_of_report,
+        trials_of_export,
+        layers_of_export,
         deep_run,
         images_of_run,
         images_of_sweep,

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from pathlib import Path
 
@@ -114,10 +115,14 @@ def test_layers_keep_the_names_of_their_nodes_and_recipes_speak_them(mpnet: Mpne
     layers = json.loads(mpnet("show", tmp_path / "net" / "net.cfg", "--source", "--json").stdout)["layers"]
     assert {name for layer in layers for name in layer["source"]} < set(names)
     # All but the decoder's.
-    *convolutions, _ = (name for name, operator in names.items() if operator == "Conv")
+    *convolutions, decoder = (name for name, operator in names.items() if operator == "Conv")
     assert [layer["source"][0] for layer in layers if layer["type"] == "convolutional"] == convolutions
     mpnet(
         "export", tmp_path / "net" / "net.cfg", "--to", "recipe", "--flavour", "onnxruntime", "-o", tmp_path / "r.recipe.json"
     )
     recipe = json.loads((tmp_path / "r.recipe.json").read_text())
     assert recipe["nodes_to_exclude"] == convolutions
+    # What quantises all that it is not told to leave hears of the decoder's convolution too.
+    mpnet("export", tmp_path / "net" / "net.cfg", "--to", "recipe", "--flavour", "nncf", "-o", tmp_path / "n.recipe.json")
+    patterns = json.loads((tmp_path / "n.recipe.json").read_text())["ignored_scope"]["patterns"]
+    assert [name for name in names if any(re.match(pattern, name) for pattern in patterns)] == [*convolutions, decoder]

@@ -96,6 +96,17 @@ def test_damaged_entries_are_made_anew(network: NetworkSpec, weights: Weights, c
     assert {path: path.read_bytes() for path in cache.folder.iterdir()} == whole
 
 
+def test_entries_with_other_blocks_are_made_anew(network: NetworkSpec, weights: Weights, cache: FileCache) -> None:
+    plain = contents(Prepared(network, weights, kernels(), cache=cache, channel_means=means(network)))
+    keys = [path.stem for path in cache.folder.iterdir()]
+    for change in (lambda b: b[:-1], lambda b: [*b, b[0]], lambda b: [*b[:-1], b[-1][:-1]], lambda b: [*b[:-1], b[-1][:-4]]):
+        for key in keys:
+            blocks = cache.load(key)
+            assert blocks is not None
+            cache.store(key, change(list(blocks)))
+        assert contents(Prepared(network, weights, kernels(), cache=cache, channel_means=means(network))) == plain
+
+
 def test_packed_weights_of_another_layer_are_not_adopted(network: NetworkSpec, weights: Weights) -> None:
     prepared = Prepared(network, weights, kernels())
     first, second = (prepared.convolution(Convolve(index, FP32)).packed for index in (0, 2))

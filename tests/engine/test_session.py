@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+import pickle
+
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mpnet.engine.assign import PrecisionPlan, assign, assign_key
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.execute import run_layer
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.operations import Quantize
@@ -196,8 +199,10 @@ def test_a_layer_that_overflows_half_is_named() -> None:
     weights = Weights({index: ConvolutionWeights(biases, value) for index, value in scaled.items()})
     prepared = Prepared(network, weights, kernels())
     image = np.ones((1, 4, 4, 1), np.float32)
-    with pytest.raises(EngineError, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin"):
+    with pytest.raises(LayerFailure, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin") as failed:
         Session(prepared, build_plan(network, assign(network, "fp16"))).forward(image)
+    sent = pickle.loads(pickle.dumps(failed.value))  # as workers send it
+    assert (str(sent), sent.layer, sent.reason) == (str(failed.value), 1, str(failed.value).removeprefix("t.cfg: "))
     assert Session(prepared, build_plan(network, assign(network))).forward(image)[0].max() == 100_000
 
 

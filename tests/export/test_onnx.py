@@ -15,6 +15,7 @@ from mpnet.engine.options import LayerQuantization, resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration, export
+from mpnet.export.naming import layer_of
 from mpnet.export.onnx.rules import FLAVOURS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
@@ -44,6 +45,31 @@ def _properties(model: Any) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
+@pytest.mark.parametrize(("code", "ranges"), [("f", "dynamic"), ("q", "dynamic"), ("q", "calibrated")])
+def test_a_file_with_boxes_says_that_opencv_does_not_run_it(
+    prepared_tiny: Configuration, flavour: str, code: str, ranges: str
+) -> None:
+    runs = code == "f" or (flavour, ranges) == ("onnxruntime-fast", "calibrated")
+    network = prepared_tiny.network
+    asked = QuantizationOptions(ActivationOptions(ranges=ranges))
+    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    configuration = Configuration.of(prepared_tiny.prepared, assign_key(network, code * 13), options, names=NAMES)
+    written = export("onnx", configuration, flavour, {"with_boxes": True})
+    assert (written.notes == ()) is runs
+    assert export("onnx", configuration, flavour).notes == ()
+    cv2 = pytest.importorskip("cv2")
+    if not cv2.__version__.startswith("5.0."):
+        pytest.skip("the notes speak of OpenCV 5.0")
+    try:
+        net = cv2.dnn.readNetFromONNX(np.frombuffer(written.content, np.uint8))
+        net.setInput(np.random.default_rng(0).random((1, 3, *network.in_shape[:2]), np.float32))
+        ran = len(net.forward(net.getUnconnectedOutLayersNames())) == len(network.yolos) + 3
+    except cv2.error:
+        ran = False
+    assert ran is runs
+
+
+@pytest.mark.parametrize("flavour", FLAVOURS)
 @pytest.mark.parametrize("key", ["f" * 13, "h" * 13, "q" * 13, "fhqwqqhfqhqfq"])
 def test_equal_configurations_give_equal_files_that_the_checker_accepts(
     prepared_tiny: Configuration, key: str, flavour: str
@@ -68,6 +94,16 @@ def test_what_images_and_boxes_need_travels_along(prepared_tiny: Configuration) 
     assert (origin["name"], origin["digests"], origin["metrics"]) == ("tiny", {"cfg": "ab"}, {"AP": 44.5})
     heads = json.loads(found["heads"])
     assert [head["anchors"][0] for head in heads] == [[20, 18], [8, 8]]
+
+
+def test_nodes_say_their_layer_and_its_precision(prepared_tiny: Configuration) -> None:
+    graph = _model(prepared_tiny).graph
+    texts = {node.name: node.doc_string for node in graph.node}
+    layers = zip(prepared_tiny.network.layers, prepared_tiny.plan.precision.precisions, strict=True)
+    known = {layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in layers}
+    assert {layer_of(name) for name in texts} - {None} <= set(known)
+    assert all(text == known.get(layer_of(name), "") for name, text in texts.items())
+    assert sum(bool(text) for text in texts.values()) > len(prepared_tiny.network.convolutions)
 
 
 def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) -> None:

@@ -64,6 +64,9 @@ def test_nncf_matches_the_layers_that_stay_in_float_in_both_readers(convolutions
 def test_onnx_runtime_and_aimet_get_both_lists() -> None:
     said = recipe("onnxruntime")
     assert (said["nodes_to_quantize"], said["nodes_to_exclude"]) == (nodes(KEY, True), nodes(KEY, False))
+    # mpnet measured results as reals, which ONNX Runtime would put into 8 bits besides.
+    assert "Conv" in said["extra_options"]["OpTypesToExcludeOutputQuantization"]
+    assert "OpTypesToExcludeOutputQuantization" in export("recipe", configuration(KEY), "onnxruntime").files[".py"].decode()
     said = recipe("aimet")
     assert (said["quantized"], said["float"]) == (nodes(KEY, True), nodes(KEY, False))
 

@@ -19,6 +19,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.files import digest
 from mpnet.formats.files.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
 from mpnet.formats.files.digest import file_state, known_digest, remember_digest
+from mpnet.kernels import _core
 
 BLOCKS = [np.arange(1000, dtype=np.float32), np.arange(7, dtype=np.uint8)]
 
@@ -60,6 +61,26 @@ def test_damage_of_any_byte_is_noticed(tmp_path: Path) -> None:
         assert cache.load(key_of(1)) is None, f"cut to {position} bytes"
     cache.store(key_of(1), BLOCKS)
     assert cache.load(key_of(1)) is not None
+
+
+def test_a_header_of_any_values_is_read_or_no_entry(tmp_path: Path) -> None:
+    """Each word of it, with a checksum that is right."""
+    cache = FileCache(tmp_path, 10**6)
+    cache.store(key_of(1), BLOCKS)
+    path = files(cache)[0]
+    whole = np.frombuffer(path.read_bytes(), np.uint64)
+    values = [0, 1, 3, 7, 8, 9, 63, 64, 128, 4000, 4032, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 64, (1 << 64) - 1]
+    for word in range(128 // 8):
+        for value in values:
+            entry = whole.copy()
+            entry[word] = value
+            if word != 1:
+                entry[1] = _core.lib.mp_crc32c(0, _core.ffi.from_buffer(entry[2:]), entry[2:].nbytes)
+            path.write_bytes(entry.tobytes())
+            found = cache.load(key_of(1))
+            # Other blocks that take the same room are an entry: whoever asked for it looks at them.
+            assert found is None or sum((block.size + 63) // 64 * 64 for block in found) == 4096, (word, value)
+            assert found is None or word >= 6, (word, value)
 
 
 @pytest.mark.parametrize(("first", "second"), [(16, 24), (16, 4120), (128, 136), (128, 4168)])

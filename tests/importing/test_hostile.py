@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import resource
 import subprocess
 import sys
@@ -15,8 +16,9 @@ import pytest
 from onnx import helper
 
 from mpnet.cli.main import guarded
-from mpnet.errors import FormatError, InternalError
+from mpnet.errors import EngineError, FormatError, InternalError
 from mpnet.importing import Choices, import_model
+from tests.importing.conftest import heads_of
 from tests.importing.graphs import Builder, yolov8n
 
 TRY = """
@@ -271,6 +273,22 @@ def _not_a_number(model: onnx.ModelProto) -> None:
     values = onnx.numpy_helper.to_array(model.graph.initializer[0]).copy()
     values.flat[0] = np.nan
     model.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(values, model.graph.initializer[0].name))
+
+
+@pytest.mark.parametrize(("factor", "precision", "layer"), [(1e30, "fp32", "1 (conv-2/yolo-1)"), (1e7, "fp16", "0 (conv-1)")])
+def test_values_that_overflow_in_an_imported_network_name_the_layer(
+    factor: float, precision: str, layer: str, tmp_path: Path
+) -> None:
+    b = Builder(8)
+    model = b.model([b.conv(b.conv("images", 4, 3), 4, 3)])
+    for tensor in model.graph.initializer:
+        values = onnx.numpy_helper.to_array(tensor)
+        if values.ndim == 4:
+            tensor.CopyFrom(onnx.numpy_helper.from_array(values * np.float32(factor), tensor.name))
+    path = tmp_path / "m.onnx"
+    path.write_bytes(model.SerializeToString())
+    with pytest.raises(EngineError, match=re.escape(f": layer {layer}: Convolve: a value is NaN or infinite")):
+        heads_of(import_model(path), np.ones((1, 8, 8, 3), np.float32), precision)
 
 
 DAMAGED: dict[str, tuple[Callable[[onnx.ModelProto], None], str]] = {

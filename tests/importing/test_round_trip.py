@@ -102,7 +102,7 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
         assert np.abs(own - other.reshape(own.shape)).max() <= 2e-6 * np.abs(other).max()
 
 
-@pytest.mark.parametrize("flavour", ["openvino", "onnxruntime"])
+@pytest.mark.parametrize("flavour", ["openvino", "onnxruntime", "onnxruntime-fast"])
 @pytest.mark.parametrize("ranges", ["dynamic", "calibrated"])
 @pytest.mark.parametrize("mode", ["affine", "symmetric"])
 def test_a_mixture_keeps_its_precisions_ranges_and_integers(flavour: str, ranges: str, mode: str, tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ from mpnet.report import figures, svg
 from mpnet.report.export import csv_text, json_text, write_data, write_figures
 from mpnet.report.sensitivity import by_layer
 from mpnet.report.source import mean_sqnr
-from mpnet.report.summary import sentences, verdict
+from mpnet.report.summary import in_words, sentences, verdict
 from tests.report.synthetic import configurations, report_data
 
 HOSTILE = '<a href="x">&\n'
@@ -150,3 +150,27 @@ def test_names_of_marks_cover_neither_each_other_nor_marks(seed: int) -> None:
         assert canvas.top <= box[1] <= box[3] <= canvas.bottom
         assert all(box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in boxes)
         boxes.append(box)
+
+
+def test_a_front_that_spans_a_decade_of_costs_has_a_logarithmic_axis() -> None:
+    data = report_data()
+    table = data.configurations
+    for low, expected in ((1e9, True), (5e9, False), (0.0, False)):
+        costs = np.linspace(low, 2e10, len(table))
+        figure = figures.front(replace(data, configurations=replace(table, columns={**table.columns, table.cost: costs})))
+        assert figure is not None
+        assert figure.log == expected
+        drawn = svg.draw(figure, 640, 400)
+        assert (">2G<" in drawn and ">5G<" in drawn and ">10G<" in drawn) or not expected
+    assert svg.log_ticks(9.0, 10.0) == [1e9, 2e9, 5e9, 1e10]
+    assert svg.log_ticks(0.0, 6.0) == [10.0**power for power in range(7)]
+
+
+def test_a_precision_string_in_words_names_few_layers_and_counts_many() -> None:
+    data = report_data()
+    names = [layer.name for layer in data.weighted]
+    count = len(names)
+    assert in_words(data, "q" * count) == "int8 everywhere"
+    assert in_words(data, "h" + "q" * (count - 2) + "h") == f"int8, but fp16 in {names[0]} and {names[-1]}"
+    assert in_words(data, "f" + "q" * (count - 1)) == f"int8, but fp32 in {names[0]}"
+    assert in_words(data, "q" * 9 + "h" * 8) == "int8, but fp16 in 8 layers"

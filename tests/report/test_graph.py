@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import json
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from mpnet.engine.cost import layer_costs
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.report.graph import draw_graph
-from tests.cli.conftest import Mpnet, experiment, mpnet  # noqa: F401
+from tests.cli.conftest import Mpnet, document_of, experiment, mpnet  # noqa: F401
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -52,3 +53,21 @@ def test_what_cannot_be_drawn_is_one_line(mpnet: Mpnet, repository: Path, option
     process = mpnet("show", repository / "cfg/yolov3-tiny.cfg", *options)
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert why in process.stderr
+
+
+@pytest.mark.slow
+def test_model_explorer_has_a_graph_and_data_for_its_nodes(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
+    process = mpnet("show", experiment, "--graph", "--measure", "-o", "net.json")
+    assert process.returncode == 0, process.stderr
+    document = json.loads((tmp_path / "net.json").read_text())
+    [graph] = document["graphs"]
+    rows = document_of(mpnet("show", experiment, "--json"))["layers"]
+    nodes = {node["id"]: {pair["key"]: pair["value"] for pair in node["attrs"]} for node in graph["nodes"]}
+    assert [nodes[str(row["index"])]["precision"] for row in rows] == [row["precision"] for row in rows]
+    assert {edge["sourceNodeId"] for node in graph["nodes"] for edge in node["incomingEdges"]} <= set(nodes)
+    assert sum(not node["incomingEdges"] for node in graph["nodes"]) == 1
+    for name in ("precision", "time", "error"):
+        data = json.loads((tmp_path / f"net-{name}.json").read_text())
+        assert set(data) == {graph["id"]}
+        assert set(data[graph["id"]]["results"]) <= set(nodes)
+        assert data[graph["id"]]["results"]

@@ -51,7 +51,8 @@ def test_a_run_is_kept(mpnet: Mpnet, experiment: Path, kept: Kept) -> None:
     [(_, measures)] = kept.steps
     assert measures["AP50"] == result.metrics["AP50"]
     assert measures["bit_operations"] == document["cost"]["bit_operations"]
-    assert [path.name for path in kept.files] == ["result.json"]
+    assert [path.name for path in kept.files] == ["result.json", f"{result.id}.html"]
+    assert "One configuration" in kept.files[1].read_text() or "2 configurations were compared" in kept.files[1].read_text()
     assert kept.closed
 
 
@@ -61,6 +62,9 @@ def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, kept: 
     assert trials == list(range(1, document["trials"] + 1))
     assert kept.steps[-1][1] == {"front": len(document["front"])}
     assert kept.parameters_kept["pick.smallest"] == document["picks"]["smallest"]["precision"]
+    store, page = kept.files
+    assert store.name == Path(document["store"]).name
+    assert f"{document['trials']} configurations were measured" in page.read_text()
     assert kept.closed
 
 
@@ -80,10 +84,14 @@ def test_real_programs_take_it(program: str, tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}/mlflow.db")
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     (tmp_path / "result.json").write_text("{}")
+    (tmp_path / "page.html").write_text("<title>report</title>")
     tracker = tracking.open_tracker(program, "name")
     tracker.parameters({"precision": "qqq"})
     tracker.measures({"AP": 50.0}, 1)
-    tracker.file(tmp_path / "result.json")
+    for name in ("result.json", "page.html"):
+        tracker.file(tmp_path / name)
     tracker.close()
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and path.name != "result.json"]
-    assert written
+    given = [tmp_path / "result.json", tmp_path / "page.html"]
+    written = [path for path in tmp_path.rglob("*") if path.is_file() and path not in given]
+    for name in ("result.json", "page.html"):  # a copy, or its path in a text
+        assert any(path.name == name or name.encode() in path.read_bytes() for path in written)

@@ -6,6 +6,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pkgutil
+import shutil
 import subprocess
 import sys
 from dataclasses import replace
@@ -18,18 +19,23 @@ import pytest
 
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.dask_executor import DaskExecutor
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.setup import make_context, section_of, set_up
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.strategies import strategy
 from mpnet.sweep.units import Unit, UnitResult
+from mpnet.trial.experiment import open_workbench, with_network
+from tests.networks import small_cfg, write_experiment
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
 from tests.sweep.synthetic import SyntheticRecipe
+from tests.sweep.test_failed import overflowing
 
 NETWORK = tiny_yolo()
 
@@ -194,6 +200,41 @@ def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
     finally:
         executor.close()
     assert done[0].trials == Evaluator(made).evaluate(unit).trials
+
+
+def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -> None:
+    made = with_baseline(overflowing())
+    task = Problem(
+        build_space(NETWORK, ("fp32", "fp16")),
+        tuple(c.macs for c in NETWORK.convolutions),
+        objectives_of(("AP", "weight_bytes")),
+    )
+    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made))
+    expected = Evaluator(made).evaluate(Unit(0, tuple(task.space.all_keys())))
+    assert {c.key for c in state.failed} == {one.key for one in expected.failed}
+    assert {c.key: trial for c, trial in state.known.items()} == {trial.key: trial for trial in expected.trials}
+    with TrialStore.read(tmp_path / "a.sqlite") as store:
+        assert sorted(store.failed(1), key=str) == sorted(expected.failed, key=str)
+
+
+def test_workers_need_no_file_of_this_machine(scheduler: str, tmp_path: Path) -> None:
+    """Workers elsewhere see neither images, weights nor store."""
+    path = write_experiment(tmp_path, small_cfg())
+    path.write_text(path.read_text() + "sweep: {strategy: exhaustive, precisions: [fp32, int8], objectives: [agreement_AP]}")
+    experiment, network = with_network(read_experiment(path))
+    bench = open_workbench(experiment, network)
+    section = section_of(experiment)
+    setup = set_up(bench, section, build_space(network, section.precisions, section.space))
+    unit = Unit(0, tuple(setup.space.all_keys())[::4])
+    with contextlib.ExitStack() as stack:
+        made = make_context(setup, stack, 1, remote=True)
+        expected = Evaluator(made).evaluate(unit)
+        executor = stack.enter_context(contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))))
+        for name in ("images", "labels"):
+            shutil.rmtree(tmp_path / name)
+        for name in ("net.cfg", "net.weights", "net.names", "experiment.yaml"):
+            (tmp_path / name).unlink()
+        assert evaluated(executor, unit)[0].trials == expected.trials
 
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,17 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.operations import Convolve
+from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
 from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
 from mpnet.export.onnx.graph import FLOAT, INT4, INT8, OnnxGraph
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, quantised, real_of
+from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, pair, quantised, real_of
+from mpnet.export.tflite.sums import sums_before
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed
-from mpnet.quantization.scheme import range_to_params
+from mpnet.quantization.scheme import QuantParams, range_to_params
 
 LEAKY_SLOPE = 0.1
 
@@ -36,6 +38,7 @@ class _Writer:
     constants: Constants
     rules: Rules
     x: Value
+    options: EngineOptions
 
     def name(self, what: str) -> str:
         return layer_name(self.layer.index, what)
@@ -158,15 +161,37 @@ class _Writer:
     @property
     def as_leaky_pair(self) -> bool:
         """Whether it is written as two convolutions, see `Rules.leaky_depth`."""
-        deep = self.layer.depth >= self.rules.leaky_depth
-        return self.rules.fused_only and self.activation == "leaky" and deep and self.codes_to_codes
+        pays = self.rules.leaky_depth is not None and self.layer.depth >= self.rules.leaky_depth
+        return self.rules.fused_only and pays and self.activation == "leaky" and self.codes_to_codes
 
     @property
     def in_codes(self) -> bool:
         """Whether an engine that convolves codes only where it stores codes does so here."""
         quantize = self.operation.quantize
         clamps = self.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
-        return self.as_leaky_pair or (clamps and self.codes_to_codes)
+        return self.as_leaky_pair or self.result_codes is not None or (clamps and self.codes_to_codes)
+
+    @cached_property
+    def result_codes(self) -> QuantParams | None:
+        """Codes of its result where `Rules.coded_sums` has them; None where it has none, or nothing says their range."""
+        quantize, coded, index = self.operation.quantize, self.x.coded, self.layer.index
+        if not self.rules.coded_sums or self.constants.weight_scale is None or coded is None or coded.params is None:
+            return None
+        bounds = self.options.ranges.get(index) if quantize is None else quantize.range
+        scheme = self.options.of(index).activations if quantize is None else quantize.scheme
+        if bounds is None or scheme.rounding != "half_to_even" or scheme.low != -SHIFT:
+            return None
+        return range_to_params(*bounds, scheme) if self.activation in (*CLAMPS, "leaky") else None
+
+    def through_codes(self, params: QuantParams) -> Value:
+        """Sums in codes where an activation other than a clamp follows, and the result in codes."""
+        sums = self.sums()
+        if self.activation == "leaky":
+            bounds = sums_before("leaky", *((code - params.zero_point) * params.scale for code in (-SHIFT, SHIFT - 1)))
+            assert bounds is not None
+            scheme = self.options.of(self.layer.index).activations
+            sums = pair(self.graph, sums, self.name("sums"), range_to_params(*bounds, scheme)).real
+        return pair(self.graph, self.activated(sums), self.name("result"), params)
 
     def leaky_pair(self) -> Value:
         """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
@@ -188,13 +213,17 @@ class _Writer:
         return coded_value(self.graph, self.graph.node("Max", parts, self.name("leaky")), self.name("result"), params)
 
 
-def convolve(graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules) -> Value:
+def convolve(
+    graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules, options: EngineOptions
+) -> Value:
     """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
     yet rounded to anything, or are to be quantised later."""
     layer = operation.layer_of(prepared.network)
-    writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x)
+    writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x, options)
     if writer.as_leaky_pair:
         return writer.leaky_pair()
+    if writer.result_codes is not None:
+        return writer.through_codes(writer.result_codes)
     sums = writer.sums()
     if operation.quantize is None:
         return Value(writer.activated(sums))

@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Any, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.export.naming import unused
+from mpnet.export.naming import layer_of, unused
 
 # Of onnx.TensorProto.
 FLOAT, INT8, INT64, HALF, BFLOAT16, INT4 = 1, 3, 7, 10, 16, 22
@@ -78,6 +78,13 @@ class OnnxGraph:
         results = [unused(name, self._names) for name in names]
         self._nodes.append(self._helper.make_node(operator, list(inputs), results, name=results[0], **attributes))
         return results
+
+    def describe(self, layers: Mapping[int, str]) -> None:
+        """Let the nodes that were written for a layer say what `layers` has of it; viewers such as Netron show that."""
+        for node in self._nodes:
+            index = layer_of(node.name)
+            if index is not None and index in layers:
+                node.doc_string = layers[index]
 
     def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> Any:
         """The whole, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""

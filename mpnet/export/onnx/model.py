@@ -42,9 +42,31 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
         graph.output("boxes", boxes, ("detections", 4))
         graph.output("scores", scores, ("detections",))
         graph.output("classes", classes, ("detections",), INT64)
+    precisions = zip(network.layers, configuration.plan.precision.precisions, strict=True)
+    graph.describe({layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in precisions})
     model = graph.model("mpnet", mpnet.__version__, _metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
-    return Exported({".onnx": content}, {"flavour": flavour, "bytes": len(content), **_counts(model)}, _written(export))
+    details = {"flavour": flavour, "bytes": len(content), **_counts(model)}
+    return Exported({".onnx": content}, details, _written(export), _for_opencv(model) if with_boxes else ())
+
+
+def _for_opencv(model: Any) -> tuple[str, ...]:
+    """Why OpenCV 5.0's own DNN, whose readers take their boxes from the file, does not run it."""
+    makers = {output: node.op_type for node in model.graph.node for output in node.output}
+    instead = "run the file in ONNX Runtime or OpenVINO"
+    if "DynamicQuantizeLinear" in makers.values():
+        return (
+            f"OpenCV 5.0's DNN has no DynamicQuantizeLinear: calibrate (quantization.activations=calibrated), or {instead}",
+        )
+    reals = {name for node in model.graph.node if node.op_type != "QuantizeLinear" for name in node.input}
+    pools = [node for node in model.graph.node if node.op_type == "MaxPool"]
+    # It takes a pooling for one of codes where only one side of it has them.
+    if any((makers.get(pool.input[0]) == "DequantizeLinear") == (pool.output[0] in reals) for pool in pools):
+        return (
+            f"OpenCV 5.0's DNN stops at an assertion of its int8 pooling: {instead}, or export without --with-boxes and read "
+            "that with engine=cv2.dnn.ENGINE_CLASSIC",
+        )
+    return ()
 
 
 def _metadata(configuration: Configuration, flavour: str, outputs: Sequence[str], with_boxes: bool) -> dict[str, str]:

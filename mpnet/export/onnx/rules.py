@@ -16,7 +16,9 @@ class Rules:
                   its result: the engine moves reals faster. What moves codes gets a pair of its own behind it.
     leaky_depth:  with fused_only, an int8 convolution with LeakyReLU whose result is quantised is written as two that
                   store codes and the larger of both, where it sums at least this many products; below, one convolution
-                  of reals is faster.
+                  of reals is faster. None: never.
+    coded_sums:   with fused_only, calibrated int8 convolutions store codes whoever reads them, also before LeakyReLU, as the
+                  engine's own quantiser writes them: most layers run in int8, with one more rounding each.
     half:         how a result is rounded to 16 bits: "cast" there and back, or "split", where an engine drops such casts.
     integer:      whether convolutions of dynamic ranges are written on integers; else on the reals that codes mean.
     precisions:   those it takes besides fp32, fp16 and int8.
@@ -24,7 +26,8 @@ class Rules:
 
     what: str
     fused_only: bool = False
-    leaky_depth: int = 0
+    leaky_depth: int | None = 0
+    coded_sums: bool = False
     half: str = "cast"
     integer: bool = True
     precisions: tuple[str, ...] = ("bf16", "int4")
@@ -33,4 +36,5 @@ class Rules:
 FLAVOURS: dict[str, Rules] = {
     "openvino": Rules("OpenVINO", half="split", integer=False),
     "onnxruntime": Rules("ONNX Runtime", fused_only=True, leaky_depth=32),
+    "onnxruntime-fast": Rules("ONNX Runtime, as its own quantiser writes", fused_only=True, leaky_depth=None, coded_sums=True),
 }

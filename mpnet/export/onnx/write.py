@@ -8,7 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from mpnet.engine.fuse import fuse_plan
-from mpnet.engine.operations import Cast, Convolve, Dequantize, MaxPool, Operation, Quantize, Slice
+from mpnet.engine.operations import Add, Cast, Concat, Convolve, Dequantize, MaxPool, Operation, Quantize, Slice
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.export.naming import layer_name
@@ -19,6 +19,7 @@ from mpnet.export.onnx.operations import Job, write
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, Later, Value, pair, quantised, real_of, rounded
 from mpnet.model.network import Shape
+from mpnet.quantization.scheme import range_to_params
 
 INPUT = "picture"
 
@@ -57,7 +58,13 @@ class OnnxExport:
             return self._stored(real_of(self.graph, inputs[0], name), step)
         reals = [real_of(self.graph, value, name) for value in inputs]
         shapes = [self.plan.slots[slot].shape for slot in step.inputs]
-        return self._stored(self._written(step.operation, reals, shapes, step, name), step)
+        value = self._stored(self._written(step.operation, reals, shapes, step, name), step)
+        bounds = self.plan.options.ranges.get(step.layer)
+        codes = [each.coded.params if each.coded else None for each in inputs]
+        if self.rules.coded_sums and isinstance(step.operation, (Add, Concat)) and all(codes) and bounds is not None:
+            scheme = self.plan.options.of(step.layer).activations
+            return pair(self.graph, value.real, layer_name(step.layer, "result"), range_to_params(*bounds, scheme))
+        return value
 
     def _written(self, operation: Operation, inputs: list[str], shapes: list[Shape], step: Step, name: str) -> str:
         shape = self.plan.slots[step.output].shape
@@ -89,8 +96,8 @@ class OnnxExport:
         layer = operation.layer_of(self.plan.network)
         if layer.kernel_input != self.plan.slots[step.inputs[0]].shape:
             x = self._as_channels(x, layer_name(step.layer, "values"))
-        value = convolve(self.graph, self.prepared, operation, x, self.rules)
-        if operation.quantize is None:
+        value = convolve(self.graph, self.prepared, operation, x, self.rules, self.plan.options)
+        if operation.quantize is None and value.coded is None:
             value = self._stored(value.real, step)
         if operation.pool is not None:
             value = self._moved(step, operation.pool, value, layer_name(step.layer, "maxpool"))

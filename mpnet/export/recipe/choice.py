@@ -26,10 +26,12 @@ class ChosenLayer:
 class Choice:
     """What a recipe says. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
 
+    decoding: nodes with weights that are no layers: they decode boxes in the file that a network was imported from.
     symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand.
     """
 
     layers: tuple[ChosenLayer, ...]
+    decoding: tuple[str, ...]
     origin: Mapping[str, Any]
     width: int
     height: int
@@ -72,6 +74,7 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
     }
     return Choice(
         layers,
+        tuple(node for layer in network.yolos for node in layer.source) if of_source else (),
         origin,
         network.width,
         network.height,

@@ -51,7 +51,7 @@ def _script(template: str, choice: Choice, **values: Any) -> bytes:
 
 def _nncf(choice: Choice) -> Files:
     # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
-    patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in _names(choice.floats)]
+    patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in (*_names(choice.floats), *choice.decoding)]
     preset = "PERFORMANCE" if choice.symmetric else "MIXED"
     recipe = {"ignored_scope": {"patterns": patterns, "validate": True}, "preset": preset.lower()}
     return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)}
@@ -65,7 +65,11 @@ def _onnxruntime(choice: Choice) -> Files:
         "per_channel": choice.per_channel,
         "activation_type": "QInt8" if choice.symmetric else "QUInt8",
         "weight_type": "QInt8",
-        "extra_options": {"ActivationSymmetric": choice.symmetric, "WeightSymmetric": True},
+        "extra_options": {
+            "ActivationSymmetric": choice.symmetric,
+            "WeightSymmetric": True,
+            "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+        },
     }
     script = _script(
         ONNXRUNTIME_SCRIPT,
@@ -116,7 +120,7 @@ _POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
 
 
 def _modelopt(choice: Choice) -> Files:
-    names = [f"^{re.escape(name)}$" for name in _names(choice.floats)]
+    names = [f"^{re.escape(name)}$" for name in (*_names(choice.floats), *choice.decoding)]
     arguments = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path=MODEL.onnx", "--quantize_mode=int8"]
     arguments += ["--op_types_to_quantize", "Conv", *(["--nodes_to_exclude", *names] if names else [])]
     return {_RECIPE: _json(choice, {"nodes_to_exclude": names, "op_types_to_quantize": ["Conv"], "command": arguments})}

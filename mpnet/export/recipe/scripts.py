@@ -101,7 +101,12 @@ def main(model, images, out):
         per_channel=$per_channel,
         activation_type=QuantType.$activation_type,
         weight_type=QuantType.QInt8,
-        extra_options={{"ActivationSymmetric": $symmetric, "WeightSymmetric": True}},
+        extra_options={{
+            "ActivationSymmetric": $symmetric,
+            "WeightSymmetric": True,
+            # As measured: inputs and weights in 8 bits. Without this line results are too, which is faster and less exact.
+            "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+        }},
     )
 
 
@@ -111,7 +116,8 @@ if __name__ == "__main__":
 
 AIMET_SCRIPT = f'''"""Quantise with AIMET the layers that mpnet's $key quantises: their inputs and weights, nothing else.
 
-python SCRIPT MODEL.onnx IMAGES OUT          MODEL.onnx: `mpnet export NET.cfg --to onnx`; writes OUT.onnx, OUT.encodings
+python SCRIPT MODEL.onnx IMAGES OUT          MODEL.onnx: `mpnet export NET.cfg --to onnx`; writes OUT.onnx and
+                                             OUT.encodings, and both in one as OUT.qdq.onnx
 Needs aimet-onnx, onnx, numpy, opencv-python.
 """
 
@@ -151,6 +157,7 @@ def main(model, images, out):
     name, data = original.input[0].name, list(inputs(images))
     sim.compute_encodings(lambda session: [session.run(None, {{name: x}}) for x in data] and None)
     sim.export(str(Path(out).parent), Path(out).name)
+    onnx.save(sim.to_onnx_qdq(), f"{{out}}.qdq.onnx")
 
 
 if __name__ == "__main__":

@@ -58,6 +58,11 @@ def read_coco(
     return Dataset.of(image_records, categories, objects)
 
 
+def category_names(annotations: Path | str) -> tuple[str, ...]:
+    """Names of an instances file's categories, by rising id. Raises: as `read_coco`."""
+    return tuple(category.name for category in _categories(read_json(annotations), annotations, None))
+
+
 def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
     categories: list[Category] = []
     for location, record in records(document, "categories", name):

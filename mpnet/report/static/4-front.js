@@ -59,6 +59,15 @@ function ticks(low, high, about) {
   return found;
 }
 
+// Of a logarithmic axis, which goes from 10 ** low to 10 ** high: 1, 2 and 5 times powers of ten, or as of another where it shows
+// less than two of them.
+function logTicks(low, high, about) {
+  const found = [];
+  for (let power = Math.floor(low); power <= high; power++) for (const step of [1, 2, 5]) found.push(step * 10 ** power);
+  const shown = found.filter((value) => value >= 10 ** low && value <= 10 ** high);
+  return shown.length < 2 ? ticks(10 ** low, 10 ** high, about) : shown.length > 2 * about ? shown.filter((value) => Number.isInteger(Math.log10(value))) : shown;
+}
+
 function tickText(value) {
   for (const [factor, unit] of [[1e12, "T"], [1e9, "G"], [1e6, "M"], [1e3, "k"]]) {
     if (Math.abs(value) >= factor) return Number((value / factor).toPrecision(6)) + unit;
@@ -120,7 +129,7 @@ function namePlaces(marks, frame) {
     for (let line = 0; line < frame.bottom; line += 15) {
       for (const side of [near, -near]) for (const down of [20 + line, -11 - line]) places.push([x + 11 * side, y + down, side]);
     }
-    const boxes = places.map(([a, b, side]) => [a - (side < 0 ? wide : 0), b - 11, a + (side > 0 ? wide : 0), b + 4]);
+    const boxes = places.map(([a, b, side]) => [a - (side < 0 ? wide : 0) - 3, b - 11, a + (side > 0 ? wide : 0) + 3, b + 4]);
     const best = Math.max(0, boxes.findIndex(free));
     taken.push(boxes[best]);
     const [left, base, side] = places[best];
@@ -136,8 +145,8 @@ function drawAxes(svg, frame, view, xName, yName) {
     svg.append(svgNode("path", { d: `M${left} ${y}H${right}`, stroke: "var(--line)" }));
     text(left - 6, Number(y) + 4, tickText(value), "end");
   }
-  for (const value of ticks(...view.x, Math.max(5, (right - left) / 100))) {
-    const x = frame.x(value).toFixed(1);
+  for (const value of (frame.log ? logTicks : ticks)(...view.x, Math.max(5, (right - left) / 100))) {
+    const x = frame.x(frame.along(value)).toFixed(1);
     svg.append(svgNode("path", { d: `M${x} ${bottom}v4`, stroke: "var(--muted)" }));
     text(x, bottom + 17, tickText(value), "middle");
   }
@@ -159,18 +168,22 @@ function drawFront() {
     for (let row = 0; row < TABLE.keys.length; row++) if (!onFront.has(row) && Number.isFinite(x[row]) && Number.isFinite(y[row])) FRONT.cloud.push(row);
   }
   const shown = [...front, ...marks.map((mark) => mark.row)];
+  const values = [...shown, ...FRONT.cloud].map((row) => x[row]);
+  const least = values.reduce((a, b) => Math.min(a, b), Infinity), most = values.reduce((a, b) => Math.max(a, b), -Infinity);
+  const log = least > 0 && most >= 10 * least; // what spans a decade would crowd at one end
+  const along = (value) => (log ? Math.log10(value) : value);
   const view = FRONT.view || {
-    x: span([...shown, ...FRONT.cloud].map((row) => x[row])),
+    x: span(values.map(along)),
     y: span([...[...shown, ...FRONT.cloud].map((row) => y[row]), ...front.flatMap((row) => bounds(row, yName) || [])]),
   };
   const width = node.clientWidth, height = node.clientHeight;
-  const frame = { left: 58, right: width - 14, top: 12, bottom: height - 46 };
+  const frame = { left: 58, right: width - 14, top: 12, bottom: height - 46, log, along };
   frame.x = (value) => frame.left + ((value - view.x[0]) / (view.x[1] - view.x[0])) * (frame.right - frame.left);
   frame.y = (value) => frame.bottom - ((value - view.y[0]) / (view.y[1] - view.y[0])) * (frame.bottom - frame.top);
-  const inside = (row) => x[row] >= view.x[0] && x[row] <= view.x[1] && y[row] >= view.y[0] && y[row] <= view.y[1];
+  const inside = (row) => along(x[row]) >= view.x[0] && along(x[row]) <= view.x[1] && y[row] >= view.y[0] && y[row] <= view.y[1];
   FRONT.marks = shown.filter(inside);
   FRONT.cloud = FRONT.cloud.filter(inside);
-  FRONT.place = (row) => [frame.x(x[row]), frame.y(y[row])];
+  FRONT.place = (row) => [frame.x(along(x[row])), frame.y(y[row])];
   FRONT.frame = frame;
   FRONT.shownView = view;
 

@@ -28,6 +28,19 @@ function startFilters() {
   bar.addEventListener("change", filter);
 }
 
+// What is wider than its frame says so, in a line below it, for as long as it is.
+function startHints() {
+  const seen = new ResizeObserver((entries) => {
+    for (const { target } of entries) {
+      const wide = target.scrollWidth > target.clientWidth + 4 && target.clientWidth > 0;
+      const next = target.nextElementSibling, hint = next && next.classList.contains("wider") ? next : null;
+      if (wide && !hint) target.after(element("p", { text: "Scroll sideways to see the rest →", class: "hint wider" }));
+      if (!wide && hint) hint.remove();
+    }
+  });
+  for (const node of document.querySelectorAll(".scroll, .chart")) seen.observe(node);
+}
+
 // What a link leads to must not stay folded.
 function unfold() {
   const target = location.hash.length > 1 ? byId(decodeURIComponent(location.hash.slice(1))) : null;
@@ -46,6 +59,7 @@ startPanel();
 startFront();
 startConfigurations();
 startFilters();
+startHints();
 addEventListener("hashchange", unfold);
 unfold();
 document.body.addEventListener("click", (event) => {
