@@ -44,8 +44,8 @@ TIMM = (
     "vit_tiny_patch16_224 deit_tiny_patch16_224 resmlp_12_224 visformer_tiny"
 )
 KERAS = (
-    "VGG16 ResNet50 ResNet50V2 InceptionV3 InceptionResNetV2 Xception MobileNet MobileNetV2 MobileNetV3Small MobileNetV3Large "
-    "DenseNet121 NASNetMobile EfficientNetB0 EfficientNetV2B0 ConvNeXtTiny"
+    "MobileNetV2 MobileNetV3Small MobileNet EfficientNetB0 NASNetMobile MobileNetV3Large DenseNet121 EfficientNetV2B0 "
+    "ResNet50V2 Xception InceptionV3 ResNet50 ConvNeXtTiny InceptionResNetV2 VGG16"
 )
 COLUMNS = (
     "package",
@@ -113,11 +113,11 @@ def _export_keras(name: str, path: Path) -> None:
     import tensorflow as tf
 
     keras.utils.set_random_seed(0)
-    model = getattr(keras.applications, name)(weights=None)
+    model = getattr(keras.applications, name)(weights=None, input_shape=(224, 224, 3))
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):
             layer.momentum = 0.0
-    model(np.random.default_rng(0).random((2, *model.input_shape[1:]), np.float32), training=True)
+    model(np.random.default_rng(0).random((2, 224, 224, 3), np.float32), training=True)
     content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
     part = path.with_suffix(".part")
     part.write_bytes(content)
