@@ -19,6 +19,7 @@ from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, VerifySection
 from mpnet.config.measures import DEPLOYED
 from mpnet.engine.assign import assign_key
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.progress import Advance, Progress
@@ -104,7 +105,10 @@ class Verification:
             advance(len(bench.inputs))
             measured = same
         else:
-            measured = self._measure(bench, plan, deployment, advance)
+            try:
+                measured = self._measure(bench, plan, deployment, advance)
+            except LayerFailure as failure:
+                return {**row, "version": deployment.version, "survived": False, "why": failure.reason}
         row.update(measured, version=deployment.version, files=deployment.digest, notes=list(deployment.notes))
         why = self._lost(configuration, measured)
         return {**row, "survived": not why, "why": why}

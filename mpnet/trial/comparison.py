@@ -4,21 +4,43 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
 
 from mpnet.backends.deployment import Deployment, deploy, uniforms
 from mpnet.backends.mixed import deploy_mixed
 from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.identity import TrialIdentity
 from mpnet.config.measures import AGREEMENT, DEPLOYED, names_of
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
+from mpnet.errors import NonFiniteError
 from mpnet.progress import Advance, unseen
-from mpnet.trial.inference import Outcome, Runner, own_runner, run_all
+from mpnet.trial.inference import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
 from mpnet.trial.result import build_document
 from mpnet.trial.workbench import Workbench
 
 BASELINE = "baseline"
+
+
+def _finite(plan: Plan, deployment: Deployment) -> Forward:
+    """The engine's forward pass, which checks what it gives as mpnet's own sessions do."""
+    forward = deployment.open(1).forward
+
+    def checked(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
+        heads = forward(batch)
+        for slot, head in zip(plan.outputs, heads, strict=True):
+            if not np.isfinite(head).all():
+                layer = next(step.layer for step in plan.steps if step.output == slot)
+                error = NonFiniteError(f"in {deployment.engine} a value is NaN or infinite")
+                raise LayerFailure.of(plan.network, layer, error)
+        return heads
+
+    return checked
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,11 +86,15 @@ class Comparison:
         return names if self.deployment is None else {**names, IN_ENGINE: self.deployment.engine}
 
     def run(self, advance: Advance = unseen) -> dict[str, Outcome]:
-        """Forward all images through every side, image by image. Raises: as `run_all`."""
+        """Forward all images through every side, image by image.
+
+        Raises: as `run_all`; LayerFailure where values that leave the engine are not finite.
+        """
         plans, prepared, deployment = self.plans, self.bench.prepared, self.deployment
         runners = {name: own_runner(prepared, plan) for name, plan in plans.items()}
         if deployment is not None:
-            runners[IN_ENGINE] = Runner(self.plan, lambda: deployment.open(1).forward, list(plans).index(IN_MPNET))
+            opened = partial(_finite, self.plan, deployment)
+            runners[IN_ENGINE] = Runner(self.plan, opened, list(plans).index(IN_MPNET))
         return dict(zip(runners, run_all(self.bench, list(runners.values()), advance), strict=True))
 
     def turns(self) -> Turns:

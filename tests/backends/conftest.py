@@ -23,6 +23,8 @@ from tests.cli.conftest import experiment, mpnet  # noqa: F401
 
 ROUGH = "roughly"
 """A flavour that adds a little to every head."""
+INFINITE = "infinitely"
+"""A flavour whose last value of every head is infinite."""
 
 
 _KEPT: dict[bytes, Configuration] = {}
@@ -53,10 +55,14 @@ class ScalarModel:
         self._plan = configuration.plan
         self._session = Session(prepared, self._plan)
         self._extra = np.float32(0.5 if exported.content.startswith(ROUGH.encode()) else 0)
+        self._infinite = exported.content.startswith(INFINITE.encode())
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         # Step by step: a session reads its image in place where an operation's first input is, and cuts have it elsewhere.
-        return [head + self._extra for head in self._session.observe(batch, lambda *_: None)]
+        heads = [head + self._extra for head in self._session.observe(batch, lambda *_: None)]
+        for head in heads if self._infinite else ():
+            head.flat[-1] = np.inf
+        return heads
 
     def executed(self) -> Executed:
         return {index: (self._plan.precision[index].name, "read from its plan") for index in self._plan.precision.weighted}
@@ -67,17 +73,17 @@ class ScalarModel:
 
 @pytest.fixture
 def scalar_backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
-    """The engines `scalar` and `rough`, beside those that mpnet has."""
+    """The engines `scalar`, `rough` and `overflowing`, beside those that mpnet has."""
     known = {
         **export.targets(),
-        "pair": Target("mpnet itself", ".pair", _write, support=support, flavours={"exact": None, ROUGH: None}),
+        "pair": Target("mpnet itself", ".pair", _write, support=support, flavours=dict.fromkeys(("exact", ROUGH, INFINITE))),
     }
     mode = {"activations": {"ranges": "dynamic", "mode": "affine"}}
     found = {
         **backends.backends(),
         **{
             name: Backend("mpnet's scalar kernels", "pair", flavour, lambda exported, threads: ScalarModel(exported), mode)
-            for name, flavour in (("scalar", "exact"), ("rough", ROUGH))
+            for name, flavour in (("scalar", "exact"), ("rough", ROUGH), ("overflowing", INFINITE))
         },
     }
     monkeypatch.setattr(export, "targets", lambda: known)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,17 @@ def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, ex
     assert any(RULE in note for note in data.notes)
     key = lost[0].split(": ")[1].split(" ")[0]
     assert find_configuration(f"{store}:{key}").values["deployed_agreement_AP"] < 99
+
+
+def test_what_overflows_in_an_engine_does_not_survive_there(mpnet: Mpnet, experiment: Path) -> None:
+    for _ in range(2):
+        rows = _swept(mpnet, experiment, "{engine: overflowing}")["verified"]["rows"]
+        assert {(row["survived"], "head_error" in row) for row in rows} == {(False, False)}
+        assert all(re.fullmatch(r"layer \d+ \(.*\): in overflowing a value is NaN or infinite", row["why"]) for row in rows)
+    ended = mpnet("run", experiment, "--engine", "overflowing")
+    assert (ended.returncode, ended.stderr.count("error: ")) == (2, 1)
+    assert "in overflowing a value is NaN or infinite" in ended.stderr
+    assert not list((experiment.parent / "runs").glob("*/*/result.json"))
 
 
 def test_what_cannot_be_exported_does_not_survive_and_an_unknown_engine_stops_before_the_sweep(
