@@ -279,18 +279,29 @@ def _picks(data: ReportData) -> list[dict[str, Any]]:
     """What somebody could take, each with its loss, what it saves and the command that takes it away."""
     label = measure(data.task.quality).label
     headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
-    cards = []
+    cards: dict[tuple[str, str], dict[str, Any]] = {}
     for pick in data.picks:
+        same = cards.get((pick.key, pick.options))
+        if same is not None:  # one configuration, one card
+            same["names"] += f", {pick.name}"
+            same["rules"] += f"; {pick.name}: {pick.rule}"
+            continue
         losses = [
             (f"{_number(i.difference, 2, True)}", f"({_minus_all(bounds(i))})", words)
             for words, i in list(pick.losses.items())[:1]
         ]
         saves = [f"{_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
-        again = (data.stability.get("picks") or {}).get(pick.name)
-        cards.append(
-            {"pick": pick, "words": in_words(data, pick.key), "label": label, "losses": losses, "saves": saves, "again": again}
-        )
-    return cards
+        cards[pick.key, pick.options] = {
+            "pick": pick,
+            "names": pick.name,
+            "rules": pick.rule,
+            "words": in_words(data, pick.key),
+            "label": label,
+            "losses": losses,
+            "saves": saves,
+            "again": (data.stability.get("picks") or {}).get(pick.name),
+        }
+    return list(cards.values())
 
 
 def _minus_all(text: str) -> str:

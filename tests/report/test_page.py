@@ -16,7 +16,7 @@ import pytest
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.report import page
-from mpnet.report.model import Guess, ImageChange, Missing
+from mpnet.report.model import Guess, ImageChange, Missing, Pick
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 from tests.report.synthetic import configurations, report_data
 
@@ -206,3 +206,13 @@ def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
     assert f"{point['objects']} objects of {point['images']} images" in parsed.text
     assert "In use, at score 0.400" in parsed.text
     assert "In use, at score" not in Text(page.render(report_data())).text
+
+
+def test_a_configuration_that_is_picked_twice_has_one_card() -> None:
+    data = report_data()
+    key = data.configurations.keys[0]
+    picks = [Pick(name, f"rule of {name}", key, 0) for name in ("safe", "balanced")]
+    other = Pick("smallest", "rule of smallest", data.configurations.keys[1], 1)
+    cards = page._picks(replace(data, picks=(*picks, other)))
+    assert [card["names"] for card in cards] == ["safe, balanced", "smallest"]
+    assert cards[0]["rules"] == "rule of safe; balanced: rule of balanced"
