@@ -51,6 +51,8 @@ NAMED = 6
 def in_words(data: ReportData, key: str) -> str:
     """A precision string for people: `int8, but fp16 in conv-2 and conv-9`."""
     codes = split_key(key)[0]
+    if not codes:
+        return "no layer with weights"
     (most, _), *others = Counter(codes).most_common()
     names = {layer.position: layer.name for layer in data.weighted}
     parts = []
