@@ -13,14 +13,13 @@ from html import escape
 from pathlib import Path
 from typing import Sequence
 
-import numpy as np
-
-from mixbench.problem import COST, QUALITY, points
-from mixbench.score import Score, front, score
+from mixbench.problem import points
+from mixbench.score import Score, exact_front, score
 from mixbench.submission import Submission, read_submission
 from mpnet.errors import MpnetError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.packages import require
+from mpnet.sweep.front import best_pairs
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }
@@ -77,12 +76,10 @@ def _drawing(submissions: Sequence[Submission]) -> str:
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mixbench"})
     problem = submissions[0].problem
     figure, axes = pyplot.subplots(figsize=(9, 5.2), layout="constrained")
-    exact = front(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
-    exact = exact[np.argsort(exact[:, 1])]
+    exact = exact_front(problem)[::-1]
     axes.step(exact[:, 1], exact[:, 0], where="post", color="black", linewidth=2.5, label="exact front")
     for number, submission in enumerate(sorted(submissions, key=lambda one: one.method)):
-        own = front(points(problem, submission.answers))
-        own = own[np.argsort(own[:, 1])]
+        own = best_pairs(points(problem, submission.answers))[::-1]
         style = ("-", "--", ":")[number // 10 % 3]
         axes.step(own[:, 1], own[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
     axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")

@@ -16,6 +16,7 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.config.measures import MAX_SQNR_DB
 from mpnet.errors import ConfigError
 
 HERE = Path(__file__).resolve().parent
@@ -115,7 +116,7 @@ class Problem:
     def head_error(self, key: str) -> float:
         """Squared error of the heads over their squared size, on the images that choose; as `evaluate`."""
         decibels = self.evaluate(key)["head_sqnr_db"]
-        return 0.0 if decibels >= 150 else float(10 ** (-decibels / 10))
+        return 0.0 if decibels >= MAX_SQNR_DB else float(10 ** (-decibels / 10))
 
     def cost(self, key: str) -> float:
         """Bit operations of one image; free, as it follows from the key."""

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mixbench.problem import COST, OTHERS, QUALITY, Problem, points
 from mixbench.submission import Submission, read_submission
 from mpnet.errors import ConfigError
-from mpnet.sweep.front import front_gap, non_dominated
+from mpnet.sweep.front import best_pairs, front_gap
 
 NEAR = 0.1
 """Points of agreement: how near to the exact front `passes_to_near` asks a method to come."""
@@ -46,17 +46,16 @@ class Score:
     others_max: float
 
 
-def front(pairs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """(m, 2) of (n, 2) quality and cost: those that no other one dominates."""
-    chosen: NDArray[np.float64] = pairs[non_dominated(pairs * np.array([-1.0, 1.0]))]
-    return chosen
+def exact_front(problem: Problem) -> NDArray[np.float64]:
+    """(m, 2) of quality and cost, on the images that choose, of all assignments that no other one dominates."""
+    return best_pairs(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
 
 
 def score(submission: Submission) -> Score:
     """The figures of a submission."""
     problem = submission.problem
-    exact = front(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
-    gap = front_gap(front(points(problem, submission.answers)), exact)
+    exact = exact_front(problem)
+    gap = front_gap(best_pairs(points(problem, submission.answers)), exact)
     others = _on_others(problem, submission.answers, exact[:, 1])
     return Score(
         problem.name,
@@ -91,7 +90,7 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
     pairs = points(problem, keys)
 
     def near(count: int) -> bool:
-        gap = front_gap(front(pairs[:count]), exact)
+        gap = front_gap(best_pairs(pairs[:count]), exact)
         return gap.uncovered == 0 and gap.quality_lost_mean <= NEAR
 
     if not near(len(keys)):

@@ -9,7 +9,7 @@ but for those in `mpnet_strategies`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Callable, Iterable
+from typing import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,6 +33,15 @@ def single(problem: Problem, layer: int, step: int = -1) -> str:
     key = list(problem.highest)
     key[layer] = problem.choices[layer][step]
     return "".join(key)
+
+
+def summed(problem: Problem, harms: Sequence[Sequence[float]]) -> NDArray[np.float64]:
+    """(size,) harm of all assignments where that of layers adds up. harms: of each layer at each of its choices."""
+    lowered = problem.lowered()
+    total = np.zeros(problem.size)
+    for layer, of_layer in enumerate(harms):
+        total += np.array(of_layer)[lowered[:, layer]]
+    return total
 
 
 def cheapest_first(problem: Problem, harm: NDArray[np.float64], most: int = 64) -> list[str]:

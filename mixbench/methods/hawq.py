@@ -11,7 +11,7 @@ from typing import Iterable
 
 import numpy as np
 
-from mixbench.methods import Method, cheapest_first
+from mixbench.methods import Method, cheapest_first, summed
 from mixbench.problem import Problem
 
 
@@ -19,11 +19,8 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """The front of summed perturbation and cost."""
     statistics = problem.metadata["hessian"]
     problem.spend(int(statistics["passes"]), "Hutchinson's estimate of the Hessian's trace, layer by layer")
-    lowered, harm = problem.lowered(), np.zeros(problem.size)
-    for layer, codes in enumerate(problem.choices):
-        errors = [statistics["weight_error"][layer][code] for code in codes]
-        harm += statistics["trace"][layer] * np.array(errors)[lowered[:, layer]]
-    return cheapest_first(problem, harm)
+    layers = zip(problem.choices, statistics["trace"], statistics["weight_error"], strict=True)
+    return cheapest_first(problem, summed(problem, [[trace * error[code] for code in codes] for codes, trace, error in layers]))
 
 
 METHOD = Method(

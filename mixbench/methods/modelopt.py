@@ -7,17 +7,17 @@ from typing import Iterable
 
 import numpy as np
 
-from mixbench.methods import Method, cheapest_first, single
+from mixbench.methods import Method, cheapest_first, single, summed
 from mixbench.problem import Problem
 
 
 def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """Losses of single layers add up; the best of all sums at each cost."""
-    lowered, harm = problem.lowered(), np.zeros(problem.size)
-    for layer, codes in enumerate(problem.choices):
-        losses = [0.0, *(problem.head_error(single(problem, layer, step)) for step in range(1, len(codes)))]
-        harm += np.array(losses)[lowered[:, layer]]
-    return cheapest_first(problem, harm)
+    losses = [
+        [0.0, *(problem.head_error(single(problem, layer, step)) for step in range(1, len(codes)))]
+        for layer, codes in enumerate(problem.choices)
+    ]
+    return cheapest_first(problem, summed(problem, losses))
 
 
 METHOD = Method(

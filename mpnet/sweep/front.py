@@ -81,6 +81,12 @@ def non_dominated(points: Points) -> NDArray[np.intp]:
     return np.array(indices, dtype=np.intp)
 
 
+def best_pairs(pairs: Points) -> Points:
+    """(m, 2) of (n, 2) quality and cost as measured: those that no other one dominates, the best quality first."""
+    front: Points = pairs[non_dominated(pairs * np.array([-1.0, 1.0]))]
+    return front
+
+
 def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.intp]:
     first, second = points[order, 0], points[order, 1]
     best = np.minimum.accumulate(second)

@@ -13,7 +13,7 @@ from mpnet.config.experiment import ConstraintSection
 from mpnet.config.measures import DROP, Measure, measure, objective
 from mpnet.errors import ConfigError
 from mpnet.model.precision import BY_CODE
-from mpnet.sweep.front import Points, Rivals, non_dominated, to_minimise
+from mpnet.sweep.front import Points, Rivals, best_pairs, non_dominated, to_minimise
 from mpnet.sweep.space import Configuration, Space
 from mpnet.sweep.store import Trial
 
@@ -112,9 +112,7 @@ class Problem:
 
     def pairs(self, trials: Sequence[Trial]) -> Points:
         """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
-        points = np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2)
-        front: Points = points[non_dominated(points * np.array([-1.0, 1.0]))]
-        return front
+        return best_pairs(np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2))
 
     def rivals(self, trials: Iterable[Trial]) -> Rivals:
         """The front of what is known, for configurations that nothing is known of to be held against."""
