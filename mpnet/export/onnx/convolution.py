@@ -19,7 +19,7 @@ from mpnet.export.onnx.activations import CLAMPS, RISING, activate
 from mpnet.export.onnx.graph import FLOAT, INT4, INT8, OnnxGraph
 from mpnet.export.onnx.rules import Rules
 from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, pair, quantised, real_of
-from mpnet.export.tflite.sums import sums_before
+from mpnet.export.sums import sums_before
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """The 8-bit codes of a convolution's sums, where something comes between them and the layer's result.
 
-TensorFlow Lite has no LeakyReLU inside a convolution, so sums are rounded to 8 bits before it. Negative sums shrink to a
+No engine has LeakyReLU inside a convolution of codes, so sums are rounded to 8 bits before it. Negative sums shrink to a
 tenth: a code spent on them is worth a hundredth of what it is worth above 0. So their lower bound is not the least sum
 that may occur, but the one with the least error *after* LeakyReLU.
 """
