@@ -8,20 +8,27 @@ that may occur, but the one with the least error *after* LeakyReLU.
 
 from __future__ import annotations
 
-from typing import Mapping
+from typing import Mapping, NamedTuple
 
 import numpy as np
 
-from mpnet.export.tflite.file import Codes
-from mpnet.export.tflite.rules import CODED_ACTIVATIONS
 from mpnet.quantization.scheme import ActivationScheme, range_to_params
 
 Ranges = Mapping[int, tuple[float, float]]
 LEAKY_SLOPE = 0.1
+CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
+"""Those that a full int8 convolution can have without leaving int8."""
 _SLOPE = LEAKY_SLOPE
 # How many standard deviations the largest of an image's activations usually lies from their mean.
 _REACH = 5.0
 _CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
+
+
+class Codes(NamedTuple):
+    """How int8 values of an activation mean reals: (q - zero_point) * scale."""
+
+    scale: float
+    zero_point: int
 
 
 def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Constants
 from mpnet.engine.rules import kernel_activation
-from mpnet.export.tflite.file import Channels, Codes
+from mpnet.export.sums import Codes
+from mpnet.export.tflite.file import Channels
 from mpnet.export.tflite.forms import Form, Way
 from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
 from mpnet.export.tflite.rules import Rules, missing, same_or_valid_convolution

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from dataclasses import dataclass
-from typing import Any, Mapping, NamedTuple, Sequence
+from typing import Any, Mapping, Sequence
 
 import flatbuffers
 import numpy as np
@@ -16,6 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from mpnet.export.naming import unused
+from mpnet.export.sums import Codes
 from mpnet.export.weights import in_bits
 
 SCHEMA_VERSION = 3
@@ -28,13 +29,6 @@ _TYPES: dict[str, int] = {
     "int32": schema.TensorType.INT32,
     "int4": schema.TensorType.INT4,
 }
-
-
-class Codes(NamedTuple):
-    """How int8 values of an activation mean reals: (q - zero_point) * scale."""
-
-    scale: float
-    zero_point: int
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,8 @@ from typing import Literal
 
 from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize
 from mpnet.engine.plan import Plan
-from mpnet.export.sums import Ranges, codes_of, range_of, sums_before
-from mpnet.export.tflite.file import Codes
-from mpnet.export.tflite.rules import CODED_ACTIVATIONS, Rules
+from mpnet.export.sums import CODED_ACTIVATIONS, Codes, Ranges, codes_of, range_of, sums_before
+from mpnet.export.tflite.rules import Rules
 from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.scheme import ActivationScheme
 

@@ -9,8 +9,8 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
-from mpnet.export.sums import LEAKY_SLOPE
-from mpnet.export.tflite.file import Codes, TfliteGraph
+from mpnet.export.sums import LEAKY_SLOPE, Codes
+from mpnet.export.tflite.file import TfliteGraph
 from mpnet.export.tflite.rules import missing, same_or_valid_pool
 from mpnet.model.network import MaxpoolSpec
 

@@ -56,8 +56,6 @@ COMPUTED: dict[type[Operation], Callable[[Any, Any, Sequence[int]], int]] = {
 }
 """Operations on reals: (an operations.Writer, the operation, tensors) -> the result's tensor."""
 
-CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
-"""Those that a full int8 convolution can have without leaving int8."""
 _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED")
 
 

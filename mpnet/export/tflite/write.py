@@ -12,9 +12,9 @@ from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, MaxPool,
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
-from mpnet.export.sums import Ranges
+from mpnet.export.sums import Codes, Ranges
 from mpnet.export.tflite.convolution import Convolution, write_convolution
-from mpnet.export.tflite.file import Codes, TfliteGraph
+from mpnet.export.tflite.file import TfliteGraph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
 from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import COMPUTED, Rules
