@@ -28,6 +28,10 @@ def fold(graph: NodeGraph) -> None:
     outputs, aliases, budget = set(graph.outputs), graph.aliases, budget_of(graph)
     cast: dict[str, Array] = {}
     for node in graph.nodes:
+        try:
+            operator_of(node).check_inputs(node)
+        except Refused as reason:
+            graph.refuse(node, reason)
         node.inputs = [aliases.get(name, name) for name in node.inputs]
         if _passes_on(node, graph) and not (node.output in outputs and node.inputs[0] in graph.inputs):
             aliases[node.output] = node.inputs[0]

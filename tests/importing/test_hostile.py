@@ -131,6 +131,25 @@ def test_circles_and_tensors_from_nowhere_are_named(tmp_path: Path) -> None:
             import_model(path)
 
 
+@pytest.mark.parametrize(
+    ("operator", "inputs", "message"),
+    [
+        ("Add", ("images", ""), "its input 1 is missing"),
+        ("Add", ("images",), "its input 1 is missing"),
+        ("Mul", ("images", "images", "images"), "has 3 inputs, not 2;"),
+        ("Concat", ("images", "", "images"), "its input 1 is missing"),
+        ("Relu", ("",), "its input 0 is missing"),
+        ("Clip", ("images", "", "", "images"), "has 4 inputs, not at most 3;"),
+    ],
+)
+def test_inputs_that_are_left_out_are_named(operator: str, inputs: tuple[str, ...], message: str, tmp_path: Path) -> None:
+    b = Builder(8)
+    b.nodes = [helper.make_node(operator, inputs, ["b"], name="a")]
+    onnx.save(b.model(["b"]), tmp_path / "m.onnx")
+    with pytest.raises(FormatError, match=rf"node 'a' \({operator}\): {message}"):
+        import_model(tmp_path / "m.onnx")
+
+
 @pytest.mark.parametrize("place", ["/etc/passwd", "../secret", "link"])
 def test_weights_outside_of_the_folder_are_not_opened(place: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"

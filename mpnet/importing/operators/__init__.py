@@ -5,12 +5,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from mpnet.importing.graph import Array, Node, NodeGraph, Refused
+from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import elementwise, moves, windows
 from mpnet.importing.operators.record import DOES_NOT_FIT, Budget, Call, Lifter, Operator, Shape
 
 OPERATORS: dict[str, Operator] = {**elementwise.OPERATORS, **windows.OPERATORS, **moves.OPERATORS}
-_UNKNOWN = Operator()
+_UNKNOWN = Operator(inputs=(0, MAX_OPERANDS))
 _MAX_SIDE, _MAX_RANK = 1 << 30, 32
 
 
@@ -77,8 +77,6 @@ def lift(graph: NodeGraph) -> Lifter:
             operator = operator_of(node)
             if operator.lift is None:
                 raise Refused("has no form in a cfg; name tensors before it with --heads, or export the model without it")
-            if not node.inputs[0]:
-                raise Refused("its input 0 is missing; the file is damaged")
             operator.lift(lifter, Call.of(graph, node))
         except Refused as reason:
             lifter.layers.reasons[node.name] = str(reason)

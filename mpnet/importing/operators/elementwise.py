@@ -9,7 +9,7 @@ from typing import Any, Callable
 import numpy as np
 
 from mpnet.importing.graph import Array, Refused
-from mpnet.importing.operators.record import Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import ANY, Call, Lifter, Operator, Shape
 
 _SIXTH = 1 / 6
 _SLOW = 8
@@ -37,17 +37,22 @@ def _same(call: Call) -> Shape:
 
 
 def _broadcast(call: Call) -> Shape:
-    return np.broadcast_shapes(*[call.shape(at) for at in range(len(call.arrays)) if call.given(at)])
+    return np.broadcast_shapes(*[call.shape(at) for at in range(len(call.arrays))])
 
 
 def _unary(function: Callable[[Array], Any], work: int = 1, **more: Any) -> Operator:
     return Operator(_same, lambda call: np.asarray(function(call.array(0))), work=work, **more)
 
 
+def _joined(function: Callable[..., Any], inputs: tuple[int, int], work: int = 1, **more: Any) -> Operator:
+    def computed(call: Call) -> Array:
+        return np.asarray(function(*[call.array(at) for at in range(len(call.arrays))]))
+
+    return Operator(_broadcast, computed, work=work, inputs=inputs, **more)
+
+
 def _binary(function: Callable[..., Any], work: int = 1, **more: Any) -> Operator:
-    return Operator(
-        _broadcast, lambda call: np.asarray(function(*[x for x in call.arrays if x is not None])), work=work, **more
-    )
+    return _joined(function, (2, 2), work, **more)
 
 
 def _quotient(a: Array, b: Array) -> Array:
@@ -231,8 +236,6 @@ def _line(to: Lifter, call: Call, at: int) -> None:
 
 def _product(to: Lifter, call: Call) -> None:
     constants = [at for at, name in enumerate(call.node.inputs) if name in to.graph.constants]
-    if len(call.node.inputs) != 2 or not all(call.node.inputs):
-        raise Refused("has not two factors; the file is damaged")
     if constants:
         return _line(to, call, constants[0])
     if call.node.operator == "Div":
@@ -263,19 +266,19 @@ def _logistic(x: Array) -> Any:
 OPERATORS: dict[str, Operator] = {
     "Add": _binary(np.add, lift=_sum, keeps_sign=True),
     "Sub": _binary(np.subtract, lift=_sum),
-    "Sum": Operator(_broadcast, lift=_sum),
+    "Sum": Operator(_broadcast, lift=_sum, inputs=ANY),
     "Mul": _binary(np.multiply, lift=_product),
     "Div": _binary(_quotient, _SLOW, lift=_product),
     "Pow": _binary(np.power, 4 * _SLOW),
     "Mod": _binary(np.mod, _SLOW),
-    "Min": _binary(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x))),
-    "Max": _binary(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x))),
+    "Min": _joined(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x)), ANY),
+    "Max": _joined(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x)), ANY),
     "Equal": _binary(np.equal),
     "Greater": _binary(np.greater),
     "Less": _binary(np.less),
     "And": _binary(np.logical_and),
     "Or": _binary(np.logical_or),
-    "Where": _binary(np.where),
+    "Where": _joined(np.where, (3, 3)),
     "Not": _unary(np.logical_not),
     "Neg": _unary(np.negative),
     "Abs": _unary(np.abs),
@@ -292,24 +295,27 @@ OPERATORS: dict[str, Operator] = {
     "Relu": _unary(lambda x: np.maximum(x, 0), lift=_activation("relu"), positive=True),
     "Sigmoid": _unary(_logistic, _SLOW, lift=_activation("logistic"), positive=True),
     "Tanh": _unary(np.tanh, _SLOW, lift=_activation("tanh")),
-    "Clip": Operator(_same, _clip, _clamp, positive=True),
+    "Clip": Operator(_same, _clip, _clamp, positive=True, inputs=(1, 3)),
     "HardSigmoid": Operator(_same, lift=_hard_sigmoid, positive=True),
     "HardSwish": Operator(_same, lift=_activation("hard_swish")),
     "Mish": Operator(_same, lift=_activation("mish")),
     "Erf": Operator(_same),
     "mpnet.Gelu": Operator(_same, lift=_activation("gelu_erf")),
     "Gelu": Operator(_same, lift=_gelu),
-    "LayerNormalization": Operator(_same),
-    "InstanceNormalization": Operator(_same),
+    "LayerNormalization": Operator(_same, inputs=(2, 3)),
+    "InstanceNormalization": Operator(_same, inputs=(3, 3)),
     "mpnet.LayerNorm": Operator(_same, lift=_layer_norm),
     "Softplus": Operator(_same, lift=_activation("softplus")),
     "Swish": Operator(_same, lift=_activation("swish")),
     "LeakyRelu": Operator(_same, lift=_leaky),
-    "PRelu": Operator(_same, lift=_prelu),
+    "PRelu": Operator(_same, lift=_prelu, inputs=(2, 2)),
     "Elu": Operator(_same, lift=_elu),
-    "BatchNormalization": Operator(_batch_norm_shapes, _normalized, _batch_norm, work=4),
+    "BatchNormalization": Operator(_batch_norm_shapes, _normalized, _batch_norm, work=4, inputs=(5, 5)),
     "Softmax": Operator(_same, _softmax, _lift_softmax, work=_SLOW, positive=True),
-    "DequantizeLinear": Operator(_same, _dequantize),
-    **dict.fromkeys(("Dropout", "LRN", "LogSoftmax", "LpNormalization", "QuantizeLinear", "Selu"), Operator(_same)),
-    **dict.fromkeys(("com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"), Operator(_same)),
+    "DequantizeLinear": Operator(_same, _dequantize, inputs=(2, 3)),
+    "Dropout": Operator(_same, inputs=(1, 3)),
+    **dict.fromkeys(("LRN", "LogSoftmax", "LpNormalization", "Selu"), Operator(_same)),
+    **dict.fromkeys(
+        ("QuantizeLinear", "com.microsoft.QuantizeLinear", "com.microsoft.DequantizeLinear"), Operator(_same, inputs=(2, 3))
+    ),
 }

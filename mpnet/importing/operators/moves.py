@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 
 from mpnet.importing.graph import Array, Refused
-from mpnet.importing.operators.record import Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import ANY, Call, Lifter, Operator, Shape
 
 _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
@@ -337,10 +337,10 @@ def _lift_attention(to: Lifter, call: Call) -> None:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Reshape": Operator(None, _reshape, _lift_flatten, keeps_sign=True),
+    "Reshape": Operator(None, _reshape, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
     "Flatten": Operator(None, _flatten, _lift_flatten, keeps_sign=True),
-    "Squeeze": Operator(None, _squeeze, _lift_flatten, keeps_sign=True),
-    "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True),
+    "Squeeze": Operator(None, _squeeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
+    "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
     "Transpose": Operator(None, _transpose, keeps_sign=True),
     "mpnet.Channels": Operator(
         lambda call: (1, len(call.integers("order", most=_MAX_CHANNELS) or ()), *call.shape()[2:]),
@@ -350,20 +350,23 @@ OPERATORS: dict[str, Operator] = {
     "mpnet.Attention": Operator(lift=_lift_attention),
     "mpnet.Reshape": Operator(lift=lambda to, call: to.apply(call, "reshape", width=call.integer("width")), keeps_sign=True),
     "Identity": Operator(None, lambda call: call.array(0)),
-    "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True),
-    "Split": Operator(None, _split, _lift_split, keeps_sign=True),
+    "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True, inputs=(1, 5)),
+    "Split": Operator(None, _split, _lift_split, keeps_sign=True, inputs=(1, 2)),
     "Concat": Operator(
         _concat_shape,
         lambda call: np.concatenate([call.array(at) for at in range(len(call.arrays))], call.axis(None)),
         _lift_concat,
         keeps_sign=True,
+        inputs=ANY,
     ),
-    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0))),
-    "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ())),
-    "Expand": Operator(_expand_shape, lambda call: np.array(np.broadcast_to(call.array(0), _expand_shape(call)))),
-    "Pad": Operator(_pad_shape, lift=_lift_pad, keeps_sign=True),
-    "Resize": Operator(_resize_shape, lift=_lift_resize, keeps_sign=True),
-    "Upsample": Operator(_resize_shape, lift=_lift_resize),
+    "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), inputs=(2, 2)),
+    "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ()), inputs=(1, 2)),
+    "Expand": Operator(
+        _expand_shape, lambda call: np.array(np.broadcast_to(call.array(0), _expand_shape(call))), inputs=(1, 2)
+    ),
+    "Pad": Operator(_pad_shape, lift=_lift_pad, keeps_sign=True, inputs=(1, 4)),
+    "Resize": Operator(_resize_shape, lift=_lift_resize, keeps_sign=True, inputs=(1, 4)),
+    "Upsample": Operator(_resize_shape, lift=_lift_resize, inputs=(1, 2)),
     "SpaceToDepth": Operator(_blocks_shape, lift=_lift_space_to_depth),
     "DepthToSpace": Operator(_blocks_shape),
     "Shape": Operator(
@@ -371,7 +374,7 @@ OPERATORS: dict[str, Operator] = {
         lambda call: np.array(call.shape()[call.integer("start", 0) : call.integer("end", 1 << 30)], np.int64),
     ),
     "Size": Operator(lambda call: (), lambda call: np.array(call.array(0).size, np.int64)),
-    "Constant": Operator(lambda call: _constant(call).shape, _constant),
+    "Constant": Operator(lambda call: _constant(call).shape, _constant, inputs=(0, 0)),
     "ConstantOfShape": Operator(lambda call: tuple(call.integers("shape", 0) or ()), _filled),
-    "Range": Operator(_range_shape, lambda call: np.arange(*_range_bounds(call)).astype(call.array(0).dtype)),
+    "Range": Operator(_range_shape, lambda call: np.arange(*_range_bounds(call)).astype(call.array(0).dtype), inputs=(3, 3)),
 }

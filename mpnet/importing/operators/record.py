@@ -9,7 +9,7 @@ from typing import Any, Callable, Sequence
 
 import numpy as np
 
-from mpnet.importing.graph import Array, Node, NodeGraph, Refused
+from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, Refused
 from mpnet.importing.layer_graph import Chw, LayerGraph, LayerOperation
 from mpnet.messages import shown
 
@@ -23,6 +23,8 @@ _MAX_PARAMETERS = 1 << 25
 _MAX_OPERATIONS = 100_000
 DOES_NOT_FIT = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError)
 """What NumPy raises where shapes and values of a file do not fit together: it looks at them better than we would."""
+ANY = (1, MAX_OPERANDS)
+"""Inputs of an operator that takes any number of them."""
 NO_FIXED_SHAPE = "the shape of its result is not fixed; export the model with static shapes"
 
 
@@ -150,6 +152,7 @@ class Operator:
     lift:     appends the layers' operations that the node becomes. None: it has no form in a cfg.
     work:     the time that one value takes, in additions. multiplies: multiplications and additions besides, of MatMul.
     positive: its result is never negative. keeps_sign: its result is never negative where no input is.
+    inputs:   how many there must be, and may be. Those that must be there cannot be left out, nor any of `ANY`.
     """
 
     shape: Callable[[Call], Shape | list[Shape]] | None = None
@@ -159,6 +162,20 @@ class Operator:
     multiplies: Callable[[Call], int] | None = None
     positive: bool = False
     keeps_sign: bool = False
+    inputs: tuple[int, int] = (1, 1)
+
+    def check_inputs(self, node: Node) -> None:
+        """Raises: Refused, where inputs of a node of a file are left out or too many."""
+        least, most = self.inputs
+        if self.inputs == ANY:
+            least = max(least, len(node.inputs))
+        missing = next((at for at in range(least) if not any(node.inputs[at : at + 1])), None)
+        if missing is not None:
+            raise Refused(f"its input {missing} is missing; the file is damaged")
+        if len(node.inputs) > most:
+            raise Refused(
+                f"has {len(node.inputs)} inputs, not {'' if least == most else 'at most '}{most}; the file is damaged"
+            )
 
 
 class Lifter:

@@ -187,7 +187,7 @@ def _reduce(function: Callable[..., Any], lift: Callable[[Lifter, Call], object]
         keep = bool(call.integer("keepdims", 1))
         return np.asarray(function(call.array(0), axis=None if axes is None else tuple(axes), keepdims=keep))
 
-    return Operator(_reduced, computed, lift, work=2, keeps_sign=function is np.mean)
+    return Operator(_reduced, computed, lift, work=2, keeps_sign=function is np.mean, inputs=(1, 2))
 
 
 def _lift_mean(to: Lifter, call: Call) -> None:
@@ -226,8 +226,10 @@ def _lift_dense(to: Lifter, call: Call) -> None:
 
 
 OPERATORS: dict[str, Operator] = {
-    "Conv": Operator(_conv_shape, _conv, _lift_conv, multiplies=lambda call: math.prod(_conv_shape(call)) * call.shape(1)[1]),
-    "ConvTranspose": Operator(_deconv_shape, lift=_lift_deconv),
+    "Conv": Operator(
+        _conv_shape, _conv, _lift_conv, multiplies=lambda call: math.prod(_conv_shape(call)) * call.shape(1)[1], inputs=(2, 3)
+    ),
+    "ConvTranspose": Operator(_deconv_shape, lift=_lift_deconv, inputs=(2, 3)),
     "MaxPool": Operator(_pool_shape, lift=_lift_maxpool, keeps_sign=True),
     "AveragePool": Operator(_pool_shape, lift=_lift_avgpool, keeps_sign=True),
     "GlobalAveragePool": Operator(
@@ -239,11 +241,12 @@ OPERATORS: dict[str, Operator] = {
     "ReduceSum": _reduce(np.sum),
     "ReduceMax": _reduce(np.max),
     "ReduceProd": _reduce(np.prod),
-    "Gemm": Operator(_gemm_shape, lift=_lift_dense),
+    "Gemm": Operator(_gemm_shape, lift=_lift_dense, inputs=(2, 3)),
     "MatMul": Operator(
         _matmul_shape,
         lambda call: np.asarray(call.array(0) @ call.array(1)),
         _lift_dense,
         multiplies=lambda call: math.prod(_matmul_shape(call)) * call.shape()[-1],
+        inputs=(2, 2),
     ),
 }
