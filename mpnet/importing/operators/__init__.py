@@ -7,11 +7,11 @@ import numpy as np
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import elementwise, moves, windows
-from mpnet.importing.operators.record import DOES_NOT_FIT, Budget, Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import DOES_NOT_FIT, MAX_RANK, Budget, Call, Lifter, Operator, Shape
 
 OPERATORS: dict[str, Operator] = {**elementwise.OPERATORS, **windows.OPERATORS, **moves.OPERATORS}
 _UNKNOWN = Operator(inputs=(0, MAX_OPERANDS))
-_MAX_SIDE, _MAX_RANK = 1 << 30, 32
+_MAX_SIDE = 1 << 30
 
 
 def operator_of(node: Node) -> Operator:
@@ -31,7 +31,7 @@ def _shapes(call: Call) -> list[Shape]:
         shapes = [array.shape for array in (made if isinstance(made, list) else [made])]
     else:
         raise Refused("its shape is not known")
-    if any(len(shape) > _MAX_RANK or any(side < 0 or side > _MAX_SIDE for side in shape) for shape in shapes):
+    if any(len(shape) > MAX_RANK or any(side < 0 or side > _MAX_SIDE for side in shape) for shape in shapes):
         raise Refused(f"a result of shape {list(shapes[0])[:8]}")
     return [tuple(int(side) for side in shape) for shape in shapes]
 

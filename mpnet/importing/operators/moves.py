@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 
 from mpnet.importing.graph import Array, Refused
-from mpnet.importing.operators.record import ANY, Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import ANY, MAX_RANK, Call, Lifter, Operator, Shape
 
 _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
@@ -107,7 +107,7 @@ def _tile_shape(call: Call) -> Shape:
 
 
 def _expand_shape(call: Call) -> Shape:
-    return np.broadcast_shapes(call.shape(), tuple(call.integers("shape", 1) or ()))
+    return np.broadcast_shapes(call.shape(), tuple(call.integers("shape", 1, most=MAX_RANK) or ()))
 
 
 def _pads(call: Call) -> list[int]:

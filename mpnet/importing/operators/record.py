@@ -21,6 +21,8 @@ _MAX_RESULT_VALUES = 1 << 30
 _MAX_CHANNELS = 1 << 20
 _MAX_PARAMETERS = 1 << 25
 _MAX_OPERATIONS = 100_000
+MAX_RANK = 32
+"""Axes of a tensor; NumPy joins the shapes of no more."""
 DOES_NOT_FIT = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError)
 """What NumPy raises where shapes and values of a file do not fit together: it looks at them better than we would."""
 ANY = (1, MAX_OPERANDS)
