@@ -149,6 +149,31 @@ def boxes_of_compare(folder: Path, size: int) -> list[str]:
     return ["compare", made, made]
 
 
+def images_of_analyze(folder: Path, size: int) -> list[str]:
+    arguments = images_of_run(folder, size, 1)
+    return ["analyze", *arguments[1:], f"--images={size}"]
+
+
+def images_of_explain(folder: Path, size: int) -> list[str]:
+    """Images of noise without labels, in which 3 bits lose what fp32 finds."""
+    experiment, random = write_experiment(folder, small_cfg()), np.random.default_rng(0)
+    (folder / "more").mkdir()
+    for number in range(3 * size):
+        cv2.imwrite(str(folder / "more" / f"{number:05d}.png"), random.integers(0, 256, (32, 32, 3), np.uint8))
+    settings = ("--unlabelled", str(folder / "more"), "--set", "precision.default=int3")
+    return ["explain", str(experiment), *FEW_BOXES, *settings, "--worst=2", "--orders=2"]
+
+
+def layers_of_import(folder: Path, size: int) -> list[str]:
+    onnx, graphs = pytest.importorskip("onnx"), pytest.importorskip("tests.importing.graphs")
+    builder = graphs.Builder(8)
+    x = "images"
+    for _ in range(3 * size):
+        x = builder.conv(x, 4, act="Relu")
+    onnx.save(builder.model([x]), folder / "net.onnx")
+    return ["import", str(folder / "net.onnx"), "-o", str(folder / "made")]
+
+
 def work(arguments: list[str]) -> tuple[int, int]:
     """Calls, and the most bytes at once, of a command."""
     calls = 0
@@ -190,6 +215,9 @@ def work(arguments: list[str]) -> tuple[int, int]:
         images_of_sweep,
         images_of_detect,
         boxes_of_compare,
+        images_of_analyze,
+        images_of_explain,
+        layers_of_import,
     ],
 )
 def test_work_grows_with_the_input(

@@ -20,6 +20,7 @@ from mpnet.formats.files import digest
 from mpnet.formats.files.cache import DEFAULT_LIMIT_BYTES, FileCache, cache_folder, cache_limit, open_cache
 from mpnet.formats.files.digest import file_state, known_digest, remember_digest
 from mpnet.kernels import _core
+from tests.fuzz.cache import hunt
 
 BLOCKS = [np.arange(1000, dtype=np.float32), np.arange(7, dtype=np.uint8)]
 
@@ -81,6 +82,11 @@ def test_a_header_of_any_values_is_read_or_no_entry(tmp_path: Path) -> None:
             # Other blocks that take the same room are an entry: whoever asked for it looks at them.
             assert found is None or sum((block.size + 63) // 64 * 64 for block in found) == 4096, (word, value)
             assert found is None or word >= 6, (word, value)
+
+
+def test_entries_damaged_while_two_processes_use_them_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MPNET_CACHE", "")  # the hunt sets its own
+    assert hunt(40, 7)[0] == 0
 
 
 @pytest.mark.parametrize(("first", "second"), [(16, 24), (16, 4120), (128, 136), (128, 4168)])

@@ -29,6 +29,8 @@ from tests.fuzz.readers import FORMATS
 FOUND = WORK / "found"
 CHANGED = 20_000
 """Files that replay.c changes in one process."""
+CHANGES = 200
+"""Of the cache in one round."""
 KILLS = 25
 """Of one round; few, so that a short hunt is short."""
 SANITIZER = {"ASAN_OPTIONS": "detect_leaks=1:quarantine_size_mb=32"}
@@ -195,6 +197,17 @@ def _faults(minutes: float) -> Outcome:
     return outcome
 
 
+def _cache(minutes: float) -> Outcome:
+    """Entries of the cache that change while processes use them."""
+    outcome = Outcome()
+    for seed in _rounds(minutes):
+        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.cache", CHANGES, seed])
+        outcome.add(CHANGES, code != 0, memory, _slowest(printed))
+        if code:
+            print(printed[-3000:], file=sys.stderr, flush=True)
+    return outcome
+
+
 def _kills(kind: str, minutes: float) -> Outcome:
     """Sweeps that are killed at any moment, and sweeps on one store."""
     if kind == "verify" and importlib.util.find_spec("onnxruntime") is None:
@@ -215,6 +228,7 @@ HUNTS: dict[str, Callable[[float], Outcome]] = {
     **{name: partial(_reader, name) for name in FORMATS},
     **{f"import-{kind}": partial(_imports, kind) for kind in import_models.KINDS},
     "faults": _faults,
+    "cache-shared": _cache,
     **{f"kills-{kind}": partial(_kills, kind) for kind in SECTIONS},
 }
 """What can be hunted, and how, for so many minutes."""
