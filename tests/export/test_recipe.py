@@ -61,6 +61,13 @@ def test_nncf_matches_the_layers_that_stay_in_float_in_both_readers(convolutions
         assert [name.partition("/")[0] for name in matched] == nodes(KEY, False)
 
 
+def test_nncf_is_told_ranges_and_bits_as_measured() -> None:
+    assert recipe("nncf")["advanced_parameters"] == {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"}
+    script = export("recipe", configuration(KEY), "nncf").files[".py"].decode()
+    assert "overflow_fix=nncf.OverflowFix.DISABLE" in script
+    assert "activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX" in script
+
+
 def test_onnx_runtime_and_aimet_get_both_lists() -> None:
     said = recipe("onnxruntime")
     assert (said["nodes_to_quantize"], said["nodes_to_exclude"]) == (nodes(KEY, True), nodes(KEY, False))

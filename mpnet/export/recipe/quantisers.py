@@ -53,7 +53,11 @@ def _nncf(choice: Choice) -> Files:
     # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
     patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in (*_names(choice.floats), *choice.decoding)]
     preset = "PERFORMANCE" if choice.symmetric else "MIXED"
-    recipe = {"ignored_scope": {"patterns": patterns, "validate": True}, "preset": preset.lower()}
+    recipe = {
+        "ignored_scope": {"patterns": patterns, "validate": True},
+        "preset": preset.lower(),
+        "advanced_parameters": {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"},
+    }
     return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)}
 
 
