@@ -13,7 +13,7 @@ from mpnet.model.task import TASKS
 from mpnet.report.conditions import condition_tables
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import thinned
-from mpnet.report.sweep_text import failed_text, time_lines
+from mpnet.report.sweep_text import failed_text, ruled_out_needed, time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.steps import latency_text
@@ -34,6 +34,8 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
             "than this page shows."
         )
     notes += time_lines(findings.get("times") or {})
+    if findings.get("ruled_out"):
+        notes.append(_proof(findings, int(sweep.get("selecting", 0))))
     if stored.failed:
         notes.append(f"{failed_text(stored.failed)}.")
     notes += _survival(findings.get("verified"), stored.verified)
@@ -65,6 +67,15 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
         conditions=condition_tables(findings),
         board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
+    )
+
+
+def _proof(findings: Mapping[str, Any], selecting: int) -> str:
+    """A sentence for the page: why configurations that were not measured on all images are not on the front."""
+    needed = ruled_out_needed(findings, "after ", selecting)
+    return (
+        f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that costs "
+        f"no more stays better whatever the images left would bring. They were ruled out by part of the images{needed}."
     )
 
 

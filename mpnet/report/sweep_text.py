@@ -57,7 +57,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     """The end of a sweep: how much was done, the front, what was chosen."""
     out.print(
         f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now"
-        f"{_ruled_out(document)}) in "
+        f"{_more_ruled_out(document)}) in "
         f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per image" + _theory(document)
     )
     _print_failed(document, out)
@@ -85,15 +85,22 @@ def print_choice(document: Mapping[str, Any], out: Console) -> None:
     _print_picks(document, out)
 
 
-def _ruled_out(document: Mapping[str, Any]) -> str:
-    count = document.get("ruled_out", 0)
-    if not count:
+def _more_ruled_out(document: Mapping[str, Any]) -> str:
+    if not document.get("ruled_out", 0):
         return ""
-    after = {int(images): number for images, number in document.get("ruled_out_after", {}).items()}
+    needed = ruled_out_needed(document, "", int(document["holdout"]["selecting"]))
+    return f"; {document['ruled_out']:,} more cannot be on the front, as a part of the images proves{needed}"
+
+
+def ruled_out_needed(findings: Mapping[str, Any], verb: str, selecting: int) -> str:
+    """How many of the `selecting` images proved that configurations are not on the front: `, half of them 8, the last 56 of
+    79`; '' where none was ruled out that way. verb: words between who and how many."""
+    after = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
+    if not after:
+        return ""
     ends = list(zip(after, accumulate(after.values()), strict=True))
-    half = next((images for images, number in ends if 2 * number >= ends[-1][1]), None)
-    needed = f", half of them {half}, the last {ends[-1][0]} of {document['holdout']['selecting']}" if half else ""
-    return f"; {count:,} more cannot be on the front, as a part of the images proves{needed}"
+    half = next(images for images, number in ends if 2 * number >= ends[-1][1])
+    return f", half of them {verb}{half}, the last {verb}{ends[-1][0]} of {selecting}"
 
 
 def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:

@@ -51,6 +51,14 @@ def test_the_baseline_and_the_sweeps_choice_are_marked(tmp_path: Path) -> None:
     assert table.keys[table.chosen or 0] == "fqqqqqqqqqf"
 
 
+def test_a_report_says_what_proved_that_configurations_are_not_on_the_front(tmp_path: Path) -> None:
+    findings = {"best": entry("f" * 11), "ruled_out": 1900, "space": 2048, "ruled_out_after": {"2": 900, "5": 700, "9": 300}}
+    store = make_store(tmp_path / "s.sqlite", findings=findings, sweep={"selecting": 40})
+    page = render(collect([store], progress=quiet))
+    assert "1,900 of 2,048 configurations were not measured to the end" in page
+    assert "by part of the images, half of them after 5, the last after 9 of 40." in page
+
+
 def test_another_configuration_can_be_chosen(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.sqlite")
     table = collect([store], progress=quiet, choose="q" * 11).configurations
