@@ -38,7 +38,8 @@ class _Rewriter:
         self.layers, self.kept, self.apart = layers, kept, apart
         self.makers = layers.makers()
         self.readers: dict[str, dict[int, LayerOperation]] = {}
-        self._removed: set[int] = set()
+        # With the operations themselves: a new one could be given the id of one that is gone.
+        self._removed: dict[int, LayerOperation] = {}
         self._inserted: dict[int, list[LayerOperation]] = {}
         self._new: list[LayerOperation] = []
         for operation in layers.operations:
@@ -93,7 +94,7 @@ class _Rewriter:
             maker = self.makers.get(name)
             if maker is None or self.readers.get(name) or name in self.kept:
                 continue
-            self._removed.add(id(maker))
+            self._removed[id(maker)] = maker
             del self.makers[name]
             for other in dict.fromkeys(maker.inputs):
                 self.readers[other].pop(id(maker), None)
