@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -68,6 +68,8 @@ def build(target: str, out: Path, kind: str, compiler: str = "", inputs: tuple[P
     print("building", out, "...", file=sys.stderr, flush=True)  # all tables take minutes the first time
     how = KINDS[kind]
     compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
+    if kind == "replayed" and can_build(compiler, "scalar"):
+        how = replace(how, core=KINDS["scalar"].core)  # compiled once for both
     names = [*(f"objects/mprun/{name}.o" for name in COMMANDS if target == "command"), "libmprun.a"]
     if target == "jpeg":  # it needs no kernels, which take most of the time to compile
         names = [f"objects/image/{source.stem}.o" for source in sorted(ROOT.glob("csrc/image/*.c"))]
