@@ -19,7 +19,8 @@ def chain(gates: int, unread: int) -> LayerGraph:
     for at in range(gates):
         line = {"scale": np.ones(SHAPE[0]), "shift": np.full(SHAPE[0], 3.0)}
         operations.append(LayerOperation("affine", [f"add {at}"], [x], f"sum {at}", SHAPE, line))
-        operations.append(LayerOperation("activation", [f"cut {at}"], [f"sum {at}"], x := f"gate {at}", SHAPE, {"word": "relu6"}))
+        x = f"gate {at}"
+        operations.append(LayerOperation("activation", [f"cut {at}"], [f"sum {at}"], x, SHAPE, {"word": "relu6"}))
     shapes = {operation.output: SHAPE for operation in operations}
     return LayerGraph(operations, {"image": SHAPE, **shapes}, {})
 
