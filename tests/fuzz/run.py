@@ -113,7 +113,7 @@ def _guided(target: str, minutes: float) -> Outcome:
     compiler = os.environ.get("FUZZ_CC", "clang")
     if not can_build(compiler, "hunting"):
         return Outcome(skipped="no clang with libFuzzer here (Debian: clang and libclang-rt-dev)")
-    program, corpus = WORK / target, WORK / f"corpus-{target}"
+    program, corpus = WORK / f"{target}-hunting", WORK / f"corpus-{target}"
     build(target, program, "hunting", compiler)
     corpus.mkdir(exist_ok=True)
     options = [f"-max_total_time={round(60 * minutes)}", "-max_len=10240", "-rss_limit_mb=1024", "-timeout=60"]

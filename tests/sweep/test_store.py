@@ -156,13 +156,13 @@ def write_until_killed(path: Path, seed: int) -> None:
 
 
 @pytest.mark.slow
-def test_hundreds_of_random_kills_lose_nothing(tmp_path: Path) -> None:
+def test_random_kills_lose_nothing(tmp_path: Path) -> None:
     """kill -9 at any moment: whole batches only, all that were reported, values intact, nothing stays locked."""
     path = tmp_path / "sweep.sqlite"
     log = tmp_path / "committed"
     TrialStore.open(path, SUBJECT).close()
     rng = random.Random(20)
-    kills = 300
+    kills = 100  # tests.fuzz.kills does thousands
     for number in range(kills):
         children = []
         for seed in range(2):  # two writers at a time, so that kills also hit one that waits for the other
