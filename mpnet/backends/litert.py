@@ -58,7 +58,7 @@ class LiteRTModel:
             layer = layer_of(names.get(int(operator["outputs"][0]), ""))
             if operator["op_name"] in _CONVOLUTIONS and layer is not None:
                 activations, weights = (np.dtype(kind).name for kind in operator["operand_types"][:2])
-                precision = "int8" if weights == "int8" else "fp32"
+                precision = "fp32" if weights != "int8" else "int16" if activations == "int16" else "int8"
                 where = "XNNPACK" if int(operator["inputs"][1]) in taken else "a kernel of TensorFlow Lite, not XNNPACK"
                 hybrid = precision == "int8" and activations == "float32"
                 executed[layer] = (precision, f"{where}, hybrid" if hybrid else where)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The 8-bit codes of a convolution's sums, where something comes between them and the layer's result.
+"""The codes of a convolution's sums, where something comes between them and the layer's result.
 
 No engine has LeakyReLU inside a convolution of codes, so sums are rounded to 8 bits before it. Negative sums shrink to a
 tenth: a code spent on them is worth a hundredth of what it is worth above 0. So their lower bound is not the least sum
@@ -25,25 +25,35 @@ _CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
 
 
 class Codes(NamedTuple):
-    """How int8 values of an activation mean reals: (q - zero_point) * scale."""
+    """How int8 or int16 values of an activation mean reals: (q - zero_point) * scale."""
 
     scale: float
     zero_point: int
+    bits: int = 8
+
+    @property
+    def least(self) -> int:
+        """The least code."""
+        return -(1 << (self.bits - 1))
 
 
 def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
     """The codes of a range."""
     params = range_to_params(low, high, scheme)
-    return Codes(params.scale, params.zero_point)
+    return Codes(params.scale, params.zero_point, scheme.bits)
 
 
 def range_of(codes: Codes) -> tuple[float, float]:
     """The reals that codes span."""
-    return (-128 - codes.zero_point) * codes.scale, (127 - codes.zero_point) * codes.scale
+    return (codes.least - codes.zero_point) * codes.scale, (-1 - codes.least - codes.zero_point) * codes.scale
 
 
-def sums_before(activation: str, low: float, high: float) -> tuple[float, float] | None:
-    """The range of sums whose results lie in [low, high]; None for an activation that cannot be turned round."""
+def sums_before(activation: str, low: float, high: float, bits: int = 8) -> tuple[float, float] | None:
+    """The range of sums whose results lie in [low, high]; None for an activation that cannot be turned round.
+
+    bits: of their codes; from 16 on no sum is cut."""
+    if activation == "leaky" and bits > 8:
+        return min(low, 0.0) / _SLOPE, max(high, 0.0)
     if activation == "leaky":
         return leaky_bound(min(low, 0.0) / _SLOPE, max(high, 0.0)), max(high, 0.0)
     return (low, high) if activation in CODED_ACTIVATIONS else None

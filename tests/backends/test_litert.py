@@ -130,6 +130,24 @@ def test_calibrated_int8_stays_near(flavour: str) -> None:
     assert _error(configured(tiny_cfg(), "q", CALIBRATED), flavour) <= 6e-2
 
 
+@pytest.mark.parametrize("text", [tiny_cfg(), ODD], ids=["tiny", "odd"])
+@pytest.mark.parametrize("flavour", ["litert", "integer"])
+def test_int16_stays_nearer_than_halves(text: str, flavour: str) -> None:
+    # LiteRT cuts factors to 16 bits, so that each layer's largest results are a code off.
+    configuration = configured(text, "i", CALIBRATED)
+    assert _error(configuration, flavour) <= 1e-3
+    executed = _open(configuration, flavour).executed()
+    assert executed is not None
+    assert {precision for precision, _ in executed.values()} == {"int16"}
+
+
+@pytest.mark.parametrize("flavour", ["litert", "integer"])
+@pytest.mark.parametrize("keys", ["qi", "iq", "fi", "hi"])
+def test_int16_beside_other_precisions(flavour: str, keys: str) -> None:
+    layers = len(configured(ODD, "f").network.convolutions)
+    assert _error(configured(ODD, (keys * layers)[:layers], CALIBRATED), flavour) <= 6e-2
+
+
 def test_clamps_stay_in_int8_to_the_code() -> None:
     # A convolution with a clamp gives its reader's codes at once, with one rounding as in mpnet; the bias has been rounded
     # to a whole number of steps of the sums, which moves a code here and there.
@@ -145,8 +163,8 @@ def test_a_channel_that_means_nothing_beside_its_bias() -> None:
     for own_weights in weights.layers.values():
         own_weights.weights[0] *= np.float32(1e-20)
         own_weights.biases[0] = 3.0
-    for flavour in ("litert", "armnn"):
-        assert np.isfinite(_error(configured(tiny_cfg(), "q", CALIBRATED, weights), flavour))
+    for flavour, key in (("litert", "q"), ("armnn", "q"), ("litert", "i")):
+        assert np.isfinite(_error(configured(tiny_cfg(), key, CALIBRATED, weights), flavour))
 
 
 def test_it_says_what_runs_and_where() -> None:
@@ -181,3 +199,9 @@ def test_trained_networks(shared_data: Path, name: str) -> None:
     for key in random_keys(configuration, 2):
         mixed = with_key(configuration, key)
         assert head_error(_open(mixed).forward(batch), own(mixed, batch)) <= 2e-2
+
+
+@pytest.mark.parametrize("name", ["aix", "fastest"])
+def test_trained_networks_in_int16(shared_data: Path, name: str) -> None:
+    configuration, batch = trained(shared_data, name, "i", CALIBRATED)
+    assert head_error(_open(configuration).forward(batch), own(configuration, batch)) <= 1e-3

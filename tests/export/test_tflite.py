@@ -76,6 +76,28 @@ def test_armnn_stays_in_int8_between_int8_layers() -> None:
     assert [name for name, _, _ in operators].count("QUANTIZE") <= 3
 
 
+@pytest.mark.parametrize("flavour", ["litert", "integer"])
+def test_int16_convolutions_have_int16_in_and_out_and_biases_of_64_bits(flavour: str) -> None:
+    operators = _operators(_written(configured(tiny_cfg(), "i", CALIBRATED), flavour))
+    assert {tuple(inputs) for name, inputs, _ in operators if name == "CONV_2D"} == {("INT16", "INT8", "INT64")}
+    assert {inputs[0] for name, inputs, _ in operators if name in ("LEAKY_RELU", "MAX_POOL_2D", "CONCATENATION")} == {"INT16"}
+    assert [name for name, _, _ in operators].count("QUANTIZE") == 1
+
+
+def test_codes_of_16_bits_lie_around_zero() -> None:
+    model = _model(_written(configured(tiny_cfg(), "i", CALIBRATED)))
+    wide = [t.quantization for t in model.subgraphs[0].tensors if t.type == schema.TensorType.INT16]
+    assert wide
+    assert all(len(meaning.scale) == 1 and list(meaning.zeroPoint) == [0] for meaning in wide)
+
+
+def test_full_integers_pass_between_8_and_16_bits_without_reals() -> None:
+    text = one_layer(ONE + ONE + ONE + "[convolutional]\nfilters=6\nsize=1\nactivation=linear\n")
+    operators = _operators(_written(configured(text, "qiqi", CALIBRATED), "integer"))
+    assert [name for name, _, _ in operators].count("DEQUANTIZE") == 1
+    assert [inputs[0] for name, inputs, _ in operators if name == "QUANTIZE"] == ["FLOAT32", "INT8", "INT16", "INT8"]
+
+
 def test_it_says_where_ranges_are_others_than_the_calibrated() -> None:
     layers = export("tflite", configured(tiny_cfg(), "q", CALIBRATED)).layers
     assert {why for _, _, why in layers.values()} == {"hybrid: ranges are the image's own, not the calibrated ones"}
@@ -125,6 +147,24 @@ def test_without_names_there_is_no_archive() -> None:
 def test_what_cannot_be_expressed_is_refused_by_layer(flavour: str, activations: Any, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^[^\n]*{said}[^\n]*$"):
         _written(configured(one_layer(ONE), "q", activations), flavour)
+
+
+@pytest.mark.parametrize(
+    ("flavour", "activations", "said"),
+    [
+        (
+            "litert",
+            DYNAMIC,
+            "layer 0 .* as int16: LiteRT has no int16 range that is measured on the image; set .* to calibrated",
+        ),
+        ("integer", DYNAMIC, "LiteRT takes no range that is measured on the image"),
+        ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
+        ("armnn", CALIBRATED, "it has no int16 that mpnet writes"),
+    ],
+)
+def test_int16_that_cannot_be_expressed_is_refused_by_layer(flavour: str, activations: Any, said: str) -> None:
+    with pytest.raises(ConfigError, match=f"^[^\n]*{said}[^\n]*$"):
+        _written(configured(one_layer(ONE), "i", activations), flavour)
 
 
 def test_half_sums_are_refused() -> None:

@@ -187,7 +187,8 @@ class _Writer:
         """Sums in codes where an activation other than a clamp follows, and the result in codes."""
         sums = self.sums()
         if self.activation == "leaky":
-            bounds = sums_before("leaky", *((code - params.zero_point) * params.scale for code in (-SHIFT, SHIFT - 1)))
+            low, high = ((code - params.zero_point) * params.scale for code in (-SHIFT, SHIFT - 1))
+            bounds = sums_before("leaky", low, high)
             assert bounds is not None
             scheme = self.options.of(self.layer.index).activations
             sums = pair(self.graph, sums, self.name("sums"), range_to_params(*bounds, scheme)).real

@@ -20,11 +20,15 @@ from mpnet.export.weights import halves_of
 from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.weights import dequantize_weights
 
-# Bias and sums are int32: a bias of a channel whose weights mean next to nothing must not leave it.
-_LARGEST_BIAS = 2.0**30
-# Readers scale sums of full int8 convolutions by a fixed-point number of this size at least.
+# Bias and sums are int32, or of 48 bits in int64: a bias of a channel whose weights mean next to nothing must not leave it.
+_LARGEST_BIAS = {8: 2.0**30, 16: 2.0**46}
+_BIAS = {8: np.int32, 16: np.int64}
+# Readers scale sums of full integer convolutions by a fixed-point number of this size at least.
 _LEAST_FACTOR = 2.0**-31
-_VERSION = {"CONV_2D": {"float": 1, "hybrid": 5, "coded": 3}, "DEPTHWISE_CONV_2D": {"float": 1, "hybrid": 6, "coded": 3}}
+_VERSION = {
+    "CONV_2D": {"float": 1, "hybrid": 5, "coded": 3, "coded16": 4},
+    "DEPTHWISE_CONV_2D": {"float": 1, "hybrid": 6, "coded": 3, "coded16": 5},
+}
 _GROUPED_VERSION = 6
 _4_BITS_VERSION = 7
 
@@ -110,11 +114,12 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
     else:
         steps = scales.astype(np.float64) * conv.codes.scale
         offset = graph.constant(
-            f"{writer.name}/bias", np.rint(bias / steps).astype(np.int32), Channels(steps.astype(np.float32), 0)
+            f"{writer.name}/bias", np.rint(bias / steps).astype(_BIAS[conv.codes.bits]), Channels(steps.astype(np.float32), 0)
         )
     out = writer.made("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)
     name = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    kind = "hybrid" if conv.way == "hybrid" else "float" if scales is None else "coded"
+    wide = conv.codes is not None and conv.codes.bits == 16
+    kind = "hybrid" if conv.way == "hybrid" else "float" if scales is None else "coded16" if wide else "coded"
     version = _VERSION[name][kind]
     more: dict[str, Any] = {}
     if depthwise:
@@ -156,7 +161,7 @@ def _within_reach(
 
     Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
     """
-    least = np.abs(bias) / (_LARGEST_BIAS * codes.scale)
+    least = np.abs(bias) / (_LARGEST_BIAS[codes.bits] * codes.scale)
     if sums is not None:
         least = np.maximum(least, _LEAST_FACTOR * sums.scale / codes.scale)
     wider = np.maximum(scales, least.astype(np.float32))

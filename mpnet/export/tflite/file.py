@@ -26,14 +26,16 @@ _TYPES: dict[str, int] = {
     "float32": schema.TensorType.FLOAT32,
     "float16": schema.TensorType.FLOAT16,
     "int8": schema.TensorType.INT8,
+    "int16": schema.TensorType.INT16,
     "int32": schema.TensorType.INT32,
+    "int64": schema.TensorType.INT64,
     "int4": schema.TensorType.INT4,
 }
 
 
 @dataclass(frozen=True)
 class Channels:
-    """How int8 or int32 constants mean reals: one scale for each index of the dimension `axis`."""
+    """How int8, int32 or int64 constants mean reals: one scale for each index of the dimension `axis`."""
 
     scales: NDArray[np.float32]
     axis: int

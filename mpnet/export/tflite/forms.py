@@ -1,17 +1,17 @@
 # SPDX-License-Identifier: MIT
-"""Which tensors of a plan stay in int8 in a TensorFlow Lite file, and how each convolution is written.
+"""Which tensors of a plan stay in codes in a TensorFlow Lite file, and how each convolution is written.
 
-A plan quantises before each int8 convolution and de-scales after it. Where all readers of a result want the same codes,
-the convolution can give these at once; else it gives reals. Pooling, upsampling, slices and concatenations come to the
-same codes before and after a quantisation, so that codes are carried through them.
+A plan quantises before each int8 or int16 convolution and de-scales after it. Where all readers of a result want the
+same codes, the convolution can give these at once; else it gives reals. Pooling, upsampling, slices and concatenations
+come to the same codes before and after a quantisation, so that codes are carried through them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Callable, Literal
 
-from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize
+from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize, Reorg3d
 from mpnet.engine.plan import Plan
 from mpnet.export.sums import CODED_ACTIVATIONS, Codes, Ranges, codes_of, range_of, sums_before
 from mpnet.export.tflite.rules import Rules
@@ -21,17 +21,22 @@ from mpnet.quantization.scheme import ActivationScheme
 Form = Codes | None
 """Codes, or None for reals."""
 Way = Literal["float", "hybrid", "coded", "descaled", "simulated"]
-"""How a convolution is written. coded: int8 in and out. descaled: int8 in, its sums in 8 bits and turned into reals. hybrid:
-reals in and out, int8 within. simulated: on the reals that codes mean."""
+"""How a convolution is written. coded: codes in and out. descaled: codes in, its sums in as many bits and turned into reals.
+hybrid: reals in and out, int8 within. simulated: on the reals that codes mean."""
+Reach = Callable[[Convolve, Codes], float]
+"""(a convolution, the codes that it reads) -> the largest magnitude that its sums can have."""
+
+_BEYOND = 2
+"""How far beyond calibrated ranges sums of 16 bits reach where mpnet does not cut them: a bit of sixteen for other images."""
 
 
 @dataclass
 class Forms:
     """In which form each slot of a plan is written, and how each of its convolutions is.
 
-    maps:  of slots that hold int8 in the plan: their codes, None where the range is measured on the image.
+    maps:  of slots that hold codes in the plan: their codes, None where the range is measured on the image.
     kept:  the form in which a slot is written by the step that makes it.
-    ways:  by number of the step, of convolutions. sums: the codes of their sums where these are int8.
+    ways:  by number of the step, of convolutions. sums: the codes of their sums where these are codes.
     """
 
     maps: dict[int, Form]
@@ -40,10 +45,11 @@ class Forms:
     sums: dict[int, Codes] = field(default_factory=dict)
 
 
-def choose_forms(plan: Plan, rules: Rules, sums: Ranges) -> Forms:
+def choose_forms(plan: Plan, rules: Rules, sums: Ranges, reach: Reach) -> Forms:
     """From the last step to the first: what readers want decides what a step gives.
 
-    sums: ranges of convolutions before their activations, by layer, where somebody has found them.
+    sums: ranges of convolutions before their activations, by layer, where somebody has found them. reach: what
+    bounds sums of 16 bits where nobody has, since these have codes to spare.
     """
     forms = Forms(_maps(plan))
     wanted: list[list[Form]] = [[] for _ in plan.slots]
@@ -54,13 +60,15 @@ def choose_forms(plan: Plan, rules: Rules, sums: Ranges) -> Forms:
         operation, asked = step.operation, wanted[step.output]
         takes: list[Form] = [None]
         if isinstance(operation, Convolve):
-            takes = [_convolution(forms, plan, rules, sums, number, asked)]
+            takes = [_convolution(forms, plan, rules, sums, reach, number, asked)]
         elif isinstance(operation, (Quantize, Cast)):
             takes = list(asked)
         elif isinstance(operation, Dequantize):
             takes = [forms.maps[step.inputs[0]]]
         elif carries_codes(operation):
             form = _single(asked)
+            if form is not None and form.bits == 16 and isinstance(operation, Reorg3d):
+                form = None  # SPACE_TO_DEPTH knows no int16
             forms.kept[step.output] = form
             takes = [form]
         for slot in step.inputs:
@@ -90,7 +98,7 @@ def _single(asked: list[Form]) -> Form:
     return asked[0] if len(asked) == 1 else None
 
 
-def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: int, asked: list[Form]) -> Form:
+def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Reach, number: int, asked: list[Form]) -> Form:
     """Settle one convolution; what it takes."""
     step = plan.steps[number]
     assert isinstance(step.operation, Convolve)
@@ -98,25 +106,38 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, number: i
     if step.operation.weights is None:
         forms.ways[number] = "float"
         return None
-    if rules.hybrid:
+    if rules.hybrid and step.operation.precision.multiplies_bytes:
         forms.ways[number] = "hybrid"
         return None
     codes, result = forms.maps[step.inputs[0]], _single(asked)
+    assert codes is not None
+    scheme = ActivationScheme().of_bits(codes.bits)
+    if result is not None and result.bits != codes.bits:
+        result = codes_of(scheme, *range_of(result))  # a convolution gives as many bits as it takes; QUANTIZE follows
     if result is not None and layer.activation in CODED_ACTIVATIONS:
         forms.ways[number], forms.kept[step.output] = "coded", result
-        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, range_of(result)) or result
+        spanned = range_of(result)
+        if codes.bits == 16 and layer.index in plan.options.ranges:  # codes lie around zero: a tenth of them would be left
+            low, high = plan.options.ranges[layer.index]
+            spanned = _BEYOND * low, high
+        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, spanned, scheme) or result
         return codes
     known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
-    sum_codes = _sums(layer, sums, known)
+    if known is not None and codes.bits == 16:
+        known = _BEYOND * known[0], _BEYOND * known[1]
+    sum_codes = _sums(layer, sums, known, scheme)
+    if sum_codes is None and codes.bits == 16:
+        largest = reach(step.operation, codes)
+        sum_codes = codes_of(scheme, -largest, largest)
     forms.ways[number] = "simulated" if sum_codes is None else "descaled"
     if sum_codes is not None:
         forms.sums[number] = sum_codes
     return codes
 
 
-def _sums(layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None) -> Codes | None:
+def _sums(layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None, scheme: ActivationScheme) -> Codes | None:
     """The codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
     sum_range = sums.get(layer.index)
     if sum_range is None and result is not None:
-        sum_range = sums_before(layer.activation, *result)
-    return None if sum_range is None else codes_of(ActivationScheme(), *sum_range)
+        sum_range = sums_before(layer.activation, *result, bits=scheme.bits)
+    return None if sum_range is None else codes_of(scheme, *sum_range)

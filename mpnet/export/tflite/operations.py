@@ -27,6 +27,14 @@ _TWO_OPTIONS = {
     "MINIMUM": "MaximumMinimumOptions",
 }
 _LOWEST = np.finfo(np.float32).min
+_OF_16_BITS = {"PAD": 3, "MAX_POOL_2D": 3, "RESIZE_NEAREST_NEIGHBOR": 4, "SLICE": 4, "CONCATENATION": 3}
+"""The versions of operators that take int16; of others it is that which takes int8."""
+
+
+def _version(operator: str, codes: Codes | None) -> int:
+    if codes is None:
+        return 1
+    return 2 if codes.bits == 8 else _OF_16_BITS.get(operator, 2)
 
 
 class Writer:
@@ -38,15 +46,16 @@ class Writer:
 
     def made(self, what: str, shape: Sequence[int], codes: Codes | None = None) -> int:
         """A tensor of the layer: reals, or codes."""
-        return self.graph.tensor(f"{self.name}/{what}", shape, "float32" if codes is None else "int8", codes)
+        return self.graph.tensor(f"{self.name}/{what}", shape, "float32" if codes is None else f"int{codes.bits}", codes)
 
     def fixed(self, what: str, values: Any, kind: Any = np.int32) -> int:
         """A constant of the layer."""
         return self.graph.constant(f"{self.name}/{what}", np.asarray(values, kind))
 
     def quantize(self, x: int, codes: Codes) -> int:
-        """Reals to codes."""
-        return self.graph.operator("QUANTIZE", [x], self.made("codes", self.graph.shape(x), codes), options="QuantizeOptions")
+        """Reals to codes, or codes to others."""
+        out = self.made("codes", self.graph.shape(x), codes)
+        return self.graph.operator("QUANTIZE", [x], out, version=1 if codes.bits == 8 else 2, options="QuantizeOptions")
 
     def dequantize(self, x: int) -> int:
         """Codes to reals."""
@@ -69,14 +78,13 @@ class Writer:
         top, bottom, left, right = around
         out = self.made("padded", (1, height + top + bottom, width + left + right, depth + sum(channels)), codes)
         amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], channels])
-        version = 1 if codes is None else 2
         if not lowest:
-            return graph.operator("PAD", [x, amounts], out, version=version, options="PadOptions")
+            return graph.operator("PAD", [x, amounts], out, version=_version("PAD", codes), options="PadOptions")
         if codes is None:
             value = self.fixed("lowest", [_LOWEST], np.float32)
         else:
-            value = graph.constant(f"{self.name}/lowest", np.full(1, -128, np.int8), codes)
-        return graph.operator("PADV2", [x, amounts, value], out, version=version, options="PadV2Options")
+            value = graph.constant(f"{self.name}/lowest", np.full(1, codes.least, f"int{codes.bits}"), codes)
+        return graph.operator("PADV2", [x, amounts, value], out, version=_version("PADV2", codes), options="PadV2Options")
 
     def maxpool(self, x: int, layer: MaxpoolSpec, codes: Codes | None) -> int:
         """Outside is never chosen: TensorFlow's own paddings leave it out, another padding is put there as the lowest."""
@@ -89,7 +97,7 @@ class Writer:
             "MAX_POOL_2D",
             [x],
             self.made("pooled", (1, *layer.out_shape), codes),
-            version=1 if codes is None else 2,
+            version=_version("MAX_POOL_2D", codes),
             options="Pool2DOptions",
             padding=PADDING[word],
             strideW=layer.stride,
@@ -121,7 +129,7 @@ class Writer:
             "RESIZE_NEAREST_NEIGHBOR",
             [x, self.fixed("size", size)],
             self.made("larger", (1, *size, channels), codes),
-            version=1 if codes is None else 2,
+            version=_version("RESIZE_NEAREST_NEIGHBOR", codes),
             options="ResizeNearestNeighborOptions",
         )
 
@@ -132,7 +140,7 @@ class Writer:
             "SLICE",
             [x, self.fixed("begin", [0, 0, 0, start]), self.fixed("extent", shape)],
             self.made("part", shape, codes),
-            version=1 if codes is None else 2,
+            version=_version("SLICE", codes),
             options="SliceOptions",
         )
 
@@ -144,7 +152,7 @@ class Writer:
             "CONCATENATION",
             parts,
             self.made("joined", shape, codes),
-            version=1 if codes is None else 2,
+            version=_version("CONCATENATION", codes),
             options="ConcatenationOptions",
             axis=CHANNELS,
         )
@@ -156,7 +164,7 @@ class Writer:
             "SPACE_TO_DEPTH",
             [x],
             self.made("depth", (1, height // block, width // block, channels * block * block), codes),
-            version=1 if codes is None else 2,
+            version=_version("SPACE_TO_DEPTH", codes),
             options="SpaceToDepthOptions",
             blockSize=block,
         )
@@ -214,7 +222,7 @@ class Writer:
             "LEAKY_RELU",
             [x],
             self.made("leaky", self.graph.shape(x), codes),
-            version=1 if codes is None else 2,
+            version=_version("LEAKY_RELU", codes),
             options="LeakyReluOptions",
             alpha=LEAKY_SLOPE,
         )

@@ -21,6 +21,7 @@ class Rules:
     what:          its readers, for people.
     hybrid:        whether int8 convolutions take reals, which they quantise by the image's own range, and give reals; else
                    tensors between them are int8, with calibrated ranges, and LeakyReLU rounds sums to 8 bits besides.
+                   Those of int16 are of the latter kind everywhere.
     stored_halves: whether 16-bit weights lie in the file, behind a DEQUANTIZE; else as float32 values rounded to half.
     grouped:       whether a convolution may have groups, other than one per channel; else it is written group by group.
     padding_value: whether a padding by something else than zero is known (PADV2).
@@ -39,7 +40,10 @@ class Rules:
 
 FLAVOURS: dict[str, Rules] = {
     "litert": Rules(
-        "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4",)
+        "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4", "int16")
+    ),
+    "integer": Rules(
+        "LiteRT", hybrid=False, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int16",)
     ),
     "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
@@ -77,12 +81,11 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return f"{rules.what} has no depthwise convolution of reals by weights of {precision.weight_bits} bits"
     if precision.is_narrow and quantization.narrow.granularity == PER_GROUP and layer.in_shape[2] > layer.groups:
         return f"{rules.what} has no steps for groups of a convolution's input channels; set narrow.granularity to per_channel"
-    scheme = quantization.activations
+    scheme, hybrid = quantization.codes_of(precision), rules.hybrid and precision.multiplies_bytes
     if not quantization.calibrated:
-        if not rules.hybrid:
-            return (
-                f"{rules.what} takes no range that is measured on the image; set quantization.activations.ranges to calibrated"
-            )
+        if not hybrid:
+            what = "takes no range" if not rules.hybrid else f"has no {precision} range"
+            return f"{rules.what} {what} that is measured on the image; set quantization.activations.ranges to calibrated"
         if scheme.mode != "affine" or scheme.rounding != "half_to_even":
             return (
                 f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "

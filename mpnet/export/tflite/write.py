@@ -20,15 +20,17 @@ from mpnet.export.tflite.operations import Writer
 from mpnet.export.tflite.rules import COMPUTED, Rules
 from mpnet.export.weights import halves_of
 from mpnet.model.network import MaxpoolSpec
-from mpnet.model.precision import FLOAT16, FP16, FP32, INT8
+from mpnet.model.precision import FLOAT16, FP16, FP32, Precision
+from mpnet.quantization.weights import dequantize_weights
 
 Layers = dict[int, tuple[str, str, str]]
-_WRITTEN: dict[Way, tuple[str, str]] = {
-    "coded": (INT8.name, ""),
-    "hybrid": (INT8.name, ""),
-    "descaled": (INT8.name, "its sums have 8 bits"),
-    "simulated": (FP32.name, "no range of its sums is known; it computes on the reals that int8 codes mean"),
-}
+
+
+def _written(way: Way, asked: Precision) -> tuple[str, str]:
+    """The precision that a convolution of codes has in the file, and why it is another or what is to be said."""
+    if way == "simulated":
+        return FP32.name, "no range of its sums is known; it computes on the reals that int8 codes mean"
+    return asked.name, f"its sums have {8 * asked.stored.item_bytes} bits" if way == "descaled" else ""
 
 
 class TfliteExport:
@@ -43,7 +45,7 @@ class TfliteExport:
         self._configuration = configuration
         self._rules = rules
         self._plan = configuration.plan
-        self._forms = choose_forms(self._plan, rules, sums)
+        self._forms = choose_forms(self._plan, rules, sums, self._reach)
         self._writer = Writer(self.graph)
         self._made: dict[tuple[int, Form], int] = {}
         self._same: dict[int, int] = {}
@@ -106,12 +108,18 @@ class TfliteExport:
                 rounded = halves_of(layer, constants.weights).astype(np.float32)
                 constants, halves = replace(constants, weights=rounded), False
         elif operation.weights is not None:
-            written, why = (asked.name, "") if asked.is_narrow else _WRITTEN[way]
+            written, why = (asked.name, "") if asked.is_narrow else _written(way, asked)
             if way == "hybrid" and self._forms.maps[step.inputs[0]] is not None:
                 why = "hybrid: ranges are the image's own, not the calibrated ones"
         self.layers[layer.index] = (asked.name, written, why)
         convolution = Convolution(layer, constants, way, halves, asked.is_narrow, codes, self._forms.sums.get(number), form)
         return write_convolution(self._writer, self._rules, convolution, self._get(step.inputs[0], codes))
+
+    def _reach(self, convolution: Convolve, codes: Codes) -> float:
+        constants = self._configuration.prepared.constants(convolution)
+        assert constants.weight_scale is not None
+        filters = np.abs(dequantize_weights(constants.weights, constants.weight_scale)).sum(axis=(1, 2, 3), dtype=np.float64)
+        return float((np.abs(constants.bias) + filters * -codes.least * codes.scale).max())
 
     def _maxpool(self, number: int, step: Step, form: Form) -> int:
         layer = self._plan.network.layers[step.layer]
@@ -152,7 +160,7 @@ class TfliteExport:
             if asked.carries_scale and not coded:
                 self.layers[index] = (asked.name, FP32.name, "only convolutions quantise by the image's own range")
             elif asked.carries_scale:
-                self.layers[index] = (asked.name, INT8.name, "")
+                self.layers[index] = (asked.name, asked.name, "")
             else:
                 self.layers[index] = (asked.name, FP32.name, "activations are held in fp32" if asked is not FP32 else "")
 
