@@ -38,6 +38,7 @@ class SweepView:
         self._done = 0
         self._shown = self._drawn = 0.0
         self._front: list[str] = []
+        self._preparing = ""
         self._progress = Bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), console=console)
         self._task = self._progress.add_task("trials", total=None)
 
@@ -49,10 +50,13 @@ class SweepView:
             self._live.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
             self._console.print(
-                f"all {self._done:,} finished trials are in {self._start.store}; the same command goes on from there"
+                f"{self._kept()} in {self._start.store}; the same command goes on from there"
                 if self._done
                 else "no trial was finished yet; the same command begins again"
             )
+
+    def _kept(self) -> str:
+        return "1 finished trial is" if self._done == 1 else f"all {self._done:,} finished trials are"
 
     def then(self, progress: Progress) -> Progress:
         """What shows the work that follows the trials, in place of this."""
@@ -93,6 +97,15 @@ class SweepView:
         """Draw, unless it was drawn a moment ago."""
         self._done = state.done
         now = time.monotonic()
+        if state.preparing and state.preparing != self._preparing and not self._quiet:
+            self._preparing = state.preparing
+            self._shown = now
+            text = f"preparing: {state.preparing}"
+            if self._live is None:
+                self._console.print(text)
+            else:
+                self._live.update(Text(text))
+            return
         interval = TERMINAL_SECONDS if self._live is not None else PLAIN_SECONDS
         if self._quiet or self._start is None or now - self._shown < interval:
             return

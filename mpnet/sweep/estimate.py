@@ -3,13 +3,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
 
+from mpnet.engine.assign import assign_key
+from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import build_plan
 from mpnet.engine.session import Session
+from mpnet.model.precision import PRECISIONS
 from mpnet.speed.clock import in_turn
 from mpnet.sweep.sharing import forward_equivalents
 from mpnet.sweep.space import Space
@@ -19,17 +23,31 @@ SCORE_SECONDS = 60e-6
 """For one configuration and image: suppression, matching, average precision. Only for the estimate."""
 
 
-def seconds_per_pass(bench: Workbench) -> float:
-    """About how long a forward pass over all images takes in one thread: two, of one image, are timed."""
-    plan = build_plan(bench.network, bench.assign(), replace(bench.options, ranges={}, layers={}, complete={}))
-    session = Session(bench.prepared, plan, 1)
+@dataclass(frozen=True)
+class PassSeconds:
+    """About how long a forward pass over all images takes in one thread: mean over a space's precisions, and the slowest."""
+
+    mean: float
+    most: float
+
+
+def seconds_per_pass(bench: Workbench, space: Space) -> PassSeconds:
+    """Times two passes of one image at each precision of the space; one whose values overflow says nothing, and 0 is said
+    where all do."""
+    options = replace(bench.options, ranges={}, layers={}, complete={})
+    keys = dict.fromkeys(space.lowered(PRECISIONS[name].code) for name in space.precisions)
+    plans = [build_plan(bench.network, assign_key(bench.network, key), options) for key in keys]
     image = np.zeros((1, *bench.network.in_shape), np.float32)
-    [taken] = in_turn(partial(session.forward, image), repeats=1)
-    return len(bench.dataset.images) * taken.min_ms / 1e3
+    seconds = []
+    for plan in plans:
+        with suppress(LayerFailure):
+            [taken] = in_turn(partial(Session(bench.prepared, plan, 1).forward, image), repeats=1)
+            seconds.append(len(bench.dataset.images) * taken.min_ms / 1e3)
+    return PassSeconds(sum(seconds) / len(seconds), max(seconds)) if seconds else PassSeconds(0.0, 0.0)
 
 
 def estimate_seconds(bench: Workbench, space: Space, per_pass: float, workers: int) -> float:
-    """About how long an exact sweep takes. per_pass: of `seconds_per_pass`."""
+    """About how long an exact sweep takes. per_pass: the mean."""
     passes = float(forward_equivalents(bench.network, space))
     return (passes * per_pass + len(bench.dataset.images) * space.size * SCORE_SECONDS) / workers
 

@@ -196,6 +196,14 @@ class Evaluator:
         runs.run_all(key, keep=tensors)
         return Baseline(key, runs.predictions((key,), 0), tuple(tensors), runs.decoded_bytes)
 
+    def baseline_trial(self) -> Trial | None:
+        """The figures of the context's baseline, whose pass was run for the context; None where there is none."""
+        baseline = self.context.baseline
+        if baseline is None:
+            return None
+        noise = [Noise(signal, np.zeros_like(signal)) for signal in self.signal]
+        return Trial(baseline.key, {**self.scorer.measure(baseline.predictions, noise), **self.costs(0, baseline.key)})
+
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
         """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
 

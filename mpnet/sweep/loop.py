@@ -15,7 +15,7 @@ from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
 from mpnet.sweep.space import Configuration
-from mpnet.sweep.store import FailedTrial, TrialStore, Work
+from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.units import MAX_TRIALS, Unit, UnitResult, split_units
 
@@ -33,6 +33,7 @@ class SweepState:
     computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
     started:  time.monotonic() of the start; committed: of the last commit.
     stopped:  `trials` or `seconds` when a budget ended the sweep.
+    preparing: what runs before the first trial, '' for nothing.
     """
 
     failed: FailedTrials
@@ -45,6 +46,7 @@ class SweepState:
     started: float = field(default_factory=time.monotonic)
     committed: float = 0.0
     stopped: str | None = None
+    preparing: str = ""
 
     @property
     def done(self) -> int:
@@ -74,13 +76,14 @@ class WorkerPool:
     """The workers that compute units.
 
     bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
-    macs: executed to prepare them, beside the baseline's.
+    macs: executed to prepare them, beside the baseline's. baseline: its trial, if preparing them gave it.
     """
 
     executor: Executor
     bytes_per_head: int = 1 << 20
     seconds_per_pass: float = 0.0
     macs: int = 0
+    baseline: Trial | None = None
 
 
 @dataclass
@@ -178,11 +181,12 @@ class Sweep:
         if not missing:
             return
         if self._pool is None:
-            self._pool = self._open_pool()
-            if self._pool.macs:
-                self.state.macs += self._pool.macs
-                self.store.add(self.contexts[0], (), work=Work(self._pool.macs, 0.0))
-            self._parts = Parts(self.network, self._pool.seconds_per_pass)
+            self._pool = self._prepare(missing)
+            before, missing = len(missing), set(self._look_up(affordable))
+            self.state.computed += before - len(missing)
+            self.preparing("")
+            if not missing:
+                return
         executor = self._pool.executor
         # Cut by what is asked for, not by what is missing: processes that begin at different times claim the same units then.
         asked = affordable if self.state.stopped else asked
@@ -213,6 +217,21 @@ class Sweep:
                 time.sleep(POLL_SECONDS)
                 pending, elsewhere = elsewhere, pending
             self._alive()
+
+    def _prepare(self, missing: Collection[Configuration]) -> WorkerPool:
+        """Open the pool, and keep the baseline's trial where it is missing."""
+        pool = self._open_pool()
+        self._parts = Parts(self.network, pool.seconds_per_pass)
+        kept = [one for one in (pool.baseline,) if one is not None and Configuration(one.key) in missing]
+        if pool.macs or kept:
+            self.state.macs += pool.macs
+            self.store.add(self.contexts[0], kept, work=Work(pool.macs, 0.0))
+        return pool
+
+    def preparing(self, what: str) -> None:
+        """Show what runs before the first trial."""
+        self.state.preparing = what
+        self._on_update(self.state)
 
     def _claimed(self, pending: deque[_Claim], elsewhere: deque[_Claim], prune: bool) -> _Claim | None:
         """The next unit that nobody else has, of which something is missing; None: there is none for now."""

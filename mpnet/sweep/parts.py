@@ -17,6 +17,8 @@ from mpnet.sweep.sharing import forward_equivalents_of
 PART_SECONDS = 5.0
 """A part should take no longer than this, or than PART_SHARE of the time that the sweep has taken."""
 PART_SHARE = 0.1
+FIRST_SHARE = 0.25
+"""Of that time, what the first parts should take: they are cut by a guess, which a busy machine exceeds."""
 LEAST_PASSES = 2
 """Work of the smallest part, in forward passes over all images: less than one of them is repeated, so at most a quarter."""
 
@@ -29,6 +31,7 @@ class Parts:
 
     def __init__(self, network: NetworkSpec, seconds_per_pass: float = 0.0) -> None:
         self._network = network
+        self._guessed = {False, True}
         # Racing stops most configurations early, so its passes take less; the first of them are assumed to be whole.
         self._seconds = dict.fromkeys((False, True), seconds_per_pass)
 
@@ -37,7 +40,8 @@ class Parts:
 
         elapsed: seconds since the sweep began. racing: whether they are held against rivals.
         """
-        passes = max(LEAST_PASSES, max(PART_SECONDS, PART_SHARE * elapsed) / (self._seconds[racing] or 1e-300))
+        share = FIRST_SHARE if racing in self._guessed else 1.0
+        passes = max(LEAST_PASSES, share * max(PART_SECONDS, PART_SHARE * elapsed) / (self._seconds[racing] or 1e-300))
         if self._passes(keys) <= passes:
             return len(keys)
         most = bisect_right(range(1, len(keys)), passes, key=lambda count: self._passes(keys[:count]))
@@ -48,6 +52,7 @@ class Parts:
     def measured(self, keys: Sequence[str], racing: bool, seconds: float) -> None:
         """Note how long a part took."""
         if seconds > 0:
+            self._guessed.discard(racing)
             self._seconds[racing] = seconds / self._passes(keys)
 
     def _passes(self, keys: Sequence[str]) -> float:

@@ -16,6 +16,7 @@ from mpnet.model.plan_key import split_key
 from mpnet.progress import Progress, silent
 from mpnet.sweep.conditions import ConditionRuns, conditions_of
 from mpnet.sweep.estimate import duration, estimate_seconds, seconds_per_pass
+from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.findings import failures, findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
@@ -122,8 +123,8 @@ def run_sweep(
         left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
         left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
         left -= sum(row["configurations"] for row in failures(opened, contexts, space))
-        per_pass = seconds_per_pass(bench)
-        estimate = estimate_seconds(bench, space, per_pass, parallel) * max(0, left) / space.size
+        per_pass = seconds_per_pass(bench, space)
+        estimate = estimate_seconds(bench, space, per_pass.mean, parallel) * max(0, left) / space.size
         if chosen.is_exact and estimate > ASK_SECONDS and not yes:
             raise ConfigError(
                 f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
@@ -149,13 +150,16 @@ def run_sweep(
 
         def open_pool() -> WorkerPool:
             opened.heartbeat()  # before images are read for what cannot be stored
+            sweep.preparing(f"{start.images} images are read, and the baseline runs on them")
             context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
             macs = 0
             if chosen.prunes:
+                sweep.preparing("a sample of configurations runs, for the order of the images")
                 context, macs = with_image_order(context, problem, opened, contexts[0], bench.threads)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            return WorkerPool(executor, context.baseline.decoded_bytes if context.baseline else 1 << 20, per_pass, macs)
+            decoded = context.baseline.decoded_bytes if context.baseline else 1 << 20
+            return WorkerPool(executor, decoded, per_pass.most, macs, Evaluator(context).baseline_trial())
 
         sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin
