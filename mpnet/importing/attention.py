@@ -203,7 +203,8 @@ class _Finder:
     def _selected(self, node: Node) -> Node:
         """The node, or where it gives channels of a tensor that an attention reads: these channels of the ordered tensor."""
         shape = self.graph.shapes.get(node.output, ())
-        if node.operator not in _MOVING or len(shape) != 4 or len(node.outputs) > 1 or node.inputs[0] in self.ordered:
+        one_image = len(shape) == 4 and shape[0] == 1
+        if node.operator not in _MOVING or not one_image or len(node.outputs) > 1 or node.inputs[0] in self.ordered:
             return node
         self._moved = {}
         moved = self.moved(node.output)
