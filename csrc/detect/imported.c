@@ -8,7 +8,7 @@
  *     yolox   x = x, w = e^w cells; objectness s(o), classes s(c)
  *     ssd     x = 0.5 + x v0 w_a / cell, w = e^(w v2) w_a (linear: w v2 w_a); objectness 1, classes: softmax with background, or s(c)
  *
- * Every operation rounds to float32 in the order in which it stands here: equal bits on every CPU. */
+ * A side below 0 is 0. Every operation rounds to float32 in the order in which it stands here: equal bits on every CPU. */
 #include "../mp_math.h"
 #include "../mpnet.h"
 #include "mp_detect.h"
@@ -139,6 +139,8 @@ int mp_ready_imported(const mp_imported_head *h, const float *anchor_wh, const f
             ssd(h, raw + box * how->coords, raw + h->boxes * (int64_t)how->coords + box * (h->classes + how->softmax),
                 relative, cell, out);
         }
+        /* Sides that are values of the network, not their exponentials, can be below nothing. */
+        for (int k = 2; k < 4; k++) out[k] = out[k] < 0.0f ? 0.0f : out[k];
     }
     return MP_OK;
 }
