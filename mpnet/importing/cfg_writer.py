@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Callable, Collection, Iterable, Sequence
 from urllib.parse import quote
 
@@ -24,6 +24,8 @@ _PLAIN = "/:._-()[]{}<>*+@$!?^|~"
 
 # What a window of two sizes may take once it is a square one with zeros.
 _MAX_SQUARE_VALUES = 1 << 24
+# A pixel further in is not the first that every n-th one is taken from.
+_MAX_WINDOW = 16
 
 
 @dataclass(frozen=True)
@@ -247,6 +249,8 @@ def _dense(to: Writer, operation: LayerOperation) -> int:
     weights, x = operation.values["weights"], operation.inputs[0]
     channels, height, width = to.shapes[to.makers[x].inputs[0] if x in to.flat else x]
     index = to.on(operation, "connected", output=len(weights), activation=operation.activation)
+    if x in to.flat and to.makers[x].values.get("last"):
+        return to.weigh(index, weights.reshape(len(weights), -1, 1, 1), operation.values["bias"])
     # The file's order is (channels, height, width), the kernels' channels last.
     ordered = weights.reshape(len(weights), channels, height, width).transpose(0, 2, 3, 1)
     return to.weigh(index, ordered.reshape(len(weights), -1, 1, 1), operation.values["bias"])
@@ -312,9 +316,17 @@ def _slice(to: Writer, operation: LayerOperation) -> int:
 
 
 def _sample(to: Writer, operation: LayerOperation) -> int:
-    if any(operation.values["start"]):
-        raise Refused("every n-th pixel, but not from the first on, has no form in a cfg")
-    return to.on(operation, "maxpool", size=1, **_strides(*operation.values["step"]), padding=0)
+    start, step = operation.values["start"], operation.values["step"]
+    if any(start):
+        # Each channel's last value in a window that begins with the first pixel.
+        if max(start) >= _MAX_WINDOW:
+            raise Refused(f"begins with pixel {max(start)}; below {_MAX_WINDOW} has a form in a cfg")
+        channels = operation.shape[0]
+        weights = np.zeros((channels, 1, start[0] + 1, start[1] + 1), np.float32)
+        weights[:, :, -1, -1] = 1
+        values = {"weights": weights, "bias": np.zeros(channels, np.float32), "groups": channels}
+        return _conv(to, replace(operation, values=values | {"strides": step, "pads": [0] * 4, "dilations": [1, 1]}))
+    return to.on(operation, "maxpool", size=1, **_strides(*step), padding=0)
 
 
 def _add(to: Writer, operation: LayerOperation) -> int:

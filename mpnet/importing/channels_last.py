@@ -61,6 +61,27 @@ def find_gelu(graph: NodeGraph) -> None:
     graph.nodes = [new.get(id(node), node) for node in graph.nodes]
 
 
+def find_flat(graph: NodeGraph) -> None:
+    """Put one node in place of all values as one row, channels last, where fully connected layers alone read it."""
+    makers, readers = graph.makers(), graph.readers()
+
+    def dense(reader: Node, x: str) -> bool:
+        named = reader.inputs[:1] == [x] and len(reader.inputs) > 1 and reader.inputs[1] in graph.constants
+        return named and reader.operator in ("Gemm", "MatMul")
+
+    for at, node in enumerate(graph.nodes):
+        before = makers.get(node.inputs[0]) if node.operator in ("Reshape", "Flatten") and node.inputs else None
+        if before is None or before.operator != "Transpose" or before.attributes.get("perm") != [0, 2, 3, 1]:
+            continue
+        if len(before.inputs) != 1 or len(node.outputs) != 1 or node.output in graph.outputs:
+            continue
+        shape, made = graph.shapes.get(before.inputs[0], ()), graph.shapes.get(node.output, ())
+        if len(shape) != 4 or shape[0] != 1 or made != (1, math.prod(shape)):
+            continue
+        if all(dense(reader, node.output) for reader in readers.get(node.output, [])):
+            graph.nodes[at] = Node("mpnet.FlattenLast", node.name, before.inputs, [node.output])
+
+
 def put_channels_first(graph: NodeGraph) -> None:
     """Rewrite what is known. The graph stays in order."""
     converter = _Converter(graph)

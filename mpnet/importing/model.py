@@ -14,7 +14,7 @@ from mpnet.errors import FormatError, InternalError, MpnetError
 from mpnet.importing.attention import find_attention
 from mpnet.importing.box_decoding import HeadChoice
 from mpnet.importing.cfg_writer import Writer, Written
-from mpnet.importing.channels_last import find_gelu, put_channels_first
+from mpnet.importing.channels_last import find_flat, find_gelu, put_channels_first
 from mpnet.importing.choices import Choices
 from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
 from mpnet.importing.fold import fold
@@ -109,6 +109,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     fold(graph)
     unquantise(graph)
     find_gelu(graph)
+    find_flat(graph)
     put_channels_first(graph)
     find_attention(graph)
     find_repeats(graph)

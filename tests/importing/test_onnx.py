@@ -127,6 +127,17 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
         "BatchNormalization", [b.concat([x, x]), *(b.constant(b.random.uniform(0.5, 1.5, 16)) for _ in range(4))]
     ),
     "dead end": lambda b, x: [b.node("Exp", [b.conv(x, 3)]), b.conv(x, 4)][1],
+    "dense of channels last": lambda b, x: b.node(
+        "Gemm",
+        [b.node("Flatten", [b.node("Transpose", [x], perm=[0, 2, 3, 1])]), b.constant(b.random.normal(0, 0.1, (512, 7)))],
+        7,
+    ),
+    "all pixels but the first row and columns": lambda b, x: b.node(
+        "Slice", [x, b.constant([1, 2], np.int64), b.constant([8, 8], np.int64), b.constant([2, 3], np.int64)]
+    ),
+    "every second pixel behind the first": lambda b, x: b.node(
+        "Slice", [x, *(b.constant(values, np.int64) for values in ([0, 1], [8, 8], [2, 3], [2, 2]))]
+    ),
     "wide dense": lambda b, x: b.node("Gemm", [b.node("Flatten", [x]), b.constant(b.random.normal(0, 0.1, (512, 7)))], 7),
 }
 

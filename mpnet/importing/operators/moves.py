@@ -348,6 +348,7 @@ OPERATORS: dict[str, Operator] = {
         keeps_sign=True,
     ),
     "mpnet.Attention": Operator(lift=_lift_attention),
+    "mpnet.FlattenLast": Operator(lift=lambda to, call: to.apply(call, "flatten", last=True), keeps_sign=True),
     "mpnet.Reshape": Operator(lift=lambda to, call: to.apply(call, "reshape", width=call.integer("width")), keeps_sign=True),
     "Identity": Operator(None, lambda call: call.array(0)),
     "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True, inputs=(1, 5)),
