@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Collection, Iterable, Sequence
+from typing import Any, Callable, Collection, Iterable, Mapping, Sequence
 from urllib.parse import quote
 
 import numpy as np
@@ -60,13 +60,13 @@ class Writer:
     """The sections so far.
 
     layer_of: index of the layer that makes a tensor. weights, values: as mpnet.model.weights has them, by layer index.
-    rounded:  tensors of layers with weights that are rounded to 8 bits whoever reads them, by a layer of its own; made_at: the
-              layer before that.
+    rounded:  precisions of tensors of layers with weights that are rounded whoever reads them, by a layer of its own; made_at:
+              the layer before that.
     flat:     tensors that are many pixels as one row. padded: tensor that a [pad] of a convolution's own surrounds, by index.
     """
 
-    def __init__(self, graph: LayerGraph, image: str, rounded: frozenset[str] = frozenset()) -> None:
-        self.shapes, self.makers, self.rounded = graph.shapes, graph.makers(), rounded
+    def __init__(self, graph: LayerGraph, image: str, rounded: Mapping[str, str] | None = None) -> None:
+        self.shapes, self.makers, self.rounded = graph.shapes, graph.makers(), rounded or {}
         self.made_at: dict[str, int] = {}
         self.sections: list[_Section] = []
         self.layer_of: dict[str, int] = {image: -1}
@@ -112,7 +112,8 @@ class Writer:
         index = write(self, operation) if write else self.on(operation, operation.kind, **operation.values)
         if operation.output in self.rounded and operation.kind in WEIGHTED:
             self.made_at[operation.output] = index
-            index_of_result = self.emit("empty", "rounded as in the file", int8=1, quantize_activations="calibrated")
+            keys = {self.rounded[operation.output]: 1, "quantize_activations": "calibrated"}
+            index_of_result = self.emit("empty", "rounded as in the file", **keys)
         else:
             index_of_result = index
         self.layer_of[operation.output] = index_of_result

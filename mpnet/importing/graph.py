@@ -56,15 +56,33 @@ class QuantizationParameters:
 
     @classmethod
     def checked(cls, scale: Array, zero_point: Array, dtype: str, axis: int) -> QuantizationParameters:
-        """From what a file holds; low and high are 0 for types other than int8 and uint8. Raises: Refused."""
+        """From what a file holds; low and high are 0 for types that are not in QUANTIZED_TYPES. Raises: Refused."""
         scale, zero_point = np.asarray(scale, np.float64).ravel(), np.asarray(zero_point, np.int64).ravel()
         if not np.isfinite(scale).all() or (scale <= 0).any() or zero_point.size not in (1, scale.size):
             raise Refused("its scale is no positive number; the file is damaged")
         low, high = QUANTIZED_TYPES.get(dtype, (0, 0))
+        if high - low == 65535 and (zero_point - low != 32768).any():
+            raise Refused("its integers of 16 bits mean 0 by another than the middle one; quantise activations symmetrically")
         return cls(scale, np.broadcast_to(zero_point, scale.size), low, high, axis)
 
+    @property
+    def bits(self) -> int:
+        """Of an integer."""
+        return (self.high - self.low).bit_length()
 
-QUANTIZED_TYPES: dict[str, tuple[int, int]] = {"int8": (-128, 127), "uint8": (0, 255)}
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The reals that the integers of a whole tensor span; of 16 bits as far below 0 as above, as their scale is found."""
+        low = self.low + (self.bits == 16)
+        return tuple((code - int(self.zero_point[0])) * float(self.scale[0]) for code in (low, self.high))  # type: ignore[return-value]
+
+
+QUANTIZED_TYPES: dict[str, tuple[int, int]] = {
+    "int8": (-128, 127),
+    "uint8": (0, 255),
+    "int16": (-32768, 32767),
+    "uint16": (0, 65535),
+}
 """The lowest and the highest integer of the types that mpnet takes from quantised files."""
 
 

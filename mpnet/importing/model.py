@@ -6,7 +6,7 @@ from __future__ import annotations
 import warnings
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Callable, Collection
+from typing import Callable, Collection, Mapping
 
 import numpy as np
 
@@ -127,8 +127,8 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
         if node.name not in needed:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
     pixels = pixels_of(graph, choice.what, choices.pixels)
-    rounded = rounded_tensors(graph, layers) if choices.rounded else frozenset[str]()
-    fuse(layers, kept, rounded, bool(graph.quantization))
+    rounded = rounded_tensors(graph, layers) if choices.rounded else {}
+    fuse(layers, kept, frozenset(rounded), bool(graph.quantization))
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
     named = operators if graph.format == "ONNX" else ()
@@ -142,7 +142,8 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     )
     if rounded:
         quantization_notes.append(
-            f"rounded to 8 bits as in the file, besides what int8 layers read: {len(rounded)} tensors; "
+            f"rounded to {' and '.join(sorted({name[3:] for name in rounded.values()}, key=int))} bits as in the file, besides "
+            f"what layers on integers read: {len(rounded)} tensors; "
             "--rounding int8 leaves that out, which is more exact than what was deployed"
         )
     heads = tuple(head.tensors for head in choice.heads)
@@ -163,7 +164,7 @@ def _written(
     graph: NodeGraph,
     layers: LayerGraph,
     choice: HeadChoice,
-    rounded: frozenset[str],
+    rounded: Mapping[str, str],
     named: Collection[str],
     decoding: tuple[str, ...],
 ) -> tuple[Written, list[str]]:

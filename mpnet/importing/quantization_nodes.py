@@ -271,7 +271,7 @@ def _parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
         stored = call.arrays[0]
         zero = np.zeros(scale.shape, np.uint8 if stored is None else stored.dtype) if zero is None else zero
         if zero.dtype.name not in QUANTIZED_TYPES:
-            raise Refused(f"values of {zero.dtype.name} are no precision of mpnet; quantise to int8 or uint8")
+            raise Refused(f"values of {zero.dtype.name} are no precision of mpnet; quantise to int8, uint8 or int16")
         return QuantizationParameters.checked(scale, zero, zero.dtype.name, call.integer("axis", 1))
     except Refused as reason:
         graph.refuse(node, reason)

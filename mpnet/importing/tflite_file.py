@@ -96,7 +96,7 @@ def _graph(content: bytes, path: Path) -> NodeGraph:
         left -= len(name) + (0 if values is None else values.nbytes) + (0 if parameters is None else parameters.scale.nbytes)
         if left < 0:
             raise FormatError(f"{path}: its tensors take more than the file; the file is damaged")
-        reader.add(Tensor(name, tuple(shape), values, parameters, kind is None or kind is np.int16))
+        reader.add(Tensor(name, tuple(shape), values, parameters, kind is None or (kind is np.int16 and parameters is None)))
     inputs, outputs = _ints(source, "Inputs"), _ints(source, "Outputs")
     for number in range(source.OperatorsLength()):
         operator = source.Operators(number)

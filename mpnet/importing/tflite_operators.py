@@ -140,7 +140,7 @@ class Reader:
             shape = tensor.shape
             self.graph.inputs[tensor.name] = tuple(shape[axis] for axis in _FIRST) if len(shape) == 4 else shape
             parameters = tensor.quantization
-            if parameters is not None and parameters.high and parameters.scale.size == 1:
+            if parameters is not None and parameters.bits == 8 and parameters.scale.size == 1:
                 # Bytes of images are the integers themselves, of int8 moved by 128.
                 mean, std = int(parameters.zero_point[0]) - parameters.low, 1 / float(parameters.scale[0])
                 self.graph.metadata["mpnet.pixels"] = f'{{"mean": [{mean}], "std": [{std!r}]}}'
@@ -154,7 +154,9 @@ def convert(to: Reader, word: str, name: str, given: list[int], made: list[int],
     """Append the nodes of an operator. Raises: Refused."""
     for number in (*given, *made):
         if number >= 0 and to.tensor(number).unknown:
-            raise Refused("its numbers are no precision of mpnet (int16, int4 and the like); quantise it to int8")
+            raise Refused(
+                "its numbers are no precision of mpnet (int16 without a scale, int4 and the like); quantise it to int8"
+            )
     function = _CONVERT.get(word)
     if function is None:
         # Goes into the graph by its own name; if layers depend on it, it is refused there.

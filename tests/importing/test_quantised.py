@@ -104,5 +104,20 @@ def test_integers_that_mpnet_does_not_have_are_refused_by_name(tmp_path: Path) -
     b = Builder(16)
     model = b.model([b.conv(b.conv("images", 8, 3), 4)])
     path = quantised(model, tmp_path, True, activation_type=quantization.QuantType.QInt16)
-    with pytest.raises(FormatError, match=r"node '.*' \(QuantizeLinear\): values of int16 are no precision of mpnet"):
+    with pytest.raises(FormatError, match=r"node '.*' \(QuantizeLinear\): .* mean 0 by another than the middle one; quantise"):
         import_model(path)
+
+
+@pytest.mark.parametrize("kind", ["QInt16", "QUInt16"])
+def test_integers_of_16_bits_around_zero_run_as_they_are(kind: str, tmp_path: Path) -> None:
+    b = Builder(16)
+    model = b.model([b.conv(b.conv(b.conv("images", 8, 3, act="Relu"), 8, 3, act="LeakyRelu"), 4)])
+    symmetric = {"ActivationSymmetric": True}
+    path = quantised(model, tmp_path, True, activation_type=quantization.QuantType[kind], extra_options=symmetric)
+    imported = import_model(path)
+    own = [str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None]
+    assert own == ["int16"] * 3
+    assert range_requests(imported.network, resolve_options(imported.network)) == {}
+    x = np.random.default_rng(9).random((1, *imported.network.in_shape), np.float32)
+    for mine, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        np.testing.assert_allclose(mine, other, atol=2e-4 * np.abs(other).max())

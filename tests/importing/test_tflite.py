@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign
+from mpnet.engine.calibrate import range_requests
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import FormatError
@@ -39,7 +40,8 @@ MOBILE = (
 
 
 def exported(network: NetworkSpec, weights: Weights, precision: str, flavour: str, folder: Path) -> Path:
-    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if flavour == "armnn" else "dynamic"))
+    calibrated = flavour != "litert" or precision == "int16"
+    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if calibrated else "dynamic"))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     configuration = Configuration.of(Prepared(network, weights, kernels()), assign(network, precision), options, names=NAMES)
     path = folder / f"{flavour}-{precision}.tflite"
@@ -90,6 +92,20 @@ def test_int8_files_keep_their_integers(flavour: str, ranges: str, tmp_path: Pat
     for own, other in zip(heads_of(imported, x), litert(path, x), strict=True):
         # One step of the ranges above, 6 / 255, is a tenth of what these heads hold; LiteRT rounds sums as well.
         assert np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2)) < 0.15
+
+
+@pytest.mark.parametrize("text", [tiny_cfg(), MOBILE], ids=["tiny", "mobile"])
+def test_int16_files_run_as_they_are(text: str, tmp_path: Path) -> None:
+    network = parse_cfg(text, "t.cfg")
+    path = exported(network, random_weights(network, 3), "int16", "litert", tmp_path)
+    imported = import_model(path)
+    own = {str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None}
+    assert own == {"int16"}
+    assert range_requests(imported.network, resolve_options(imported.network)) == {}  # nothing is left to be calibrated
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    for mine, other in zip(heads_of(imported, x), litert(path, x), strict=True):
+        # LiteRT scales sums by factors of 16 bits, so that codes are one off; a head's, of -6 to 6, is 4e-4 of what it holds.
+        assert np.sqrt(np.mean((mine - other) ** 2) / np.mean(other**2)) < 2e-3
 
 
 def test_what_has_no_form_is_refused_by_name(tmp_path: Path) -> None:
