@@ -27,8 +27,8 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, b
 @click.option(
     "--precisions",
     metavar="NAME,...",
-    help="What to measure: precisions, keys such as hqqh, and mixed, which is int8 with the first layer and heads "
-    f"in fp16.  [default: {','.join(DEFAULT_PRECISIONS)}; before them the configuration named]",
+    help="What to measure: precisions, keys such as hqqh, and mixed, which is int8 with the heads in "
+    f"fp16.  [default: {','.join(DEFAULT_PRECISIONS)}; before them the configuration named]",
 )
 @click.option("--threads", default="1", show_default=True, help="Numbers of threads, with commas.")
 @click.option("--isa", default="auto", show_default=True, help="Kernel tables, with commas; all: each that runs here.")

@@ -44,6 +44,7 @@ NMS = 0.45
 @click.option("--camera", metavar="NUMBER", help="Look through a camera, until Ctrl-C; also a device or a stream's address.")
 @click.option("--frames", "most", type=click.IntRange(1, 10**9), help="Stop after so many frames of a camera or video.")
 @click.option("--out", type=PATH, help="Folder for copies with boxes, or the best class, drawn.")
+@click.option("--force", is_flag=True, help="Replace files that are there.")
 @click.option("--beside", metavar="PRECISION", help="Put another precision beside it: a name such as fp32, or a key.")
 @click.option(
     "--conf",
@@ -76,6 +77,7 @@ def command(
     camera: str | None,
     most: int | None,
     out: Path | None,
+    force: bool,
     beside: str | None,
     confidence: float,
     nms: float | None,
@@ -128,11 +130,12 @@ def command(
     )
     files: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
-    targets = [_target(source, out) for source in sources]
+    targets = [_target(source, out, force) for source in sources]
     if camera is not None:
         from mpnet.cli.videos import detect_from_camera
 
-        seen = detect_from_camera(camera, None if out is None else out / "camera.mp4", compared, _tell(quiet or as_json), most)
+        film = None if out is None else _new(out / "camera.mp4", force)
+        seen = detect_from_camera(camera, film, compared, _tell(quiet or as_json), most)
         files.append(seen)
         if not as_json:
             _print(seen, compared)
@@ -267,12 +270,18 @@ def _predictor(network: Network, task: Task, protocol: dict[str, Any]) -> Predic
     return partial(network.detect, **{name: protocol[name] for name in ("confidence", "nms", "nms_kind", "resize")})
 
 
-def _target(source: Source, out: Path | None) -> Path | None:
+def _target(source: Source, out: Path | None, force: bool) -> Path | None:
     if out is None:
         return None
     target = out / source.out_name
     if os.path.realpath(target) == os.path.realpath(source.path):
         raise ConfigError(f"{target}: would replace the image that is looked at; choose another --out")
+    return _new(target, force)
+
+
+def _new(target: Path, force: bool) -> Path:
+    if target.exists() and not force:
+        raise ConfigError(f"{target}: exists already; choose another --out, or replace it with --force")
     return target
 
 

@@ -34,7 +34,7 @@ from mpnet.speed.peak import Peak, measure_peak
 from mpnet.speed.steps import StepTime, open_network, random_image, step_calls, steps_of
 
 MIXED = "mixed"
-"""Beside the precisions: int8, the first layer and those that feed the heads fp16."""
+"""Beside the precisions: int8, but those that feed the heads fp16, as `init` and the demo begin with."""
 _NEW_CONFIGURATIONS, _PLAIN_PASSES = 5, 3
 
 
@@ -113,7 +113,7 @@ def gops(macs: int, ms: float) -> float:
 def bench_key(network: NetworkSpec, name: str) -> str:
     """The plan key of a precision's name, of `mixed`, or of itself. Raises: PrecisionError for an unknown one."""
     if name == MIXED:
-        return assign(network, "int8", {"first": "fp16", "heads": "fp16"}).key
+        return assign(network, "int8", {"heads": "fp16"}).key
     if name not in PRECISIONS and set(split_key(name)[0]) <= BY_CODE.keys():
         return assign(network, overrides=parse_key(network, name)).key
     return precision(name).code * len(network.convolutions)
@@ -258,8 +258,8 @@ def bench_network(
     """Measure forward passes of one image, step by step and whole.
 
     source:  a cfg, or an experiment that names one and says how it is quantised.
-    weights: None: random ones, which take the same time. precisions: names of precisions, `mixed` (int8, the first layer
-    and those that feed the heads fp16), and keys such as `hqqqqqqqqhqqh`. isa: names of levels; `auto`: the active one,
+    weights: None: random ones, which take the same time. precisions: names of precisions, `mixed` (int8, but
+    those that feed the heads fp16), and keys such as `qqqqqqqqqhqqh`. isa: names of levels; `auto`: the active one,
     `all`: each that this CPU can run.
     Raises: ConfigError for nothing to measure or threads below 1, KernelError for an unknown or unusable level,
     PrecisionError for an unknown precision, and as the readers do.

@@ -7,8 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.demo.project import write_project
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.kernels.isa import usable_levels
+from mpnet.speed.bench import bench_key, key_of
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import write_experiment
 
@@ -37,6 +40,15 @@ def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg:
         assert {step["layer"] for step in case["steps"] if step["macs"]} == {layer.index for layer in network.convolutions}
         precisions = {step["precision"] for step in case["steps"] if step["macs"]}
         assert precisions == {"fp32": {"fp32"}, "int8": {"int8"}, "mixed": {"fp16", "int8"}}[case["precision"]]
+
+
+def test_mixed_is_what_the_demo_and_init_begin_with(mpnet: Mpnet, cfg: Path, tmp_path: Path) -> None:
+    mixed = bench_key(read_cfg(cfg), "mixed")
+    assert mpnet("init", "--cfg", cfg, "--images", "images", "-o", "made.yaml").returncode == 0
+    written = read_experiment(tmp_path / "made.yaml")
+    assert key_of(written) == mixed
+    project = write_project(tmp_path / "demo", scenes=1)
+    assert key_of(read_experiment(project.experiment)) == bench_key(read_cfg(project.folder / "model/demo.cfg"), "mixed")
 
 
 def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:

@@ -58,6 +58,18 @@ def test_copies_get_boxes_and_originals_stay(mpnet: Mpnet, folder: Path) -> None
     assert [path.name for path in (folder / "found").iterdir()] == ["scene-0.png"]
 
 
+def test_copies_of_an_earlier_call_stay_unless_forced(mpnet: Mpnet, folder: Path) -> None:
+    call = ("detect", *MODEL, "images", "--confidence", "0.1", "--out", "found")
+    assert mpnet(*call, cwd=folder).returncode == 0
+    (folder / "found/scene-1.png").write_bytes(b"mine")
+    refused = mpnet(*call, cwd=folder)
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert refused.stderr == "error: found/scene-0.png: exists already; choose another --out, or replace it with --force\n"
+    assert (folder / "found/scene-1.png").read_bytes() == b"mine"
+    assert mpnet(*call, "--force", cwd=folder).returncode == 0
+    assert (folder / "found/scene-1.png").read_bytes() != b"mine"
+
+
 def test_equal_names_do_not_overwrite_each_other(mpnet: Mpnet, folder: Path) -> None:
     (folder / "more").mkdir()
     (folder / "more" / "scene-0.png").write_bytes((folder / "images" / "scene-1.png").read_bytes())

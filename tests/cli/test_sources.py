@@ -154,7 +154,7 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
     drawn = cv2.imread(str(experiment.parent / "found" / "scene-0.png"))
     assert drawn.shape[1] == 2 * file["width"]
     assert drawn.shape[0] > file["height"]
-    by_key = document_of(mpnet(*arguments, "--beside", "f" * 13))["files"][0]["beside"]
+    by_key = document_of(mpnet(*arguments, "--force", "--beside", "f" * 13))["files"][0]["beside"]
     assert by_key["detections"] == file["beside"]["detections"]
     for wrong in ("fp12", "f" * 12):
         failed = mpnet("detect", experiment, "images/scene-0.png", "--beside", wrong)

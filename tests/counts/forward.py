@@ -45,7 +45,7 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
     """Inside the emulated Python: plans with random weights, runs the passes, prints the network's multiply-accumulates."""
     import numpy as np
 
-    from mpnet.engine.assign import assign_key
+    from mpnet.engine.assign import assign, assign_key
     from mpnet.engine.options import resolve_options
     from mpnet.engine.plan import build_plan
     from mpnet.engine.prepare import Prepared
@@ -56,9 +56,11 @@ def run(cfg: str, level: str, precision: str, passes: int) -> None:
     from mpnet.speed.bench import bench_key
 
     network = read_cfg(cfg)
+    mixed = {"first": "fp16", "heads": "fp16"}  # as docs/results/arm.md counts; `mpnet bench` leaves the first layer in int8
+    key = assign(network, "int8", mixed).key if precision == "mixed" else bench_key(network, precision)
     options = resolve_options(network)
     prepared = Prepared(network, random_weights(network), kernels(level), batch_norm=options.batch_norm)
-    session = Session(prepared, build_plan(network, assign_key(network, bench_key(network, precision)), options), 1)
+    session = Session(prepared, build_plan(network, assign_key(network, key), options), 1)
     image = np.random.Generator(np.random.PCG64(0)).random((1, *network.in_shape), np.float32)
     for _ in range(passes):
         session.forward(image, copy=False)
