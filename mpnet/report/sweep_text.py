@@ -235,6 +235,9 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     names, cells = zip(*columns, strict=True)
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
+    for name, row in picks.items():
+        if "words" in row:  # of a sweep from before there were any
+            out.print(f"{name}: {row['words']}")
     for line in time_lines(times):
         out.print(line)
     _print_safety(document, out)
