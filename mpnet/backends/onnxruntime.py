@@ -25,6 +25,7 @@ _READ_AS_REALS = "its int8 convolution gives 8 bits only, and something reads th
 _WHY = {
     ("int8", "fp32"): _READ_AS_REALS,
     ("int4", "fp32"): _READ_AS_REALS,
+    ("int16", "fp32"): "it convolves no codes of 16 bits, but the reals that they mean",
     ("int4", "int8"): "codes are widened to 8 bits when loaded",
     ("fp16", "fp32"): "weights are widened when loaded, results rounded to half",
     ("bf16", "fp32"): "weights are widened when loaded, results rounded to bfloat16",

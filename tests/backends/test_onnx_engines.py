@@ -74,6 +74,8 @@ def batch() -> Floats:
         ("q" * COUNT, QuantizationOptions(CALIBRATED), 2e-2),
         ("q" * COUNT, QuantizationOptions(), 2e-2),
         ("fhqqfqhqf", QuantizationOptions(CALIBRATED), 2e-2),
+        ("i" * COUNT, QuantizationOptions(CALIBRATED), 3e-3),
+        ("iqiqifihi", QuantizationOptions(CALIBRATED), 2e-2),
         ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 2e-2),
         ("4" * COUNT, QuantizationOptions(narrow=WITHOUT_STATISTICS), 2e-2),
         ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 2e-2),

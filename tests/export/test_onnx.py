@@ -135,6 +135,23 @@ def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key
         assert (found.dtype, found.shape) == (kind, layer.weight_shape)
 
 
+@pytest.mark.parametrize("flavour", FLAVOURS)
+def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour: str) -> None:
+    network = prepared_tiny.network
+    options = resolve_options(
+        network,
+        QuantizationOptions(ActivationOptions(ranges="calibrated")),
+        ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)),
+    )
+    model = onnx.load_from_string(
+        export("onnx", Configuration.of(prepared_tiny.prepared, assign_key(network, "i" * 13), options), flavour).content
+    )
+    constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    zeros = [constants[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"]
+    assert model.opset_import[0].version == 21
+    assert {(zero.dtype.name, int(zero)) for zero in zeros} == {("int16", 0)}
+
+
 @pytest.mark.parametrize(
     ("key", "quantization", "said"),
     [
@@ -145,6 +162,11 @@ def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key
         ),
         ("f" * 12 + "q", QuantizationOptions(ActivationOptions(mode="MIN_COMBINED")), r"layer 22 .*MIN_COMBINED .*use affine"),
         ("q" + "f" * 12, QuantizationOptions(ActivationOptions(rounding="truncate")), r"layer 0 .*truncate.*calibrate"),
+        (
+            "i" + "f" * 12,
+            QuantizationOptions(),
+            r"layer 0 .* as int16: int16 ranges cannot be measured in ONNX; set .* calibrated",
+        ),
     ],
 )
 def test_what_onnx_cannot_hold_is_refused_by_layer(

@@ -18,7 +18,19 @@ from mpnet.export.naming import layer_name
 from mpnet.export.onnx.activations import CLAMPS, RISING, activate
 from mpnet.export.onnx.graph import FLOAT, INT4, INT8, OnnxGraph
 from mpnet.export.onnx.rules import Rules
-from mpnet.export.onnx.values import NARROW, SHIFT, Coded, Later, Value, coded_value, fixed_map, pair, quantised, real_of
+from mpnet.export.onnx.values import (
+    NARROW,
+    SHIFT,
+    Coded,
+    Later,
+    Value,
+    coded_value,
+    fixed_map,
+    is_wide,
+    pair,
+    quantised,
+    real_of,
+)
 from mpnet.export.sums import sums_before
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.layers import ConvolutionSpec
@@ -154,7 +166,9 @@ class _Writer:
             self.constants.weight_scale is not None
             and coded is not None
             and coded.params is not None
+            and not is_wide(coded.params)
             and quantize is not None
+            and quantize.scheme.bits == 8
             and quantize.scheme.rounding == "half_to_even"
         )
 
@@ -179,7 +193,7 @@ class _Writer:
             return None
         bounds = self.options.ranges.get(index) if quantize is None else quantize.range
         scheme = self.options.of(index).activations if quantize is None else quantize.scheme
-        if bounds is None or scheme.rounding != "half_to_even" or scheme.low != -SHIFT:
+        if bounds is None or is_wide(coded.params) or scheme.rounding != "half_to_even" or scheme.low != -SHIFT:
             return None
         return range_to_params(*bounds, scheme) if self.activation in (*CLAMPS, "leaky") else None
 

@@ -15,6 +15,8 @@ FLOAT, INT8, INT64, HALF, BFLOAT16, INT4 = 1, 3, 7, 10, 16, 22
 # Opset 17 and IR 8 hold most of what is written, and engines of 2022 and later read them; types that came later ask for more.
 VERSIONS = (17, 8)
 SINCE = {INT4: (21, 10)}
+_QUANTISED_16 = (21, 10)
+"""QuantizeLinear and DequantizeLinear of int16, whose zero points are the only constants of that type."""
 
 
 class OnnxGraph:
@@ -52,6 +54,8 @@ class OnnxGraph:
         value = np.asarray(array)
         key = (value.dtype.str, value.shape, value.tobytes())
         known = self._constants.get(key)
+        if value.dtype == np.int16:
+            self._versions = max(self._versions, _QUANTISED_16)
         if known is None:
             known = self._constants[key] = unused(name, self._names)
             self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), known))

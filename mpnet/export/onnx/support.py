@@ -28,7 +28,11 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return "a sum of tensors of different sizes has no form in ONNX that mpnet writes"
     if isinstance(layer, MaxpoolSpec) and layer.depth and layer.in_shape[2] % layer.depth:
         return "a maximum across channels that do not divide evenly has no form in ONNX that mpnet writes"
-    return scheme_problem(quantization.activations, quantization.calibrated) if precision.carries_scale else ""
+    if not precision.carries_scale:
+        return ""
+    if not precision.multiplies_bytes and not quantization.calibrated:
+        return f"{precision} ranges cannot be measured in ONNX; set quantization.activations.ranges to calibrated"
+    return scheme_problem(quantization.codes_of(precision), quantization.calibrated)
 
 
 def scheme_problem(scheme: ActivationScheme, calibrated: bool) -> str:

@@ -24,7 +24,7 @@ NARROW = {FLOAT16: (HALF, 13), BFLOAT16: (BFLOAT16_TENSOR, 16)}
 
 @dataclass(frozen=True)
 class Coded:
-    """Codes: uint8 tensor, and the names of its scale and zero point; params: of a calibrated range, else None."""
+    """Codes: tensor of uint8, or int16, and the names of its scale and zero point; params: of a calibrated range, else None."""
 
     tensor: str
     scale: str
@@ -74,10 +74,13 @@ def coded_value(graph: OnnxGraph, codes: str, name: str, params: QuantParams) ->
 
 def fixed_map(graph: OnnxGraph, name: str, params: QuantParams) -> tuple[str, str]:
     """Names of the scale and the zero point of calibrated codes."""
-    return (
-        graph.constant(f"{name}_scale", np.float32(params.scale)),
-        graph.constant(f"{name}_zero_point", np.uint8(params.zero_point + SHIFT)),
-    )
+    zero_point = np.int16(params.zero_point) if is_wide(params) else np.uint8(params.zero_point + SHIFT)
+    return graph.constant(f"{name}_scale", np.float32(params.scale)), graph.constant(f"{name}_zero_point", zero_point)
+
+
+def is_wide(params: QuantParams) -> bool:
+    """Whether codes have 16 bits."""
+    return params.high >= SHIFT
 
 
 def quantised(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
