@@ -74,8 +74,8 @@ def _proof(findings: Mapping[str, Any], selecting: int) -> str:
     """A sentence for the page: why configurations that were not measured on all images are not on the front."""
     needed = ruled_out_needed(findings, "after ", selecting)
     return (
-        f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that costs "
-        f"no more stays better whatever the images left would bring. They were ruled out by part of the images{needed}."
+        f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that "
+        f"costs no more stays better whatever the images left would bring. They were ruled out by part of the images{needed}."
     )
 
 
