@@ -42,10 +42,6 @@ BASE = {
     "model": {"cfg": "net.cfg", "weights": "net.weights"},
     "data": {"format": "yolo", "images": "images/", "labels": "labels/"},
 }
-    "name": "n",
-    "model": {"cfg": "net.cfg", "weights": "net.weights"},
-    "data": {"format": "yolo", "images": "images/", "labels": "labels/"},
-}
 
 
 class Block(NamedTuple):
