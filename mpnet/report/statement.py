@@ -19,7 +19,7 @@ from mpnet.messages import counted
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.model import ReportData
-from mpnet.report.summary import amount, bounds, verdict
+from mpnet.report.summary import amount, bounds, in_words, verdict
 from mpnet.report.terminal import number_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -95,8 +95,10 @@ def _items(lines: Iterable[str]) -> str:
     return f"<ul>{''.join(f'<li>{escape(line)}</li>' for line in lines)}</ul>"
 
 
-def _table(rows: Iterable[Sequence[str]]) -> str:
-    return f"<table>{''.join('<tr>' + ''.join(f'<td>{escape(cell)}</td>' for cell in row) + '</tr>' for row in rows)}</table>"
+def _table(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    head = "".join(f"<th>{escape(cell)}</th>" for cell in heads)
+    body = "".join("<tr>" + "".join(f"<td>{escape(cell)}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
 
 
 def _choice(data: ReportData) -> str:
@@ -110,7 +112,8 @@ def _choice(data: ReportData) -> str:
         listed = f": {', '.join(names)}" if len(names) <= LAYERS_NAMED else ""
         lines.append(f"{BY_CODE[code].name} in {len(names)} of {len(codes)} layers with weights{listed}")
     rules = [f"{pick.name}: {pick.rule}" for pick in data.picks if pick.row == table.chosen]
-    return f"<p><code>{escape(short_key(key))}</code> of {escape(data.source)}</p>" + _items([*lines, *rules])
+    named = f"<p>{escape(in_words(data, key))} (<code>{escape(short_key(key))}</code> of {escape(data.source)})</p>"
+    return named + _items([*lines, *rules])
 
 
 def _measured(data: ReportData) -> str:
@@ -118,7 +121,9 @@ def _measured(data: ReportData) -> str:
     images = counted(data.images) if data.images else "an unknown number of images"
     if data.held_out:
         images += f", of which {data.held_out} were held out: they did not choose"
-    lines = [f"On {images}, against the baseline {short_key(data.configurations.keys[data.configurations.baseline or 0])}."]
+    lines = [
+        f"On {images}, against the baseline: {in_words(data, data.configurations.keys[data.configurations.baseline or 0])}."
+    ]
     names = ("dataset", "condition", "resize", "confidence", "nms", "metric")
     known = [f"{name} {protocol[name]}" for name in names if protocol.get(name) not in (None, "")]
     version = data.versions.get("mpnet")
@@ -142,10 +147,11 @@ def _losses(data: ReportData) -> str:
             outcome = verdict(interval)
         else:
             outcome = f"95 % interval: {bounds(interval, quantity.itself)}"
-        rows.append((quantity.label, number_text(value), f"baseline {number_text(before)}", outcome, data.images_of(name)))
+        rows.append((quantity.label, number_text(value), number_text(before), outcome, data.images_of(name)))
     lost = sum(change.kind != "gained" for change in data.changes)
     counts = [f"{lost} objects lost or moved, {len(data.changes) - lost} gained on all images."] if data.changes else []
-    return _table(rows) + _items([*counts, *([f"{data.verdict}."] if data.verdict else [])])
+    heads = ("measure", "this", "baseline", "interval", "on")
+    return _table(heads, rows) + _items([*counts, *([f"{data.verdict}."] if data.verdict else [])])
 
 
 def _savings(data: ReportData) -> str:
@@ -154,9 +160,10 @@ def _savings(data: ReportData) -> str:
         value, before = table.value(table.chosen, quantity.name), table.value(table.baseline, quantity.name)
         if math.isfinite(value) and math.isfinite(before) and before > 0 and quantity.headline:
             saved = f"{100 * (1 - value / before):.1f} % saved"
-            rows.append((quantity.label, amount(quantity.name, value), f"baseline {amount(quantity.name, before)}", saved))
+            rows.append((quantity.label, amount(quantity.name, value), amount(quantity.name, before), saved))
     times = [pick.time for pick in data.picks if pick.row == table.chosen and pick.time]
-    return _table(rows) + (_items([f"Time of one image on the machine that swept: {times[0]}."]) if times else "")
+    heads = ("cost", "this", "baseline", "")
+    return _table(heads, rows) + (_items([f"Time of one image on the machine that swept: {times[0]}."]) if times else "")
 
 
 def _untested(data: ReportData) -> list[str]:

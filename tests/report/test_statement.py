@@ -12,6 +12,7 @@ import pytest
 from mpnet.errors import ConfigError
 from mpnet.report import statement as module
 from mpnet.report.statement import statement, write_statement
+from mpnet.report.summary import in_words
 from tests.report.synthetic import report_data
 from tests.report.test_page import HOSTILE
 
@@ -24,6 +25,10 @@ def test_it_says_what_was_chosen_lost_saved_and_not_tested() -> None:
     assert f"On {data.images} images" in page
     assert all(digest in page for name, digest in data.digests.items() if name in module.DIGESTS)
     assert "% saved" in page
+    table = data.configurations
+    assert f"<p>{in_words(data, table.keys[table.chosen or 0])} (<code>" in page
+    assert f"against the baseline: {in_words(data, table.keys[table.baseline or 0])}." in page
+    assert page.count("<th>baseline</th>") == 2
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name])
