@@ -208,6 +208,20 @@ def test_sections_unfold_when_they_are_asked_for(report: Path, open_page: Any) -
     assert page.is_visible("#table-layers")
 
 
+def test_a_link_of_the_navigation_leads_to_its_section(report: Path, open_page: Any) -> None:
+    """Also with pictures between here and there, whose height is known before they are seen."""
+    page = open_page(report, viewport={"width": 1400, "height": 300}).page
+    assert page.evaluate("document.querySelectorAll('main img').length") > 3
+    page.click('nav a[href="#protocol"]')
+    seen = [-1.0, 0.0]
+    while seen[-1] == 0 or seen[-1] != seen[-2]:
+        page.wait_for_timeout(500)
+        seen.append(page.evaluate("scrollY"))
+    end = page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
+    assert end < 1 or abs(page.evaluate("document.querySelector('#protocol').getBoundingClientRect().top")) < 150
+    assert page.evaluate("[...document.images].every(image => image.naturalHeight > 0)")
+
+
 def test_picks_and_rows_of_the_best_show_their_configuration(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     picks = report_data().picks
