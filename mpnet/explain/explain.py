@@ -95,6 +95,7 @@ class Explanation:
             "box": list(one.box),
             "baseline_score": one.before,
             "score": one.after,
+            "beside_score": one.beside,
             "loss": explained.loss,
             "shares": [
                 {"layer": s.layer, "name": self._name(s.layer), "percent": s.percent, "half_width": s.half}

@@ -46,7 +46,7 @@ class LostObject:
 
     number: from 1, of the objects of its image. kind: LOST, MOVED, DOUBLED or, where it was asked for all the same, KEPT.
     box: x, y, width, height in pixels. before, after: score of the baseline and of the configuration; of a doubled one those of
-    the second detection.
+    the second detection. beside: the configuration's score at IoU 0.2, as `Finds.near`.
     """
 
     index: int
@@ -59,6 +59,7 @@ class LostObject:
     at_edge: bool
     before: float
     after: float
+    beside: float
 
     def value(self, finds: Finds, at: int) -> float:
         """What raising layers should raise: the score, of a doubled one what the second detection
@@ -130,7 +131,8 @@ def object_at(index: int, truths: Truths, dataset: Dataset, before: Finds, after
     # The order of files, not that of classes.
     number = 1 + int((source[first:last] < source[index]).sum())
     box, area = (x, y, width, height), float(truths.area[index])
-    return LostObject(index, position, number, kind, category, box, area, at_edge, float(scores[0]), float(scores[1]))
+    beside = float(after.near[index])
+    return LostObject(index, position, number, kind, category, box, area, at_edge, float(scores[0]), float(scores[1]), beside)
 
 
 def object_named(name: str, truths: Truths, dataset: Dataset, before: Finds, after: Finds) -> LostObject:

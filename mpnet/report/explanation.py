@@ -11,10 +11,10 @@ from rich.console import Console
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.evaluation.metrics import SIZES, size_of
 from mpnet.explain.explain import Explanation
-from mpnet.explain.objects import DOUBLED, KEPT
-from mpnet.model.plan_key import short_key
+from mpnet.explain.objects import DOUBLED, KEPT, MOVED
 from mpnet.report.images import Gallery, write_changes
 from mpnet.report.model import ObjectChange
+from mpnet.report.summary import key_in_words
 from mpnet.report.terminal import Share, print_table
 from mpnet.trial.reopen import image_loader
 
@@ -29,9 +29,11 @@ LEAST_CHANGE = 0.05
 def print_explanation(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet explain`: a paragraph for each object, then the layers."""
     lost = document["lost"]
+    names = {position: str(row["name"]) for position, row in enumerate(document["layers"])}
+    chosen, baseline = (key_in_words(document[name], names) for name in ("precision_key", "baseline_key"))
     console.print(
-        f"{document['name']}, precision {short_key(document['precision_key'])}: of what {short_key(document['baseline_key'])} "
-        f"finds in {document['images']} images, {lost['lost']} are lost, {lost['moved']} moved, {lost['doubled']} doubled",
+        f"{document['name']} in {chosen}: of what {baseline} finds in {document['images']} images, {lost['lost']} are lost, "
+        f"{lost['moved']} moved, {lost['doubled']} doubled",
         soft_wrap=True,
     )
     if not document["objects"]:
@@ -47,9 +49,10 @@ def heading(row: Mapping[str, Any]) -> str:
     """What became of an object."""
     edge = ", at the edge" if row["at_edge"] else ""
     detection = "a second detection of " if row["kind"] == DOUBLED else ""
+    beside = f", beside it {row['beside_score']:.2f}" if row["kind"] == MOVED else ""
     return (
         f"{row['object']}  {row['class']}, {row['size']}{edge}: {row['kind']}, {detection}score "
-        f"{row['baseline_score']:.2f} -> {row['score']:.2f}"
+        f"{row['baseline_score']:.2f} -> {row['score']:.2f}{beside}"
     )
 
 

@@ -124,6 +124,7 @@ def test_kinds_of_loss() -> None:
     nine = float(np.float32(0.9))
     assert found == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}
     assert [one.number for one in lost] == [2, 1, 3]
+    assert [round(one.beside, 2) for one in lost] == [0.8, 0.0, 0.6]
     of_first, places = of_image(truths, 0, lost)
     assert of_first.image_count == 1
     assert places == [one.index for one in lost]
