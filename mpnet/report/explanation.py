@@ -14,7 +14,6 @@ from mpnet.explain.explain import Explanation
 from mpnet.explain.objects import DOUBLED, KEPT, MOVED
 from mpnet.report.images import Gallery, write_changes
 from mpnet.report.model import ObjectChange
-from mpnet.report.summary import key_in_words
 from mpnet.report.terminal import Share, print_table
 from mpnet.trial.reopen import image_loader
 
@@ -29,11 +28,9 @@ LEAST_CHANGE = 0.05
 def print_explanation(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet explain`: a paragraph for each object, then the layers."""
     lost = document["lost"]
-    names = {position: str(row["name"]) for position, row in enumerate(document["layers"])}
-    chosen, baseline = (key_in_words(document[name], names) for name in ("precision_key", "baseline_key"))
     console.print(
-        f"{document['name']} in {chosen}: of what {baseline} finds in {document['images']} images, {lost['lost']} are lost, "
-        f"{lost['moved']} moved, {lost['doubled']} doubled",
+        f"{document['name']} in {document['words']}: of what {document['baseline_words']} finds in {document['images']} "
+        f"images, {lost['lost']} are lost, {lost['moved']} moved, {lost['doubled']} doubled",
         soft_wrap=True,
     )
     if not document["objects"]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from typing import Mapping
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
@@ -50,16 +49,12 @@ NAMED = 6
 
 
 def in_words(data: ReportData, key: str) -> str:
-    """A precision string of a report for people."""
-    return key_in_words(key, {layer.position: layer.name for layer in data.weighted if layer.position is not None})
-
-
-def key_in_words(key: str, names: Mapping[int, str]) -> str:
-    """A precision string for people: `int8, but fp16 in conv-2 and conv-9`. names: of layers, by their place in the string."""
+    """A precision string for people: `int8, but fp16 in conv-2 and conv-9`."""
     codes = split_key(key)[0]
     if not codes:
         return "no layer with weights"
     (most, _), *others = Counter(codes).most_common()
+    names = {layer.position: layer.name for layer in data.weighted}
     parts = []
     for code, count in others:
         layers = [names.get(position, f"layer {position}") for position, other in enumerate(codes) if other == code]

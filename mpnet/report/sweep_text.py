@@ -92,15 +92,15 @@ def _more_ruled_out(document: Mapping[str, Any]) -> str:
     return f"; {document['ruled_out']:,} more cannot be on the front, as a part of the images proves{needed}"
 
 
-def ruled_out_needed(findings: Mapping[str, Any], verb: str, selecting: int) -> str:
+def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
     """How many of the `selecting` images proved that configurations are not on the front: `, half of them 8, the last 56 of
-    79`; '' where none was ruled out that way. verb: words between who and how many."""
+    79`; '' where none was ruled out that way. preposition: before how many, such as `after `."""
     after = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
     if not after:
         return ""
     ends = list(zip(after, accumulate(after.values()), strict=True))
     half = next(images for images, number in ends if 2 * number >= ends[-1][1])
-    return f", half of them {verb}{half}, the last {verb}{ends[-1][0]} of {selecting}"
+    return f", half of them {preposition}{half}, the last {preposition}{ends[-1][0]} of {selecting}"
 
 
 def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
