@@ -76,14 +76,16 @@ class WorkerPool:
     """The workers that compute units.
 
     bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
-    macs: executed to prepare them, beside the baseline's. baseline: its trial, if preparing them gave it.
+    macs: executed to prepare them, beside the baseline's. baseline_key: of the one whose pass prepared them, None for none;
+    baseline_trial: measures it.
     """
 
     executor: Executor
     bytes_per_head: int = 1 << 20
     seconds_per_pass: float = 0.0
     macs: int = 0
-    baseline: Trial | None = None
+    baseline_key: str | None = None
+    baseline_trial: Callable[[], Trial | None] = lambda: None
 
 
 @dataclass
@@ -222,7 +224,9 @@ class Sweep:
         """Open the pool, and keep the baseline's trial where it is missing."""
         pool = self._open_pool()
         self._parts = Parts(self.network, pool.seconds_per_pass)
-        kept = [one for one in (pool.baseline,) if one is not None and Configuration(one.key) in missing]
+        wanted = pool.baseline_key is not None and Configuration(pool.baseline_key) in missing
+        baseline = pool.baseline_trial() if wanted else None
+        kept = [] if baseline is None else [baseline]
         if pool.macs or kept:
             self.state.macs += pool.macs
             self.store.add(self.contexts[0], kept, work=Work(pool.macs, 0.0))

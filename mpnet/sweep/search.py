@@ -160,7 +160,7 @@ def run_sweep(
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
             decoded = context.baseline.decoded_bytes if context.baseline else 1 << 20
-            return WorkerPool(executor, decoded, per_pass.most, macs, Evaluator(context).baseline_trial())
+            return WorkerPool(executor, decoded, per_pass.most, macs, setup.baseline, Evaluator(context).baseline_trial)
 
         sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
         sweep.state.started = begin
