@@ -74,7 +74,8 @@ class QuantizationParameters:
     def bounds(self) -> tuple[float, float]:
         """The reals that the integers of a whole tensor span; of 16 bits as far below 0 as above, as their scale is found."""
         low = self.low + (self.bits == 16)
-        return tuple((code - int(self.zero_point[0])) * float(self.scale[0]) for code in (low, self.high))  # type: ignore[return-value]
+        scale, zero = float(self.scale[0]), int(self.zero_point[0])
+        return (low - zero) * scale, (self.high - zero) * scale
 
 
 QUANTIZED_TYPES: dict[str, tuple[int, int]] = {
