@@ -209,11 +209,19 @@ def _yolov8(trial: _Trial) -> _Heads:
 
 def _yolov8_channels(trial: _Trial) -> list[tuple[int, int]]:
     """(channels of bins, classes) that the tensors of grids may have."""
-    total = sum(level.cells for level in trial.levels)
     pairs = [pair for level in trial.levels for pair in permutations(level.channels, 2)]
-    widths = [table.shape[1] for _, table in trial.tables(total, 5)]
-    pairs += [(sum(level.channels) + 4 - width, width - 4) for level in trial.levels for width in widths]
-    return [(bins, classes) for bins, classes in dict.fromkeys(pairs) if 4 <= bins <= 4 * _MAX_BINS and bins % 4 == 0]
+    # Prototypes of masks are a level of their own, finer than those that have boxes.
+    coarsest = min(trial.levels, key=lambda level: level.cells).channels
+    total = sum(level.cells for level in trial.levels if level.channels == coarsest)
+    for _, table in trial.tables(total, 5):
+        # Four sides, classes, and what tensors beside bins and classes hold: as it is in the table.
+        bins = sum(coarsest) + 4 - table.shape[1]
+        pairs += [(bins, table.shape[1] - 4), *((bins, channels - bins) for channels in coarsest)]
+    return [
+        (bins, classes)
+        for bins, classes in dict.fromkeys(pairs)
+        if 4 <= bins <= 4 * _MAX_BINS and bins % 4 == 0 and classes > 0
+    ]
 
 
 def _yolov8_boxes(trial: _Trial, level: _Level, bins: int, classes: int, angle: str) -> Doubles:

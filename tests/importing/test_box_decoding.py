@@ -42,21 +42,29 @@ def _boxes(b: Builder, bins: int, distances: str, corners: bool, angle: str = ""
     return str(b.node("Mul", [b.node("Concat", sides, axis=1), scale]))
 
 
-def detector(kind: str) -> Any:
+def detector(kind: str, joined: bool) -> Any:
     """A small network with a head of the kind: masks (with prototypes), keypoints, angles, or the best boxes as
-    they are."""
+    they are. joined: whether bins and classes are one tensor of each grid, as older exporters write them."""
     b = Builder(SIDE)
     bins = 1 if kind == "best" else 16
     more = {"masks": 8, "keypoints": 6, "oriented": 1, "oriented by values": 1}.get(kind, 0)
-    x, tensors = "images", [[], [], []]
+    widths = [4 * bins + CLASSES] if joined else [4 * bins, CLASSES]
+    widths += [more] if more else []
+    x, parts = "images", [[] for _ in widths]
     for stride in (2, 4, *STRIDES):
         x = b.conv(x, 8, 3, 2, act="Relu")
         if stride in STRIDES:
-            for part, channels in zip(tensors, (4 * bins, CLASSES, more), strict=True):
-                part += [b.reshape(b.conv(x, channels), [1, channels, -1])] if channels else []
+            heads = [b.conv(x, channels) for channels in (4 * bins, CLASSES, more) if channels]
+            if joined:
+                heads[:2] = [b.node("Concat", heads[:2], axis=1)]
+            for part, head, channels in zip(parts, heads, widths, strict=True):
+                part.append(b.reshape(head, [1, channels, -1]))
         if stride == STRIDES[0]:
             prototypes = b.conv(b.upsample(x), 8)
-    distances, scores, *rest = (b.node("Concat", part, axis=2) for part in tensors if part)
+    tables = [b.node("Concat", part, axis=2) for part in parts]
+    if joined:
+        tables[:1] = b.node("Split", [tables[0], b.constant([4 * bins, CLASSES], np.int64)], 1, 2, axis=1)
+    distances, scores, *rest = tables
     scores = b.node("Sigmoid", [scores])
     if kind == "oriented":
         part = b.node("Sub", [b.node("Sigmoid", rest), b.constant(0.25)])
@@ -71,9 +79,10 @@ def detector(kind: str) -> Any:
     return b.model([b.node("Gather", [b.reshape(table, [CELLS, 4 + CLASSES]), b.reshape(order, [20])], axis=0)])
 
 
+@pytest.mark.parametrize("joined", [False, True])
 @pytest.mark.parametrize("kind", ["masks", "keypoints", "best", "oriented", "oriented by values"])
-def test_boxes_are_onnx_runtimes(kind: str, importing: Callable[..., tuple[Path, Imported]]) -> None:
-    path, imported = importing(detector(kind))
+def test_boxes_are_onnx_runtimes(kind: str, joined: bool, importing: Callable[..., tuple[Path, Imported]]) -> None:
+    path, imported = importing(detector(kind, joined))
     network = imported.network
     x = np.random.default_rng(2).random((1, *network.in_shape), np.float32)
     table = ort.InferenceSession(path).run(None, {"images": x.transpose(0, 3, 1, 2)})[0]
