@@ -20,8 +20,9 @@ _LONGEST, _MAX_VALUES, _MAX_WORK = 24, 1 << 24, 1 << 32
 
 
 def find_attention(graph: NodeGraph) -> None:
-    """Put one node in place of each softmax(queries x keys) x values whose factors come from one tensor (1, c, h, w), before it
-    one that puts the channels into the order of an [attention] layer. What is written otherwise stays as it is."""
+    """Put one node in place of each softmax(queries x keys) x values whose factors come from tensors (1, c, h, w) of one size,
+    before it one that puts the channels, of several tensors side by side, into the order of an [attention] layer. What is
+    written otherwise stays as it is."""
     # Of a damaged file the rest of the import says what is wrong.
     whole = all(len(node.inputs) >= _INPUTS.get(node.operator, 0) for node in graph.nodes)
     if whole and any(node.operator == "Softmax" for node in graph.nodes):
@@ -64,21 +65,34 @@ class _Finder:
             return
         queries, keys = (self.moved(name) for name in product.inputs[:2])
         values = self.moved(mean.inputs[0 if turned else 1])
-        if queries is None or keys is None or values is None or len({queries.source, keys.source, values.source}) > 1:
+        if queries is None or keys is None or values is None:
             return
-        factors = [queries.places, np.swapaxes(keys.places, -1, -2)]
-        factors.append(np.swapaxes(values.places, -1, -2) if turned else values.places)
-        height, width = self.graph.shapes[queries.source][2:]
+        sources = list(dict.fromkeys((queries.source, keys.source, values.source)))
+        shapes = [self.graph.shapes[name] for name in sources]
+        height, width = shapes[0][2:]
+        if any(shape[2:] != (height, width) for shape in shapes):
+            return
+        # Places in all of them, one behind the other.
+        before = dict(zip(sources, np.cumsum([0, *map(math.prod, shapes)], dtype=np.int32), strict=False))
+        factors = [part.places + before[part.source] for part in (queries, keys, values)]
+        factors[1] = np.swapaxes(factors[1], -1, -2)
+        factors[2] = np.swapaxes(factors[2], -1, -2) if turned else factors[2]
         for last, order in self._results(mean, (height, width)):
             found = _attention(factors, order[[1, 0, 2]] if turned else order, height * width)
-            if found is not None and abs(values.factor - 1) < 1e-6 and queries.source not in self.ordered:
+            if found is not None and abs(values.factor - 1) < 1e-6 and self.ordered.keys().isdisjoint(sources):
                 channels, heads, areas = found
                 key = factors[0].shape[-1]
                 scale *= queries.factor * keys.factor
                 usual = abs(scale * math.sqrt(key) - 1) < 1e-6
-                joined = f"{last.output}/queries_keys_values"
-                self.ordered[queries.source] = joined, channels
-                self._put(Node("mpnet.Channels", f"{last.name}/order", [queries.source], [joined], {"order": channels}), last)
+                joined, whole = f"{last.output}/queries_keys_values", sources[0]
+                if len(sources) == 1:
+                    self.ordered[whole] = joined, channels
+                else:
+                    whole = f"{last.output}/factors"
+                    self._put(Node("Concat", f"{last.name}/factors", sources, [whole], {"axis": 1}), last)
+                    self.graph.shapes[whole] = (1, sum(shape[1] for shape in shapes), height, width)
+                self._put(Node("mpnet.Channels", f"{last.name}/order", [whole], [joined], {"order": channels}), last)
+                self.graph.shapes[joined] = (1, len(channels), height, width)
                 attributes = {"heads": heads, "key": key, "areas": areas, "scale": 0.0 if usual else scale}
                 self._put(Node("mpnet.Attention", last.name, [joined], [last.output], attributes), last)
                 for part in (product, softmax, mean):
@@ -192,12 +206,6 @@ class _Finder:
         for node in self.graph.nodes:
             nodes += self.new.get(node.name) or [self._selected(node)]
         self.graph.nodes = nodes
-        for added in self.new.values():
-            self.graph.shapes[added[0].output] = (
-                1,
-                len(added[0].attributes["order"]),
-                *self.graph.shapes[added[0].inputs[0]][2:],
-            )
         self.graph.order()
 
     def _selected(self, node: Node) -> Node:

@@ -48,6 +48,24 @@ def by_areas(b: Builder, x: str) -> str:
     return b.conv(b.node("Add", [ends[0], b.conv(ends[1], HEADS * VALUE, 3, groups=HEADS * VALUE)]), 8)
 
 
+def by_two_convolutions(b: Builder, x: str) -> str:
+    """As YOLOv12's authors wrote it: queries and keys of one convolution, values of another, which also go on by themselves."""
+    width = HEADS * VALUE
+    values = b.conv(x, width)
+    rows, of_values = (
+        _moved(b, b.reshape(y, [1, channels, PIXELS]), 0, 2, 1)
+        for y, channels in ((b.conv(x, 2 * width), 2 * width), (values, width))
+    )
+    queries, keys = b.node("Split", [rows, b.constant([width] * 2, np.int64)], 1, 2, axis=2)
+    q, k, v = (b.reshape(_moved(b, y, 0, 2, 1), [1, HEADS, VALUE, PIXELS]) for y in (queries, keys, of_values))
+    scores = b.node("Mul", [b.node("MatMul", [_moved(b, q, 0, 1, 3, 2), k]), b.constant(VALUE**-0.5)])
+    shares = _moved(b, b.node("Softmax", [scores], axis=-1), 0, 1, 3, 2)
+    mean = _moved(b, b.node("MatMul", [v, shares]), 0, 3, 1, 2)
+    mean = _moved(b, b.reshape(mean, [1, 8, 8, width]), 0, 3, 1, 2)
+    b.channels[mean] = width
+    return b.conv(b.node("Add", [mean, b.conv(values, width, 3, groups=width)]), 8)
+
+
 def by_positions(b: Builder, x: str) -> str:
     """As transformers write it: three tensors of positions by channels, the products divided, the shares first."""
     rows = b.reshape(b.conv(x, 3 * HEADS * VALUE), [1, 3, HEADS, VALUE, PIXELS])
@@ -61,7 +79,12 @@ def by_positions(b: Builder, x: str) -> str:
     return b.conv(y, 8)
 
 
-FORMS = {by_heads: (KEY, 1, 0.0), by_areas: (VALUE, 4, 0.0), by_positions: (VALUE, 1, 0.5)}
+FORMS = {
+    by_heads: (KEY, 1, 0.0),
+    by_areas: (VALUE, 4, 0.0),
+    by_positions: (VALUE, 1, 0.5),
+    by_two_convolutions: (VALUE, 1, 0.0),
+}
 
 
 @pytest.mark.parametrize("form", list(FORMS), ids=lambda form: form.__name__)
