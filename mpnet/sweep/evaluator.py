@@ -28,11 +28,12 @@ from mpnet.kernels.isa import kernels
 from mpnet.speed.latency_table import predicted_ms
 from mpnet.sweep.context import Baseline, SweepContext, values_of
 from mpnet.sweep.graph import SharedGraph
+from mpnet.sweep.kept_stem import KeptStem
 from mpnet.sweep.likely_heads import LikelyHeads
 from mpnet.sweep.race import Race
 from mpnet.sweep.scoring import Noise, Scorer
 from mpnet.sweep.store import FailedTrial, Trial
-from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.trie import build_graph, images_of, join_tensors, run_graph, run_stem
 from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.task import kit_of, task_of
 
@@ -47,11 +48,15 @@ FEW = 1 / 64
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
-    asked for, squared differences to the baseline by image; and why there is no such output."""
+    asked for, squared differences to the baseline by image; and why there is no such output.
+
+    saved: multiply-accumulates that were not executed, since the tensors were kept.
+    """
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
     failed: list[dict[str, LayerFailure]]
+    saved: int = 0
 
 
 class Evaluator:
@@ -63,6 +68,7 @@ class Evaluator:
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
+        self._kept = KeptStem(context.network, len(self._images))
         # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
         self._few_left = True
 
@@ -129,18 +135,18 @@ class Evaluator:
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations, but for those that its rivals beat, or whose values are not finite."""
         began = time.monotonic()
-        runs, survivors, macs = _PartialRuns(self, unit.options), unit.keys, 0
+        runs, survivors, macs, saved = _PartialRuns(self, unit.options, kept=self._kept), unit.keys, 0, 0
         after: Mapping[int, int] = {}
         failures: dict[str, FailedTrial] = {}
         if unit.rivals is not None:
             names = unit.rivals.names
-            racing = _PartialRuns(self, unit.options, likely=self._few_left)
+            racing = _PartialRuns(self, unit.options, likely=self._few_left, kept=self._kept)
             survivors, after = self._race.survivors(
                 unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names)
             )
             failures.update(racing.failed)
             if self._few_left:
-                macs = racing.macs
+                macs, saved = racing.macs, racing.saved
             else:
                 runs = racing
             self._few_left = len(survivors) <= FEW * len(unit.keys)
@@ -151,7 +157,9 @@ class Evaluator:
         ruled_out = tuple(sorted({*unit.keys} - {*survivors} - failures.keys()))
         failed = tuple(failures[key] for key in sorted(failures))
         seconds = time.monotonic() - began
-        return UnitResult(unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed)
+        return UnitResult(
+            unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
+        )
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
@@ -226,10 +234,12 @@ class Evaluator:
         images: NDArray[np.intp],
         keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
+        kept: KeptStem | None = None,
     ) -> Outputs:
         """Outputs of all configurations of the graph on the images at these positions, as far as their values are finite; once
         all have failed, the other images are left out. keep: gets the tensors themselves.
         likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
+        kept: what the last call left for this one; without it nothing is kept.
 
         The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
@@ -240,6 +250,7 @@ class Evaluator:
         parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
         noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
         failed: dict[int, LayerFailure] = {}
+        saved = 0
         for start in range(0, len(images), group):
             chosen = images[start : start + group]
             geometry, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
@@ -258,9 +269,20 @@ class Evaluator:
                 elif exact:
                     noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
 
+            known = {} if kept is None else kept.known(graph, options, chosen)
+            steps = graph.stem_steps(known)
+            worth = [] if kept is None else kept.worth_keeping(graph, {*steps, *known})
+            beside = sorted({*steps} & {*worth} - {*graph.boundary})
             try:
                 stems = [
-                    run_stem(graph, self._values(chosen[first : first + small]), prepared, context.threads)
+                    run_stem(
+                        graph,
+                        self._values(chosen[first : first + small]),
+                        prepared,
+                        context.threads,
+                        {number: images_of(tensor, first, first + small) for number, tensor in known.items()},
+                        beside,
+                    )
                     for first in range(0, len(chosen), small)
                 ]
             except LayerFailure as failure:
@@ -268,6 +290,11 @@ class Evaluator:
                 break
             joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
             del stems
+            known.update(zip((*graph.boundary, *beside), joined, strict=True))
+            if kept is not None:
+                kept.keep(graph, options, chosen, {number: known[number] for number in worth})
+            joined = joined[: len(graph.boundary)]
+            saved += len(chosen) * sum(context.network.layers[graph.nodes[i].layer].macs for i in graph.stem - {*steps})
             image = self._values(chosen) if graph.reads_image else None
             run = self._likely.run if likely else run_lowering
             run_graph(graph, joined, prepared, on_head, context.threads, image, run, failed)
@@ -281,6 +308,7 @@ class Evaluator:
             ],
             [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in noise],
             failures,
+            saved,
         )
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
@@ -290,19 +318,19 @@ class Evaluator:
 class _PartialRuns:
     """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
-    likely: as `Evaluator.forward`; nothing can be measured then.
-    macs: executed so far, all images, with all cells of heads. failed: keys with values that are not finite, which no later run
-    takes in.
+    likely, kept: as `Evaluator.forward`; where likely, nothing can be measured.
+    macs: executed so far, all images, with all cells of heads. saved: as `Outputs`. failed: keys with values that are not
+    finite, which no later run takes in.
     """
 
-    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False) -> None:
-        self._evaluator, self._options, self._likely = evaluator, options, likely
+    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False, kept: KeptStem | None = None) -> None:
+        self._evaluator, self._options, self._likely, self._kept = evaluator, options, likely, kept
         self._decoder = evaluator.context.decoder
         self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
         # What was joined of all runs, which many configurations share.
         self._joined: dict[tuple[int, str], Any] = {}
-        self.macs = 0
+        self.macs = self.saved = 0
         self.failed: dict[str, FailedTrial] = {}
 
     @property
@@ -314,11 +342,12 @@ class _PartialRuns:
         """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
-        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely)
+        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely, self._kept)
         self._outputs.append(outputs)
         self._images.append(images)
         self._joined.clear()
-        self.macs += graph.macs * len(images)
+        self.macs += graph.macs * len(images) - outputs.saved
+        self.saved += outputs.saved
         for key in keys if any(outputs.failed) else ():
             named = zip(outputs.failed, graph.head_names(key), strict=True)
             causes = [failures[name] for failures, name in named if name in failures]

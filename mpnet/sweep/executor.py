@@ -15,6 +15,7 @@ import signal
 import traceback
 from collections import deque
 from dataclasses import dataclass, field
+from os.path import commonprefix
 from typing import Any, Callable, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
@@ -81,6 +82,7 @@ class _Process:
     process: Any
     pipe: Any
     unit: Unit | None = None
+    last: str = ""  # the last key of the unit that it had before
 
 
 @dataclass
@@ -128,14 +130,16 @@ class ProcessExecutor:
     def _hand_out(self) -> None:
         for number, worker in enumerate(self._workers):
             if worker.unit is None and self._waiting:
-                unit = self._waiting.popleft()
+                # What begins as its last unit ended, of which it has kept tensors.
+                unit = max(self._waiting, key=lambda waiting: len(commonprefix((worker.last, waiting.keys[0]))))
+                self._waiting.remove(unit)
                 try:
                     worker.pipe.send(unit)
                 except OSError:
                     self._waiting.appendleft(unit)
                     self._replace(number)
                     continue
-                worker.unit = unit
+                worker.unit, worker.last = unit, unit.keys[-1]
 
     def wait(self, timeout: float) -> list[UnitResult]:
         self._hand_out()

@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Collection
 
 import numpy as np
 
@@ -21,7 +22,7 @@ class Node:
     """One layer under one assignment of its ancestors, or a convolution and the pooling that alone reads it.
 
     inputs: numbers of the nodes that it reads, NETWORK_INPUT for the image. uses: how many nodes read it.
-    bytes_: of its result and the conversions that may be kept with it, for one image.
+    bytes_: of its result and the conversions that may be kept with it, for one image. result_bytes: of its result alone.
     """
 
     layer: int
@@ -29,6 +30,7 @@ class Node:
     inputs: tuple[int, ...]
     uses: int = 0
     bytes_: int = 0
+    result_bytes: int = 0
 
 
 @dataclass
@@ -88,6 +90,17 @@ class SharedGraph:
         read = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
         heads = {number for names in self.heads for number in names}
         return tuple(sorted(self.stem & (read | heads)))
+
+    def stem_steps(self, known: Collection[int]) -> list[int]:
+        """Nodes of the stem that have to run, in order, where the results of some are known."""
+        steps: set[int] = set()
+        left = list(self.boundary)
+        while left:
+            number = left.pop()
+            if number != NETWORK_INPUT and number not in known and number not in steps:
+                steps.add(number)
+                left += self.nodes[number].inputs
+        return sorted(steps)
 
     def peak_bytes(self, stem: bool) -> int:
         """Most memory that tensors need at one time for one image: of the stem, or of everything after it."""

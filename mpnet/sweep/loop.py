@@ -90,12 +90,16 @@ class WorkerPool:
 
 @dataclass
 class _Claim:
-    """A unit to be claimed, or claimed already. keys: of it that are wanted and not handed out yet, rising. running: parts."""
+    """A unit to be claimed, or claimed already. keys: of it that are wanted and not handed out yet, rising. running: parts.
+
+    before: those that were handed out.
+    """
 
     name: str
     options: int
     keys: tuple[str, ...]
     running: int = 0
+    before: tuple[str, ...] = ()
 
     @property
     def configurations(self) -> list[Configuration]:
@@ -195,25 +199,33 @@ class Sweep:
         units = split_units(self.network, asked, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head)
         pending = deque(unclaimed for unit in units if (unclaimed := _claim_of(unit, missing)).keys)
         del asked, affordable, missing, units
-        claim: _Claim | None = None  # the unit of which parts are handed out
-        running: dict[Unit, _Claim] = {}
+        open_: list[_Claim] = []  # units of which parts are handed out, one for each slot
+        running: dict[Unit, tuple[_Claim, tuple[str, ...]]] = {}
+        # Parts of a unit go to one worker, which keeps what they share; one waits for each, so that no worker does. Racing goes
+        # by what is known when a part is handed out, so fewer wait there.
+        most = executor.slots + 1 if batch.prune else 2 * executor.slots
         elsewhere: deque[_Claim] = deque()
-        while pending or claim or running or elsewhere:
+        while pending or open_ or running or elsewhere:
             if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
                 self.state.stopped = "seconds"
-                for name in {held.name for held in (*running.values(), *([claim] if claim else []))}:
+                for name in {held.name for held in (*(claim for claim, _ in running.values()), *open_)}:
                     self.store.release(name)
                 return
-            # One more than there are slots, so that nobody waits for the next one to be handed out.
-            claim = claim if claim and claim.keys else None  # all that was left of it may have failed
-            while len(running) <= executor.slots and (claim := claim or self._claimed(pending, elsewhere, batch.prune)):
+            while len(running) < most:
+                open_ = [claim for claim in open_ if claim.keys]  # all that was left of one may have failed
+                if len(open_) < executor.slots and (claimed := self._claimed(pending, elsewhere, batch.prune)):
+                    open_.append(claimed)
+                if not open_:
+                    break
+                claim = min(open_, key=lambda one: one.running)
+                earlier = claim.before
                 part = self._part(claim, batch.prune)
                 executor.submit(part)
-                running[part] = claim
-                claim = claim if claim.keys else None
+                running[part] = claim, earlier
+            open_ = [claim for claim in open_ if claim.keys]
             if running:
                 for done in executor.wait(POLL_SECONDS):
-                    self._commit(done, running.pop(done.unit))
+                    self._commit(done, *running.pop(done.unit))
             elif elsewhere:
                 # Another process has the rest: wait for its results, or take over what it leaves behind.
                 time.sleep(POLL_SECONDS)
@@ -256,9 +268,9 @@ class Sweep:
 
     def _part(self, claim: _Claim, prune: bool) -> Unit:
         """The next part of a claimed unit."""
-        count = self._parts.first(claim.keys, self.state.seconds, prune)
+        count = self._parts.first(claim.keys, self.state.seconds, prune, claim.before)
         part, claim.keys = claim.keys[:count], claim.keys[count:]
-        claim.running += 1
+        claim.running, claim.before = claim.running + 1, claim.before + part
         return Unit(claim.options, part, self.problem.rivals(self.state.known.values()) if prune else None)
 
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
@@ -285,7 +297,8 @@ class Sweep:
             if Configuration(one.key, options) == Configuration(self.problem.baseline):
                 raise baseline_failed(self.network, one.key, one.reason)
 
-    def _commit(self, done: UnitResult, claim: _Claim) -> None:
+    def _commit(self, done: UnitResult, claim: _Claim, before: tuple[str, ...]) -> None:
+        """before: keys of the claim that were handed out before the part's."""
         now, unit = time.monotonic(), done.unit
         work = Work(done.macs, now - self._counted)
         ruled_out = RuledOut(self.problem.front_name, done.ruled_out, done.after)
@@ -299,7 +312,8 @@ class Sweep:
         context = self.contexts[unit.options]
         self.store.add(context, done.trials, claim=ended, work=work, ruled_out=ruled_out, failed=failed)
         self._fail(unit.options, failed)
-        self._parts.measured(unit.keys, unit.rivals is not None, done.seconds)
+        share = done.saved / max(1, done.macs + done.saved)
+        self._parts.measured(unit.keys, unit.rivals is not None, done.seconds, before, share)
         self._counted = now
         for trial in done.trials:
             self.state.known.add(Configuration(trial.key, unit.options), trial)

@@ -72,11 +72,11 @@ def build_graph(
             before = graph.nodes[inputs[0]]
             joined = _with_pool(before.lowering, lowering)
             if joined is not None:
-                before.lowering, before.bytes_ = joined, bytes_
+                before.lowering, before.bytes_, before.result_bytes = joined, bytes_, layer.activations * size
                 made[name] = inputs[0]
                 return inputs[0]
         made[name] = number = len(graph.nodes)
-        graph.nodes.append(Node(index, lowering, inputs, 0, bytes_))
+        graph.nodes.append(Node(index, lowering, inputs, 0, bytes_, layer.activations * size))
         for node in inputs:
             if node != NETWORK_INPUT:
                 graph.nodes[node].uses += 1
@@ -105,15 +105,34 @@ def _with_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
     return None if joined is None else replace(convolution, main=joined)
 
 
-def run_stem(graph: SharedGraph, image: Tensor, prepared: Prepared, threads: int = 1) -> list[Tensor]:
-    """The tensors of the boundary for a group of images, in its order. Raises: LayerFailure, of all configurations."""
-    results: Results = {NETWORK_INPUT: image}
-    left = Counter({number: node.uses for number, node in enumerate(graph.nodes)})
-    left.update(graph.boundary)
-    for number in sorted(graph.stem):
+def run_stem(
+    graph: SharedGraph,
+    image: Tensor,
+    prepared: Prepared,
+    threads: int = 1,
+    known: Mapping[int, Tensor] | None = None,
+    beside: Sequence[int] = (),
+) -> list[Tensor]:
+    """The tensors of the boundary for a group of images, in its order, then those of the nodes `beside`.
+
+    known: results of nodes of the stem for these images, which are not computed again. beside: nodes that run.
+    Raises: LayerFailure, of all configurations.
+    """
+    results: Results = {NETWORK_INPUT: image, **(known or {})}
+    steps, wanted = graph.stem_steps(known or ()), (*graph.boundary, *beside)
+    left = Counter(i for number in steps for i in graph.nodes[number].inputs)
+    left.update(wanted)
+    for number in steps:
         results[number] = _run_node(graph, number, results, left, prepared, threads)
     # Conversions were made for consumers inside the stem; those outside have their own, for larger groups.
-    return [replace(_tensor(results[number]), converted={}) for number in graph.boundary]
+    return [replace(_tensor(results[number]), converted={}) for number in wanted]
+
+
+def images_of(tensor: Tensor, first: int, end: int) -> Tensor:
+    """A tensor of the images at these positions of a larger group."""
+    code_map = None if tensor.code_map is None else CodeMap(tensor.code_map.params[first:end])
+    ranges = None if tensor.ranges is None else tensor.ranges[first:end]
+    return Tensor(tensor.data[first:end], tensor.precision, code_map, ranges)
 
 
 def join_tensors(parts: Sequence[Tensor]) -> Tensor:

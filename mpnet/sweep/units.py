@@ -52,6 +52,7 @@ class UnitResult:
 
     after: (images, configurations that were ruled out after so many), fewest images first.
     seconds: that computing it took, 0 where nobody measured that. failed: configurations without figures, by rising key.
+    saved: multiply-accumulates that were not executed, since the part before had left the tensors.
     """
 
     unit: Unit
@@ -61,6 +62,7 @@ class UnitResult:
     after: tuple[tuple[int, int], ...] = ()
     seconds: float = field(default=0.0, compare=False)
     failed: tuple[FailedTrial, ...] = ()
+    saved: int = 0
 
 
 def split_units(

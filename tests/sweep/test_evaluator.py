@@ -22,9 +22,11 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.metrics import CocoEvaluator, darknet_ap50, darknet_map50
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import BASE_NAMES, FP16
+from mpnet.sweep import kept_stem
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.scoring import Noise, split_positions, sqnr_db
+from mpnet.sweep.sharing import forward_equivalents_of
 from mpnet.sweep.space import build_space
 from mpnet.sweep.units import Unit
 from tests.sweep.sweep_data import context, with_baseline
@@ -163,3 +165,23 @@ def test_each_head_counts_by_its_own_ratio() -> None:
     heads = [Noise(np.array([100.0, 100.0]), np.array([1.0, 1.0])), Noise(np.array([1.0, 1.0]), np.array([0.0, 0.0]))]
     assert sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
     assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
+
+
+@pytest.mark.parametrize("size", [3, 8])
+@pytest.mark.parametrize("limit", [0, 80_000, 1 << 30])
+@pytest.mark.parametrize("group", [1, 100])
+def test_parts_have_the_bits_of_a_whole_unit(limit: int, group: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where all fits in memory and cuts follow the trie, nothing is repeated; under two option sets in turn."""
+    monkeypatch.setattr(kept_stem, "KEPT_BYTES", limit)
+    made = with_baseline(context(tiny_yolo(), group=group))
+    keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
+    cut = [keys[i : i + size] for i in range(0, len(keys), size)]
+    evaluator, work = Evaluator(made), made.network.macs * len(made.geometry)
+    for options in (0, 1):
+        whole = Evaluator(made).evaluate(Unit(options, keys))
+        parts = [evaluator.evaluate(Unit(options, some)) for some in cut]
+        assert tuple(trial for part in parts for trial in part.trials) == whole.trials
+        executed, saved = sum(part.macs for part in parts), sum(part.saved for part in parts)
+        assert executed + saved == work * sum(forward_equivalents_of(made.network, some) for some in cut)
+        assert (saved > 0) == (limit > 0)
+        assert (executed == whole.macs) == (limit > 80_000 and size == 8)

@@ -27,7 +27,7 @@ from mpnet.sweep.sharing import forward_equivalents, forward_equivalents_of
 from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from mpnet.sweep.strategies import STRATEGIES, strategy
-from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, UnitResult, planned_equivalents, split_units
+from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, Unit, UnitResult, planned_equivalents, split_units
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import SyntheticRecipe
 
@@ -312,6 +312,37 @@ def test_parts_follow_what_parts_took() -> None:
     assert parts.first(keys, 0.0, racing=True) < 20
     assert parts.first(keys, 0.0, racing=False) == len(keys)
     assert parts.first(keys, 20_000.0, racing=True) == len(keys)
+
+
+def test_parts_grow_only_where_much_is_repeated() -> None:
+    network = yolov3_tiny()
+    [unit, *_] = split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))
+    first, second = unit.keys[:32], unit.keys[32:64]
+    parts = Parts(network, 2.0)
+    alone, after = (float(forward_equivalents_of(network, keys)) for keys in (first, (first[-1], *second)))
+    parts.measured(first, False, 2.0 * alone)
+    share = 1 - (after - 1) / float(forward_equivalents_of(network, second))
+    parts.measured(second, False, 2.0 * (after - 1), first, share)
+    left = unit.keys[64:]
+    count = parts.first(left, 1e5, False, first + second)
+    assert 2.0 * (float(forward_equivalents_of(network, (second[-1], *left[:count]))) - 1) <= 5.0
+    parts.measured(second, False, 2.0 * alone, first)  # by a worker that has kept nothing
+    assert parts.first(left, 1e5, False, first + second) == len(left)
+
+
+@pytest.mark.slow
+def test_a_worker_goes_on_where_its_last_unit_ended() -> None:
+    executor = ProcessExecutor(SyntheticRecipe(problem()), 1)
+    try:
+        first, far, near = (Unit(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
+        for unit in (first, far, near):
+            executor.submit(unit)
+        done: list[Unit] = []
+        while len(done) < 3:
+            done += [result.unit for result in executor.wait(10)]
+        assert done == [first, near, far]
+    finally:
+        executor.close()
 
 
 def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
