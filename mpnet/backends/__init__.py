@@ -68,6 +68,18 @@ class Backend:
     caution: Callable[[Executed], str] = field(default=lambda executed: "", repr=False)
 
 
+@dataclass(frozen=True)
+class Reader:
+    """A program that reads an exported form, and that mpnet does not start itself; fields as of `Backend`."""
+
+    target: str
+    flavour: str
+    mode: Mapping[str, Any]
+
+
+READERS = {"armnn": Reader("tflite", "armnn", {"activations": {"mode": "affine", "ranges": "calibrated"}})}
+
+
 def backends() -> dict[str, Backend]:
     """All backends by name, with hyphens; their programs are imported when a model is opened."""
     return {name.replace("_", "-"): row for name, row in declared(__name__, __path__, "BACKEND", Backend).items()}
@@ -79,6 +91,11 @@ def backend(name: str) -> Backend:
     if name not in known:
         raise ConfigError(f"engine {name!r} is unknown; known are {', '.join(known) or 'none'}")
     return known[name]
+
+
+def reader(name: str) -> Backend | Reader:
+    """The backend, or else the other program, of a name. Raises: as `backend`."""
+    return READERS.get(name) or backend(name)
 
 
 def runner_of(target: str, flavour: str) -> str | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from mpnet.backends import backends
+from mpnet.backends import READERS, backends
 from mpnet.cli.options import FILE, PATH, declare
 from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
@@ -39,7 +39,7 @@ from mpnet.trial.template import Parts, experiment_template
 @click.option(
     "--target",
     "engine",
-    type=click.Choice([*backends(), "mprun"]),
+    type=click.Choice([*sorted([*backends(), *READERS]), "mprun"]),
     help="The program that will run the choice: the file quantises as it does, and a sweep searches what it can run.",
 )
 @click.option("-o", "--out", type=FILE, help="The file to write.  [default: NAME.yaml, of the cfg]")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from mpnet.backends import backend
+from mpnet.backends import reader
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
 from mpnet.engine.options import layer_quantization
@@ -54,7 +54,8 @@ class Parts:
 def experiment_template(parts: Parts, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
     """The text of an experiment file at `target`, whose paths count from its folder; and what it names.
 
-    engine: of `mpnet run --engine`: the file then quantises as it does, and searches only what it can run. '': mpnet's own.
+    engine: of `mpnet run --engine`, or of READERS: the file then quantises as it does, and searches only what it can run.
+    '': mpnet's own.
     Raises: ConfigError, DataError, FormatError for whatever does not fit together; each message is one line.
     """
     network = read_cfg(parts.cfg)
@@ -130,7 +131,7 @@ def _beside(images: Path) -> Path | None:
 
 def _refused(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
     """By usual precision: the names of convolutions that the engine's exported form cannot express in it."""
-    runner = backend(engine)
+    runner = reader(engine)
     exported, options = export_target(runner.target), QuantizationOptions(activations=ActivationOptions(**activations))
     return {
         name: [
@@ -147,7 +148,7 @@ def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
     activations: Mapping[str, Any] = {"ranges": "dynamic"}
     note, precisions = "", list(USUAL_NAMES)
     if engine:
-        activations = backend(engine).mode["activations"]
+        activations = reader(engine).mode["activations"]
         refusals = _refused(network, engine, activations)
         precisions = [name for name, layers in refusals.items() if not layers] or precisions
         partly = {name: layers for name, layers in refusals.items() if 0 < len(layers) < len(network.convolutions)}

@@ -9,7 +9,7 @@ from pathlib import Path
 import cv2
 import pytest
 
-from mpnet.backends import backends
+from mpnet.backends import READERS, backends, reader
 from mpnet.formats.documents.experiment import read_experiment
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import NAMES
@@ -99,14 +99,14 @@ def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
     assert [Path(file["path"]).name for file in own_images["files"]] == [f"scene-{n}.png" for n in range(5)]
 
 
-@pytest.mark.parametrize("engine", [*backends(), "mprun"])
+@pytest.mark.parametrize("engine", [*backends(), *READERS, "mprun"])
 def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, own: Path, engine: str) -> None:
     assert mpnet("init", *MODEL, "--images", "street.data", "--target", engine).returncode == 0
     experiment = read_experiment(own / "net.yaml")
     assert experiment.sweep is not None
     assert experiment.sweep.precisions == ("fp32", "fp16", "int8")
     asked = experiment.quantization.options.activations
-    mode = backends()[engine].mode["activations"] if engine != "mprun" else {"ranges": "dynamic"}
+    mode = reader(engine).mode["activations"] if engine != "mprun" else {"ranges": "dynamic"}
     assert {key: getattr(asked, key) for key in mode} == dict(mode)
     # Single keys of what it wrote can be set.
     shown = mpnet("show", "net.yaml", "--set", "quantization.activations.mode=symmetric", "--json")
