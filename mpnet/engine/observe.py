@@ -19,6 +19,7 @@ from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.precision import FP32
 from mpnet.quantization.bias_correction import ChannelMeans
 from mpnet.quantization.cell_weights import cell_weights
+from mpnet.quantization.equalise import activation_factors, depthwise_pairs
 from mpnet.quantization.learnt_rounding import InputProducts
 
 TensorObserver = Callable[[int, NDArray[Any]], None]
@@ -61,6 +62,32 @@ def observe_tensors(
         session.observe(batch, show)
         images += len(batch)
     return images
+
+
+def channel_factors(
+    prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1
+) -> dict[int, NDArray[np.float32]]:
+    """What equalisation by activations divides output channels by, by index of the layer that writes them; layers of which
+    nothing would change are left out. prepared: not equalised. Raises: as `observe_tensors`."""
+    network = prepared.network
+    read = {
+        pair.first: {range_owner(network, network.layers[reader].inputs[0]) for reader in pair.seconds}
+        for pair in depthwise_pairs(network)
+    }
+    watched = set().union(*read.values())
+    largest: dict[int, NDArray[np.float64]] = {}
+
+    def measure(tensor: int, data: NDArray[Any]) -> None:
+        if tensor in watched:
+            seen = np.abs(data).max(axis=(0, 1, 2)).astype(np.float64)
+            largest[tensor] = np.maximum(largest.get(tensor, 0.0), seen)
+
+    observe_tensors(prepared, batches, [measure], threads)
+    factors = {
+        first: activation_factors(np.maximum.reduce([largest[tensor] for tensor in sorted(tensors)]))
+        for first, tensors in read.items()
+    }
+    return {first: values for first, values in factors.items() if (values != 1).any()}
 
 
 def channel_means(

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping
 
 from mpnet.config.protocol import BATCH_NORMS
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import (
+    BY_ACTIVATIONS,
     NARROW_GRANULARITIES,
     NARROW_METHODS,
     NO_OPTIONS,
@@ -20,6 +21,7 @@ from mpnet.model.quantization import (
     scheme_of,
 )
 from mpnet.model.selectors import select_layers
+from mpnet.quantization.equalise import ChannelFactors
 from mpnet.quantization.scheme import ActivationScheme
 from mpnet.quantization.weights import LEARNT, WeightScheme
 
@@ -72,6 +74,7 @@ class EngineOptions:
     default, layers: how layers are quantised; `layers` by index over `default`.
     ranges:     calibrated ranges, needed for the inputs of calibrated int8 layers.
     complete:       the complete options as plain values, per layer index; for protocols and identities.
+    channel_factors: from calibration images, where equalisation is by activations; None: not calibrated yet.
     """
 
     batch_norm: str = "auto"
@@ -79,15 +82,29 @@ class EngineOptions:
     layers: Mapping[int, LayerQuantization] = field(default_factory=dict)
     ranges: Ranges = field(default_factory=dict)
     complete: Mapping[int, QuantizationOptions] = field(default_factory=dict)
+    channel_factors: ChannelFactors | None = None
 
     def __post_init__(self) -> None:
         if self.batch_norm not in BATCH_NORMS:
             raise ConfigError(f"batch_norm {self.batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
 
     @property
-    def equalise(self) -> bool:
-        """Whether weights are equalised before quantising: a matter of the whole network, wanted by any layer."""
-        return any(options.equalisation for options in self.complete.values())
+    def by_activations(self) -> bool:
+        """Whether any layer asks for equalisation by activations."""
+        return any(options.equalisation == BY_ACTIVATIONS for options in self.complete.values())
+
+    @property
+    def equalise(self) -> bool | ChannelFactors:
+        """Whether, or by which factors, channels are equalised before quantising: a matter of the whole network, wanted by
+        any layer. Raises: EngineError for factors that calibration images have not given yet."""
+        if not self.by_activations:
+            return any(options.equalisation for options in self.complete.values())
+        if self.channel_factors is None:
+            raise EngineError(
+                f"equalisation by {BY_ACTIVATIONS} needs calibration images; name them in data.calibration of an experiment, "
+                "or set equalisation to false"
+            )
+        return self.channel_factors
 
     def of(self, layer: int) -> LayerQuantization:
         """How this layer is quantised."""
@@ -134,9 +151,9 @@ def resolve_options(
 
 
 def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:
-    """Options with stand-ins for calibrated ranges: enough to know that there is a conversion and what it takes, not what
+    """Options with stand-ins for what calibration gives: enough to know that there is a conversion and what it takes, not what
     it gives."""
-    return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))})
+    return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))}, channel_factors={})
 
 
 def without_statistics(options: EngineOptions) -> EngineOptions:

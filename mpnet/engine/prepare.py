@@ -27,7 +27,7 @@ from mpnet.model.network import ConvolutionSpec, NetworkSpec, ShortcutSpec
 from mpnet.model.precision import Precision
 from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
-from mpnet.quantization.equalise import FoldedConvolution
+from mpnet.quantization.equalise import ChannelFactors, FoldedConvolution, equalise_by
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.weights import LEARNT, dequantize_weights, quantize_weights
 
@@ -104,7 +104,8 @@ class Prepared:
     """The weights of one network for one table of kernels, shared by all configurations; safe to use from threads.
 
     folded:        by layer index, in place of what `weights` fold to.
-    equalise:      move scale between layers before quantising (mpnet.quantization.equalise); no fp32 result changes.
+    equalise:      move scale between layers before quantising (mpnet.quantization.equalise), by weights or by given factors;
+                   no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration images, by layer index; needed by
                    layers with bias correction that run in int8.
     statistics:    calibration statistics of layers with weights of fewer than eight bits; needed where their
@@ -120,7 +121,7 @@ class Prepared:
         *,
         batch_norm: str = "auto",
         folded: Mapping[int, FoldedConvolution] | None = None,
-        equalise: bool = False,
+        equalise: bool | ChannelFactors = False,
         channel_means: Mapping[int, NDArray[np.float64]] | None = None,
         statistics: CalibrationStatistics | None = None,
         cache: FileCache | None = None,
@@ -171,7 +172,10 @@ class Prepared:
                     if given is not None
                     else fold_network(self.network, self._weights, self.batch_norm, self._threads)
                 )
-                self._folded = equalise_network(self.network, plain) if self._equalise else plain
+                if isinstance(self._equalise, bool):
+                    self._folded = equalise_network(self.network, plain) if self._equalise else plain
+                else:
+                    self._folded = equalise_by(self.network, plain, self._equalise)
             return self._folded
 
     def pack(self, operations: Iterable[Convolve], threads: int) -> None:

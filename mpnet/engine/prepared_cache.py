@@ -20,6 +20,7 @@ from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.weights import Weights
+from mpnet.quantization.equalise import ChannelFactors
 
 Floats = NDArray[np.float32]
 
@@ -28,7 +29,13 @@ class PreparedCache:
     """The entries of one network's weights under one folding and equalisation, for one table of kernels."""
 
     def __init__(
-        self, cache: FileCache, network: NetworkSpec, weights: Weights, kernels: Kernels, batch_norm: str, equalise: bool
+        self,
+        cache: FileCache,
+        network: NetworkSpec,
+        weights: Weights,
+        kernels: Kernels,
+        batch_norm: str,
+        equalise: bool | ChannelFactors,
     ) -> None:
         self._cache = cache
         self._kernels = kernels
@@ -39,9 +46,9 @@ class PreparedCache:
         ]
         self._common = {
             "weights": weights.digest,
-            "network": network.digest if equalise else digest_of(geometry),
+            "network": digest_of(geometry) if equalise is False else network.digest,
             "batch_norm": batch_norm,
-            "equalise": equalise,
+            "equalise": equalisation_digest(equalise),
             "table": kernels.name,
             "program": _program(),
         }
@@ -74,6 +81,13 @@ class PreparedCache:
     def store(self, key: str, packed: PackedConv, bias: Floats, scale: Floats | None) -> None:
         """Keep what was prepared; does nothing where that is impossible."""
         self._cache.store(key, [packed.data, bias, *([] if scale is None else [scale])])
+
+
+def equalisation_digest(equalise: bool | ChannelFactors) -> bool | str:
+    """What says in a digest's document how a network is equalised: SHA-256 (hex) of the factors where there are any."""
+    if isinstance(equalise, bool):
+        return equalise
+    return digest_of({str(index): np.frexp(factors)[1].tolist() for index, factors in sorted(equalise.items())})
 
 
 @functools.cache

@@ -22,7 +22,8 @@ class Key:
     kind:    text, integer, number, flag, path: one value. section: a mapping of the keys of the dataclass `of`; inline: those
              keys at this level. selectors: a mapping of selectors to `of`. groups: lists of texts. options: a mapping of
              paths of quantisation options to values.
-    choices: of a text, () for any. low, high: of numbers. many: a list of such values, each once.
+    choices: of a text, () for any; of a flag, words that it may hold beside true and false. low, high: of numbers. many: a list
+             of such values, each once.
     none:    a word that means None. short: the key of a section that one value without a mapping stands for.
     cfg:     its name in a cfg, '' when it has none.
     """
@@ -66,9 +67,9 @@ def number(low: float, high: float = inf, **more: Any) -> Metadata:
     return {"key": Key("number", low=low, high=high, **more)}
 
 
-def flag(**more: Any) -> Metadata:
-    """A key that holds true or false."""
-    return {"key": Key("flag", **more)}
+def flag(*words: str, **more: Any) -> Metadata:
+    """A key that holds true or false, or one of some words."""
+    return {"key": Key("flag", words, **more)}
 
 
 def path() -> Metadata:

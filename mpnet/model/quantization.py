@@ -86,6 +86,8 @@ WEIGHTS: dict[str, WeightMethod] = {
 }
 WEIGHT_METHODS: tuple[str, ...] = tuple(WEIGHTS)
 
+BY_ACTIVATIONS = "activations"
+
 _Options = TypeVar("_Options", "ActivationOptions", "WeightOptions", "NarrowOptions", "QuantizationOptions")
 _Scheme = TypeVar("_Scheme")
 
@@ -146,13 +148,17 @@ class NarrowOptions:
 
 @dataclass(frozen=True)
 class QuantizationOptions:
-    """Everything that can be said about one layer's quantisation."""
+    """Everything that can be said about one layer's quantisation.
+
+    equalisation: whether channels are scaled between neighbouring layers: true by their weights, BY_ACTIVATIONS by what
+                  calibration images make of them. Of the whole network, where any layer says it.
+    """
 
     activations: ActivationOptions = field(default=ActivationOptions(), metadata=section(ActivationOptions, short="ranges"))
     weights: WeightOptions = field(default=WeightOptions(), metadata=section(WeightOptions, short="granularity"))
     narrow: NarrowOptions = field(default=NarrowOptions(), metadata=section(NarrowOptions, short="rounding"))
     bias_correction: bool | None = field(default=None, metadata=flag(cfg="bias_correction"))
-    equalisation: bool | None = field(default=None, metadata=flag(cfg="equalisation"))
+    equalisation: bool | str | None = field(default=None, metadata=flag(BY_ACTIVATIONS, cfg="equalisation"))
 
     def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
         """These options with everything that `above` says put over them."""

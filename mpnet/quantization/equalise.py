@@ -5,6 +5,11 @@ Leaky, relu and linear are positively homogeneous, f(s x) = s f(x), and so are m
 channel's filter and bias by s > 0 and multiplying the weights that read it by s then changes no result; with s a power
 of two it changes no bit of it (away from the ends of the float range), in fp32 and fp16 alike. What changes is how
 evenly the channels of a layer fill one int8 range.
+
+By weights (Nagel et al., "Data-Free Quantization Through Weight Equalization and Bias Correction", ICCV 2019) the largest
+weights that write and read a channel become equal: for weights with one scale per tensor. By activations the largest values
+of channels become equal, as seen on calibration images, where only depthwise convolutions read them: their filters read one
+channel each and have a scale of their own, so that nothing is lost there.
 """
 
 from __future__ import annotations
@@ -19,8 +24,11 @@ from mpnet.errors import PrecisionError
 from mpnet.model.layers import EmptySpec
 from mpnet.model.network import ConvolutionSpec, DropoutSpec, MaxpoolSpec, NetworkSpec, RouteSpec, UpsampleSpec
 
+_LARGEST_SHIFT = 6
 HOMOGENEOUS: tuple[str, ...] = ("linear", "relu", "leaky")
 Floats = NDArray[np.float32]
+ChannelFactors = Mapping[int, Floats]
+"""What to divide the output channels (out,) of convolutions by, by layer index."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +104,40 @@ def equalise(
                 result[j] = scale_inputs(result[j], groups[j], factors)
         if not moved:
             break
+    return result
+
+
+def depthwise_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
+    """Those of the equalisable pairs in which every filter that reads the result reads one channel of it."""
+    return tuple(
+        pair
+        for pair in equalisable_pairs(network)
+        if all(layer.groups == layer.in_shape[2] for layer in network.convolutions if layer.index in pair.seconds)
+    )
+
+
+def activation_factors(maxima: NDArray[np.float64]) -> Floats:
+    """Powers of two (c,), at most 1, that lift each channel's largest magnitude above half of the largest of all; 1 for
+    channels that are always zero. maxima: (c,), not negative and finite."""
+    mantissa, exponent = np.frexp(maxima)
+    # frexp instead of log2: its result is exact, so every CPU takes the same power.
+    largest_mantissa, largest_exponent = np.frexp(maxima.max())
+    power = exponent - largest_exponent + (mantissa > largest_mantissa)
+    # Beyond this, scaled weights could leave the normal range of fp16.
+    return np.ldexp(np.float32(1), np.where(maxima > 0, np.maximum(power, -_LARGEST_SHIFT), 0)).astype(np.float32)
+
+
+def equalise_by(
+    network: NetworkSpec, layers: Mapping[int, FoldedConvolution], factors: ChannelFactors
+) -> dict[int, FoldedConvolution]:
+    """All layers, with channels divided by given factors where they are written and multiplied where they are read."""
+    result = dict(layers)
+    groups = {layer.index: layer.groups for layer in network.convolutions}
+    for pair in equalisable_pairs(network):
+        if pair.first in factors:
+            result[pair.first] = scale_outputs(result[pair.first], factors[pair.first])
+            for j in pair.seconds:
+                result[j] = scale_inputs(result[j], groups[j], factors[pair.first])
     return result
 
 

@@ -25,7 +25,7 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
-    if any(
+    if options.by_activations or any(
         options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
         for layer in spec.convolutions
     ):

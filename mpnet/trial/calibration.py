@@ -16,8 +16,9 @@ from mpnet.config.identity import digest_of
 from mpnet.data.dataset import Dataset
 from mpnet.detection.images import image
 from mpnet.engine.calibrate import calibrate, range_requests
-from mpnet.engine.observe import channel_means
+from mpnet.engine.observe import channel_factors, channel_means
 from mpnet.engine.prepare import Prepared
+from mpnet.engine.prepared_cache import equalisation_digest
 from mpnet.errors import DataError
 from mpnet.formats.documents.ranges import ranges_json, read_ranges, write_ranges
 from mpnet.formats.files.cache import open_cache
@@ -30,19 +31,26 @@ from mpnet.trial.workbench import Workbench
 
 
 def calibrated(bench: Workbench) -> Workbench:
-    """The workbench with what its options need of calibration images: ranges, and channel means for bias correction; and with
-    statistics of layers with weights of fewer than eight bits, which are computed when such a layer is prepared.
+    """The workbench with what its options need of calibration images: factors of channels for equalisation by activations,
+    ranges of the network that it gives, and channel means for bias correction; and with statistics of layers with weights of
+    fewer than eight bits, which are computed when such a layer is prepared.
 
     Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
     Raises: ConfigError, DataError, FormatError, EngineError, StoreError.
     """
+    images: _Images | None = None
+    if bench.options.by_activations:
+        images = _Images(bench)
+        plain = Prepared(bench.network, bench.weights, bench.kernels, batch_norm=bench.options.batch_norm, cache=open_cache())
+        factors = channel_factors(plain, images.batches(), bench.threads)
+        bench = replace(bench, options=replace(bench.options, channel_factors=factors))
     options = bench.options
     requests = range_requests(bench.network, options)
     corrected = any(options.of(layer.index).corrected for layer in bench.network.convolutions)
     measured = replace(bench, statistics=_statistics(bench))
-    if not requests and not corrected:
+    if not requests and not corrected and images is None:
         return measured
-    images = _Images(bench)
+    images = images or _Images(bench)
     prepared = measured.prepared
     digests = {
         "network": bench.network.digest,
@@ -51,7 +59,7 @@ def calibrated(bench: Workbench) -> Workbench:
         "options": digest_of(
             {
                 "batch_norm": options.batch_norm,
-                "equalise": options.equalise,
+                "equalise": equalisation_digest(options.equalise),
                 "resize": bench.experiment.detection.resize,
                 "tensors": {str(tensor): [str(method), repr(scheme)] for tensor, (method, scheme) in requests.items()},
             }
@@ -89,7 +97,7 @@ def _statistics(bench: Workbench) -> ImageStatistics:
         bench.network.digest,
         bench.weights.digest,
         options.batch_norm,
-        options.equalise,
+        equalisation_digest(options.equalise),
         bench.network.dialect,
         bench.experiment.detection.fitted,
     ]

@@ -78,6 +78,21 @@ def test_corrections_change_the_identity_and_the_result(mpnet: Mpnet, experiment
     assert len(seen) == 3
 
 
+def test_a_word_that_is_no_way_to_equalise_is_one_line(mpnet: Mpnet, experiment: Path) -> None:
+    process = mpnet("run", experiment, "--set", "quantization.equalisation=channels")
+    assert process.returncode == 2
+    assert "quantization.equalisation is 'channels'; it must be one of true, false, activations" in process.stderr
+
+
+def test_equalising_by_activations_takes_calibration_images(mpnet: Mpnet, experiment: Path) -> None:
+    document = document_of(mpnet("run", experiment, "--set", "quantization.equalisation=activations", "--json"))
+    assert document["protocol"]["quantization"]["equalisation"] == "activations"
+    assert document["digests"]["calibration"] is not None
+    again = document_of(mpnet("run", experiment, "--set", "quantization.equalisation=activations", "--json", "--force"))
+    assert again["metrics"] == document["metrics"]
+    assert again["id"] == document["id"]
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

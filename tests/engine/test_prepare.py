@@ -4,23 +4,25 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign
-from mpnet.engine.observe import channel_means
+from mpnet.engine.observe import channel_factors, channel_means
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared, fold_batch_norm
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, EngineError
+from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP16, FP32, INT8
 from mpnet.model.quantization import QuantizationOptions
-from mpnet.model.weights import ConvolutionWeights, Weights
+from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 from mpnet.quantization.weights import WeightScheme
 
 
@@ -84,6 +86,57 @@ def test_equalising_changes_no_fp32_result(network: NetworkSpec, weights: Weight
         assert np.array_equal(a, b)
     assert resolve_options(network, QuantizationOptions(equalisation=True)).equalise
     assert not resolve_options(network).equalise
+
+
+DEPTHWISE = b"""[net]
+width=20
+height=12
+channels=3
+[convolutional]
+batch_normalize=1
+filters=16
+size=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+pad=1
+groups=16
+activation=relu6
+[convolutional]
+filters=14
+size=1
+activation=linear
+[yolo]
+mask=0,1
+num=2
+classes=2
+anchors=2,3, 4,5
+"""
+
+
+def test_equalising_by_activations_needs_images_and_changes_no_fp32_result() -> None:
+    network = parse_cfg(DEPTHWISE, "depthwise.cfg")
+    weights = random_weights(network, seed=5)
+    batch = np.random.Generator(np.random.PCG64(5)).random((2, 12, 20, 3), np.float32)
+    options = resolve_options(network, QuantizationOptions(equalisation="activations"))
+    with pytest.raises(EngineError, match=r"^equalisation by activations needs calibration images"):
+        _ = options.equalise
+    plain = Prepared(network, weights, kernels())
+    factors = channel_factors(plain, [batch])
+    assert list(factors) == [0]
+    equalised = Prepared(network, weights, kernels(), equalise=replace(options, channel_factors=factors).equalise)
+    # Powers of two: readers take back what writers lose, bit for bit.
+    assert set(np.frexp(factors[0])[0]) == {0.5}
+    assert np.array_equal(equalised.folded[0].weights * factors[0][:, None, None, None], plain.folded[0].weights)
+    for name, equal in (("fp32", True), ("int8", False)):
+        plan = build_plan(network, assign(network, default=name))
+        (a,), (b,) = Session(plain, plan).forward(batch), Session(equalised, plan).forward(batch)
+        assert np.array_equal(a, b) == equal
 
 
 def test_bias_correction_needs_and_uses_the_means(network: NetworkSpec, weights: Weights) -> None:

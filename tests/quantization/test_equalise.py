@@ -22,6 +22,8 @@ from mpnet.model.network import (
 from mpnet.quantization.bias_correction import ChannelMeans, bias_shift
 from mpnet.quantization.equalise import (
     EqualisationPair,
+    activation_factors,
+    depthwise_pairs,
     FoldedConvolution,
     equalisable_pairs,
     equalise,
@@ -145,6 +147,20 @@ def test_a_network_is_equalised_pair_by_pair() -> None:
         return float((weights**2).sum(axis=(1, 2, 3)).min() / (error**2).sum())
 
     assert sqnr(result[0].weights) > sqnr(layers[0].weights)
+
+
+def test_only_results_that_depthwise_filters_alone_read_are_depthwise_pairs() -> None:
+    assert depthwise_pairs(network()) == (EqualisationPair(0, (2,)),)
+
+
+def test_activation_factors_lift_every_live_channel_above_half_of_the_largest() -> None:
+    maxima = np.array([6.0, 3.0, 3.1, 0.0, 5.9e-3, 6.0 / 32])
+    factors = activation_factors(maxima)
+    assert factors.dtype == np.float32
+    np.testing.assert_array_equal(factors, [1, 0.5, 1, 1, 1 / 64, 1 / 32])
+    live = maxima[[0, 1, 2, 5]] / factors[[0, 1, 2, 5]]
+    assert ((live >= 3) & (live <= 6)).all()
+    np.testing.assert_array_equal(activation_factors(np.zeros(3)), np.ones(3))
 
 
 @pytest.mark.parametrize("groups", [1, 2, 6])

@@ -53,11 +53,17 @@ class CfgSection:
         return entry.value
 
     def value(self, name: str, key: Key, default: Any = None) -> Any:
-        """What a key says, by what it may hold; flags are 0 or 1."""
+        """What a key says, by what it may hold; flags are 0 or 1, or one of their words."""
         text = self.text(name)
         if text is None:
             return default
-        return bool(self._typed(name, text, _BIT)) if key.kind == "flag" else self._typed(name, text, key)
+        if key.kind != "flag":
+            return self._typed(name, text, key)
+        if text in key.choices:
+            return text
+        if key.choices and text not in ("0", "1"):
+            self.fail(f"{name}={shorten(text)} is not supported; use 0, 1, {', '.join(key.choices)}", name)
+        return bool(self._typed(name, text, _BIT))
 
     def fields_of(self, declared: type) -> dict[str, Any]:
         """What the section says of the keys that a dataclass declares for cfg files, by field, defaults included."""

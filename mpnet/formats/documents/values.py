@@ -38,7 +38,9 @@ def typed(text: str, key: Key) -> Any:
     if key.kind == "flag":
         if text.lower() in _FLAGS:
             return _FLAGS[text.lower()]
-        raise ValueError("true or false")
+        if text in key.choices:
+            return text
+        raise ValueError(f"one of true, false, {', '.join(key.choices)}" if key.choices else "true or false")
     if key.choices and text not in key.choices:
         raise ValueError(f"one of {', '.join(key.choices)}")
     return text

@@ -100,7 +100,7 @@ def _single(node: Node, name: str, key: Key, base: Path) -> Any:
         if "\0" in node.text or not node.text.strip():
             raise ConfigError(f"{written}; it must be a path")
         return base / Path(node.text)
-    if key.choices and node.text not in key.choices:
+    if key.kind == "text" and key.choices and node.text not in key.choices:
         raise ConfigError(f"{written}{nearest(node.text, key.choices)}")
     try:
         return typed(node.text, key)
