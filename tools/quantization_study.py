@@ -15,25 +15,28 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from mpnet.engine.analyze import analyze, worth_keeping
+from mpnet.engine.analyze import analyze
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
+from mpnet.engine.prepared_cache import equalisation_digest
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.model.precision import PRECISIONS
-from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, spread
+from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inference import Outcome, run_plans
+from mpnet.trial.inputs import spread
 from mpnet.trial.measure import measure_detections
+from mpnet.trial.proposal import propose
 from mpnet.trial.workbench import Workbench
 
 PER_TENSOR = "quantization.weights.granularity=per_tensor"
 MSE_WEIGHTS = "quantization.weights.method=mse"
 BIAS = "quantization.bias_correction=true"
 EQUALISE = "quantization.equalisation=true"
+BY_ACTIVATIONS = "quantization.equalisation=activations"
 
 
 def mode(name: str) -> str:
@@ -53,6 +56,7 @@ FIRST = "precision.layers.first=fp16"
 # The layers that `mpnet analyze` would keep within 10 % of the MACs, with the same options.
 KEPT = "analyze's choice of 10 % of the MACs fp16, rest int8 "
 
+Ready = tuple[str, Workbench, Plan]
 CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("fp16", ["precision.default=fp16"]),
     ("bf16", ["precision.default=bf16"]),
@@ -87,6 +91,16 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("int8 per channel, dynamic, symmetric, equalised, bias corrected", [INT8, mode("symmetric"), EQUALISE, BIAS]),
     ("int8 per channel, calibrated, MSE, equalised, bias corrected", [INT8, *ranges("mse"), EQUALISE, BIAS]),
     ("int8 per channel, calibrated, MSE, bias corrected", [INT8, *ranges("mse"), BIAS]),
+    ("int8 per channel, dynamic, equalised by activations", [INT8, BY_ACTIVATIONS]),
+    ("int8 per channel, dynamic, equalised by activations, bias corrected", [INT8, BY_ACTIVATIONS, BIAS]),
+    (
+        "int8 per channel, calibrated, percentile 99.99, equalised by activations",
+        [INT8, *ranges("percentile", 99.99), BY_ACTIVATIONS],
+    ),
+    (
+        "int8 per channel, calibrated, percentile 99.99, equalised by activations, bias corrected",
+        [INT8, *ranges("percentile", 99.99), BY_ACTIVATIONS, BIAS],
+    ),
     ("int8 per tensor, dynamic", [INT8, PER_TENSOR]),
     ("int8 per tensor, dynamic, MSE weights", [INT8, PER_TENSOR, MSE_WEIGHTS]),
     ("int8 per tensor, dynamic, equalised", [INT8, PER_TENSOR, EQUALISE]),
@@ -112,7 +126,7 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
 ]
 
 
-def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> list[tuple[str, Workbench, Plan]]:
+def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> list[Ready]:
     """Each row's name, its calibrated workbench and its plan."""
     found = []
     for name, overrides in rows:
@@ -130,9 +144,9 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
             batches = (batch.x for batch in bench.inputs.batches(2, positions))
             plan = bench.plan(precisions)
             analysis = analyze(bench.prepared, plan, batches, bench.threads)
-            keep = worth_keeping(analysis, plan, KEEP_MACS_PERCENT / 100)
-            precisions = bench.assign({layer.layer: PRECISIONS["fp16"] for layer in keep})
-            print(f"{name}: fp16 in {', '.join(layer.name for layer in keep)}", file=sys.stderr)
+            proposal = propose(bench, plan, analysis, KEEP_MACS_PERCENT)
+            precisions = bench.assign(proposal.precisions)
+            print(f"{name}: fp16 in {', '.join(layer.name for layer in proposal.layers)}", file=sys.stderr)
         found.append((name, bench, bench.plan(precisions)))
     return found
 
@@ -153,10 +167,10 @@ def main() -> None:
     lines: dict[str, str] = {}
     ready = plans_of(base, arguments.experiment, rows)
     # Equalised weights are other weights, so they take a pass of their own.
-    for equalised in (False, True):
-        group = [row for row in ready if row[1].options.equalise == equalised]
-        if not group:
-            continue
+    groups: dict[bool | str, list[Ready]] = {}
+    for row in ready:
+        groups.setdefault(equalisation_digest(row[1].options.equalise), []).append(row)
+    for group in groups.values():
         bench = next((bench for _, bench, _ in group if bench.channel_means), group[0][1])
         done = 0
 

@@ -18,11 +18,17 @@ from mpnet.export import Configuration, export
 from mpnet.export.recipe.quantisers import QUANTISERS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
+from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.weights import random_weights
 from tests.networks import NAMES, tiny_cfg
 
 KEY = "hqqqqfqqqhqqh"
 NETWORK = parse_cfg(tiny_cfg(), "net.cfg")
+DEPTHWISE = parse_cfg(
+    b"[net]\nwidth=8\nheight=8\nchannels=3\n[convolutional]\nfilters=6\nactivation=leaky\n"
+    b"[convolutional]\nfilters=6\nsize=3\npad=1\ngroups=6\nactivation=linear\n",
+    "depthwise.cfg",
+)
 
 
 def configuration(key: str) -> Configuration:
@@ -66,6 +72,24 @@ def test_nncf_is_told_ranges_and_bits_as_measured() -> None:
     script = export("recipe", configuration(KEY), "nncf").files[".py"].decode()
     assert "overflow_fix=nncf.OverflowFix.DISABLE" in script
     assert "activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX" in script
+
+
+@pytest.mark.parametrize(
+    ("flavour", "equalisation", "note"),
+    [
+        ("nncf", False, "NNCF gives each channel that a depthwise layer reads a range of its own"),
+        ("nncf", "activations", ""),
+        ("nncf", True, "was measured with equalised channels, which NNCF does not make"),
+        ("aimet", False, ""),
+        ("aimet", "activations", "was measured with equalised channels, which AIMET does not make"),
+    ],
+)
+def test_what_a_quantiser_makes_of_depthwise_layers_is_said(flavour: str, equalisation: bool | str, note: str) -> None:
+    options = resolve_options(DEPTHWISE, QuantizationOptions(equalisation=equalisation))
+    said = QUANTISERS[flavour].note(DEPTHWISE, options)
+    assert said.startswith(note)
+    assert bool(said) == bool(note)
+    assert QUANTISERS[flavour].note(NETWORK, resolve_options(NETWORK)) == ""
 
 
 def test_onnx_runtime_and_aimet_get_both_lists() -> None:

@@ -22,9 +22,9 @@ from mpnet.model.network import (
 from mpnet.quantization.bias_correction import ChannelMeans, bias_shift
 from mpnet.quantization.equalise import (
     EqualisationPair,
+    FoldedConvolution,
     activation_factors,
     depthwise_pairs,
-    FoldedConvolution,
     equalisable_pairs,
     equalise,
     pair_factors,

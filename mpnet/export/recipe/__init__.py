@@ -37,7 +37,8 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
         "quantised": len(choice.quantised),
         "float": len(choice.floats),
     }
-    return Exported(quantiser.write(choice), details, layers)
+    note = quantiser.note(network, configuration.options) if choice.quantised else ""
+    return Exported(quantiser.write(choice), details, layers, notes=(note,) if note else ())
 
 
 TARGET = Target(

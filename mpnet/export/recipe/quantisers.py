@@ -9,8 +9,12 @@ from dataclasses import dataclass
 from string import Template
 from typing import Any, Callable, Mapping, Sequence
 
+from mpnet.engine.options import EngineOptions
 from mpnet.export.recipe.choice import Choice, ChosenLayer
 from mpnet.export.recipe.scripts import AIMET_SCRIPT, NNCF_SCRIPT, ONNXRUNTIME_SCRIPT
+from mpnet.model.network import NetworkSpec
+from mpnet.model.quantization import BY_ACTIVATIONS
+from mpnet.quantization.equalise import depthwise_pairs
 
 Files = Mapping[str, bytes]
 
@@ -20,6 +24,7 @@ class Quantiser:
     """One program. what: its name. reads: what it is applied to. floats: what becomes of layers that stay in float.
 
     source: whether it may be applied to the file that a network was imported from.
+    per_channel: whether each channel that a depthwise convolution reads has a range of its own.
 
     write: a choice as files, the recipe first.
     """
@@ -29,6 +34,21 @@ class Quantiser:
     write: Callable[[Choice], Files]
     source: bool = True
     floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
+    per_channel: bool = False
+
+    def note(self, network: NetworkSpec, options: EngineOptions) -> str:
+        """Where it makes something else of depthwise layers than what was measured; '' where it does not."""
+        if not (options.by_activations and self.per_channel) and (options.by_activations or options.equalise):
+            return (
+                f"was measured with equalised channels, which {self.what} does not make: "
+                "`--set quantization.equalisation=false` measures what it will make"
+            )
+        if self.per_channel and not options.by_activations and depthwise_pairs(network):
+            return (
+                f"{self.what} gives each channel that a depthwise layer reads a range of its own: "
+                f"`--set quantization.equalisation={BY_ACTIVATIONS}` measures what it will make"
+            )
+        return ""
 
 
 _ONNX = "the file of `mpnet export NET.cfg --to onnx` in fp32"
@@ -142,7 +162,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 QUANTISERS: dict[str, Quantiser] = {
-    "nncf": Quantiser("NNCF", _ONNX, _nncf),
+    "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True),
     "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime),
     "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False),
     "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats=""),
