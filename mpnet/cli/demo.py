@@ -19,10 +19,10 @@ from mpnet.cli.options import FOLDER, declare
 from mpnet.cli.output import console, print_command, progress
 from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
-from mpnet.export.yaml import key_in_words
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_words import PlanWords
 from mpnet.report.sweep_text import change_text, images_text, print_choice, time_lines
 from mpnet.report.terminal import print_table
 
@@ -91,7 +91,7 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     best = sweep["best"]
     judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
     losses = sweep["picks"][judged]["losses"]
-    yield f"The best configuration found is {best['precision']}: {key_in_words(network, best['precision'])}."
+    yield f"The best configuration found is {best['precision']}: {PlanWords.of_network(network)(best['precision'])}."
     # One set of images for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]
     saved = " and ".join(f"{sweep['picks'][judged]['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)

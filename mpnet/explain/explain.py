@@ -34,7 +34,7 @@ from mpnet.explain.objects import (
 )
 from mpnet.explain.runs import ImageRuns, raised_key
 from mpnet.explain.shares import Explained, Orders, all_count, cheapest_way, drawn_orders, sets_of, shares
-from mpnet.export.yaml import key_in_words
+from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress, silent
 from mpnet.trial.experiment import open_workbench
@@ -67,13 +67,13 @@ class Explanation:
 
     def document(self) -> dict[str, Any]:
         """Everything as plain values, the worst object first."""
-        kinds = Counter(one.kind for one in self.lost)
+        kinds, words = Counter(one.kind for one in self.lost), PlanWords.of_network(self.bench.network)
         return {
             "name": self.bench.experiment.name,
             "precision_key": self.plan.key,
             "baseline_key": self.baseline.key,
-            "words": key_in_words(self.bench.network, self.plan.key),
-            "baseline_words": key_in_words(self.bench.network, self.baseline.key),
+            "words": words(self.plan.key),
+            "baseline_words": words(self.baseline.key),
             "digests": self.bench.identity(self.plan).digests(),
             "images": len(self.bench.inputs),
             "lost": {kind: kinds[kind] for kind in (LOST, MOVED, DOUBLED)},

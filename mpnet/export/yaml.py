@@ -7,11 +7,10 @@ from collections import Counter
 from typing import Any, Mapping, Sequence
 
 from mpnet.config.experiment import PrecisionSection
-from mpnet.engine.assign import PrecisionPlan, assign_key
+from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration, Exported, Target
 from mpnet.model.network import NetworkSpec
-from mpnet.model.plan_key import split_key
-from mpnet.model.precision import BY_CODE, FP32, PRECISIONS
+from mpnet.model.precision import FP32, PRECISIONS
 from mpnet.model.selectors import layer_groups
 
 
@@ -65,26 +64,6 @@ def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, s
         parts += [(run[0], f"{run[0]}..{run[-1]}")] if len(run) > 2 else [(number, str(number)) for number in run]
         run = [] if index is None else [index]
     return parts
-
-
-def section_text(section: PrecisionSection) -> str:
-    """A section in words: `int8, but fp16 in first, heads`."""
-    layers = " and ".join(f"{of} in {name}" for name, of in section.layers)
-    return f"{section.default}, but {layers}" if layers else f"{section.default} everywhere"
-
-
-WORDS = 100
-"""Characters of a key in words, beyond which layers are counted."""
-
-
-def key_in_words(network: NetworkSpec, key: str) -> str:
-    """A key for people: `int8, but fp16 in heads`; of a mixture without pattern `int8 in 31 layers, fp16 in 29, fp32 in 24`."""
-    text = section_text(precision_section(network, assign_key(network, key)))
-    if len(text) <= WORDS:
-        return text
-    (most, count), *others = Counter(split_key(key)[0]).most_common()
-    rest = "".join(f", {BY_CODE[code].name} in {number}" for code, number in others)
-    return f"{BY_CODE[most].name} in {count} layers{rest}"
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:

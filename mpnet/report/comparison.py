@@ -147,6 +147,7 @@ def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dic
         "id": result.id,
         "folder": str(result.folder),
         "precision": result.document["precision"].get("key", ""),
+        "words": result.words,
         "metrics": metrics,
         "differences": differences,
         "intervals": {} if pair is None else {name: _interval(name, interval) for name, interval in pair.metrics.items()},

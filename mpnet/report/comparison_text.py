@@ -54,7 +54,10 @@ def _names(document: Mapping[str, Any]) -> list[str]:
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
     runs, task = document["runs"], TASKS[document["task"]]
-    rows: list[list[object]] = [["precision", *[precision_text(short_key(run["precision"])) for run in runs]]]
+    rows: list[list[object]] = [
+        ["precision", *[run["words"] for run in runs]],
+        ["key", *[precision_text(short_key(run["precision"])) for run in runs]],
+    ]
     for name in names_of("accuracy"):
         if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
             rows.append([name, *[_metric(run, name, position > 0) for position, run in enumerate(runs)]])
@@ -91,7 +94,7 @@ def _metrics(document: Mapping[str, Any], console: Console) -> None:
     title = "metrics in percent, differences from the first run"
     if document["intervals_by"]:
         title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval contains zero"
-    print_table(console, ["", *_names(document)], rows, title)
+    print_table(console, ["", *_names(document)], rows, title, fold=range(1, 1 + len(runs)))
 
 
 def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:

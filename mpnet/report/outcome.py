@@ -35,7 +35,10 @@ def print_outcome(
     )
     runs = [run for run in (baseline, result, deployed) if run is not None]
     engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
-    rows: list[list[object]] = [["precision", *[short_key(run.document["precision"]["key"]) for run in runs]]]
+    rows: list[list[object]] = [
+        ["precision", *[run.words for run in runs]],
+        ["key", *[short_key(run.document["precision"]["key"]) for run in runs]],
+    ]
     for name in names_of("accuracy", stored="trials", task=result.task):
         rows.append([name, *[_percent(run.metrics.get(name)) for run in runs]])
     agreements = [run.document.get("agreement") or {} for run in runs]
@@ -64,7 +67,7 @@ def print_outcome(
         for precision, there in uniform.items():
             rows.append([f"  all layers in {precision}", *[""] * (len(runs) - 1), f"{there:.2f} ms"])
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
-    print_table(console, ["", *names], rows)
+    print_table(console, ["", *names], rows, fold=range(1, 1 + len(runs)))
     if point is not None:
         print_operating_point(point, console)
     doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}

@@ -12,7 +12,7 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.task import TASKS
 from mpnet.report.conditions import condition_tables
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
-from mpnet.report.source import thinned
+from mpnet.report.source import layers_of, thinned
 from mpnet.report.sweep_text import failed_text, ruled_out_needed, time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
@@ -55,7 +55,7 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
         source=str(path),
         created=_date(stored.created),
         status=status,
-        layers=_unnamed(table.keys[0]),
+        layers=_layers(sweep.get("layers") or (), table.keys[0]),
         configurations=table,
         protocol=protocol,
         digests=stored.document["digests"],
@@ -127,9 +127,11 @@ def _survival(verified: Mapping[str, Any] | None, checked: Sequence[Mapping[str,
     return sentences + [f"{line}." for line in verified.get("notes", [])]
 
 
-def _unnamed(key: str) -> tuple[Layer, ...]:
-    """Layers of which only the place in precision strings is known."""
-    count = len(split_key(key)[0])
+def _layers(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[Layer, ...]:
+    """Layers as the sweep keeps them; of an old one only their places in precision strings are known."""
+    count, layers = len(split_key(key)[0]), layers_of(rows)
+    if sum(layer.position is not None for layer in layers) == count:
+        return layers
     return tuple(Layer(position, "", f"weights-{position + 1}", position, (), 0, 0) for position in range(count))
 
 

@@ -4,13 +4,11 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 
 from mpnet.config.measures import measure
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import bytes_text, count_text, counted
-from mpnet.model.plan_key import split_key
-from mpnet.model.precision import BY_CODE
+from mpnet.model.plan_words import PlanWords
 from mpnet.report.model import ReportData
 from mpnet.report.terminal import number_text
 
@@ -44,23 +42,9 @@ def amount(name: str, value: float) -> str:
     return f"{number_text(value, quantity.digits)}{' ' + quantity.unit if quantity.unit and quantity.unit != '%' else ''}"
 
 
-NAMED = 6
-"""Most layers of a precision that are listed by name."""
-
-
 def in_words(data: ReportData, key: str) -> str:
-    """A precision string for people: `int8, but fp16 in conv-2 and conv-9`."""
-    codes = split_key(key)[0]
-    if not codes:
-        return "no layer with weights"
-    (most, _), *others = Counter(codes).most_common()
-    names = {layer.position: layer.name for layer in data.weighted}
-    parts = []
-    for code, count in others:
-        layers = [names.get(position, f"layer {position}") for position, other in enumerate(codes) if other == code]
-        listed = " and ".join(filter(None, [", ".join(layers[:-1]), layers[-1]]))
-        parts.append(f"{BY_CODE[code].name} in {listed if count <= NAMED else f'{count} layers'}")
-    return f"{BY_CODE[most].name}{', but ' if parts else ' everywhere'}{'; '.join(parts)}"
+    """A precision string for people: `int8, but fp16 in heads`."""
+    return PlanWords.of((layer.name, layer.selectors) for layer in data.weighted)(key)
 
 
 def sentences(data: ReportData) -> tuple[str, ...]:

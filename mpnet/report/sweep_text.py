@@ -14,6 +14,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.messages import bytes_text, count_text, counted, limits_text
 from mpnet.model.plan_key import short_key
+from mpnet.model.plan_words import IN_TABLES, PlanWords
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.report.conditions import print_conditions
 from mpnet.report.summary import bounds
@@ -139,7 +140,10 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
         if row is not None and row["trial"] not in known:
             known.add(row["trial"])
             rows.append(row)
-    columns: list[tuple[str, list[object]]] = [("precision", [_key(row) for row in rows])]
+    columns: list[tuple[str, list[object]]] = [
+        ("precision", [_words(row) for row in rows]),
+        ("key", [_key(row) for row in rows]),
+    ]
     for name in _measured(document, rows):
         columns.append((measure(name).label, [value_text(_value(row, name), name) for row in rows]))
         if any(name in row.get("held_out", {}) for row in rows):
@@ -193,9 +197,15 @@ def _key(row: Mapping[str, Any]) -> str:
     return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
 
 
+def _words(row: Mapping[str, Any]) -> str:
+    """What a row's key says, in the width of a column."""
+    known = str(row.get("words", ""))
+    return known if 0 < len(known) <= IN_TABLES else PlanWords((), {})(row["precision"])
+
+
 def _print_columns(out: Console, columns: Sequence[tuple[str, Sequence[object]]], title: str) -> None:
     names, cells = zip(*columns, strict=True)
-    print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, len(names) - 2))
+    print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1, len(names) - 2), fold=(0,))
 
 
 def _print_picks(document: Mapping[str, Any], out: Console) -> None:
@@ -214,7 +224,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     sets = {images_text(row["losses"]) for row in picks.values()} - {""}
     columns: list[tuple[str, list[object]]] = [
         ("pick", list(picks)),
-        ("precision", [_key(row) for row in picks.values()]),
+        ("precision", [_words(row) + (f" ({row['options']})" if row["options"] else "") for row in picks.values()]),
         (f"{quality} change, 95 % interval", [change_text(row["losses"]) for row in picks.values()]),
     ]
     again = (document.get("stability") or {}).get("picks") or {}
@@ -236,7 +246,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
     for name, row in picks.items():
-        if "words" in row:  # of a sweep from before there were any
+        if row.get("words", _words(row)) != _words(row):  # which were too long for the table
             out.print(f"{name}: {row['words']}")
     for line in time_lines(times):
         out.print(line)
@@ -325,7 +335,7 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
         on = counted(safety["images"], "held-out image" if safety["held_out"] else "image")
         print_table(out, headings, cells, f"From accurate to cheap, on {on}", left=(0, 1))
     out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
-    _print_twice(safety, out)
+    _print_twice(document, safety, out)
     layers = (document.get("stability") or {}).get("layers") or {}
     for name in (name for name in ("safe", "balanced") if layers.get(name)):
         shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
@@ -336,14 +346,16 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
         break
 
 
-def _print_twice(safety: Mapping[str, Any], out: Console) -> None:
+def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], out: Console) -> None:
     """What twice as many images to test on would bring, if losses stay what they are."""
     twice = safety.get("twice")
     if not twice or not twice["half_widths"]:
         return
     known = twice["half_widths"].items()
     widths = ", ".join(f"{loss_label(name)} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
-    same = "safe would be the same" if twice["safe"] == safety["safe"] else f"{short_key(twice['safe'] or '')} would be safe"
+    words = {row["precision"]: row["words"] for row in document["front"] if "words" in row}
+    key = twice["safe"] or ""
+    same = "safe would be the same" if key == safety["safe"] else f"{words.get(key, short_key(key))} would be safe"
     out.print(f"Twice as many images would tell losses of {widths}; {same if twice['safe'] else 'nothing would be safe yet'}.")
 
 

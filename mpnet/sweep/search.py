@@ -12,8 +12,8 @@ from typing import Any, Callable
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
 from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
-from mpnet.export.yaml import key_in_words
 from mpnet.model.plan_key import split_key
+from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
 from mpnet.sweep.conditions import ConditionRuns, conditions_of
 from mpnet.sweep.estimate import duration, estimate_seconds, seconds_per_pass
@@ -181,8 +181,10 @@ def run_sweep(
             margins=margins,
             intervals_by=bench.kit.intervals_by,
         )
-        for chosen_row in document["picks"].values():
-            chosen_row["words"] = key_in_words(network, chosen_row["precision"])
+        words = PlanWords.of_network(network)
+        for row in (*document["picks"].values(), *document["front"], document["baseline"], document["best"]):
+            if row is not None:
+                row["words"] = words(row["precision"])
         document["table"] = setup.table.text if setup.table is not None else None
         document["layers"] = rank_layers(problem, state.known, network)
         if section.verify is not None:

@@ -18,7 +18,7 @@ from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
 from mpnet.formats.files.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
-from mpnet.model.plan_key import short_key
+from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.speed.steps import doubt_of, layer_ms
 from mpnet.tables import Chart, Table, Tabular, columns_of, layer_table
@@ -55,6 +55,12 @@ class Result(Tabular):
         return metrics
 
     @property
+    def words(self) -> str:
+        """The precisions for people: `int8, but fp16 in heads`."""
+        precision = self.document["precision"]
+        return PlanWords.of_rows(precision.get("layers", ()))(str(precision.get("key", "")))
+
+    @property
     def task(self) -> Task:
         """What the network is for."""
         return task_of_protocol(self.document["protocol"])
@@ -70,7 +76,7 @@ class Result(Tabular):
     def table(self) -> Table:
         """One row a measure, agreement with the baseline among them."""
         known = self.measures
-        title = f"{self.name}, precisions {short_key(str(self.document['precision']['key']))}"
+        title = f"{self.name}, {self.words}"
         return Table({"measure": list(known), "percent": list(known.values())}, title, Chart("percent", "measure"))
 
     @property

@@ -171,6 +171,6 @@ def test_a_precision_string_in_words_names_few_layers_and_counts_many() -> None:
     names = [layer.name for layer in data.weighted]
     count = len(names)
     assert in_words(data, "q" * count) == "int8 everywhere"
-    assert in_words(data, "h" + "q" * (count - 2) + "h") == f"int8, but fp16 in {names[0]} and {names[-1]}"
+    assert in_words(data, "h" + "q" * (count - 2) + "h") == f"int8, but fp16 in {names[0]}, {names[-1]}"
     assert in_words(data, "f" + "q" * (count - 1)) == f"int8, but fp32 in {names[0]}"
-    assert in_words(data, "q" * 9 + "h" * 8) == "int8, but fp16 in 8 layers"
+    assert in_words(data, "q" * 9 + "h" * 8) == "int8 in 9 layers, fp16 in 8"  # not a key of this network

@@ -15,11 +15,13 @@ from mpnet.formats.documents.json_text import parse_json
 from mpnet.formats.documents.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.messages import shown
 from mpnet.model.task import TASKS
-from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY, LATENCY
+from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY, LATENCY, LAYER
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
-_ENTRY = Fields({"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES})
+_ENTRY = Fields(
+    {"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES, "words": str}
+)
 _QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
 _LOSS = Fields(
     {"pictures": int},
@@ -117,7 +119,7 @@ DOCUMENTS: Mapping[str, Kind] = {
             "created": str,
             "versions": Named(Maybe(str)),
             "digests": Named(Maybe(str)),
-            "layers": Many(dict),
+            "layers": Many(LAYER),
             "notes": Many(str),
             "objectives": Many(str),
             "holdout": Within(0, 1),
