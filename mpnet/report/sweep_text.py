@@ -241,7 +241,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         )
     times = document.get("times") or {}
     if times:
-        columns.append(("time here", [f"{times[name]['median_ms']:.2f} ms" if name in times else "" for name in picks]))
+        columns.append(("time here", [_time(times[name]) if name in times else "" for name in picks]))
     names, cells = zip(*columns, strict=True)
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
@@ -270,10 +270,15 @@ def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
     slower = [name for name, latency in times.items() if latency["median_ms"] > baseline["median_ms"]]
     if doubts:
         lines.append(f"These times are unreliable ({doubts[0]}); the same sweep measures them again on a quiet machine.")
-    elif slower:
+    if slower:
         by = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
-        lines.append(f"Slower than the baseline on this machine, although it costs fewer bit operations: {by} time.")
+        on = "By them slower than the baseline" if doubts else "Slower than the baseline on this machine"
+        lines.append(f"{on}, although it costs fewer bit operations: {by} time.")
     return lines
+
+
+def _time(latency: Mapping[str, Any]) -> str:
+    return f"{'unreliable, ' if doubt_of(latency) else ''}{latency['median_ms']:.2f} ms"
 
 
 def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
