@@ -127,9 +127,17 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
         return MP_BAD_ARGUMENT;
     const int out_codes = !mp_is_real(a->out_type);
     if (out_codes && a->pool_h && a->ranges) return MP_BAD_ARGUMENT;
-    if (out_codes && (!a->out_inv_scale || !a->out_zero_point || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE ||
-                      !mp_are_its_codes(a->out_type, a->out_low, a->out_high)))
+    if (out_codes && (!a->out_zero_point || !mp_are_its_codes(a->out_type, a->out_low, a->out_high)))
         return MP_BAD_ARGUMENT;
+    if (a->multiplier) {
+        const int whole = plan.codes && out_codes && a->whole_bias && a->shift && a->activation == MP_LINEAR;
+        if (!whole || a->ranges || a->sums || a->gives_sums) return MP_BAD_ARGUMENT;
+        if (a->leaky_multiplier && (!a->leaky_shift || a->leaky_low > a->leaky_high)) return MP_BAD_ARGUMENT;
+        for (int k = 0; k < a->shape.out_c; k++)
+            if (a->multiplier[k] < 0 || a->shift[k] < -31 || a->shift[k] > MP_MOST_SHIFT) return MP_BAD_ARGUMENT;
+    } else if (out_codes && (!a->out_inv_scale || a->out_rounding < 0 || a->out_rounding > MP_TRUNCATE)) {
+        return MP_BAD_ARGUMENT;
+    }
     const int partial = a->sums || a->gives_sums;
     if (partial && !takes_sums(&plan)) return MP_UNSUPPORTED;
     if ((partial && a->pool_h) || (a->gives_sums && (a->out_type != MP_TYPE_F32 || a->ranges))) return MP_BAD_ARGUMENT;

@@ -67,6 +67,14 @@ typedef struct {
      * sums of some input channels are continued by those of the others, each with weights of their own. */
     const int32_t *sums;
     int32_t gives_sums;
+    /* Codes in and out by whole numbers alone, where multiplier is not NULL: the sum of a channel and its whole_bias, times its
+     * multiplier * 2^(shift - 31), plus out_zero_point, within out_low and out_high; codes of 8 bits by fixed_point.h's rule of 32, of
+     * 16 by that of 64. activation is MP_LINEAR; bias, scales and ranges mean nothing. */
+    const void *whole_bias;            /* out_c: int32, or int64 of codes of 16 bits; sums stay within 31, or 47 */
+    const int32_t *multiplier, *shift; /* out_c: in [2^30, 2^31) and [-31, 7], or 0 and 0 */
+    /* Or NULL: LeakyReLU follows, by a factor above 0 and one below. Before it sums are steps from the real 0, within these. */
+    const int32_t *leaky_multiplier, *leaky_shift;
+    int32_t leaky_low, leaky_high;
 } mp_conv_args;
 
 const char *mp_compiler(void);
@@ -151,6 +159,18 @@ int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, 
 /* out[g] = the largest of the channels g, g + out_c, g + 2 out_c, ... of a pixel. */
 int mp_channel_max(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c,
                    int threads);
+/* Codes in whole numbers alone (docs/arithmetic.md, section 10). rescale: of what lies below zero_point by a factor of its own. */
+enum { MP_ADD_SHIFT_8 = 20, MP_ADD_SHIFT_16 = 15 }; /* of codes before they are added */
+enum { MP_MOST_SHIFT = 7 };                         /* of a convolution's factors */
+int mp_rescale(const mp_table *table, const void *x, int type, void *out, int out_type, int zero_point,
+               int out_zero_point, int low, int high, int multiplier, int shift, int below_multiplier, int below_shift,
+               size_t count, int threads);
+/* Of a, of b, of their sum: zero points and factors. */
+int mp_add_codes(const mp_table *table, const void *a, const void *b, void *out, int type, const int32_t *zero_points,
+                 const int32_t *multipliers, const int32_t *shifts, int low, int high, size_t count, int threads);
+/* Reals over scale, rounded half away from zero. */
+int mp_quantize_by_division(const mp_table *table, const float *x, void *out, int out_type, float scale, int zero_point,
+                            size_t count, int threads);
 /* For measuring the machine: rounds of independent multiply-adds in registers. start: 12 * mp_lanes() floats. result: something
  * that depends on all of them. Returns their number, 0 for bad arguments. */
 int64_t mp_multiply_adds(const mp_table *table, const float *start, int64_t rounds, float *result);

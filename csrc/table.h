@@ -25,6 +25,30 @@ typedef struct {
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
 } mp_output;
 
+/* Codes -> codes in whole numbers, by a factor for what lies above the real 0 and one for what lies below. */
+typedef struct {
+    int32_t zero_point, out_zero_point;
+    int32_t low, high; /* clamp to them before adding out_zero_point */
+    int32_t multiplier[2], shift[2];
+} mp_rescaling;
+/* Of two terms and their sum. left: the shift of terms. */
+typedef struct {
+    int left;
+    int32_t low, high, zero_point[3], multiplier[3], shift[3];
+} mp_adding;
+/* The output stage in whole numbers (mp_conv_args.multiplier); a channel has its number in the layer. */
+typedef struct {
+    int wide;         /* 1: by the rule of 64 bits; */
+    const void *bias; /* int32; or int64, times the factor, with half of what is shifted out */
+    const int32_t *multiplier, *shift;
+    size_t lower;           /* from sums of upper halves to those of lower ones, in elements; 0: there are none */
+    int windows;            /* as in mp_output */
+    int32_t low, high, add; /* clamp to [low, high] before adding */
+    int leaky;              /* 1: then `after` follows */
+    mp_rescaling after;
+    int out_type;
+} mp_requantized;
+
 enum mp_weight_type { MP_W_F32, MP_W_I16, MP_W_I8, MP_W_F16 };
 static const uint8_t mp_weight_bytes[] = {[MP_W_F32] = 4, [MP_W_I16] = 2, [MP_W_I8] = 1, [MP_W_F16] = 2};
 
@@ -143,6 +167,8 @@ typedef struct {
 /* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).
  * output: rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
  *   channel: first packed channel.
+ * requantize: the same into codes by whole numbers; channel: first, of the layer's.
+ * divide: reals over scale, rounded half away from zero, within [low, high] before zero_point is added; not 0: one is not finite.
  * maxpool: one output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
  *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
  * map, combine, multiply: mpnet.h; combine without b: a * a_weight; without a_weight: a.
@@ -155,6 +181,12 @@ typedef struct {
 #define MP_LEAVES(LEAF)                                                                                                \
     LEAF(void, output, (mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,  \
                         size_t out_ld))                                                                                \
+    LEAF(void, requantize, (const mp_requantized *o, const void *acc, size_t acc_ld, int rows, int channels,           \
+                            int channel, void *out, size_t out_ld))                                                    \
+    LEAF(void, rescale, (const mp_rescaling *o, const void *x, int type, void *out, int out_type, size_t count))       \
+    LEAF(void, add_codes, (const mp_adding *o, const void *a, const void *b, void *out, int type, size_t count))       \
+    LEAF(float, divide, (const float *x, void *out, int type, size_t count, float scale, int zero_point, int low,      \
+                         int high))                                                                                    \
     LEAF(void, range, (const void *x, int type, size_t count, float *minimum, float *maximum, float *bad))             \
     LEAF(void, quantize, (const void *x, int type, void *out, int out_type, size_t count, float inv_scale,              \
                           int zero_point, int rounding, int low, int high))                                            \

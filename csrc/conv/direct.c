@@ -133,9 +133,8 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output && finished < count)
-            item->table->output(pass->output, sums + finished * row_bytes, (size_t)m->nr, count - finished,
-                                pass->channels, pass->packed_channel, out + (size_t)(finished >> shift) * out_step,
-                                pass->out_ld);
+            mp_item_output(item, sums + finished * row_bytes, (size_t)m->nr, count - finished, pass->channels,
+                           pass->packed_channel, out + (size_t)(finished >> shift) * out_step, pass->out_ld);
         if (pass->gives_sums) mp_end_sums(pass, pixel, count, m->nr, sums);
         pixel += count;
     }
@@ -285,8 +284,8 @@ static void run_depthwise(mp_item *item, const char *staged, char *out, int firs
         plan->depthwise->row(staged + t / phases * item->schedule->stage_row, item->segments + phase * taps, (int)taps,
                              phases * s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels,
                              weights + phase * (plan->panel_bytes / 2), item->init, item->sums);
-        item->table->output(&item->output, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0,
-                            out + y * out_row, (size_t)s->out_c);
+        mp_item_output(item, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0, out + y * out_row,
+                       (size_t)s->out_c);
     }
 }
 
@@ -321,7 +320,7 @@ void mp_direct_item(mp_item *item)
         const int channel = first_channel(plan, panel), channels = channel_count(plan, panel);
         if (!args->pool_h || schedule->windows) {
             char *out = (char *)args->out + (pixel * s->out_c + channel) * mp_type_bytes(args->out_type);
-            if (schedule->first_layer)
+            if (schedule->first_layer && !args->multiplier)
                 run_first_layer(item, panel, staged, out, rows);
             else
                 run_rows(item, panel, &next, staged, out, s->out_c, 0, rows);

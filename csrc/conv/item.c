@@ -2,6 +2,7 @@
 #include "item.h"
 #include <math.h>
 #include <string.h>
+#include "../fixed_point.h"
 #include "groups.h"
 #include "narrow.h"
 
@@ -63,6 +64,48 @@ static int is_rising(const mp_item *item)
     return 1;
 }
 
+/* scratch: bias, factors and shifts of the rule of 64 bits. */
+static void prepare_whole(mp_item *item, char *scratch)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_args *args = item->args;
+    const int32_t zero_point = args->out_zero_point[item->image], low = args->out_low - zero_point,
+                  high = args->out_high - zero_point;
+    mp_requantized *o = &item->requantized;
+    *o = (mp_requantized){.wide = plan->traits->type == MP_TYPE_I16,
+                          .bias = args->whole_bias,
+                          .multiplier = args->multiplier,
+                          .shift = args->shift,
+                          .lower = plan->sums == MP_SUM_HALVES ? item->output.lower : 0,
+                          .windows = item->schedule->windows,
+                          .low = low,
+                          .high = high,
+                          .add = zero_point,
+                          .leaky = args->leaky_multiplier != 0,
+                          .out_type = args->out_type};
+    if (o->leaky) { /* sums become steps from the real 0 first */
+        o->add = 0;
+        o->low = args->leaky_low;
+        o->high = args->leaky_high;
+        o->after = (mp_rescaling){.out_zero_point = zero_point, .low = low, .high = high};
+        for (int i = 0; i < 2; i++) {
+            o->after.multiplier[i] = args->leaky_multiplier[i];
+            o->after.shift[i] = args->leaky_shift[i];
+        }
+    }
+    if (!o->wide) return;
+    int64_t *bias = (int64_t *)scratch;
+    int32_t *factor = (int32_t *)(bias + plan->shape.out_c), *shift = factor + plan->shape.out_c;
+    for (int c = 0; c < plan->shape.out_c; c++) {
+        factor[c] = mp_factor_64(args->multiplier[c]);
+        shift[c] = mp_shift_64(args->shift[c]);
+        bias[c] = ((const int64_t *)args->whole_bias)[c] * factor[c] + (INT64_C(1) << (shift[c] - 1));
+    }
+    o->bias = bias;
+    o->multiplier = factor;
+    o->shift = shift;
+}
+
 void mp_item_prepare(mp_item *item, int chunk, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
@@ -104,10 +147,12 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     o->rounding = args->out_rounding;
     o->windows = item->schedule->windows;
     o->measured = args->ranges && (!args->pool_h || o->windows);
-    o->rising = plan->sums == MP_SUM_INT && is_rising(item);
+    o->rising = plan->sums == MP_SUM_INT && !args->multiplier && is_rising(item);
     o->bias = item->bias;
     o->scale = item->scale;
-    if (!mp_is_real(args->out_type)) {
+    if (args->multiplier) {
+        prepare_whole(item, scratch + at->whole);
+    } else if (!mp_is_real(args->out_type)) {
         const int32_t zero_point = args->out_zero_point[item->image];
         o->inv_scale = args->out_inv_scale[item->image];
         o->zero_point = (float)zero_point;

@@ -21,7 +21,8 @@ typedef struct {
     char *zeros;
     ptrdiff_t *segments;
     mp_output output;
-    int matrix_rows; /* of the matrix unit's tiles; 0: it is not in use */
+    mp_requantized requantized; /* in place of it where args->multiplier says so */
+    int matrix_rows;            /* of the matrix unit's tiles; 0: it is not in use */
 } mp_item;
 
 static inline int mp_is_staged(const mp_item *item)
@@ -80,4 +81,18 @@ void mp_item_stage(const mp_item *item, int oy, int count);
  * and measures them where that is asked for. */
 void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels);
 mp_summary mp_item_summarise(const mp_item *item);
+
+/* The output stage of this item: rows x channels sums of packed channels from `channel` on. */
+static inline void mp_item_output(mp_item *item, const void *sums, size_t acc_ld, int rows, int channels, int channel,
+                                  void *out, size_t out_ld)
+{
+    const mp_conv_plan *plan = item->plan;
+    if (!item->args->multiplier) {
+        item->table->output(&item->output, sums, acc_ld, rows, channels, channel, out, out_ld);
+        return;
+    }
+    const int width = plan->panels * plan->micro->nr; /* packed channels of a group */
+    if (!plan->depthwise) channel = channel / width * plan->group_out + channel % width;
+    item->table->requantize(&item->requantized, sums, acc_ld, rows, channels, channel, out, out_ld);
+}
 #endif

@@ -44,9 +44,8 @@ static void finish(mp_item *item, const mp_depth_pass *pass, const char *sums, i
                    int each)
 {
     const size_t nr = (size_t)item->plan->micro->nr;
-    item->table->output(pass->output, sums + (size_t)shared * each * nr * 4, nr, (results - shared) * each,
-                        pass->channels, pass->packed_channel,
-                        pass->out + (first + shared) * pass->out_ld * pass->out_bytes, pass->out_ld);
+    mp_item_output(item, sums + (size_t)shared * each * nr * 4, nr, (results - shared) * each, pass->channels,
+                   pass->packed_channel, pass->out + (first + shared) * pass->out_ld * pass->out_bytes, pass->out_ld);
 }
 
 static void fetch(const mp_depth_pass *pass, int first, int results)

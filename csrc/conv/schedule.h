@@ -23,6 +23,7 @@ typedef struct {
     size_t weights;           /* narrow ones, unpacked: of a pass; Winograd: of a group; */
     size_t kernels;           /* Winograd: those of some channels, transformed */
     size_t multipliers;       /* grouped: of a panel, unpacked */
+    size_t whole;             /* whole numbers of 16 bits: bias, factor and shift of each channel */
     size_t pool;              /* results on their way into pooling */
     size_t bytes;
 } mp_scratch;

@@ -144,7 +144,7 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
                 for (int x = 0; x < width; x++)
                     memcpy(results + x * to_ld * 4, sums + (size_t)x * nr * 4, (size_t)channels * 4);
             else
-                item->table->output(&item->output, sums, (size_t)nr, width * side, channels, channel, results, to_ld);
+                mp_item_output(item, sums, (size_t)nr, width * side, channels, channel, results, to_ld);
         }
         if (apart && ox + width == ox1) mp_item_pool(item, oy, ox0, height, ox1 - ox0, channel, channels);
     }

@@ -6,6 +6,7 @@
 #include "activation.h"
 #include "elementwise.h"
 #include "output.h"
+#include "integer.h"
 #include "quantize.h"
 #include "add.h"
 #include "combine.h"

@@ -15,6 +15,7 @@ from mpnet.model.precision import STORED_TYPES
 Types = tuple[np.dtype[Any], ...]
 FLOAT: Types = (np.dtype(np.float32),)
 INT: Types = (np.dtype(np.int32),)
+WIDE_INT: Types = (np.dtype(np.int64),)
 REALS: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if not stored.is_code)
 CODES: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if stored.is_code)
 ANY: Types = REALS + CODES

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
-from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, check, check_images, check_output, code_of
+from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, WIDE_INT, check, check_images, check_output, code_of
 from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
 from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.model.precision import Precision
@@ -63,6 +63,8 @@ class Binder:
         pool: bool = False,
         converts: CodeRules | None = None,
         sums: NDArray[np.int32] | None = None,
+        whole: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int32]] | None = None,
+        leaky: tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]] | None = None,
     ) -> Call:
         """out = activation(conv(x) + bias), stored as out's dtype; the call can run after `finish`.
 
@@ -73,6 +75,8 @@ class Binder:
         out_rounding, out_low, out_high: how an out of codes is rounded and clamped.
         sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
         sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
+        whole: bias (int32; int64 of int16), multipliers and shifts of channels: out holds codes by these, out_quant's zero
+        point, out_low and out_high alone. leaky: LeakyReLU after it: two multipliers and shifts, bounds of the steps before it.
         converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
         `quantize` with in_quant, whose offset is 0, and these rules.
         When it runs: NonFiniteError (both a KernelError and an EngineError) when a result is not finite before the
@@ -140,6 +144,16 @@ class Binder:
                 "out_high": out_high,
                 "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding"),
             }
+        if whole is not None:
+            if out.dtype not in CODES or not precision.carries_scale or ranges is not None or sums is not None:
+                raise KernelError("whole numbers make codes of codes, neither measured nor continued")
+            of_bias = INT if precision.multiplies_bytes else WIDE_INT
+            for values, what, types in zip(whole, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
+                check(values, f"whole {what}", types, (shape.out_channels,))
+            fields |= dict(zip(("whole_bias", "multiplier", "shift"), whole, strict=True))
+            if leaky is not None:
+                fields |= {"leaky_multiplier": leaky[0], "leaky_shift": leaky[1]}
+                fields |= {"leaky_low": leaky[2][0], "leaky_high": leaky[2][1]}
         if ranges is not None:
             if pool and out.dtype in CODES:
                 raise KernelError("ranges are not measured of pooled codes; their scale is known")

@@ -17,7 +17,7 @@ from mpnet.kernels.arguments import CODES
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
-from mpnet.kernels.reference_math import activate, fma
+from mpnet.kernels.reference_math import activate, fma, times_32, times_64
 from mpnet.kernels.reference_operations import FUNCTIONS, cast, extremes, maxpool, per_image, quantize, refuse_not_finite
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.model.quantization import GROUP
@@ -93,6 +93,20 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
     scale = per_image(fields["in_scale"], x) * weight_scale
     value: F32 = fma(sums.astype(np.float32), scale, shifted[:, None, None, :])
     return value
+
+
+def _whole(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
+    """Section 10: sums of integers as codes."""
+    sums = _integer_sums(packed, x, fields) + fields["whole_bias"]
+    scaled = times_32 if packed.precision.multiplies_bytes else times_64
+    zero_point = per_image(fields["out_zero_point"], x)
+    steps = scaled(sums, fields["multiplier"], fields["shift"])
+    if "leaky_multiplier" in fields:
+        steps = np.clip(steps, fields["leaky_low"], fields["leaky_high"])
+        below = (steps < 0).astype(int)
+        steps = times_32(steps, fields["leaky_multiplier"][below], fields["leaky_shift"][below])
+    codes: NDArray[np.int64] = np.clip(steps + zero_point, fields["out_low"], fields["out_high"])
+    return codes
 
 
 def uses_winograd(shape: ConvShape) -> bool:
@@ -173,6 +187,15 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         x = _converted(x, packed, fields)
     if "gives_sums" in fields:
         out[:] = _integer_sums(packed, x, fields)
+        return
+    if "multiplier" in fields:
+        codes = _whole(packed, x, fields).astype(out.dtype)
+        if "pool_h" in fields:
+            pooled = fields["pool_h"], fields["pool_w"]
+            codes = codes[:, : 2 * pooled[0], : 2 * pooled[1]]
+            maxpool(codes, out, out.dtype, *codes.shape, *pooled, 2, 2, 1)
+        else:
+            out[:] = codes
         return
     with np.errstate(over="ignore", invalid="ignore"):
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)

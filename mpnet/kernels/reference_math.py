@@ -126,3 +126,18 @@ def activate(x: F32, activation: str) -> F32:
     if activation not in _ACTIVATIONS:
         raise KernelError(f"unknown activation {activation!r}; known are {', '.join(_ACTIVATIONS)}")
     return np.asarray(_ACTIVATIONS[activation](x))
+
+
+def times_32(x: Any, multiplier: Any, shift: Any) -> NDArray[np.int64]:
+    """Whole numbers times multiplier * 2^(shift - 31), section 10: rounded half up, then half away from zero."""
+    left, right = np.maximum(shift, 0).astype(np.int64), np.maximum(-np.asarray(shift), 0).astype(np.int64)
+    high = (((np.asarray(x, np.int64) << left) * multiplier + (1 << 30)) >> 31).astype(np.int64)
+    half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)
+    return np.asarray(np.where(high < 0, -((-high + half) >> right), (high + half) >> right))
+
+
+def times_64(x: NDArray[np.int64], multiplier: Any, shift: Any) -> NDArray[np.int64]:
+    """The same for sums of more than 32 bits: by the multiplier's upper 16, rounded half up."""
+    factor = np.where(multiplier < 0x7FFF0000, (multiplier.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
+    right = 15 - shift.astype(np.int64)
+    return np.asarray((x * factor + (np.int64(1) << (right - 1))) >> right)

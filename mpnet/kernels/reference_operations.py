@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
-from mpnet.kernels.reference_math import F32, activate, exp, fma
-from mpnet.kernels.rounding import quantized
+from mpnet.kernels.reference_math import F32, activate, exp, fma, times_32
+from mpnet.kernels.rounding import quantized, round_whole
 from mpnet.model.layer import MAPPED_ACTIVATIONS
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
@@ -259,11 +259,46 @@ def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: in
     out[:] = result if dtype in CODES else narrowed(result, dtype)
 
 
+def rescale(
+    x: Array, dtype: Any, out: Array, out_dtype: Any, zero_point: int, out_zero_point: int, low: int, high: int, *rest: int
+) -> None:
+    multiplier, shift, below_multiplier, below_shift, *_ = rest
+    steps = x.astype(np.int64) - zero_point
+    below = steps < 0
+    scaled = times_32(steps, np.where(below, below_multiplier, multiplier), np.where(below, below_shift, shift))
+    out[:] = np.clip(scaled + out_zero_point, low, high)
+
+
+def add_codes(
+    a: Array,
+    b: Array,
+    out: Array,
+    dtype: Any,
+    zero_points: Array,
+    multipliers: Array,
+    shifts: Array,
+    low: int,
+    high: int,
+    *_: int,
+) -> None:
+    left = 20 if out.dtype == np.int8 else 15
+    terms = zip((a, b), zero_points, multipliers, shifts, strict=False)
+    total = sum(times_32((x.astype(np.int64) - zero) << left, factor, shift) for x, zero, factor, shift in terms)
+    out[:] = np.clip(times_32(total, multipliers[2], shifts[2]) + zero_points[2], low, high)
+
+
+def quantize_by_division(x: F32, out: Array, dtype: Any, scale: float, zero_point: int, *_: int) -> None:
+    refuse_not_finite(x, "a tensor to be quantised")
+    least = np.iinfo(dtype).min
+    steps: F32 = np.clip(x / _f32(scale), _f32(least - zero_point), _f32(-1 - least - zero_point))
+    out[:] = round_whole(steps, "half_away").astype(np.int32) + zero_point
+
+
 FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
         value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, concat_part, add, map, combine, multiply, gather,
-        normalize, attention, local_avgpool, channel_max,
+        normalize, attention, local_avgpool, channel_max, rescale, add_codes, quantize_by_division,
     )
 }  # fmt: skip
 """By name in csrc/mpnet.h, without mp."""
