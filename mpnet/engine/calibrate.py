@@ -8,6 +8,7 @@ from typing import Iterable, Mapping
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.engine.integer import codes_owner
 from mpnet.engine.lowering import quantised_afterwards, range_owner
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions
@@ -28,6 +29,8 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
 
     Raises: ConfigError when two layers read one tensor and ask for ranges that may differ.
     """
+    if options.integer_only:
+        return _of_all_codes(network, options)
     requests: dict[int, tuple[Request, int]] = {}
     for layer in network.layers:
         how = options.of(layer.index)
@@ -48,6 +51,18 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
                     f"({request[1].mode}); give both the same"
                 )
     return {tensor: request for tensor, (request, _) in sorted(requests.items())}
+
+
+def _of_all_codes(network: NetworkSpec, options: EngineOptions) -> dict[int, Request]:
+    """Of every tensor that has codes of its own, as the layer asks that makes it; of the image, as the first that reads it."""
+    requests: dict[int, Request] = {}
+    for layer in network.layers:
+        owners = {codes_owner(network, layer.index)} if not layer.always_fp32 else set()
+        owners |= {NETWORK_INPUT} & {codes_owner(network, tensor) for tensor in layer.inputs}
+        request = (scheme_of(CalibrationMethod, options.complete[layer.index].activations), options.of(layer.index).activations)
+        for tensor in owners - network.stated_ranges.keys():
+            requests.setdefault(tensor, request)
+    return dict(sorted(requests.items()))
 
 
 def _decides(request: Request) -> tuple[str, ActivationScheme | None]:

@@ -42,7 +42,7 @@ def layer_costs(plan: Plan) -> list[dict[str, Any]]:
             "type": layer.kind,
             "name": layer.name,
             "selectors": list(selectors),
-            "precision": str(plan.precision[layer.index]),
+            "precision": str(low.precision),
             "origin": plan.precision.origins[layer.index],
             "conversions": [f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]],
             "in_shape": list(layer.in_shape),

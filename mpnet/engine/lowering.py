@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
+from mpnet.engine.integer import check_precisions, conversion_of, operations_of, plain_operations
 from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_between
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
@@ -104,6 +105,8 @@ class Lowerings:
         made = self._made.get(key)
         if made is None:
             chosen = wanted or self._keyed.get(index)
+            if self._options.integer_only and not self.network.layers[index].has_weights:
+                chosen = self._keyed.get(index)  # what plans say of the others holds where convolutions give reals
             precision = layer_precision(self.network.layers[index], chosen, inputs)
             made = self._made[key] = self._lower(index, precision, inputs)
         return made
@@ -113,6 +116,7 @@ class Lowerings:
 
         Raises: as `of`.
         """
+        check_precisions(self.network, self._options, wanted)
         lowered: list[Lowering] = []
         for layer in self.network.layers:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
@@ -121,6 +125,9 @@ class Lowerings:
 
     def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor
+        is_head = all(operation.is_head for operation in plain_operations(layer))
+        if self._options.integer_only and not is_head and any(p.carries_scale for p in (wanted, *inputs)):
+            return self._lower_whole(layer, precision, inputs)
         operations = _operations(layer, precision, self._options.of(index))
         target, result = _storages(operations, wanted)
         convert = tuple(
@@ -134,6 +141,26 @@ class Lowerings:
         shapes = _shapes(self.network, layer, slices, operations)
         main = operations[0] if operations else None
         return Lowering(layer, precision, convert, slices, main, operations[1:], after, result, shapes)
+
+    def _lower_whole(self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
+        """In whole numbers alone."""
+        network, options, wanted = self.network, self._options, precision.tensor
+        if not wanted.carries_scale:
+            raise PrecisionError(
+                f"layer {layer.index} ({layer.name}): [{layer.kind}] in {precision} has no form in whole numbers; under "
+                "quantization.integer_only set it to int8 or int16"
+            )
+        convert = tuple(
+            [
+                self.one(conversion_of(network, options, layer, tensor, source, wanted))
+                for tensor, source in zip(layer.inputs, inputs, strict=True)
+            ]
+        )
+        operations = operations_of(network, options, layer, precision)
+        slices = _parts(network, layer)
+        shapes = _shapes(network, layer, slices, operations)
+        main = operations[0] if operations else None
+        return Lowering(layer, precision, convert, slices, main, operations[1:], None, wanted, shapes)
 
     def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
         """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""

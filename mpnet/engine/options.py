@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from typing import Iterable, Mapping
 
 from mpnet.config.protocol import BATCH_NORMS
-from mpnet.errors import ConfigError, EngineError
+from mpnet.errors import ConfigError, EngineError, PrecisionError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import (
     BY_ACTIVATIONS,
+    KERNEL_MODES,
     NARROW_GRANULARITIES,
     NARROW_METHODS,
     NO_OPTIONS,
@@ -106,6 +107,11 @@ class EngineOptions:
             )
         return self.channel_factors
 
+    @property
+    def integer_only(self) -> bool:
+        """Whether layers of codes compute in whole numbers alone, as TensorFlow Lite does."""
+        return any(options.integer_only for options in self.complete.values())
+
     def of(self, layer: int) -> LayerQuantization:
         """How this layer is quantised."""
         return self.layers.get(layer, self.default)
@@ -144,10 +150,31 @@ def resolve_options(
     for selector, over in layers:
         for index in select_layers(network, selector):
             chosen[index] = chosen[index].overlaid(over)
+    _check_integer_only(network, chosen)
     made = {asked: layer_quantization(asked) for asked in dict.fromkeys(chosen.values())}
     schemes = {index: made[asked] for index, asked in chosen.items()}
     batch_norm = network.dialect if batch_norm == "auto" else batch_norm
     return EngineOptions(batch_norm, LayerQuantization(), schemes, {**network.stated_ranges, **(ranges or {})}, chosen)
+
+
+def _check_integer_only(network: NetworkSpec, chosen: Mapping[int, QuantizationOptions]) -> None:
+    """Whole numbers are a matter of the whole network, and need codes known beforehand that hold the real 0."""
+    if not any(options.integer_only for options in chosen.values()):
+        return
+    for index, options in chosen.items():
+        where, activations = f"layer {index} ({network.layers[index].name})", options.activations
+        if not options.integer_only:
+            raise ConfigError(f"{where} leaves out quantization.integer_only, which all layers have or none; set it for all")
+        if activations.ranges != "calibrated":
+            raise PrecisionError(
+                f"{where}: quantization.integer_only takes no range that is measured on the image; set "
+                "quantization.activations.ranges to calibrated"
+            )
+        if activations.mode not in KERNEL_MODES:
+            raise PrecisionError(
+                f"{where}: quantization.integer_only has no codes of {activations.mode}; set quantization.activations.mode to "
+                f"{', '.join(KERNEL_MODES[:-1])} or {KERNEL_MODES[-1]}"
+            )
 
 
 def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:

@@ -96,7 +96,8 @@ def build_plan(network: NetworkSpec, precision_plan: PrecisionPlan, options: Eng
 
     Raises: PrecisionError for calibrated ranges that are missing, EngineError when verification fails.
     """
-    layout = lay_out(Lowerings(network, options), precision_plan.precisions)
+    keyed = {index: precision_plan[index] for index in precision_plan.keyed}
+    layout = lay_out(Lowerings(network, options, keyed), precision_plan.precisions)
     return plan_of(network, precision_plan, options, layout)
 
 

@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 from mpnet.config.protocol import BATCH_NORMS
 from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.memory import ArenaPool
-from mpnet.engine.operations import Convolve, PreparedConvolution
+from mpnet.engine.operations import Convolve, IntegerConvolve, PreparedConvolution
 from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.engine.rules import kernel_activation
-from mpnet.errors import ConfigError, EngineError, KernelError
+from mpnet.errors import ConfigError, EngineError, KernelError, PrecisionError
 from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import exponentials
@@ -29,6 +29,7 @@ from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import ChannelFactors, FoldedConvolution, equalise_by
 from mpnet.quantization.equalise import equalise as equalise_network
+from mpnet.quantization.fixed_point import WholeNumbers, whole_numbers, within_reach
 from mpnet.quantization.weights import LEARNT, dequantize_weights, quantize_weights
 
 Floats = NDArray[np.float32]
@@ -218,7 +219,10 @@ class Prepared:
         key = self._cache.key(operation, layer, self._statistics_digest(operation))
         kept = self._cache.load(key, conv_shape(layer), operation)
         if kept is not None:
-            return PreparedConvolution(*kept, kernel_activation(layer.activation))
+            packed, bias, scale = kept
+            return PreparedConvolution(
+                packed, bias, scale, kernel_activation(layer.activation), self._whole(operation, bias, scale)
+            )
         ready = self._pack(operation)
         self._cache.store(key, ready.packed, ready.bias, ready.weight_scale)
         return ready
@@ -294,7 +298,23 @@ class Prepared:
         bias = folded.bias
         if operation.corrected:
             bias = bias + self._bias_shift(operation, dequantize_weights(codes, scale))
+        if isinstance(operation, IntegerConvolve):
+            codes, scale = within_reach(codes, scale, bias, operation.codes, operation.result)
         return Constants(codes, np.ascontiguousarray(bias), scale)
+
+    def _whole(
+        self, operation: Convolve, bias: Floats, scale: Floats | None, codes: NDArray[np.int8] | None = None
+    ) -> WholeNumbers | None:
+        """What sums become codes by. codes: of the weights, which are checked; None: they were. Raises: EngineError."""
+        if not isinstance(operation, IntegerConvolve):
+            return None
+        assert scale is not None
+        filters = np.zeros(len(bias), np.int64) if codes is None else np.abs(codes.astype(np.int64)).sum(axis=(1, 2, 3))
+        try:
+            return whole_numbers(bias, scale, operation.codes, operation.result, filters)
+        except PrecisionError as error:
+            layer = operation.layer_of(self.network)
+            raise EngineError(f"layer {layer.index} ({layer.name}) cannot run in whole numbers: {error}") from None
 
     def _pack(self, operation: Convolve, channels: slice | None = None) -> PreparedConvolution:
         layer = operation.layer_of(self.network)
@@ -308,4 +328,5 @@ class Prepared:
         except KernelError as error:
             layer_text = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{layer_text} cannot run as {operation.precision}: {error}") from None
-        return PreparedConvolution(packed, constants.bias, constants.weight_scale, kernel_activation(layer.activation))
+        whole = self._whole(operation, constants.bias, constants.weight_scale, constants.weights)
+        return PreparedConvolution(packed, constants.bias, constants.weight_scale, kernel_activation(layer.activation), whole)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION, digest_of
-from mpnet.engine.operations import Convolve
+from mpnet.engine.operations import Convolve, IntegerConvolve
 from mpnet.formats.files.cache import FileCache
 from mpnet.kernels import _core
 from mpnet.kernels.calls import Kernels
@@ -63,6 +63,7 @@ class PreparedCache:
                 "weight_scheme": None if operation.weights is None else astuple(operation.weights),
                 "corrected": statistics,
                 "in_shape": layer.kernel_input,
+                **({"whole": [operation.codes, operation.result]} if isinstance(operation, IntegerConvolve) else {}),
                 "geometry": [layer.stride, layer.padding, layer.dilation, layer.groups],
             }
         )

@@ -16,6 +16,7 @@ from mpnet.model.network import Shape
 from mpnet.model.precision import FP32, Precision
 from mpnet.model.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
 from mpnet.quantization import native as activations
+from mpnet.quantization.codes import Codes, range_of
 from mpnet.quantization.scheme import ActivationScheme
 
 
@@ -36,6 +37,17 @@ class CodeMap:
         """The map of codes whose ranges are found when the calls of `filled_from` run."""
         params = np.zeros(images, activations.PARAMS)
         params["mode"] = ACTIVATION_MODES.index(scheme.mode)
+        return cls(params)
+
+    @classmethod
+    def of(cls, codes: Codes, images: int) -> CodeMap:
+        """The map of codes that are known beforehand, the same for all images."""
+        params = np.zeros(images, activations.PARAMS)
+        low, high = range_of(codes)
+        known = {"scale": codes.scale, "inv_scale": np.float32(1) / np.float32(codes.scale), "zero_point": codes.zero_point}
+        ends = {"low": codes.least, "high": codes.largest, "range_min": low, "range_max": high}
+        for name, value in (known | ends | {"mode": ACTIVATION_MODES.index("affine")}).items():
+            params[name] = value
         return cls(params)
 
     @property

@@ -97,6 +97,7 @@ class Target:
     precisions:   names of those that it has besides fp32, fp16, int8 and their variants, by flavour; None: all there are.
     options:      those that `write` knows, by their names.
     reads_weights: whether `write` asks for more than the network file: weights, ranges, the plan.
+    whole_numbers: the flavours that write configurations of whole numbers alone.
     packages:     requirements that writing has besides mpnet's own; extra: the extra of mpnet that brings them.
     """
 
@@ -111,6 +112,7 @@ class Target:
     precisions: Mapping[str, tuple[str, ...]] | None = field(default_factory=dict)
     options: tuple[Option, ...] = ()
     reads_weights: bool = True
+    whole_numbers: tuple[str, ...] = ()
 
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
         """'' or why a layer cannot be expressed."""
@@ -192,6 +194,11 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
     refused = unsupported(wanted, configuration, flavour)
     if refused:
         raise ConfigError(_refusal(name, wanted, configuration, flavour, refused))
+    if wanted.reads_weights and flavour not in wanted.whole_numbers and configuration.in_whole_numbers:
+        raise ConfigError(
+            f"--to {name}: quantization.integer_only is written by --to tflite --flavour integer alone; use that, or leave it "
+            "out"
+        )
     return wanted.write(configuration, flavour, given)
 
 

@@ -70,6 +70,11 @@ class Configuration:
         """`folded`: weights and biases by layer index; `constants(operation)`: as a step of the plan uses them."""
         return self._material[1]
 
+    @property
+    def in_whole_numbers(self) -> bool:
+        """Whether nothing between the image and the heads is a real."""
+        return any(precision.carries_scale for precision in self.precisions.of_weights) and self.options.integer_only
+
     @cached_property
     def plan(self) -> Plan:
         """The steps of a forward pass, conversions visible."""

@@ -61,6 +61,8 @@ MODES: dict[str, ActivationMode] = {
 }
 ACTIVATION_MODES: tuple[str, ...] = tuple(MODES)
 TENSORFLOW_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if mode.tensorflow)
+KERNEL_MODES: tuple[str, ...] = tuple(name for name, mode in MODES.items() if not mode.tensorflow)
+"""Those whose formulas kernels have themselves."""
 QUANTIZE_MODES: tuple[str, ...] = tuple(name for name in TENSORFLOW_MODES if not MODES[name].fake)
 """Of TensorFlow's quantize and dequantize."""
 
@@ -159,6 +161,7 @@ class QuantizationOptions:
     narrow: NarrowOptions = field(default=NarrowOptions(), metadata=section(NarrowOptions, short="rounding"))
     bias_correction: bool | None = field(default=None, metadata=flag(cfg="bias_correction"))
     equalisation: bool | str | None = field(default=None, metadata=flag(BY_ACTIVATIONS, cfg="equalisation"))
+    integer_only: bool | None = field(default=None, metadata=flag(cfg="integer_only"))
 
     def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
         """These options with everything that `above` says put over them."""

@@ -22,7 +22,7 @@ from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
-from mpnet.model.quantization import ActivationOptions, NarrowOptions, QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, NarrowOptions, QuantizationOptions
 from mpnet.model.weights import Weights, random_weights
 
 Floats = NDArray[np.float32]
@@ -132,12 +132,13 @@ def configured(
     activations: ActivationOptions = DYNAMIC,
     weights: Weights | None = None,
     narrow: NarrowOptions = WITHOUT_STATISTICS,
+    quantization: QuantizationOptions = NO_OPTIONS,
     **more: Any,
 ) -> Configuration:
     """A configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
     prepared = Prepared(network, weights or random_weights(network, 3), kernels())
-    options = QuantizationOptions(activations, narrow=narrow)
+    options = QuantizationOptions(activations, narrow=narrow).overlaid(quantization)
     return decided(prepared, key, options, batch_of(network), content=text.encode(), **more)
 
 

@@ -64,7 +64,7 @@ def _target(**said: Any) -> Target:
     def write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
         return Exported({".bin": flavour.encode()}, dict(options))
 
-    return Target("bytes", ".bin", write, **said)
+    return Target("bytes", ".bin", write, reads_weights=False, **said)
 
 
 def test_flavours_and_options_are_those_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -17,18 +17,20 @@ from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FP32, Precision
+from mpnet.quantization.fixed_point import WholeNumbers
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class PreparedConvolution:
-    """What the kernel needs. weight_scale: (out,) of quantised weights, else None."""
+    """What the kernel needs. weight_scale: (out,) of quantised weights, else None; whole: of IntegerConvolve."""
 
     packed: PackedConv
     bias: Floats
     weight_scale: Floats | None
     activation: str
+    whole: WholeNumbers | None = None
 
 
 class PreparedWeights(Protocol):

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Sequence
+from typing import Any, ClassVar, Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,8 @@ from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 from mpnet.quantization import native as activations
 from mpnet.quantization.scheme import ActivationScheme
+
+AnyConversion = TypeVar("AnyConversion", bound=Operation)
 
 
 @dataclass(frozen=True)
@@ -135,10 +137,9 @@ class Cast(Operation):
         return [context.binder.cast(inputs[0].data, out.data)]
 
 
-Conversion = Quantize | Dequantize | Cast
-
-
-def conversion_between(source: Precision, target: Precision, quantize: Quantize | None = None) -> Conversion | None:
+def conversion_between(
+    source: Precision, target: Precision, quantize: Quantize | None = None
+) -> Quantize | Dequantize | Cast | None:
     """What turns a tensor stored as `source` into `target`, which is `quantize` for codes; None when nothing does."""
     if source is target:
         return None
@@ -147,10 +148,10 @@ def conversion_between(source: Precision, target: Precision, quantize: Quantize 
     return Dequantize(target) if source.carries_scale else Cast(target)
 
 
-def conversion_steps(source: Precision, conversion: Conversion) -> tuple[Conversion, ...]:
-    """The steps of a conversion of tensors stored as `source`: codes become other codes by way of reals."""
-    both_codes = source.carries_scale and conversion.target.carries_scale
-    return (Dequantize(source.widened), conversion) if both_codes else (conversion,)
+def conversion_steps(source: Precision, conversion: AnyConversion) -> tuple[Dequantize | AnyConversion, ...]:
+    """The steps of a conversion of tensors stored as `source`: codes become others by way of reals, or in whole numbers."""
+    by_reals = source.carries_scale and isinstance(conversion, Quantize)
+    return (Dequantize(source.widened), conversion) if by_reals else (conversion,)
 
 
 def _quantize_tensorflow(x: NDArray[Any], params: NDArray[Any], out: NDArray[np.int8], threads: int) -> None:

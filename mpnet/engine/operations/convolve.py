@@ -15,10 +15,8 @@ from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
+from mpnet.model.quantization import KERNEL_MODES
 from mpnet.quantization.weights import WeightScheme, multiplier_bytes
-
-# Modes whose reciprocal scale the convolutions' output stage uses in the same order of operations.
-_FUSED_MODES = ("affine", "symmetric", "power_of_two")
 
 
 @dataclass(frozen=True)
@@ -84,13 +82,16 @@ class Convolve(Operation):
         if self.pool is not None:
             return None
         if isinstance(reader, MaxPool):
-            fits = (reader.size, reader.stride) == (2, 2) and reader.padding <= 1
-            return self._doing(self.quantize, reader) if fits else None
+            return self._doing(self.quantize, reader) if self.pools(reader) else None
         # A result of 16 bits is rounded before it is quantised; the output stage rounds once.
         if isinstance(reader, Quantize) and self.quantize is None and self.precision.widened.stored is FLOAT32:
-            fits = reader.range is not None and reader.scheme.mode in _FUSED_MODES
+            fits = reader.range is not None and reader.scheme.mode in KERNEL_MODES
             return self._doing(reader, None) if fits else None
         return None
+
+    def pools(self, reader: MaxPool) -> bool:
+        """Whether the kernels take maxima in the same pass."""
+        return self.pool is None and (reader.size, reader.stride) == (2, 2) and reader.padding <= 1
 
     def _doing(self, quantize: Quantize | None, pool: MaxPool | None) -> Convolve:
         return Convolve(self.layer, self.precision, self.weights, self.corrected, quantize, pool)

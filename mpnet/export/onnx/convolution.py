@@ -31,10 +31,10 @@ from mpnet.export.onnx.values import (
     quantised,
     real_of,
 )
-from mpnet.export.sums import sums_before
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed
+from mpnet.quantization.codes import sums_before
 from mpnet.quantization.scheme import QuantParams, range_to_params
 
 LEAKY_SLOPE = 0.1

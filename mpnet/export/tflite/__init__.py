@@ -12,10 +12,16 @@ from mpnet.export.tflite.rules import FLAVOURS, support
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     # The schema is imported when something is written.
+    from mpnet.export.tflite.integer import IntegerExport
     from mpnet.export.tflite.metadata import metadata_of, with_labels
     from mpnet.export.tflite.write import TfliteExport
 
-    export = TfliteExport(configuration, FLAVOURS[flavour], options.get("sums", {}))
+    rules = FLAVOURS[flavour]
+    export = (
+        IntegerExport(configuration, rules)
+        if configuration.in_whole_numbers
+        else TfliteExport(configuration, rules, options.get("sums", {}))
+    )
     graph = export.graph
     metadata = metadata_of(configuration, flavour, [graph.name(output) for output in export.outputs])
     content = graph.content([export.input], export.outputs, "mpnet", metadata)
@@ -31,5 +37,6 @@ TARGET = Target(
     flavours=FLAVOURS,
     support=support,
     options=(Option("sums"),),
+    whole_numbers=("integer",),
     precisions={name: rules.precisions for name, rules in FLAVOURS.items()},
 )

@@ -11,20 +11,16 @@ from numpy.typing import NDArray
 
 from mpnet.engine.prepare import Constants
 from mpnet.engine.rules import kernel_activation
-from mpnet.export.sums import Codes
 from mpnet.export.tflite.file import Channels
 from mpnet.export.tflite.forms import Form, Way
 from mpnet.export.tflite.operations import CHANNELS, FUSED, NO_FUSION, PADDING, Writer
 from mpnet.export.tflite.rules import Rules, missing, same_or_valid_convolution
 from mpnet.export.weights import halves_of
 from mpnet.model.network import ConvolutionSpec
+from mpnet.quantization.codes import Codes
+from mpnet.quantization.fixed_point import BIAS_TYPES, whole_bias, within_reach
 from mpnet.quantization.weights import dequantize_weights
 
-# Bias and sums are int32, or of 48 bits in int64: a bias of a channel whose weights mean next to nothing must not leave it.
-_LARGEST_BIAS = {8: 2.0**30, 16: 2.0**46}
-_BIAS = {8: np.int32, 16: np.int64}
-# Readers scale sums of full integer convolutions by a fixed-point number of this size at least.
-_LEAST_FACTOR = 2.0**-31
 _VERSION = {
     "CONV_2D": {"float": 1, "hybrid": 5, "coded": 3, "coded16": 4},
     "DEPTHWISE_CONV_2D": {"float": 1, "hybrid": 6, "coded": 3, "coded16": 5},
@@ -104,7 +100,7 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
     weights, bias = conv.constants.weights[filters], conv.constants.bias[filters]
     scales = None if conv.constants.weight_scale is None else conv.constants.weight_scale[filters]
     if conv.codes is not None and scales is not None:
-        weights, scales = _within_reach(weights, scales, bias, conv.codes, conv.sums)
+        weights, scales = within_reach(weights, scales, bias, conv.codes, conv.sums)
     # (out, in, h, w) to TensorFlow's (out, h, w, in), or (1, h, w, out) with a filter per channel.
     stored = weights.transpose(0, 2, 3, 1) if not depthwise else weights[:, 0].transpose(1, 2, 0)[None]
     meaning = None if scales is None else Channels(scales, CHANNELS if depthwise else 0)
@@ -112,10 +108,9 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
     if conv.codes is None or scales is None:
         offset = writer.fixed("bias", bias, np.float32)
     else:
+        whole = whole_bias(bias, scales, conv.codes).astype(BIAS_TYPES[conv.codes.bits])
         steps = scales.astype(np.float64) * conv.codes.scale
-        offset = graph.constant(
-            f"{writer.name}/bias", np.rint(bias / steps).astype(_BIAS[conv.codes.bits]), Channels(steps.astype(np.float32), 0)
-        )
+        offset = graph.constant(f"{writer.name}/bias", whole, Channels(steps.astype(np.float32), 0))
     out = writer.made("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)
     name = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
     wide = conv.codes is not None and conv.codes.bits == 16
@@ -152,22 +147,3 @@ def _kernel(writer: Writer, conv: Convolution, stored: NDArray[Any], meaning: Ch
     halves = halves_of(conv.layer, stored)
     wide = graph.tensor(f"{name}_wide", stored.shape)
     return graph.operator("DEQUANTIZE", [graph.constant(name, halves)], wide, version=3, options="DequantizeOptions")
-
-
-def _within_reach(
-    weights: NDArray[Any], scales: NDArray[np.float32], bias: NDArray[np.float32], codes: Codes, sums: Codes | None
-) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Codes and scales of weights with which bias and sums stay within what readers can scale.
-
-    Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
-    """
-    least = np.abs(bias) / (_LARGEST_BIAS[codes.bits] * codes.scale)
-    if sums is not None:
-        least = np.maximum(least, _LEAST_FACTOR * sums.scale / codes.scale)
-    wider = np.maximum(scales, least.astype(np.float32))
-    if np.array_equal(wider, scales):
-        return weights, scales
-    real = dequantize_weights(weights, scales)
-    changed = np.rint(real / wider.reshape(-1, 1, 1, 1)).astype(np.int8)
-    keep = (wider == scales).reshape(-1, 1, 1, 1)
-    return np.where(keep, weights, changed), wider

@@ -16,8 +16,8 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from mpnet.export.naming import unused
-from mpnet.export.sums import Codes
 from mpnet.export.weights import in_bits
+from mpnet.quantization.codes import Codes
 
 SCHEMA_VERSION = 3
 # Readers map weights where they lie in the file: the schema asks for this alignment.

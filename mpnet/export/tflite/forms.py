@@ -13,9 +13,9 @@ from typing import Callable, Literal
 
 from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize, Reorg3d
 from mpnet.engine.plan import Plan
-from mpnet.export.sums import CODED_ACTIVATIONS, Codes, Ranges, codes_of, range_of, sums_before
 from mpnet.export.tflite.rules import Rules
 from mpnet.model.network import ConvolutionSpec
+from mpnet.quantization.codes import BEYOND, CODED_ACTIVATIONS, Codes, Ranges, codes_of, range_of, spanned_by_sums, sums_before
 from mpnet.quantization.scheme import ActivationScheme
 
 Form = Codes | None
@@ -25,9 +25,6 @@ Way = Literal["float", "hybrid", "coded", "descaled", "simulated"]
 hybrid: reals in and out, int8 within. simulated: on the reals that codes mean."""
 Reach = Callable[[Convolve, Codes], float]
 """(a convolution, the codes that it reads) -> the largest magnitude that its sums can have."""
-
-_BEYOND = 2
-"""How far beyond calibrated ranges sums of 16 bits reach where mpnet does not cut them: a bit of sixteen for other images."""
 
 
 @dataclass
@@ -116,15 +113,12 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Re
         result = codes_of(scheme, *range_of(result))  # a convolution gives as many bits as it takes; QUANTIZE follows
     if result is not None and layer.activation in CODED_ACTIVATIONS:
         forms.ways[number], forms.kept[step.output] = "coded", result
-        spanned = range_of(result)
-        if codes.bits == 16 and layer.index in plan.options.ranges:  # codes lie around zero: a tenth of them would be left
-            low, high = plan.options.ranges[layer.index]
-            spanned = _BEYOND * low, high
+        spanned = spanned_by_sums(result, plan.options.ranges.get(layer.index, range_of(result)))
         forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, spanned, scheme) or result
         return codes
     known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
     if known is not None and codes.bits == 16:
-        known = _BEYOND * known[0], _BEYOND * known[1]
+        known = BEYOND * known[0], BEYOND * known[1]
     sum_codes = _sums(layer, sums, known, scheme)
     if sum_codes is None and codes.bits == 16:
         largest = reach(step.operation, codes)

@@ -9,10 +9,10 @@ import numpy as np
 from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
-from mpnet.export.sums import LEAKY_SLOPE, Codes
 from mpnet.export.tflite.file import TfliteGraph
 from mpnet.export.tflite.rules import missing, same_or_valid_pool
 from mpnet.model.network import MaxpoolSpec
+from mpnet.quantization.codes import LEAKY_SLOPE, Codes
 
 CHANNELS = 3
 """The axis of channels in (1, h, w, c)."""
@@ -27,7 +27,7 @@ _TWO_OPTIONS = {
     "MINIMUM": "MaximumMinimumOptions",
 }
 _LOWEST = np.finfo(np.float32).min
-_OF_16_BITS = {"PAD": 3, "MAX_POOL_2D": 3, "RESIZE_NEAREST_NEIGHBOR": 4, "SLICE": 4, "CONCATENATION": 3}
+_OF_16_BITS = {"ADD": 3, "PAD": 3, "MAX_POOL_2D": 3, "RESIZE_NEAREST_NEIGHBOR": 4, "SLICE": 4, "CONCATENATION": 3}
 """The versions of operators that take int16; of others it is that which takes int8."""
 
 
@@ -191,6 +191,19 @@ class Writer:
     def add(self, a: int, b: int, activation: str) -> int:
         """activation(a + b) of reals."""
         return self.activate(self._two("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
+
+    def add_codes(self, a: int, b: int, codes: Codes, activation: str) -> int:
+        """activation(a + b) of codes, of FUSED."""
+        wide = {} if codes.bits == 8 else {"potScaleInt16": False}
+        return self.graph.operator(
+            "ADD",
+            [a, b],
+            self.made("sum", self.graph.shape(a), codes),
+            version=_version("ADD", codes),
+            options="AddOptions",
+            fusedActivationFunction=FUSED[activation],
+            **wide,
+        )
 
     def activate(self, x: int, activation: str) -> int:
         """An activation of reals that no operator has in itself."""

@@ -12,7 +12,6 @@ from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, MaxPool,
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
-from mpnet.export.sums import Codes, Ranges
 from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import TfliteGraph
 from mpnet.export.tflite.forms import Form, Way, carries_codes, choose_forms
@@ -21,6 +20,7 @@ from mpnet.export.tflite.rules import COMPUTED, Rules
 from mpnet.export.weights import halves_of
 from mpnet.model.network import MaxpoolSpec
 from mpnet.model.precision import FLOAT16, FP16, FP32, Precision
+from mpnet.quantization.codes import Codes, Ranges
 from mpnet.quantization.weights import dequantize_weights
 
 Layers = dict[int, tuple[str, str, str]]

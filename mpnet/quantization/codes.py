@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The codes of a convolution's sums, where something comes between them and the layer's result.
+"""How codes mean reals, and the codes of a convolution's sums, where something comes between them and the layer's result.
 
 No engine has LeakyReLU inside a convolution of codes, so sums are rounded to 8 bits before it. Negative sums shrink to a
 tenth: a code spent on them is worth a hundredth of what it is worth above 0. So their lower bound is not the least sum
@@ -19,6 +19,8 @@ LEAKY_SLOPE = 0.1
 CODED_ACTIVATIONS = ("linear", "relu", "relu6", "leaky")
 """Those that a full int8 convolution can have without leaving int8."""
 _SLOPE = LEAKY_SLOPE
+BEYOND = 2
+"""How far beyond calibrated ranges sums of 16 bits reach where mpnet does not cut them: a bit of sixteen for other images."""
 # How many standard deviations the largest of an image's activations usually lies from their mean.
 _REACH = 5.0
 _CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
@@ -36,6 +38,11 @@ class Codes(NamedTuple):
         """The least code."""
         return -(1 << (self.bits - 1))
 
+    @property
+    def largest(self) -> int:
+        """The largest code."""
+        return -1 - self.least
+
 
 def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
     """The codes of a range."""
@@ -46,6 +53,19 @@ def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
 def range_of(codes: Codes) -> tuple[float, float]:
     """The reals that codes span."""
     return (codes.least - codes.zero_point) * codes.scale, (-1 - codes.least - codes.zero_point) * codes.scale
+
+
+def spanned_by_sums(codes: Codes, calibrated: tuple[float, float]) -> tuple[float, float]:
+    """The range of a result, which has `codes`, that sums before LeakyReLU should reach.
+
+    Codes of 16 bits lie around zero, where a tenth of them would be left for what is below it."""
+    return range_of(codes) if codes.bits == 8 else (BEYOND * calibrated[0], calibrated[1])
+
+
+def leaky_sums(codes: Codes, calibrated: tuple[float, float]) -> Codes:
+    """The codes of sums before LeakyReLU, whose results have `codes` and were found in a range."""
+    low, high = sums_before("leaky", *spanned_by_sums(codes, calibrated), bits=codes.bits) or range_of(codes)
+    return codes_of(ActivationScheme().of_bits(codes.bits), low, high)
 
 
 def sums_before(activation: str, low: float, high: float, bits: int = 8) -> tuple[float, float] | None:

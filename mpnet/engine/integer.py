@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: MIT
+"""What layers are under `quantization.integer_only`: every tensor between the image and the heads is codes of its own range.
+
+Pooling, upsampling and what else only moves values keep their input's codes. Where a layer takes another precision than its
+input has, codes are rescaled to those that the same tensor has there.
+"""
+
+from __future__ import annotations
+
+from typing import Sequence
+
+from mpnet.engine.operations import (
+    Add,
+    Concat,
+    Conversion,
+    Convolve,
+    IntegerAdd,
+    IntegerConcat,
+    IntegerConvolve,
+    IntegerLeaky,
+    IntegerQuantize,
+    IntegerRescale,
+    Map,
+    Operation,
+)
+from mpnet.engine.operations.integer import WHOLE_ACTIVATIONS
+from mpnet.engine.options import EngineOptions, LayerQuantization
+from mpnet.engine.rules import RULES
+from mpnet.errors import PrecisionError
+from mpnet.model.layers import LayerSpec
+from mpnet.model.network import NETWORK_INPUT, NetworkSpec
+from mpnet.model.precision import FP32, Precision
+from mpnet.quantization.codes import Codes, codes_of, leaky_sums
+
+ACTIVATIONS = (*WHOLE_ACTIVATIONS, "leaky")
+
+
+def check_precisions(network: NetworkSpec, options: EngineOptions, wanted: Sequence[Precision | None]) -> None:
+    """Refuse layers of reals beside layers of codes. wanted: by layer index. Raises: PrecisionError naming the first.
+
+    A network all of fp32 is what others are compared with.
+    """
+    chosen = [(layer, wanted[layer.index] or FP32) for layer in network.convolutions]
+    if not options.integer_only or all(precision is FP32 for _, precision in chosen):
+        return
+    for layer, precision in chosen:
+        if not precision.carries_scale:
+            raise PrecisionError(
+                f"layer {layer.index} ({layer.name}): {precision} is no precision of whole numbers; under "
+                "quantization.integer_only set it to int8 or int16, or all layers to fp32"
+            )
+
+
+def codes_owner(network: NetworkSpec, tensor: int) -> int:
+    """The tensor whose codes this one has: layers that only move values keep those of their input."""
+    while tensor >= 0:
+        operations = plain_operations(network.layers[tensor])
+        if any(not operation.moves_values or isinstance(operation, Concat) for operation in operations):
+            break
+        tensor = network.layers[tensor].inputs[0]
+    return tensor
+
+
+def codes_of_tensor(network: NetworkSpec, options: EngineOptions, tensor: int, precision: Precision, reader: int) -> Codes:
+    """The codes of the result of layer `tensor` at a precision. reader: whose options the image has.
+
+    Raises: PrecisionError for a range that is not known or cannot be scaled.
+    """
+    owner = codes_owner(network, tensor)
+    name = "the image" if owner < 0 else f"layer {owner} ({network.layers[owner].name})"
+    if owner not in options.ranges:
+        raise PrecisionError(f"{name} has no calibrated range, which quantization.integer_only needs; calibrate first")
+    how = options.of(reader if owner == NETWORK_INPUT else owner)
+    try:
+        return codes_of(how.codes_of(precision), *options.ranges[owner])
+    except PrecisionError as error:
+        raise PrecisionError(f"{name}: {error}") from None
+
+
+def plain_operations(layer: LayerSpec) -> tuple[Operation, ...]:
+    """What the layer does on reals."""
+    return RULES[type(layer)].operations(layer, FP32, LayerQuantization())
+
+
+def operations_of(
+    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision
+) -> tuple[Operation, ...]:
+    """What the layer does on codes of a precision. Raises: PrecisionError naming a layer that has no form in whole numbers."""
+    plain, index, how = plain_operations(layer), layer.index, options.of(layer.index)
+
+    def codes(tensor: int) -> Codes:
+        return codes_of_tensor(network, options, tensor, precision.tensor, index)
+
+    if all(operation.moves_values for operation in plain):
+        return tuple(IntegerConcat() if isinstance(operation, Concat) else operation for operation in plain)
+    main = plain[0]
+    activation = getattr(layer, "activation", "linear")
+    if len(plain) > 1 or not isinstance(main, Convolve | Add | Map) or activation not in ACTIVATIONS:
+        what = next((operation.name for operation in plain if not isinstance(operation, Convolve | Add)), main.name)
+        unknown = f"activation {activation}" if activation not in ACTIVATIONS else f"[{layer.kind}], {what},"
+        raise PrecisionError(
+            f"layer {index} ({layer.name}): {unknown} has no form in whole numbers; leave quantization.integer_only out, or "
+            f"use convolutions and sums with {', '.join(ACTIVATIONS[:-1])} or {ACTIVATIONS[-1]}, pooling, upsampling and routes"
+        )
+    result = codes(index)
+    if isinstance(main, Map):
+        if activation != "leaky" or (main.scale, main.shift) != (1.0, 0.0):
+            raise PrecisionError(f"layer {index} ({layer.name}): [{layer.kind}] has a form in whole numbers for leaky alone")
+        return (IntegerLeaky(codes(layer.inputs[0]), result, precision.tensor),)
+    leaky = activation == "leaky"
+    sums = leaky_sums(result, options.ranges[index]) if leaky else result
+    bound = "linear" if leaky else activation
+    follows = (IntegerLeaky(sums, result, precision.tensor),) if leaky else ()
+    if isinstance(main, Add):
+        terms = codes(layer.inputs[0]), codes(layer.inputs[1])
+        return (IntegerAdd(terms, sums, bound), *follows)
+    scheme, corrected = how.rounded_to(precision)
+    x = codes(layer.inputs[0])
+    convolve = IntegerConvolve(index, precision, scheme, corrected, None, None, x, sums, bound)
+    return (convolve, *follows)
+
+
+def conversion_of(
+    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, tensor: int, source: Precision, target: Precision
+) -> Conversion | None:
+    """What turns the result of layer `tensor`, stored as `source`, into what a layer of codes takes; None: nothing.
+
+    Raises: PrecisionError for reals that are not the image.
+    """
+    result = codes_of_tensor(network, options, tensor, target, layer.index)
+    if source is FP32 and codes_owner(network, tensor) == NETWORK_INPUT:
+        return IntegerQuantize(result, target)
+    if not source.carries_scale:
+        raise PrecisionError(
+            f"layer {tensor} ({network.layers[tensor].name}) gives {source} to layer {layer.index} ({layer.name}, {target}); "
+            "under quantization.integer_only set it to int8 or int16"
+        )
+    codes = codes_of_tensor(network, options, tensor, source, layer.index)
+    if any(isinstance(operation, Concat) for operation in plain_operations(layer)):
+        result = codes_of_tensor(network, options, layer.index, target, layer.index)
+    return None if (codes, source) == (result, target) else IntegerRescale(codes, result, target)

@@ -1,0 +1,194 @@
+# SPDX-License-Identifier: MIT
+"""Operations on codes in whole numbers alone, as TensorFlow Lite's kernels compute them: docs/arithmetic.md, section 10.
+
+What their tensors' codes mean is known before anything runs, so it belongs to the operation.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import ClassVar, Sequence
+
+import numpy as np
+
+from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.operations.convolve import Convolve
+from mpnet.engine.operations.pooling import MaxPool
+from mpnet.engine.operations.rearrange import Concat
+from mpnet.engine.tensor import CodeMap, Tensor
+from mpnet.errors import PrecisionError
+from mpnet.kernels.call import Call
+from mpnet.model.precision import INT8, Precision
+from mpnet.quantization.codes import LEAKY_SLOPE, Codes
+from mpnet.quantization.fixed_point import Factor, factor_of
+
+WHOLE_ACTIVATIONS = ("linear", "relu", "relu6")
+"""Those that are bounds of the codes of a sum."""
+_NOTHING = Codes(1.0, 0)
+_f32 = np.float32
+
+
+def bounds(codes: Codes, activation: str) -> tuple[int, int]:
+    """The least and the largest code of results of an activation, of WHOLE_ACTIVATIONS."""
+    low = codes.least if activation == "linear" else max(codes.least, codes.zero_point)
+    if activation != "relu6":
+        return low, codes.largest
+    return low, min(codes.largest, codes.zero_point + int(np.floor(_f32(6) / _f32(codes.scale) + _f32(0.5))))
+
+
+@dataclass(frozen=True)
+class IntegerQuantize(Operation):
+    """Reals to codes: what enters a network of whole numbers. codes: of the result."""
+
+    codes: Codes = _NOTHING
+    target: Precision = INT8
+    is_conversion: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return None if takes.carries_scale else self.target
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, codes = inputs[0].data, self.codes
+        out.code_map = CodeMap.of(codes, inputs[0].images)
+        arguments = (out.data, out.data.dtype, float(codes.scale), codes.zero_point, x.size)
+        return [context.binder.call("quantize_by_division", x, *arguments)]
+
+
+@dataclass(frozen=True)
+class IntegerRescale(Operation):
+    """Codes to codes that mean the same reals. codes: of the input; result: of the result."""
+
+    codes: Codes = _NOTHING
+    result: Codes = _NOTHING
+    target: Precision = INT8
+    is_conversion: ClassVar[bool] = True
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return self.target if takes.carries_scale else None
+
+    def factors(self) -> tuple[float, float]:
+        """Of what lies above the real 0, and below."""
+        return (self.codes.scale / self.result.scale,) * 2
+
+    def whole_factors(self) -> list[Factor]:
+        """The same as whole numbers. Raises: PrecisionError where a step times one could leave 32 bits."""
+        factors = [factor_of(factor) for factor in self.factors()]
+        most = 30 - self.codes.bits
+        if max(factor.shift for factor in factors) > most:
+            raise PrecisionError(
+                f"the range of its input is {max(self.factors()):.3g} times as wide as that of its result, at most 2^{most} "
+                "can be scaled; calibrate on other images"
+            )
+        return factors
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, result = inputs[0].data, self.result
+        out.code_map = CodeMap.of(result, inputs[0].images)
+        above, below = self.whole_factors()
+        rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *above, *below)
+        return [context.binder.call("rescale", x, x.dtype, out.data, out.data.dtype, *rules, x.size)]
+
+
+@dataclass(frozen=True)
+class IntegerLeaky(IntegerRescale):
+    """LeakyReLU of codes."""
+
+    is_conversion: ClassVar[bool] = False
+
+    def factors(self) -> tuple[float, float]:
+        # In float32, as TensorFlow Lite computes them.
+        scale, result = _f32(self.codes.scale), _f32(self.result.scale)
+        return float(scale / result), float(scale * _f32(LEAKY_SLOPE) / result)
+
+
+@dataclass(frozen=True)
+class IntegerAdd(Operation):
+    """Gives activation(a + b), of WHOLE_ACTIVATIONS. codes: of a and b; result: of the result."""
+
+    codes: tuple[Codes, Codes] = (_NOTHING, _NOTHING)
+    result: Codes = _NOTHING
+    activation: str = "linear"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes.carries_scale else None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        (a, b), result = self.codes, self.result
+        out.code_map = CodeMap.of(result, inputs[0].images)
+        wider = 2 * max(a.scale, b.scale)
+        left = 20 if result.bits == 8 else 15
+        factors = [factor_of(a.scale / wider), factor_of(b.scale / wider), factor_of(wider / ((1 << left) * result.scale))]
+        if factors[2].shift > 0:
+            raise PrecisionError(f"the range of its sum is 2^{left} times narrower than those of its terms; calibrate again")
+        multipliers, shifts = (np.array(part, np.int32) for part in zip(*factors, strict=True))
+        zero_points = np.array([a.zero_point, b.zero_point, result.zero_point], np.int32)
+        x = inputs[0].data
+        rules = (zero_points, multipliers, shifts, *bounds(result, self.activation))
+        return [context.binder.call("add_codes", x, inputs[1].data, out.data, x.dtype, *rules, x.size)]
+
+
+@dataclass(frozen=True)
+class IntegerConcat(Concat):
+    """Joins tensors of the same codes along channels."""
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes.carries_scale else None
+
+
+@dataclass(frozen=True)
+class IntegerConvolve(Convolve):
+    """A convolution of codes that gives codes.
+
+    codes: of its input; result: of its sums; activation: of WHOLE_ACTIVATIONS. leaky, pool: in the same pass, in this order.
+    """
+
+    codes: Codes = _NOTHING
+    result: Codes = _NOTHING
+    activation: str = "linear"
+    leaky: IntegerLeaky | None = None
+    bundle: ClassVar[str] = ""
+
+    @property
+    def name(self) -> str:
+        return f"Integer{'ConvolvePool' if self.pool else 'Convolve'}"
+
+    @property
+    def alone(self) -> Convolve:
+        return replace(self, leaky=None, pool=None)
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes if takes is self.precision.tensor else None
+
+    def joined(self, reader: Operation) -> Operation | None:
+        if isinstance(reader, IntegerLeaky) and self.leaky is None and self.pool is None:
+            return replace(self, leaky=reader)
+        return replace(self, pool=reader) if isinstance(reader, MaxPool) and self.pools(reader) else None
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, ready, target = inputs[0], context.prepared.convolution(self.alone), self.result
+        assert x.code_map is not None
+        assert ready.whole is not None
+        shape, leaky = ready.packed.shape, None
+        low, high = bounds(target, self.activation)
+        if self.leaky is not None:
+            zero_point, target = target.zero_point, self.leaky.result
+            multipliers, shifts = zip(*self.leaky.whole_factors(), strict=True)
+            leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), (low - zero_point, high - zero_point)
+            low, high = target.least, target.largest
+        out.code_map = CodeMap.of(target, x.images)
+        return [
+            context.binder.conv(
+                ready.packed,
+                x.data.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels),
+                out.data,
+                bias=ready.bias,
+                weight_scale=ready.weight_scale,
+                in_quant=x.code_map.scales,
+                out_quant=out.code_map.scales,
+                out_low=low,
+                out_high=high,
+                pool=self.pool is not None,
+                whole=ready.whole,
+                leaky=leaky,
+            )
+        ]
