@@ -7,15 +7,16 @@ A new backend is a file here that declares `BACKEND`, and its tests. Its module 
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Callable, Mapping, Protocol
+from typing import Any, Callable, Collection, Mapping, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export import Exported
-from mpnet.packages import declared
+from mpnet.packages import declared, require
 
 Executed = Mapping[int, tuple[str, str]]
 """By layer index: the precision that really runs ('fp32', 'fp16', 'int8'), and where that was read, or why it fell back."""
@@ -101,3 +102,17 @@ def reader(name: str) -> Backend | Reader:
 def runner_of(target: str, flavour: str) -> str | None:
     """The backend that runs a target in a flavour; None when there is none."""
     return next((name for name, known in backends().items() if (known.target, known.flavour) == (target, flavour)), None)
+
+
+def flavour_here(target: str, flavours: Collection[str]) -> tuple[str, str]:
+    """Of a target's flavours, the first that a program of this machine runs, else the first of all; and why, for people.
+
+    ('', '') for a target without flavours.
+    """
+    for flavour in flavours:
+        runner = runner_of(target, flavour)
+        with suppress(ConfigError):
+            if runner is not None:
+                require(runner, backend(runner).packages, backend(runner).extra)
+                return flavour, f"{backend(runner).what} is installed here"
+    return next(iter(flavours), ""), "the first; no program that runs one of them is installed here" if flavours else ""

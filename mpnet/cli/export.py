@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 import click
 
-from mpnet.backends import Model, backend, runner_of
+from mpnet.backends import Model, backend, flavour_here, runner_of
 from mpnet.backends.deployment import slower_note
 from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import FILE, declare, set_option
@@ -57,7 +57,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
     "--flavour",
     default="",
     metavar="NAME",
-    help="For which program, where a target has several; `mpnet targets` lists them.  [default: the first]",
+    help="For which program, where a target has several; `mpnet targets` lists them.  [default: the first that is here]",
 )
 @_target_options
 @click.option("--cfg", type=FILE, help="The network file to change.  [default: the one that was measured]")
@@ -114,6 +114,11 @@ def command(
     for line in named.notes:
         note(line)
     configuration = named.configuration
+    chose = ""
+    if not flavour and len(chosen.flavours) > 1:
+        flavour, why = flavour_here(name, chosen.flavours)
+        rest = ", ".join(other for other in chosen.flavours if other != flavour)
+        chose = f"--flavour {flavour} is taken ({why}); others are {rest}"
     if score is not None:
         from mpnet.report.compare import score_to_deploy  # brings sweeps
 
@@ -168,7 +173,7 @@ def command(
                 f"{ms:.2f} ms{'' if name == 'mix' else f' with all layers in {name}'}" for name, ms in times.items()
             )
             console().print(f"one image and thread in {engine['engine']}: {', '.join([mix, *others])}")
-    for line in filter(None, [*warnings, *exported.notes, remark]):
+    for line in filter(None, [chose, *warnings, *exported.notes, remark]):
         note(line)
 
 

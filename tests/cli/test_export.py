@@ -10,6 +10,8 @@ from pathlib import Path
 import cv2
 import pytest
 
+from mpnet.backends import flavour_here
+from mpnet.export import target
 from tests.cli.conftest import Mpnet, document_of
 
 pytest.importorskip("onnx", reason="pip install 'mpnet[onnx]' runs the exports to ONNX")
@@ -64,6 +66,19 @@ def test_a_cfg_takes_the_weights_beside_it(mpnet: Mpnet, experiment: Path) -> No
     assert not (folder / "other.onnx").exists()
     assert mpnet("export", "net.cfg", "--to", "onnx", "--weights", "moved.weights", "-o", "other.onnx").returncode == 0
     assert mpnet("export", "net.cfg", "--to", "cfg").returncode == 0
+
+
+@pytest.mark.parametrize(("missing", "flavour"), [((), "openvino"), (("openvino",), "onnxruntime"), (("onnx",), "openvino")])
+def test_a_file_is_for_the_engine_that_is_here(missing: tuple[str, ...], flavour: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mpnet.packages.version_of", lambda package: None if package in missing else "9999")
+    taken, why = flavour_here("onnx", target("onnx").flavours)
+    assert (taken, why.startswith("the first")) == (flavour, "onnx" in missing)
+
+
+def test_export_says_which_flavour_it_took(mpnet: Mpnet, experiment: Path) -> None:
+    said = mpnet("export", "net.cfg", "--to", "onnx", "-o", "net.onnx", "--no-time").stderr
+    assert re.search(r"--flavour (openvino|onnxruntime) is taken \(.+\); others are ", said)
+    assert "--flavour" not in mpnet("export", "net.cfg", "--to", "onnx", "--flavour", "openvino", "-o", "net.onnx").stderr
 
 
 @pytest.mark.parametrize(
