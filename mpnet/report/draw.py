@@ -36,8 +36,10 @@ def class_colour(category: int) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np.uint8]:
+def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label], dashed: Sequence[float] | None = None) -> NDArray[np.uint8]:
     """A copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
+
+    dashed: corners (x0, y0, x1, y1) of a frame over the boxes and below the texts.
 
     Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
     """
@@ -53,6 +55,8 @@ def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np
         corners.append((left, top, right, bottom))
     for label, (left, top, right, bottom) in reversed(list(zip(labels, corners, strict=True))):
         cv2.rectangle(out, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
+    if dashed is not None:
+        _dash(out, dashed)
     scale = max(0.35, (height + width) / 3200)
     taken = np.empty((len(labels), 4), np.int64)
     texts, text_corners = 0, []
@@ -66,6 +70,18 @@ def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label]) -> NDArray[np
     for label, corner in reversed(list(zip(labels, text_corners, strict=True))):
         _write(out, label.text, corner, class_colour(label.category), scale, line)
     return out
+
+
+def _dash(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
+    """The truth: white dashes with a dark edge, visible on any ground."""
+    x0, y0, x1, y1 = (round(v) for v in corners)
+    for (ax, ay), (bx, by) in (((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))):
+        steps = max(1, max(abs(bx - ax), abs(by - ay)) // 6)
+        for step in range(0, steps, 2):
+            start = (ax + (bx - ax) * step // steps, ay + (by - ay) * step // steps)
+            end = (ax + (bx - ax) * (step + 1) // steps, ay + (by - ay) * (step + 1) // steps)
+            cv2.line(image, start, end, (0, 0, 0), 3)
+            cv2.line(image, start, end, (255, 255, 255), 1)
 
 
 def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:

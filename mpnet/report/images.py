@@ -198,19 +198,5 @@ def _shrunk(
         x, y, across, down = label.box
         box = ((x - origin[0]) * factor, (y - origin[1]) * factor, across * factor, down * factor)
         scaled.append(replace(label, box=box))
-    out = draw_labels(np.asarray(small, dtype=np.uint8), scaled)
-    if change is not None:
-        _dashed(out, [(change.box[i] - origin[i % 2]) * factor for i in range(4)])
-    return out
-
-
-def _dashed(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
-    """The truth: white dashes with a dark edge, visible on any ground."""
-    x0, y0, x1, y1 = (round(v) for v in corners)
-    for (ax, ay), (bx, by) in (((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))):
-        steps = max(1, max(abs(bx - ax), abs(by - ay)) // 6)
-        for step in range(0, steps, 2):
-            start = (ax + (bx - ax) * step // steps, ay + (by - ay) * step // steps)
-            end = (ax + (bx - ax) * (step + 1) // steps, ay + (by - ay) * (step + 1) // steps)
-            cv2.line(image, start, end, (0, 0, 0), 3)
-            cv2.line(image, start, end, (255, 255, 255), 1)
+    truth = None if change is None else [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
+    return draw_labels(np.asarray(small, dtype=np.uint8), scaled, truth)

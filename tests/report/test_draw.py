@@ -47,3 +47,13 @@ def test_a_few_texts_in_one_corner_stand_in_places_of_their_own() -> None:
         ys, xs = np.nonzero((image == draw.class_colour(label.category)).all(axis=2))
         areas.append((xs.min(), ys.min(), xs.max(), ys.max()))
     assert len(set(areas)) == len(labels)
+
+
+def test_a_dashed_frame_hides_no_text() -> None:
+    """The frame of the truth runs through where the text of a box stands."""
+    ground, label = np.full((240, 320, 3), 7, np.uint8), Label((60.0, 60.0, 120.0, 100.0), 0, "person 0.93")
+    text = (draw_labels(ground, [label]) != draw_labels(ground, [Label(label.box, 0, "")])).any(axis=2)
+    plain, framed = draw_labels(ground, [label]), draw_labels(ground, [label], (62.0, 52.0, 178.0, 158.0))
+    assert text.any()
+    assert (plain != framed).any()
+    assert np.array_equal(plain[text], framed[text])
