@@ -104,10 +104,12 @@ def payload(data: ReportData, shown: Mapping[str, Figure]) -> dict[str, Any]:
     names = [m.name for m in in_report_order() if m.name in table.columns]
     names += [name for name in table.columns if name not in names]
     long = max(map(len, table.keys), default=0) > SHORT
+    named = {table.baseline, table.chosen, *(pick.row for pick in data.picks), *np.flatnonzero(table.front).tolist()} - {None}
     return {
         "table": {
             "keys": list(table.keys),
             "short": [short_key(key) for key in table.keys] if long else None,
+            "words": {row: in_words(data, table.keys[row]) for row in sorted(named)},
             "front": np.flatnonzero(table.front).tolist(),
             "baseline": table.baseline,
             "chosen": table.chosen,

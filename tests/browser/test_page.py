@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from mpnet.report.page import render
+from mpnet.report.summary import in_words
 from tests.report.synthetic import configurations, report_data
 from tests.report.test_page import HOSTILE
 
@@ -69,7 +70,8 @@ def test_hovering_shows_the_precision_string(report: Path, open_page: Any) -> No
     row = lonely_front_row()
     page.mouse.move(*point(page, row))
     page.wait_for_selector("#plot-front .tip:visible")
-    assert TABLE.keys[row] in page.text_content("#plot-front .tip")
+    text = page.text_content("#plot-front .tip")
+    assert text.startswith(in_words(report_data(), TABLE.keys[row]) + TABLE.keys[row])
 
 
 def test_clicking_a_point_selects_its_configuration(report: Path, open_page: Any) -> None:
@@ -81,6 +83,7 @@ def test_clicking_a_point_selects_its_configuration(report: Path, open_page: Any
     page.mouse.click(x, y)
     page.wait_for_selector(f"#panel-key:text-is('{TABLE.keys[row]}')")
     assert page.text_content("#panel-title") == "On the front"
+    assert page.text_content("#panel-words") == in_words(report_data(), TABLE.keys[row])
     page.click("#back")
     assert page.text_content("#panel-key") == TABLE.keys[int(TABLE.chosen or 0)]
 

@@ -14,6 +14,7 @@ function decodeColumn(text) {
 const TABLE = {
   keys: DATA.table.keys,
   short: DATA.table.short || DATA.table.keys,
+  words: DATA.table.words,
   columns: Object.fromEntries(Object.entries(DATA.table.columns).map(([name, text]) => [name, decodeColumn(text)])),
   front: new Set(DATA.table.front),
   baseline: DATA.table.baseline,

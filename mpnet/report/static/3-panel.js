@@ -75,6 +75,7 @@ function drawPanel(row) {
   const key = TABLE.keys[row];
   const chosen = row === TABLE.chosen;
   byId("panel-title").textContent = titleOf(row);
+  byId("panel-words").textContent = TABLE.words[row] || "";
   byId("panel-key").textContent = key;
   const base = TABLE.baseline === null ? "" : TABLE.keys[TABLE.baseline];
   const chips = [];

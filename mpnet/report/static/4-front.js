@@ -277,6 +277,7 @@ function showTip(row) {
   node.style.cursor = row === null ? "crosshair" : "pointer";
   if (row === null) return;
   const lines = [element("b", { text: TABLE.short[row] })];
+  if (TABLE.words[row]) lines.unshift(element("span", { text: TABLE.words[row] }));
   for (const name of DATA.hover) {
     const value = TABLE.columns[name][row];
     if (!Number.isNaN(value)) lines.push(element("span", { text: `${measureOf(name).label} ${show(name, value)}` }));
