@@ -134,6 +134,9 @@ def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | No
     return [start + i.low if i else nan for i in intervals], [start + i.high if i else nan for i in intervals]
 
 
+ALL_BUT = "all but this layer"
+
+
 def sensitivities(data: ReportData) -> list[Figure]:
     """Per layer, both ways; one figure per measure that has them."""
     out = []
@@ -149,8 +152,9 @@ def sensitivities(data: ReportData) -> list[Figure]:
             rows = {s.layer: s for s in entries if s.code == code}  # not every layer has every precision
             alone, rest = ([getattr(rows[x], way) if x in rows else np.nan for x in layers] for way in ("alone", "rest"))
             colour = BY_CODE[code].base if code in BY_CODE else "accent"
-            series.append(Series(f"only this layer in {precision}", names, alone, colour))
-            series.append(Series(f"all but this layer in {precision}", names, rest, colour + "-light"))
+            ways = (f"only this layer in {precision}", alone, colour), (f"{ALL_BUT} in {precision}", rest, colour + "-light")
+            # A strategy may have tried one way alone.
+            series += [Series(text, names, values, ink) for text, values, ink in ways if not np.isnan(values).all()]
         columns: dict[str, Sequence[Any]] = {
             "layer": [s.layer.index for s in entries],
             "name": [s.layer.name for s in entries],

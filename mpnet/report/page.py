@@ -72,6 +72,12 @@ def render(data: ReportData) -> str:
         figures=shown,
         stability_names=[name for name in shown if name.startswith("stability-")],
         sensitivity_names=[name for name in shown if name.startswith("sensitivity-")],
+        all_but=any(
+            series.name.startswith(figures.ALL_BUT)
+            for name, figure in shown.items()
+            if name.startswith("sensitivity-")
+            for series in figure.series
+        ),
         objectives=_axes(data, False),
         costs=_axes(data, True),
         means=_means(data),

@@ -19,6 +19,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.formats.files.atomic import write_text
 from mpnet.report import figures, svg
 from mpnet.report.export import csv_text, json_text, write_data, write_figures
+from mpnet.report.page import render
 from mpnet.report.sensitivity import by_layer
 from mpnet.report.source import mean_sqnr
 from mpnet.report.summary import in_words, sentences, verdict
@@ -86,6 +87,25 @@ def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
     found = by_layer(table, report_data().layers, "head_sqnr_db")
     assert found[0].alone == values["qffffffffff"]
     assert found[0].rest == values["fqqqqqqqqqq"]
+
+
+def test_the_legend_has_no_bars_that_nobody_measured() -> None:
+    """As after a strategy that lowers each layer alone."""
+    table, data = configurations(), report_data()
+    kept = [row for row, key in enumerate(table.keys) if key.count("q") < 2]
+    few = replace(
+        table,
+        keys=tuple(table.keys[row] for row in kept),
+        front=table.front[kept],
+        columns={name: values[kept] for name, values in table.columns.items()},
+        chosen=None,
+    )
+    one_way = replace(data, configurations=few, picks=(), intervals={})
+    for figure, both in zip(figures.sensitivities(one_way), figures.sensitivities(data), strict=True):
+        assert [series.name for series in figure.series] == ["only this layer in int8"]
+        assert [series.name for series in both.series] == ["only this layer in int8", "all but this layer in int8"]
+    said = "when all but this layer are"
+    assert (said in render(one_way), said in render(data)) == (False, True)
 
 
 def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
