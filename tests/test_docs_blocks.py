@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Every code block of the documents is replayed, understood by what it is for, or has a reason here why neither is done."""
+"""Every code block of the documents is replayed, understood by what it is for, or has a reason here why neither is done.
+
+tests/cli/test_docs_replayed.py runs the commands of guides."""
 
 from __future__ import annotations
 

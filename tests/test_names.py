@@ -9,7 +9,7 @@ from pathlib import Path
 TOPICS = {
     "backends": {"onnx_engines", "registry", "run_in_engine", "verify"},
     "cli": {"cache", "conditions", "environment", "growth", "identities", "imports", "max_loss", "narrow", "quantization"}
-    | {"damaged_documents", "reproducers", "sources", "tables", "unlabelled"},
+    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "unlabelled"},
     "detection": {"conditions", "math"},
     "engine": {"family"},
     "evaluation": {"coverage"},
