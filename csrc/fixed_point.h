@@ -6,14 +6,20 @@
 #include <stdint.h>
 
 /* Of 32 bits: rounded twice, the upper half of the product half up, then its shift half away from zero. x * 2^shift fits 32 bits.
- * No branch, and nothing that overflows on the way: halves are added after all bits but the last of the shift are gone. */
-static inline int32_t mp_times_32(int32_t x, int32_t multiplier, int32_t shift)
+ * No branch, and nothing that overflows on the way: halves are added after all bits but the last of the shift are gone.
+ * down: -1 for a shift below 0, else 0; left: a shift above 0; right: one less than a shift below 0 is to the right. */
+static inline int32_t mp_times_by(int32_t x, int32_t multiplier, int32_t left, int32_t right, int32_t down)
 {
-    const int32_t down = shift >> 31, left = shift & ~down, right = ~shift & down; /* of a shift below 0: all but one */
     const int32_t wide = (int32_t)((uint32_t)x << left);
     /* The quotient fits 32 bits, so that it matters not what is shifted in above them. */
     const int32_t high = (int32_t)((uint64_t)((int64_t)wide * multiplier + (INT64_C(1) << 30)) >> 31);
     return (((high + ((high >> 31) & down)) >> right) - down) >> (down & 1);
+}
+static inline int32_t mp_shift_left(int32_t shift) { return shift & ~(shift >> 31); }
+static inline int32_t mp_shift_right(int32_t shift) { return ~shift & (shift >> 31); }
+static inline int32_t mp_times_32(int32_t x, int32_t multiplier, int32_t shift)
+{
+    return mp_times_by(x, multiplier, mp_shift_left(shift), mp_shift_right(shift), shift >> 31);
 }
 
 /* Of up to 48 bits: by the multiplier's upper 16 bits, rounded half up: (x * factor + 2^(shift - 1)) >> shift. */

@@ -31,15 +31,20 @@ static inline void store_codes(void *restrict out, int type, size_t at, int coun
 }
 
 /* Steps from the real 0 -> codes. */
-static inline void rescale_steps(const mp_rescaling *o, int count, int32_t *codes)
+static inline __attribute__((always_inline)) void rescale_steps(const mp_rescaling *o, const int count,
+                                                                int32_t *restrict codes)
 {
-    const int32_t above = o->multiplier[0], below = o->multiplier[1], above_shift = o->shift[0],
-                  below_shift = o->shift[1];
+    const int32_t m = o->multiplier[0], left = mp_shift_left(o->shift[0]), right = mp_shift_right(o->shift[0]),
+                  down = o->shift[0] >> 31;
+    /* What else there is below 0, as bits that differ. */
+    const int32_t m_below = m ^ o->multiplier[1], left_below = left ^ mp_shift_left(o->shift[1]),
+                  right_below = right ^ mp_shift_right(o->shift[1]), down_below = down ^ (o->shift[1] >> 31);
     const int32_t low = o->low, high = o->high, zero_point = o->out_zero_point;
     for (int i = 0; i < count; i++) {
-        const int32_t x = codes[i];
-        codes[i] =
-            within(mp_times_32(x, x < 0 ? below : above, x < 0 ? below_shift : above_shift), low, high) + zero_point;
+        const int32_t x = codes[i], below = x >> 31;
+        const int32_t y = mp_times_by(x, m ^ (m_below & below), left ^ (left_below & below),
+                                      right ^ (right_below & below), down ^ (down_below & below));
+        codes[i] = within(y, low, high) + zero_point;
     }
 }
 
@@ -94,61 +99,152 @@ static float divide(const float *restrict x, void *restrict out, int type, size_
     return bad;
 }
 
-/* A pixel's sums -> codes, or what LeakyReLU makes of them: its steps from the real 0. */
-static inline void requantize_32(const mp_requantized *o, const int32_t *restrict sums, int channels, int channel,
-                                 int32_t *restrict codes)
+/* The output stage takes a few channels of all rows at a time: what belongs to a channel is loaded once, and loops of a constant
+ * length become straight code. No more than a tile has: lanes behind the last channel are read, and mean nothing. */
+enum { BESIDE = VL < 8 ? 2 * VL : 16 };
+#define STRAIGHT static inline __attribute__((always_inline))
+
+STRAIGHT void sums_of(const int32_t *restrict sums, size_t acc_ld, const int windows, const int lanes,
+                      int32_t *restrict x)
 {
-    const int32_t *restrict bias = (const int32_t *)o->bias + channel, *restrict multiplier = o->multiplier + channel,
-                            *restrict shift = o->shift + channel;
-    const int32_t low = o->low, high = o->high, add = o->add;
-    for (int c = 0; c < channels; c++)
-        codes[c] = within(mp_times_32(sums[c] + bias[c], multiplier[c], shift[c]), low, high) + add;
+    for (int i = 0; i < lanes; i++) {
+        if (windows) { /* larger sums never give smaller codes */
+            const int32_t a = sums[i], b = sums[acc_ld + i], c = sums[2 * acc_ld + i], d = sums[3 * acc_ld + i];
+            const int32_t upper = a > b ? a : b, lower = c > d ? c : d;
+            x[i] = upper > lower ? upper : lower;
+        } else {
+            x[i] = sums[i];
+        }
+    }
 }
 
-static inline void requantize_64(const mp_requantized *o, const int32_t *restrict upper, const int32_t *restrict lower,
-                                 int channels, int channel, int32_t *restrict codes)
+/* Of a window's sums in halves, 256 * upper + lower, the largest. */
+STRAIGHT void largest_halves(const int32_t *restrict sums, size_t apart, size_t acc_ld, const int lanes,
+                             int32_t *restrict upper, int32_t *restrict lower)
 {
-    const int64_t *restrict bias =
-        (const int64_t *)o->bias + channel; /* times the factor, with half of what is shifted out */
-    const int32_t *restrict factor = o->multiplier + channel, *restrict shift = o->shift + channel;
-    const int64_t low = o->low, high = o->high;
-    if (lower)
-        for (int c = 0; c < channels; c++) {
-            const int64_t x =
-                ((int64_t)upper[c] * factor[c] * 256 + (int64_t)lower[c] * factor[c] + bias[c]) >> shift[c];
-            codes[c] = (int32_t)(x < low ? low : x > high ? high : x);
+    for (int i = 0; i < lanes; i++) {
+        int64_t most = (int64_t)sums[i] * 256 + sums[apart + i];
+        for (int k = 1; k < 4; k++) {
+            const int64_t other = (int64_t)sums[k * acc_ld + i] * 256 + sums[k * acc_ld + apart + i];
+            most = most > other ? most : other;
         }
-    else
-        for (int c = 0; c < channels; c++) {
-            const int64_t x = ((int64_t)upper[c] * factor[c] + bias[c]) >> shift[c];
-            codes[c] = (int32_t)(x < low ? low : x > high ? high : x);
-        }
+        upper[i] = (int32_t)(most >> 8);
+        lower[i] = (int32_t)(most & 255);
+    }
 }
 
-static inline void requantize_pixel(const mp_requantized *o, const int32_t *sums, int channels, int channel,
-                                    int32_t *codes)
+STRAIGHT void put_codes(const int32_t *restrict codes, int n, const int lanes, int out_type, void *out, size_t at)
 {
-    if (o->wide)
-        requantize_64(o, sums, o->lower ? sums + o->lower : 0, channels, channel, codes);
-    else
-        requantize_32(o, sums, channels, channel, codes);
+    int16_t words[BESIDE];
+    int8_t bytes[BESIDE];
+    if (out_type == MP_TYPE_I8) {
+        for (int i = 0; i < lanes; i++) bytes[i] = (int8_t)codes[i];
+        if (n == lanes)
+            memcpy((int8_t *)out + at, bytes, lanes * sizeof *bytes);
+        else
+            for (int i = 0; i < n; i++) ((int8_t *)out)[at + i] = bytes[i];
+    } else {
+        for (int i = 0; i < lanes; i++) words[i] = (int16_t)codes[i];
+        if (n == lanes)
+            memcpy((int16_t *)out + at, words, lanes * sizeof *words);
+        else
+            for (int i = 0; i < n; i++) ((int16_t *)out)[at + i] = words[i];
+    }
 }
+
+/* n channels of all rows, of at most `lanes`. */
+STRAIGHT void requantize_32(const mp_requantized *of, const int32_t *sums, size_t acc_ld, int rows, int n, int channel,
+                            void *out, size_t at, size_t out_ld, const int lanes, const int windows, const int leaky)
+{
+    const mp_requantized o = *of;
+    int32_t bias[BESIDE] = {0}, multiplier[BESIDE] = {0}, left[BESIDE] = {0}, right[BESIDE] = {0}, down[BESIDE] = {0};
+    for (int i = 0; i < n; i++) {
+        const int32_t shift = o.shift[channel + i];
+        bias[i] = ((const int32_t *)o.bias)[channel + i];
+        multiplier[i] = o.multiplier[channel + i];
+        left[i] = mp_shift_left(shift);
+        right[i] = mp_shift_right(shift);
+        down[i] = shift >> 31;
+    }
+    for (int r = 0; r < rows; r += windows ? 4 : 1, sums += (windows ? 4 : 1) * acc_ld, at += out_ld) {
+        int32_t codes[BESIDE];
+        sums_of(sums, acc_ld, windows, lanes, codes);
+        /* unsigned: what stands behind the last channel may be anything */
+        for (int i = 0; i < lanes; i++) {
+            const int32_t x = (int32_t)((uint32_t)codes[i] + (uint32_t)bias[i]);
+            codes[i] = within(mp_times_by(x, multiplier[i], left[i], right[i], down[i]), o.low, o.high) + o.add;
+        }
+        if (leaky) rescale_steps(&o.after, lanes, codes);
+        put_codes(codes, n, lanes, o.out_type, out, at);
+    }
+}
+
+STRAIGHT void requantize_64(const mp_requantized *of, const int32_t *sums, size_t acc_ld, int rows, int n, int channel,
+                            void *out, size_t at, size_t out_ld, const int lanes, const int windows, const int leaky)
+{
+    const mp_requantized o = *of;
+    int64_t bias[BESIDE] = {0}, shift[BESIDE] = {0}; /* as wide as what is shifted, which compilers want */
+    int32_t factor[BESIDE] = {0};
+    const int64_t low = o.low, high = o.high;
+    const int32_t add = o.add;
+    for (int i = 0; i < n; i++) {
+        bias[i] = ((const int64_t *)o.bias)[channel + i];
+        factor[i] = o.multiplier[channel + i];
+        shift[i] = o.shift[channel + i];
+    }
+    for (int r = 0; r < rows; r += windows ? 4 : 1, sums += (windows ? 4 : 1) * acc_ld, at += out_ld) {
+        int32_t codes[BESIDE], upper[BESIDE], lower[BESIDE];
+        const int32_t *restrict u = sums, *restrict l = sums + o.lower;
+        if (windows && o.lower) {
+            largest_halves(sums, o.lower, acc_ld, lanes, upper, lower);
+            u = upper;
+            l = lower;
+        } else if (windows) {
+            sums_of(sums, acc_ld, windows, lanes, upper);
+            u = upper;
+        }
+        if (o.lower)
+            for (int i = 0; i < lanes; i++) {
+                int64_t x = ((int64_t)u[i] * factor[i] * 256 + (int64_t)l[i] * factor[i] + bias[i]) >> shift[i];
+                x = x < low ? low : x > high ? high : x;
+                codes[i] = (int32_t)x + add;
+            }
+        else
+            for (int i = 0; i < lanes; i++) {
+                int64_t x = ((int64_t)u[i] * factor[i] + bias[i]) >> shift[i];
+                x = x < low ? low : x > high ? high : x;
+                codes[i] = (int32_t)x + add;
+            }
+        if (leaky) rescale_steps(&o.after, lanes, codes);
+        put_codes(codes, n, lanes, o.out_type, out, at);
+    }
+}
+
+#define REQUANTIZE(NAME, LANES, WINDOWS, LEAKY)                                                                        \
+    static void NAME(const mp_requantized *o, const int32_t *sums, size_t acc_ld, int rows, int n, int channel,        \
+                     void *out, size_t at, size_t out_ld)                                                              \
+    {                                                                                                                  \
+        if (o->wide)                                                                                                   \
+            requantize_64(o, sums, acc_ld, rows, n, channel, out, at, out_ld, LANES, WINDOWS, LEAKY);                  \
+        else                                                                                                           \
+            requantize_32(o, sums, acc_ld, rows, n, channel, out, at, out_ld, LANES, WINDOWS, LEAKY);                  \
+    }
+REQUANTIZE(requantize_linear, BESIDE, 0, 0)
+REQUANTIZE(requantize_leaky, BESIDE, 0, 1)
+REQUANTIZE(requantize_windows, BESIDE, 1, 0)
+REQUANTIZE(requantize_leaky_windows, BESIDE, 1, 1)
 
 static void requantize(const mp_requantized *o, const void *acc, size_t acc_ld, int rows, int channels, int channel,
                        void *out, size_t out_ld)
 {
-    int32_t codes[WHOLE], others[WHOLE];
-    const int32_t *sums = acc;
-    const int each = o->windows ? 4 : 1;
-    for (int r = 0; r < rows; r += each, sums += each * acc_ld)
-        for (int first = 0, count; first < channels; first += count) {
-            count = (int)whole_part((size_t)(channels - first));
-            requantize_pixel(o, sums + first, count, channel + first, codes);
-            for (int i = 1; i < each; i++) { /* larger sums never give smaller codes */
-                requantize_pixel(o, sums + i * acc_ld + first, count, channel + first, others);
-                for (int c = 0; c < count; c++) codes[c] = codes[c] > others[c] ? codes[c] : others[c];
-            }
-            if (o->leaky) rescale_steps(&o->after, count, codes);
-            store_codes(out, o->out_type, (size_t)(r / each) * out_ld + (size_t)first, count, codes);
-        }
+    for (int first = 0; first < channels; first += BESIDE) {
+        const int n = channels - first < BESIDE ? channels - first : BESIDE;
+        const int32_t *sums = (const int32_t *)acc + first;
+        if (o->windows)
+            (o->leaky ? requantize_leaky_windows : requantize_windows)(o, sums, acc_ld, rows, n, channel + first, out,
+                                                                       (size_t)first, out_ld);
+        else
+            (o->leaky ? requantize_leaky : requantize_linear)(o, sums, acc_ld, rows, n, channel + first, out,
+                                                              (size_t)first, out_ld);
+    }
 }
