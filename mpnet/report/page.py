@@ -29,7 +29,7 @@ from mpnet.report.colours import style_sheet
 from mpnet.report.figures import Figure
 from mpnet.report.model import KINDS, ClassRow, ReportData, images_text
 from mpnet.report.summary import amount, bounds, in_words, sentences
-from mpnet.report.task import view_of
+from mpnet.report.task import protocol_text, view_of
 from mpnet.report.terminal import clean, number_text
 
 CLOUD_DRAWN = 400
@@ -443,6 +443,6 @@ def _pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str
         if isinstance(value, Mapping):
             out += _pairs(value, f"{prefix}{key}.")
         elif value is not None:
-            text = " x ".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+            text = " x ".join(map(str, value)) if isinstance(value, (list, tuple)) else protocol_text(value)
             out.append((f"{prefix}{key}", text))
     return out

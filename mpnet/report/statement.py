@@ -20,6 +20,7 @@ from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.report.model import ReportData
 from mpnet.report.summary import amount, bounds, in_words, verdict
+from mpnet.report.task import protocol_text
 from mpnet.report.terminal import number_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
@@ -120,12 +121,10 @@ def _measured(data: ReportData) -> str:
     protocol = data.protocol
     images = counted(data.images) if data.images else "an unknown number of images"
     if data.held_out:
-        images += f", of which {data.held_out} were held out: they did not choose"
-    lines = [
-        f"On {images}, against the baseline: {in_words(data, data.configurations.keys[data.configurations.baseline or 0])}."
-    ]
+        images += f", {data.held_out} of which were held out: they did not choose"
+    lines = [f"On {images}. The baseline is {in_words(data, data.configurations.keys[data.configurations.baseline or 0])}."]
     names = ("dataset", "condition", "resize", "confidence", "nms", "metric")
-    known = [f"{name} {protocol[name]}" for name in names if protocol.get(name) not in (None, "")]
+    known = [f"{name} {protocol_text(protocol[name])}" for name in names if protocol.get(name) not in (None, "")]
     version = data.versions.get("mpnet")
     lines += [f"Protocol: {', '.join(known)}."] if known else []
     lines += [f"Measured {data.created or 'at an unknown time'}{f' with mpnet {version}' if version else ''}."]

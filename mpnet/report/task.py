@@ -60,6 +60,11 @@ class View:
     nothing: str = ""
 
 
+def protocol_text(value: object) -> str:
+    """A value of a protocol for people: its metric, which identifies stored results, keeps a word that is no longer used."""
+    return str(value).replace(" per picture ", " per image ")
+
+
 def _images(protocol: Mapping[str, Any]) -> str:
     """How many images, and how many of them only agreement is measured on."""
     unlabelled = protocol.get("unlabelled") or 0

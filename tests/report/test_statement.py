@@ -11,8 +11,10 @@ import pytest
 
 from mpnet.errors import ConfigError
 from mpnet.report import statement as module
+from mpnet.report.page import render
 from mpnet.report.statement import statement, write_statement
 from mpnet.report.summary import in_words
+from mpnet.trial.detection import METRIC
 from tests.report.synthetic import report_data
 from tests.report.test_page import HOSTILE
 
@@ -27,8 +29,12 @@ def test_it_says_what_was_chosen_lost_saved_and_not_tested() -> None:
     assert "% saved" in page
     table = data.configurations
     assert f"<p>{in_words(data, table.keys[table.chosen or 0])} (<code>" in page
-    assert f"against the baseline: {in_words(data, table.keys[table.baseline or 0])}." in page
+    assert f"The baseline is {in_words(data, table.keys[table.baseline or 0])}." in page
     assert page.count("<th>baseline</th>") == 2
+    measured = replace(data, protocol={**data.protocol, "metric": METRIC})
+    for shown in (statement(measured), render(measured)):
+        assert METRIC.replace("per picture", "per image") in shown
+        assert "per picture" not in shown
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name])
