@@ -195,6 +195,18 @@ class NetworkSpec:
             index = layer.inputs[0]
         return None
 
+    def sources(self, index: int) -> tuple[int, ...]:
+        """The convolutions whose values layer `index` passes on, maybe side by side (through dropout and routes), in order."""
+        convolutions: set[int] = set()
+        waiting = [index]
+        while waiting:
+            layer = self.layers[waiting.pop()]
+            if isinstance(layer, ConvolutionSpec):
+                convolutions.add(layer.index)
+            elif isinstance(layer, DropoutSpec | EmptySpec | RouteSpec):
+                waiting += [number for number in layer.inputs if number != NETWORK_INPUT]
+        return tuple(sorted(convolutions))
+
     def heads_of(self) -> tuple[frozenset[int], ...]:
         """For each layer the numbers (from 1) of the yolo layers that its result reaches."""
         reached: list[set[int]] = [set() for _ in self.layers]

@@ -51,7 +51,7 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
     """Every group of this network -> its layer indices, in a fixed order; empty groups are left out.
 
     trunk: convolutions that reach every head. head-k: those that reach head k alone. heads: those that feed a yolo
-    layer directly. NxN: by kernel size, depthwise ones included.
+    layer directly, one or, of boxes and classes, several. NxN: by kernel size, depthwise ones included.
     """
     convolutions = network.convolutions
     indices = [layer.index for layer in convolutions]
@@ -65,8 +65,9 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
     }
     heads = len(network.yolos)
     reached = network.heads_of()
+    feeding = {index for yolo in network.yolos for index in network.sources(yolo.inputs[0])}
     for layer in convolutions:
-        if "/yolo-" in layer.name:
+        if layer.index in feeding:
             groups["heads"].append(layer.index)
         numbers = reached[layer.index]
         if heads and len(numbers) == heads:

@@ -106,3 +106,18 @@ def test_groups_by_kind_of_convolution() -> None:
         "grouped": (1,),
     }
     assert network.layers[1].name == "conv-2/yolo-1"
+
+
+def test_heads_of_boxes_and_classes_side_by_side() -> None:
+    """As YOLOv8 is imported: two convolutions joined before each head."""
+    convolution = "[convolutional]\nfilters={}\nsize=1\n"
+    network = parse_cfg(
+        "[net]\nwidth=8\nheight=8\nchannels=4\n"
+        + convolution.format(4)
+        + convolution.format(8)
+        + "[route]\nlayers=0\n"
+        + convolution.format(2)
+        + "[route]\nlayers=1,3\n[dropout]\n[yolo]\ndecoder=yolov8\nreg_max=2\nclasses=2\n"
+    )
+    assert select_layers(network, "heads") == (1, 3)
+    assert network.sources(2) == (0,)
