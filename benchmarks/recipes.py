@@ -1,18 +1,20 @@
 # SPDX-License-Identifier: MIT
 """What a recipe gives in the program that it is for: AP and agreement of a quantised file beside mpnet's own run.
 
-Usage: recipes.py EXPERIMENT.yaml QUANTISED [--set KEY=VALUE...]
+Usage: recipes.py EXPERIMENT.yaml QUANTISED [--plain] [--set KEY=VALUE...]
 
 EXPERIMENT.yaml is the configuration that the recipe was exported from; QUANTISED is what the recipe's script or the program
 made: .onnx, or .tflite. Beside AIMET's OUT.onnx, which holds floating point, OUT.encodings say what is quantised;
 OUT.qdq.onnx has both. Images, decoding and metrics are the experiment's on both sides; agreement is with mpnet's fp32. Layers
-with weights in codes are read from the file, by the names that the recipe said.
+whose weights and inputs are in codes are read from the file, by the names that the recipe said. --plain runs LiteRT's own
+kernels in place of XNNPACK's, which give each pixel that a 1x1 convolution reads a dynamic range of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Iterator
 
@@ -52,7 +54,7 @@ def quantised_layers(path: Path, network: NetworkSpec) -> list[int]:
 
 
 def _onnx_nodes(path: Path) -> Iterator[str]:
-    """Names of nodes whose weights are dequantised, or have codes in the file's .encodings."""
+    """Names of nodes whose inputs and weights are dequantised, or have codes in the file's .encodings."""
     graph = onnx.load(path).graph
     makers = {out: node for node in graph.node for out in node.output}
     constants = {each.name for each in graph.initializer}
@@ -60,7 +62,7 @@ def _onnx_nodes(path: Path) -> Iterator[str]:
     encodings = path.with_suffix(".encodings")
     coded = set(_encoded(json.loads(encodings.read_text()))) if encodings.exists() else set()
     for node in graph.node:
-        if node.op_type in WEIGHTED:
+        if node.op_type in WEIGHTED and _in_codes(makers, coded, node.input[0]):
             name, dequantised = node.input[1], False
             while name in makers and makers[name].op_type in (*_CODING, "Transpose", "Reshape", "Identity"):
                 dequantised |= makers[name].op_type == "DequantizeLinear"
@@ -69,13 +71,25 @@ def _onnx_nodes(path: Path) -> Iterator[str]:
                 yield node.name
 
 
+def _in_codes(makers: dict[str, onnx.NodeProto], coded: set[str], name: str) -> bool:
+    """Whether the values of a tensor are dequantised ones, maybe moved."""
+    maker = makers.get(name)
+    if name in coded or maker is None:
+        return name in coded
+    if maker.op_type == "DequantizeLinear":
+        return True
+    sources = maker.input if maker.op_type == "Concat" else maker.input[:1]
+    return maker.op_type in _MOVING and all(_in_codes(makers, coded, source) for source in sources)
+
+
 _CODING = ("DequantizeLinear", "QuantizeLinear", "Cast")
+_MOVING = ("Concat", "MaxPool", "Resize", "Identity", "Pad", "Reshape", "Transpose", "Flatten", "Slice", "Split")
 
 
 def _encoded(said: dict[str, Any]) -> Iterator[str]:
-    """Names of weights in AIMET's file, a list of records or a table."""
-    parameters = said["param_encodings"] if "param_encodings" in said else said["encodings"]
-    yield from parameters if isinstance(parameters, dict) else (each["name"] for each in parameters)
+    """Names of tensors in AIMET's file, in lists of records or tables."""
+    for part in ("param_encodings", "activation_encodings", "encodings"):
+        yield from (each if isinstance(each, str) else each["name"] for each in said.get(part, ()))
 
 
 def _tflite_nodes(path: Path) -> Iterator[str]:
@@ -141,11 +155,12 @@ def onnx_forward(path: Path, network: NetworkSpec) -> Forward:
     return forward
 
 
-def tflite_forward(path: Path, network: NetworkSpec) -> Forward:
+def tflite_forward(path: Path, network: NetworkSpec, plain: bool = False) -> Forward:
     """One image at a time: (n, h, w, c) in and out."""
-    from ai_edge_litert.interpreter import Interpreter
+    from ai_edge_litert.interpreter import Interpreter, OpResolverType
 
-    interpreter = Interpreter(str(path))
+    resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if plain else OpResolverType.AUTO
+    interpreter = Interpreter(str(path), experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
     given, outputs = interpreter.get_input_details()[0]["index"], [each["index"] for each in interpreter.get_output_details()]
 
@@ -164,12 +179,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", type=Path)
     parser.add_argument("model", type=Path)
+    parser.add_argument("--plain", action="store_true")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     said = parser.parse_args()
     bench = open_workbench(read_experiment(said.experiment, said.overrides))
     plan = bench.assign()
     network = bench.prepared.network
-    made_by = tflite_forward if said.model.suffix == ".tflite" else onnx_forward
+    made_by = partial(tflite_forward, plain=said.plain) if said.model.suffix == ".tflite" else onnx_forward
     plans = [bench.plan(bench.uniform("fp32")), bench.plan(plan)]
     runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: made_by(said.model, network))]
     fp32, own, engine = run_all(bench, runners)

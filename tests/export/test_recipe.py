@@ -6,6 +6,9 @@ from __future__ import annotations
 import ast
 import json
 import re
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -18,9 +21,9 @@ from mpnet.export import Configuration, export
 from mpnet.export.recipe.quantisers import QUANTISERS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.model.quantization import QuantizationOptions
+from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
-from tests.networks import NAMES, tiny_cfg
+from tests.networks import NAMES, small_cfg, tiny_cfg
 
 KEY = "hqqqqfqqqhqqh"
 NETWORK = parse_cfg(tiny_cfg(), "net.cfg")
@@ -31,11 +34,11 @@ DEPTHWISE = parse_cfg(
 )
 
 
-def configuration(key: str) -> Configuration:
-    prepared = Prepared(NETWORK, random_weights(NETWORK), kernels())
-    return Configuration.of(
-        prepared, assign_key(NETWORK, key), resolve_options(NETWORK), content=tiny_cfg().encode(), names=NAMES
-    )
+def configuration(key: str, cfg: str = tiny_cfg(), quantization: QuantizationOptions = NO_OPTIONS) -> Configuration:
+    network = parse_cfg(cfg, "net.cfg")
+    prepared = Prepared(network, random_weights(network), kernels())
+    options = resolve_options(network, quantization)
+    return Configuration.of(prepared, assign_key(network, key), options, content=cfg.encode(), names=NAMES)
 
 
 def nodes(key: str, quantised: bool) -> list[str]:
@@ -74,6 +77,11 @@ def test_nncf_is_told_ranges_and_bits_as_measured() -> None:
     assert "activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX" in script
 
 
+def calibrated(method: str, **more: Any) -> Configuration:
+    activations = ActivationOptions(mode="affine", ranges="calibrated", method=method, **more)
+    return configuration(KEY, quantization=QuantizationOptions(activations))
+
+
 @pytest.mark.parametrize(
     ("flavour", "equalisation", "note"),
     [
@@ -90,6 +98,65 @@ def test_what_a_quantiser_makes_of_depthwise_layers_is_said(flavour: str, equali
     assert said.startswith(note)
     assert bool(said) == bool(note)
     assert QUANTISERS[flavour].note(NETWORK, resolve_options(NETWORK)) == ""
+
+
+def test_onnx_runtime_averages_ranges_where_they_were_averaged() -> None:
+    said = export("recipe", calibrated("moving_average"), "onnxruntime")
+    assert said.notes == ()
+    assert json.loads(said.content)["extra_options"]["CalibMovingAverageConstant"] == 0.1
+    assert b"**{'CalibMovingAverage': True, 'CalibMovingAverageConstant': 0.1}," in said.files[".py"]
+
+
+@pytest.mark.parametrize("flavour", ["nncf", "onnxruntime", "modelopt", "aimet"])
+def test_what_the_program_is_not_told_is_said(flavour: str) -> None:
+    usual = export("recipe", calibrated("min_max"), flavour).notes
+    corrected = QuantizationOptions(ActivationOptions(ranges="calibrated"), bias_correction=True)
+    for other, start in (
+        (calibrated("mse"), "ranges were found by mse; "),
+        (configuration(KEY), "measured with ranges of each image; "),
+        (configuration(KEY, quantization=corrected), "measured with bias correction, "),
+    ):
+        [note] = set(export("recipe", other, flavour).notes) - set(usual)
+        assert note.startswith(start)
+
+
+# Of a convolution: filters, channels a group, size, groups, whether it reads the image; whether ModelOpt 0.47 quantises it.
+# As its own `find_nodes_from_convs_to_exclude` answered for each.
+LEFT = [
+    (16, 16, 1, 1, False, True),
+    (8, 3, 3, 1, True, True),
+    (4, 3, 3, 1, True, False),
+    (16, 3, 1, 1, True, True),
+    (8, 8, 1, 1, False, False),
+    (8, 8, 3, 1, False, False),
+    (24, 4, 1, 1, False, True),
+    (18, 4, 1, 1, False, False),
+    (12, 24, 1, 1, False, True),
+    (12, 18, 1, 1, False, False),
+    (8, 1, 3, 8, False, True),
+    (8, 1, 1, 8, False, False),
+    (12, 1, 3, 12, False, False),
+    (64, 2, 3, 32, False, True),
+    (64, 2, 1, 32, False, False),
+]
+
+
+@pytest.mark.parametrize(("filters", "channels", "size", "groups", "reads_image", "quantised"), LEFT)
+def test_modelopt_says_what_it_leaves_in_float_itself(
+    filters: int, channels: int, size: int, groups: int, reads_image: bool, quantised: bool
+) -> None:
+    image = channels * groups if reads_image else 32
+    first = "" if reads_image else f"[convolutional]\nfilters={channels * groups}\nsize=1\n"
+    cfg = (
+        f"[net]\nwidth=8\nheight=8\nchannels={image}\n{first}[convolutional]\nfilters={filters}\nsize={size}\ngroups={groups}\n"
+    )
+    key = "q" if reads_image else "fq"
+    exported = export("recipe", configuration(key, cfg), "modelopt")
+    _, written, why = exported.layers[len(key) - 1]
+    assert (written, bool(why)) == (("int8", False) if quantised else ("float", True))
+    assert any("in float itself" in note for note in exported.notes) != quantised
+    node = f"layer_{len(key) - 1:03d}_conv"
+    assert json.loads(exported.content)["left_in_float_by_modelopt"] == ([] if quantised else [node])
 
 
 def test_onnx_runtime_and_aimet_get_both_lists() -> None:
@@ -142,3 +209,46 @@ def test_every_layer_says_what_becomes_of_it() -> None:
 def test_fewer_than_eight_bits_are_refused_by_layer_with_the_nearest() -> None:
     with pytest.raises(ConfigError, match=r"--flavour nncf: layer 2 .* as int4: .*; the nearest configuration that can"):
         export("recipe", configuration("q4" + "q" * 11), "nncf")
+
+
+class Quantiser:
+    """As AIMET's: on until it is told otherwise."""
+
+    enabled = True
+
+
+def test_aimets_quantisers_of_several_names_serve_all_that_read_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    onnx = pytest.importorskip("onnx")
+    content = export("onnx", configuration("f" * 4, small_cfg())).content
+    (tmp_path / "net.onnx").write_bytes(content)
+    nodes = onnx.load_from_string(content).graph.node
+    [upsample] = [node for node in nodes if node.op_type == "Resize"]
+    shared = upsample.input[0]
+    # All that is quantised reads the upsample's source; its result's name comes later and is nobody's.
+    readers = [node.name for node in nodes if node.op_type == "Conv" and shared in node.input]
+    made = {name: Quantiser() for node in nodes for name in (*node.input, *node.output)}
+    made[upsample.output[0]] = made[shared]
+
+    class Simulation:
+        qc_quantize_op_dict = made
+
+        def __init__(self, *model: Any, **how: Any) -> None: ...
+
+        def compute_encodings(self, forward: Any) -> None: ...
+
+        def export(self, folder: str, name: str) -> None: ...
+
+        def to_onnx_qdq(self) -> Any:
+            return onnx.load_from_string(content)
+
+    for name in ("aimet_onnx", "aimet_onnx.quantsim"):
+        monkeypatch.setitem(sys.modules, name, ModuleType(name))
+    sys.modules["aimet_onnx.quantsim"].QuantizationSimModel = Simulation  # type: ignore[attr-defined]
+    script: dict[str, Any] = {"__name__": "script"}
+    exec(export("recipe", configuration("q" * 4, small_cfg()), "aimet").files[".py"], script)
+    script["NODES"] = readers
+    (tmp_path / "images").mkdir()
+    script["main"](str(tmp_path / "net.onnx"), str(tmp_path / "images"), str(tmp_path / "out"))
+    assert readers
+    assert {name for name, quantiser in made.items() if quantiser.enabled} >= {shared, upsample.output[0]}
+    assert not made[nodes[0].output[0]].enabled

@@ -31,8 +31,8 @@ def benchmark(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module("recipes")
 
 
-def quantised(path: Path, convolution: str, dense: str, *, coded: tuple[bool, bool]) -> Path:
-    """A convolution and a Gemm, those of `coded` with weights behind a DequantizeLinear; the image's is behind one always."""
+def quantised(path: Path, convolution: str, dense: str, *, coded: tuple[bool, bool], read: bool = True) -> Path:
+    """A convolution and a Gemm, those of `coded` with weights behind a DequantizeLinear. read: whether what they read is."""
     make = onnx.helper.make_node
     constants = {
         "w0": np.ones((3, 3, 1, 1), np.int8 if coded[0] else np.float32),
@@ -44,8 +44,10 @@ def quantised(path: Path, convolution: str, dense: str, *, coded: tuple[bool, bo
         make("QuantizeLinear", ["images", "scale", "zero"], ["codes"]),
         make("DequantizeLinear", ["codes", "scale", "zero"], ["image"]),
         *(make("DequantizeLinear", [f"w{i}", "scale", "zero"], [f"f{i}"]) for i in (0, 1) if coded[i]),
-        make("Conv", ["image", "f0" if coded[0] else "w0"], ["y"], convolution),
-        make("Flatten", ["y"], ["row"]),
+        make("Conv", ["image" if read else "images", "f0" if coded[0] else "w0"], ["y"], convolution),
+        make("QuantizeLinear", ["y", "scale", "zero"], ["y codes"]),
+        make("DequantizeLinear", ["y codes", "scale", "zero"], ["dequantised"]),
+        make("Flatten", ["dequantised" if read else "y"], ["row"]),
         make("Gemm", ["row", "f1" if coded[1] else "w1"], ["out"], dense),
     ]
     value = onnx.helper.make_tensor_value_info
@@ -71,14 +73,25 @@ def test_layers_are_found_by_the_names_of_the_recipe(
     assert benchmark.quantised_layers(path, network) == [index for index in (0, 1) if coded[index]]
 
 
+def test_codes_for_weights_alone_do_not_make_a_layer_quantised(benchmark: ModuleType, tmp_path: Path) -> None:
+    path = quantised(tmp_path / "q.onnx", "layer_000_conv", "layer_001_conv", coded=(True, True), read=False)
+    assert benchmark.quantised_layers(path, OWN) == []
+
+
 def test_a_node_of_no_layer_is_an_error(benchmark: ModuleType, tmp_path: Path) -> None:
     path = quantised(tmp_path / "q.onnx", "/dfl/conv/Conv", "/fc/Gemm", coded=(True, True))
     with pytest.raises(ValueError, match="'/dfl/conv/Conv' has weights in codes and is no layer"):
         benchmark.quantised_layers(path, FOREIGN)
 
 
-@pytest.mark.parametrize("said", [{"param_encodings": {"w1": []}}, {"param_encodings": [{"name": "w1"}]}])
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"param_encodings": {"w1": []}, "activation_encodings": {"y": []}},
+        {"param_encodings": [{"name": "w1"}], "activation_encodings": [{"name": "y"}]},
+    ],
+)
 def test_encodings_beside_a_file_in_floating_point(benchmark: ModuleType, tmp_path: Path, said: object) -> None:
-    path = quantised(tmp_path / "q.onnx", "/model.0/conv/Conv", "/fc/Gemm", coded=(False, False))
+    path = quantised(tmp_path / "q.onnx", "/model.0/conv/Conv", "/fc/Gemm", coded=(False, False), read=False)
     path.with_suffix(".encodings").write_text(json.dumps(said))
     assert benchmark.quantised_layers(path, FOREIGN) == [1]

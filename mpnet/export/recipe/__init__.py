@@ -28,17 +28,17 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     quantiser, network = QUANTISERS[flavour], configuration.network
     of_source = quantiser.source and all(network.layers[index].source for index in configuration.precisions.weighted)
     choice = choice_of(configuration, of_source)
-    layers = {
-        layer.index: (layer.precision, "int8" if layer.quantised else "float", "" if layer.quantised else quantiser.floats)
-        for layer in choice.layers
-    }
+    layers = {}
+    for layer in choice.layers:
+        left = quantiser.leaves(layer) if layer.quantised else quantiser.floats
+        layers[layer.index] = (layer.precision, "float" if left or not layer.quantised else "int8", left)
     details = {
         "reads": "the ONNX file that the network was imported from" if of_source else quantiser.reads,
-        "quantised": len(choice.quantised),
-        "float": len(choice.floats),
+        "quantised": sum(written == "int8" for _, written, _ in layers.values()),
+        "float": sum(written == "float" for _, written, _ in layers.values()),
     }
     note = quantiser.note(network, configuration.options) if choice.quantised else ""
-    return Exported(quantiser.write(choice), details, layers, notes=(note,) if note else ())
+    return Exported(quantiser.write(choice), details, layers, (*quantiser.notes(choice), *([note] if note else [])))
 
 
 TARGET = Target(

@@ -9,17 +9,23 @@ from typing import Any, Mapping
 
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
+from mpnet.model.layer import LayerSpec
+from mpnet.model.quantization import NO_OPTIONS, scheme_of
+from mpnet.quantization.calibrate import CalibrationMethod
 
 
 @dataclass(frozen=True)
 class ChosenLayer:
     """A layer with weights. node: the convolution's name in the file that the recipe is for."""
 
-    index: int
-    name: str
+    spec: LayerSpec
     precision: str
     quantised: bool
     node: str
+
+    @property
+    def index(self) -> int:
+        return self.spec.index
 
 
 @dataclass(frozen=True)
@@ -27,7 +33,8 @@ class Choice:
     """What a recipe says. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
 
     decoding: nodes with weights that are no layers: they decode boxes in the file that a network was imported from.
-    symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand.
+    symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand, by
+    `method`. corrected: whether biases take back the mean error of rounding.
     """
 
     layers: tuple[ChosenLayer, ...]
@@ -39,6 +46,8 @@ class Choice:
     symmetric: bool
     calibrated: bool
     per_channel: bool
+    method: CalibrationMethod
+    corrected: bool
 
     @cached_property
     def quantised(self) -> list[ChosenLayer]:
@@ -58,11 +67,13 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
     """
     network, plan, document = configuration.network, configuration.precisions, configuration.document
     layers = tuple(
-        ChosenLayer(layer.index, layer.name, plan[layer.index].name, plan[layer.index].carries_scale, node)
+        ChosenLayer(layer, plan[layer.index].name, plan[layer.index].carries_scale, node)
         for layer in (network.layers[index] for index in plan.weighted)
         for node in [layer.source[0] if of_source else layer_name(layer.index, "conv")]
     )
-    how = next((configuration.options.of(layer.index) for layer in layers if layer.quantised), None)
+    first = next((layer.index for layer in layers if layer.quantised), None)
+    how = None if first is None else configuration.options.of(first)
+    asked = NO_OPTIONS if first is None else configuration.options.complete.get(first, NO_OPTIONS)
     protocol = document.get("protocol") or {}
     origin = {
         "written_by": "mpnet",
@@ -82,4 +93,6 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
         symmetric=how is not None and how.activations.mode == "symmetric",
         calibrated=how is None or how.calibrated,
         per_channel=how is None or how.weights.granularity == "per_channel",
+        method=scheme_of(CalibrationMethod, asked.activations),
+        corrected=bool(asked.bias_correction),
     )

@@ -12,6 +12,8 @@ from typing import Any, Callable, Mapping, Sequence
 from mpnet.engine.options import EngineOptions
 from mpnet.export.recipe.choice import Choice, ChosenLayer
 from mpnet.export.recipe.scripts import AIMET_SCRIPT, NNCF_SCRIPT, ONNXRUNTIME_SCRIPT
+from mpnet.model.convolutions import ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
+from mpnet.model.layer import NETWORK_INPUT
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import BY_ACTIVATIONS
 from mpnet.quantization.equalise import depthwise_pairs
@@ -25,6 +27,9 @@ class Quantiser:
 
     source: whether it may be applied to the file that a network was imported from.
     per_channel: whether each channel that a depthwise convolution reads has a range of its own.
+    methods: mpnet's ways to find ranges that it is asked for, () where it fixes none; the first in place of others. What it
+    calls percentile or entropy finds other ranges than mpnet's.
+    leaves: why it leaves a layer in float that it is asked to quantise, '' where it does not.
 
     write: a choice as files, the recipe first.
     """
@@ -35,6 +40,8 @@ class Quantiser:
     source: bool = True
     floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
     per_channel: bool = False
+    methods: tuple[str, ...] = ("min_max",)
+    leaves: Callable[[ChosenLayer], str] = lambda layer: ""
 
     def note(self, network: NetworkSpec, options: EngineOptions) -> str:
         """Where it makes something else of depthwise layers than what was measured; '' where it does not."""
@@ -49,6 +56,22 @@ class Quantiser:
                 f"`--set quantization.equalisation={BY_ACTIVATIONS}` measures what it will make"
             )
         return ""
+
+    def notes(self, choice: Choice) -> tuple[str, ...]:
+        """What of a measured configuration it is not told, one line each."""
+        notes = []
+        if choice.quantised and self.methods:
+            if not choice.calibrated:
+                fixed = "choose with quantization.activations: calibrated"
+                notes.append(f"measured with ranges of each image; {self.what} fixes them beforehand: {fixed}")
+            elif choice.method.method not in self.methods:
+                notes.append(f"ranges were found by {choice.method}; {self.what} is asked for {self.methods[0]}")
+        left = [layer.spec.name for layer in choice.quantised if self.leaves(layer)]
+        if left:
+            notes.append(f"{self.what} leaves {', '.join(left)} in float itself; mpnet at fp32 there is what it gives")
+        if choice.corrected:
+            notes.append(f"measured with bias correction, which {self.what} is not asked for")
+        return tuple(notes)
 
 
 _ONNX = "the file of `mpnet export NET.cfg --to onnx` in fp32"
@@ -78,11 +101,14 @@ def _nncf(choice: Choice) -> Files:
         "preset": preset.lower(),
         "advanced_parameters": {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"},
     }
-    return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)}
+    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)
+    return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
 
 def _onnxruntime(choice: Choice) -> Files:
-    names = _names(choice.quantised)
+    names, more = _names(choice.quantised), {}
+    if choice.method.method == "moving_average":
+        more = {"CalibMovingAverage": True, "CalibMovingAverageConstant": round(1 - choice.method.momentum, 7)}
     recipe = {
         "nodes_to_quantize": names,
         "nodes_to_exclude": _names(choice.floats),
@@ -93,6 +119,7 @@ def _onnxruntime(choice: Choice) -> Files:
             "ActivationSymmetric": choice.symmetric,
             "WeightSymmetric": True,
             "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+            **more,
         },
     }
     script = _script(
@@ -102,6 +129,7 @@ def _onnxruntime(choice: Choice) -> Files:
         per_channel=choice.per_channel,
         activation_type=recipe["activation_type"],
         symmetric=choice.symmetric,
+        more=more,
     )
     return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
@@ -146,8 +174,36 @@ _POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
 def _modelopt(choice: Choice) -> Files:
     names = [f"^{re.escape(name)}$" for name in (*_names(choice.floats), *choice.decoding)]
     arguments = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path=MODEL.onnx", "--quantize_mode=int8"]
-    arguments += ["--op_types_to_quantize", "Conv", *(["--nodes_to_exclude", *names] if names else [])]
-    return {_RECIPE: _json(choice, {"nodes_to_exclude": names, "op_types_to_quantize": ["Conv"], "command": arguments})}
+    # What is not in 8 bits becomes fp16 by itself there.
+    floats = "fp16" if choice.floats and all(layer.precision in _FLOATS for layer in choice.floats) else "fp32"
+    arguments += ["--calibration_method=max", f"--high_precision_dtype={floats}", "--op_types_to_quantize", "Conv"]
+    arguments += ["--nodes_to_exclude", *names] if names else []
+    recipe = {
+        "nodes_to_exclude": names,
+        "op_types_to_quantize": ["Conv"],
+        "left_in_float_by_modelopt": _names([layer for layer in choice.quantised if _left_by_modelopt(layer)]),
+        "command": arguments,
+    }
+    return {_RECIPE: _json(choice, recipe)}
+
+
+_NARROW = 16
+
+
+def _left_by_modelopt(layer: ChosenLayer) -> str:
+    """ModelOpt 0.47 quantises convolutions for which TensorRT has int8 kernels that gain something."""
+    spec = layer.spec
+    if not isinstance(spec, ConvolutionSpec) or isinstance(spec, (ConnectedSpec, DeconvolutionalSpec)):
+        return "ModelOpt is asked for convolutions alone"
+    channels = spec.weight_shape[1]
+    if spec.filters >= _NARROW and channels >= _NARROW:
+        return ""
+    if spec.groups > 1:
+        taken = spec.filters % 8 == 0 and spec.size >= 3
+    else:
+        wide = NETWORK_INPUT in spec.inputs or spec.filters >= _NARROW or channels >= _NARROW
+        taken = wide and (spec.filters % 8 == 0 or channels % 8 == 0)
+    return "" if taken else "ModelOpt leaves such narrow convolutions in float itself"
 
 
 def _aimet(choice: Choice) -> Files:
@@ -163,9 +219,9 @@ def _list(names: Sequence[str]) -> str:
 
 QUANTISERS: dict[str, Quantiser] = {
     "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True),
-    "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime),
-    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False),
-    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats=""),
-    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt),
+    "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
+    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
+    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats="", methods=()),
+    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt, leaves=_left_by_modelopt),
     "aimet": Quantiser("AIMET", _ONNX, _aimet),
 }

@@ -113,6 +113,7 @@ def main(model, images, out):
             "WeightSymmetric": True,
             # As measured: inputs and weights in 8 bits. Without this line results are too, which is faster and less exact.
             "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
+            **$more,
         }},
     )
 
@@ -158,9 +159,12 @@ def main(model, images, out):
     graph = onnx.load(model)
     original = onnx.load(model).graph
     sim = QuantizationSimModel(graph, param_type="int8", activation_type="int8", providers=["CPUExecutionProvider"])
-    wanted = quantisers(original, sim.qc_quantize_op_dict)
-    for name, quantiser in sim.qc_quantize_op_dict.items():
-        quantiser.enabled = name in wanted
+    known = sim.qc_quantize_op_dict
+    for quantiser in known.values():
+        quantiser.enabled = False
+    # One quantiser may have several names: that of an upsample's source and of its result.
+    for each in quantisers(original, known):
+        known[each].enabled = True
     name, data = original.input[0].name, list(inputs(images))
     sim.compute_encodings(lambda session: [session.run(None, {{name: x}}) for x in data] and None)
     sim.export(str(Path(out).parent), Path(out).name)
