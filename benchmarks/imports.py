@@ -137,6 +137,9 @@ def _export(make: Callable[[str], Any], side: int, name: str, path: Path) -> Non
 
     torch.manual_seed(0)
     model = make(name)
+    for module in model.modules():
+        if isinstance(module, torch.nn.Linear) and not module.weight.any():  # as torchvision begins: every result is 0
+            torch.nn.init.trunc_normal_(module.weight, std=0.02)
     # A batch norm's own statistics keep values of the size that a trained network has.
     norms = [module for module in model.modules() if isinstance(module, torch.nn.BatchNorm2d)]
     model.train()
