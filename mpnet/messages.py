@@ -68,6 +68,14 @@ def count_text(count: float, unit: str = "") -> str:
     return f"{count:.0f}" + (f" {unit}" if unit else "")
 
 
+def whole_text(count: int) -> str:
+    """A whole number for people: `8,192`, and from 10^12 on `1.2e+40`."""
+    if count < 10**12:
+        return f"{count:,}"
+    power = math.floor(math.log10(count))
+    return f"{10 ** (math.log10(count) - power):.1f}e+{power}"
+
+
 def bytes_text(size: float) -> str:
     """Bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
     return count_text(size, "B")

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 from rich.text import Text
 
+from mpnet.messages import whole_text
 from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
 from mpnet.report.sweep_text import front_chart
@@ -76,7 +77,7 @@ class SweepView:
             return
         space = start.problem.space
         self._console.print(
-            f"{space.size:,} configurations, {start.images} images"
+            f"{whole_text(space.size)} configurations, {start.images} images"
             + (
                 f" ({start.selecting} select, {start.images - start.selecting} are held out: sweep.holdout)"
                 if start.selecting < start.images

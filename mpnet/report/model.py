@@ -221,7 +221,8 @@ class Missing:
 class Pick:
     """A configuration that somebody could take, and why. row: in the table, None when that has other options.
 
-    losses: of the task's quality, by words that name the images. saves: percent of each of the baseline's costs.
+    losses: of the measure `judged` ('': the task's quality), by words that name the images. saves: percent of each of the
+    baseline's costs.
     time:   of one image on the machine that swept, in words; '' where it was not measured.
     """
 
@@ -233,6 +234,7 @@ class Pick:
     saves: Mapping[str, float] = field(default_factory=dict)
     options: str = ""
     time: str = ""
+    judged: str = ""
 
 
 @dataclass(frozen=True)

@@ -285,7 +285,6 @@ def _tiles(data: ReportData) -> list[dict[str, str]]:
 
 def _picks(data: ReportData) -> list[dict[str, Any]]:
     """What somebody could take, each with its loss, what it saves and the command that takes it away."""
-    label = measure(data.task.quality).label
     headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
     cards: dict[tuple[str, str], dict[str, Any]] = {}
     for pick in data.picks:
@@ -304,7 +303,7 @@ def _picks(data: ReportData) -> list[dict[str, Any]]:
             "names": pick.name,
             "rules": pick.rule,
             "words": in_words(data, pick.key),
-            "label": label,
+            "label": measure(pick.judged or data.task.quality).label,
             "losses": losses,
             "saves": saves,
             "again": (data.stability.get("picks") or {}).get(pick.name),

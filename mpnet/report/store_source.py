@@ -9,11 +9,10 @@ from typing import Any, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
 from mpnet.model.plan_key import split_key
-from mpnet.model.task import TASKS
 from mpnet.report.conditions import condition_tables
 from mpnet.report.model import Layer, Pick, ReportData, Status, images_text
 from mpnet.report.source import layers_of, thinned
-from mpnet.report.sweep_text import failed_text, ruled_out_needed, time_lines
+from mpnet.report.sweep_text import failed_text, judged_by, ruled_out_needed, time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.steps import doubt_of, latency_text
@@ -87,11 +86,11 @@ def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> 
         entry = (findings.get("picks") or {}).get(name)
         if entry is None:
             continue
-        losses = {}
+        losses, judged = {}, ""
         for kind in ("held_out", "all", "selecting"):
             loss = (entry.get("losses") or {}).get(kind)
-            of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None) if loss else None
-            if loss and of:
+            judged = judged or judged_by(loss or {})
+            if loss and (of := loss.get(judged)):
                 losses[images_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
         of_options = str(entry.get("options") or "")
         offered.append(
@@ -104,6 +103,7 @@ def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> 
                 dict(entry.get("saves") or {}),
                 of_options,
                 _time(times[name]) if name in times else "",
+                judged,
             )
         )
     return tuple(offered)

@@ -12,7 +12,7 @@ from rich.text import Text
 from mpnet.config.measures import DROP, measure
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import POOLED
-from mpnet.messages import bytes_text, count_text, counted, limits_text
+from mpnet.messages import bytes_text, count_text, counted, limits_text, whole_text
 from mpnet.model.plan_key import short_key
 from mpnet.model.plan_words import IN_TABLES, PlanWords
 from mpnet.model.task import DETECTION, TASKS
@@ -57,7 +57,7 @@ def bar(share: float) -> str:
 def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     """The end of a sweep: how much was done, the front, what was chosen."""
     out.print(
-        f"{document['trials']:,} of {document['space']:,} configurations ({document['computed']:,} computed now"
+        f"{document['trials']:,} of {whole_text(document['space'])} configurations ({document['computed']:,} computed now"
         f"{_more_ruled_out(document)}) in "
         f"{document['seconds']:.1f} s; {document['forward_equivalents']:,.2f} forward passes per image" + _theory(document)
     )
@@ -315,8 +315,15 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
 
 def _quality(picks: Mapping[str, Any]) -> str:
     """What the losses are of."""
-    named = {name for row in picks.values() for loss in row["losses"].values() for name in loss}
-    return next((measure(task.quality).label for task in TASKS.values() if task.quality in named), "accuracy")
+    named = {name: 1 for row in picks.values() for loss in row["losses"].values() for name in loss}
+    name = judged_by(named)
+    return measure(name).label if name else "accuracy"
+
+
+def judged_by(loss: Mapping[str, Any]) -> str:
+    """The measure of a pick's loss that is shown: the task's quality, of images without labels agreement; '' for neither."""
+    names = (*(task.quality for task in TASKS.values()), *(task.agreement for task in TASKS.values()))
+    return next((name for name in names if name in loss), "")
 
 
 def _print_safety(document: Mapping[str, Any], out: Console) -> None:
@@ -342,9 +349,12 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
     out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
     _print_twice(document, safety, out)
     layers = (document.get("stability") or {}).get("layers") or {}
+    called = {
+        index: name for row in document.get("layers") or () for index, name in zip(row["layers"], row["names"], strict=True)
+    }
     for name in (name for name in ("safe", "balanced") if layers.get(name)):
         shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
-        named = ", ".join(f"{row['layer']} ({row['percent']:.0f} %)" for row in shares)
+        named = ", ".join(f"{called.get(row['layer'], row['layer'])} ({row['percent']:.0f} %)" for row in shares)
         out.print(
             f"Layers that keep their precision at the cost of {name}, and in how many of the resampled image sets: {named}"
         )
@@ -397,9 +407,9 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
 
 
 def change_text(losses: Mapping[str, Any]) -> str:
-    """Quality lost on the held-out images where there are any, else on all."""
+    """What `judged_by` names, lost on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
-    of = next((loss[task.quality] for task in TASKS.values() if task.quality in loss), None)
+    of = loss.get(judged_by(loss))
     if of is None:
         return "not measured"
     interval = Interval(of["difference"], of["low"], of["high"])
@@ -412,7 +422,7 @@ def images_text(losses: Mapping[str, Any]) -> str:
     name, loss = _reported(losses)
     if not loss:
         return ""
-    images = next((loss[t.quality].get("images") for t in TASKS.values() if t.quality in loss), None) or loss["pictures"]
+    images = loss.get(judged_by(loss), {}).get("images") or loss["pictures"]
     return counted(images, "held-out image" if name == "held_out" else "image") + ("" if name in WHOLE_SETS else f" ({name})")
 
 

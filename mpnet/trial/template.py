@@ -103,7 +103,7 @@ def _labelled(parts: Parts, images: Path, network: NetworkSpec) -> dict[str, str
     if labels is None:
         raise ConfigError(
             f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
-            "images; name them with --labels, or a JSON with --annotations"
+            f"images; name them with --labels, or a JSON with --annotations; images without labels: --unlabelled {images}"
         )
     return {"format": "yolo", "images": images, "labels": labels}
 
@@ -180,7 +180,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
     holdout = "# A share of the images, such as 0.4, that only reports and does not choose."
     if few:
         holdout = f"# Fewer than {MANY_IMAGES} images: {100 * HOLDOUT:.0f} % of them only report and do not choose."
-    drop = "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
+    drop = f"{task.agreement}_drop" if not images else "ap_drop" if task.quality == "AP" else f"{task.quality}_drop"
     limit = "# unlabelled: agreement needs no labels; AP needs `images` with labels."
     if images:
         limit = f"# limit: {min(100, images)} uses the first {min(100, images)} of the {images} images, for a quick try."

@@ -204,3 +204,20 @@ def test_a_format_is_still_needed_for_labelled_images(mpnet: Mpnet, experiment: 
     refused = mpnet("run", experiment, "--set", f"data={{images: images, unlabelled: {frames}}}")
     assert refused.returncode == 2
     assert "'data.format' is missing" in refused.stderr.replace("key ", "")
+
+
+def test_a_stranger_with_images_alone_is_told_what_to_do_and_what_it_loses(
+    mpnet: Mpnet, experiment: Path, frames: Path
+) -> None:
+    shutil.copytree(frames, experiment.parent / "own" / "bare")
+    files = ("--cfg", "net.cfg", "--weights", "net.weights", "-o", "mine.yaml")
+    refused = mpnet("init", *files, "--images", "own/bare")
+    assert refused.stderr.endswith("images without labels: --unlabelled own/bare\n")
+    assert mpnet("init", *files, "--unlabelled", "own/bare").returncode == 0
+    assert "such as agreement_AP_drop: 1 (points)" in (experiment.parent / "mine.yaml").read_text(encoding="utf-8")
+    swept = mpnet("sweep", "mine.yaml", *SWEEP, "--no-time")
+    assert swept.returncode == 0, swept.stderr
+    assert "What you could take; agreement AP on 6 images" in swept.stdout
+    assert "not measured" not in swept.stdout
+    assert mpnet("report", "runs/mine/latest.sqlite", "-o", "mine.html", "-q").returncode == 0
+    assert "loss not measured" not in (experiment.parent / "mine.html").read_text(encoding="utf-8")

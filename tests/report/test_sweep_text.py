@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from mpnet.messages import whole_text
 from mpnet.report.sweep_text import time_lines
 
 
@@ -31,3 +32,7 @@ def test_times_of_a_busy_machine_are_doubted_in_a_line_and_a_slower_pick_in_anot
 
 def test_nothing_is_said_of_a_sweep_without_times() -> None:
     assert time_lines({}) == []
+
+
+def test_a_space_is_counted_as_far_as_anybody_reads_it() -> None:
+    assert [whole_text(count) for count in (0, 8192, 10**12 - 1, 3**84)] == ["0", "8,192", "999,999,999,999", "1.2e+40"]
