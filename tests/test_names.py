@@ -8,7 +8,18 @@ from pathlib import Path
 # Tests of what no single module does, by room.
 TOPICS = {
     "backends": {"onnx_engines", "registry", "run_in_engine", "verify"},
-    "cli": {"cache", "conditions", "environment", "growth", "identities", "imports", "max_loss", "narrow", "quantization"}
+    "cli": {
+        "cache",
+        "conditions",
+        "environment",
+        "growth",
+        "identities",
+        "imports",
+        "integer",
+        "max_loss",
+        "narrow",
+        "quantization",
+    }
     | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "unlabelled"},
     "detection": {"conditions", "math"},
     "engine": {"family"},
@@ -18,7 +29,7 @@ TOPICS = {
     "importing": {"hostile", "onnx", "quantised", "round_trip", "tensorflow", "tflite"},
     "kernels": {"elementwise", "levels", "oracle", "partial_sums"},
     "quantization": {"groups"},
-    "sweep": {"classifier", "costs", "narrow", "sweep"},
+    "sweep": {"classifier", "costs", "integer", "narrow", "sweep"},
 }
 
 

@@ -17,7 +17,18 @@ from numpy.typing import NDArray
 
 from mpnet.engine.bind import named_error
 from mpnet.engine.execute import execute, run_layer
-from mpnet.engine.operations import Convolve, Operation, conversion_between
+from mpnet.engine.operations import (
+    Add,
+    Concat,
+    Convolve,
+    IntegerAdd,
+    IntegerConcat,
+    IntegerConvolve,
+    IntegerLeaky,
+    Map,
+    Operation,
+    conversion_between,
+)
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
@@ -25,6 +36,7 @@ from mpnet.errors import ConfigError, DataError, KernelError, PrecisionError
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.model.precision import FP32, Precision
 from mpnet.quantization import native as activations
+from mpnet.quantization.codes import LEAKY_SLOPE
 from mpnet.quantization.histogram import GrowingHistogram
 from mpnet.quantization.measure import ErrorMeter, TensorError
 
@@ -188,10 +200,18 @@ def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threa
     """The fp32 result of what the operation does."""
     if operation.is_conversion or operation.is_head:
         return inputs[0]
+    leaky = isinstance(operation, IntegerConvolve) and operation.layer_of(prepared.network).activation == "leaky"
     if isinstance(operation, Convolve):
         operation = Convolve(operation.layer, FP32)
+    elif isinstance(operation, IntegerLeaky):
+        operation = Map("leaky")
+    elif isinstance(operation, IntegerAdd):
+        operation = Add(operation.activation)
+    elif isinstance(operation, IntegerConcat):
+        operation = Concat()
     data: Floats = execute(operation, [Tensor(x, FP32) for x in inputs], prepared, threads).data
-    return data
+    # In whole numbers LeakyReLU is a step of its own, behind the sums.
+    return np.where(data < 0, data / np.float32(LEAKY_SLOPE), data) if leaky else data
 
 
 def _as_reals(tensor: Tensor, precision: Precision, prepared: Prepared) -> Tensor:

@@ -7,7 +7,7 @@ input has, codes are rescaled to those that the same tensor has there.
 
 from __future__ import annotations
 
-from typing import Sequence
+from typing import Mapping
 
 from mpnet.engine.operations import (
     Add,
@@ -35,20 +35,30 @@ from mpnet.quantization.codes import Codes, codes_of, leaky_sums
 ACTIVATIONS = (*WHOLE_ACTIVATIONS, "leaky")
 
 
-def check_precisions(network: NetworkSpec, options: EngineOptions, wanted: Sequence[Precision | None]) -> None:
-    """Refuse layers of reals beside layers of codes. wanted: by layer index. Raises: PrecisionError naming the first.
+def check_precisions(network: NetworkSpec, options: EngineOptions, wanted: Mapping[int, Precision]) -> None:
+    """Refuse layers of reals beside layers of codes. wanted: what layers have of their own, by index.
 
-    A network all of fp32 is what others are compared with.
+    A network all of fp32 is what others are compared with. One layer at a time may be of reals beside others, so that analyses
+    find what it does; a whole configuration may not. Raises: PrecisionError naming the first.
     """
-    chosen = [(layer, wanted[layer.index] or FP32) for layer in network.convolutions]
-    if not options.integer_only or all(precision is FP32 for _, precision in chosen):
+    if not options.integer_only or all(precision is FP32 for precision in wanted.values()):
         return
-    for layer, precision in chosen:
-        if not precision.carries_scale:
+    for layer in network.layers:
+        where, precision = f"layer {layer.index} ({layer.name})", wanted.get(layer.index, FP32)
+        if (layer.has_weights or layer.index in wanted) and not layer.always_fp32 and not precision.carries_scale:
             raise PrecisionError(
-                f"layer {layer.index} ({layer.name}): {precision} is no precision of whole numbers; under "
-                "quantization.integer_only set it to int8 or int16, or all layers to fp32"
+                f"{where}: {precision} is no precision of whole numbers; under quantization.integer_only set it to int8 or "
+                "int16, or all layers to fp32"
             )
+        if layer.always_fp32 and not is_head(layer):
+            raise PrecisionError(
+                f"{where}: [{layer.kind}] is always fp32 and has no form in whole numbers; leave quantization.integer_only out"
+            )
+
+
+def is_head(layer: LayerSpec) -> bool:
+    """Whether the layer hands its input over to decoding, as reals."""
+    return all(operation.is_head for operation in plain_operations(layer))
 
 
 def codes_owner(network: NetworkSpec, tensor: int) -> int:
@@ -125,16 +135,11 @@ def conversion_of(
 ) -> Conversion | None:
     """What turns the result of layer `tensor`, stored as `source`, into what a layer of codes takes; None: nothing.
 
-    Raises: PrecisionError for reals that are not the image.
+    Raises: PrecisionError for ranges that are missing.
     """
     result = codes_of_tensor(network, options, tensor, target, layer.index)
-    if source is FP32 and codes_owner(network, tensor) == NETWORK_INPUT:
-        return IntegerQuantize(result, target)
     if not source.carries_scale:
-        raise PrecisionError(
-            f"layer {tensor} ({network.layers[tensor].name}) gives {source} to layer {layer.index} ({layer.name}, {target}); "
-            "under quantization.integer_only set it to int8 or int16"
-        )
+        return IntegerQuantize(result, target)
     codes = codes_of_tensor(network, options, tensor, source, layer.index)
     if any(isinstance(operation, Concat) for operation in plain_operations(layer)):
         result = codes_of_tensor(network, options, layer.index, target, layer.index)

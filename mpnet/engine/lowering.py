@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from mpnet.engine.integer import check_precisions, conversion_of, operations_of, plain_operations
+from mpnet.engine.integer import check_precisions, conversion_of, operations_of
 from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_between
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
@@ -116,7 +116,8 @@ class Lowerings:
 
         Raises: as `of`.
         """
-        check_precisions(self.network, self._options, wanted)
+        of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
+        check_precisions(self.network, self._options, of_weights | self._keyed)
         lowered: list[Lowering] = []
         for layer in self.network.layers:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
@@ -125,8 +126,7 @@ class Lowerings:
 
     def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor
-        is_head = all(operation.is_head for operation in plain_operations(layer))
-        if self._options.integer_only and not is_head and any(p.carries_scale for p in (wanted, *inputs)):
+        if self._options.integer_only and wanted.carries_scale:
             return self._lower_whole(layer, precision, inputs)
         operations = _operations(layer, precision, self._options.of(index))
         target, result = _storages(operations, wanted)
@@ -145,11 +145,6 @@ class Lowerings:
     def _lower_whole(self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
         """In whole numbers alone."""
         network, options, wanted = self.network, self._options, precision.tensor
-        if not wanted.carries_scale:
-            raise PrecisionError(
-                f"layer {layer.index} ({layer.name}): [{layer.kind}] in {precision} has no form in whole numbers; under "
-                "quantization.integer_only set it to int8 or int16"
-            )
         convert = tuple(
             [
                 self.one(conversion_of(network, options, layer, tensor, source, wanted))

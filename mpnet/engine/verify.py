@@ -19,13 +19,15 @@ from typing import Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations import Convolve, Quantize
+from mpnet.engine.execute import execute
+from mpnet.engine.operations import Convolve, IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerRescale, Quantize
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared, conv_shape
 from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.precision import FP32
 from mpnet.model.reals import widened
 from mpnet.quantization.native import dequantize_activations, quant_params
@@ -67,8 +69,12 @@ class _Simulation:
     magnitudes: PackedConv
 
 
+_WHOLE = (IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerRescale)
+"""What is compared with the oracle, code by code."""
+
+
 class Verifier:
-    """Compares every int8 step of a plan with its simulation."""
+    """Compares every int8 step of a plan with its simulation; those in whole numbers with the oracle."""
 
     def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
         """Raises: ConfigError when no step of the plan is int8."""
@@ -77,6 +83,7 @@ class Verifier:
         self._prepared = prepared
         self._plan = plan
         self._threads = threads
+        self._oracle = prepared.on(ReferenceKernels())
         self._simulations: dict[int, _Simulation] = {}
         self._checks: dict[int, StepCheck] = {}
 
@@ -93,7 +100,12 @@ class Verifier:
 
     def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:
         operation, x = step.operation, inputs[0]
-        if isinstance(operation, Quantize):
+        if isinstance(operation, _WHOLE):
+            wanted = execute(operation, inputs, self._oracle).data
+            wrong = int(np.count_nonzero(result.data != wanted))
+            largest = float(np.abs(result.data.astype(np.float64) - wanted).max())
+            self._add(number, step, result.data.size, wrong, largest, float(wrong > 0))
+        elif isinstance(operation, Quantize):
             assert result.params is not None
             wrong = sum(
                 int(np.count_nonzero(result.data[i] != quantize_activation(widened(x.data[i]), quant_params(result.params, i))))

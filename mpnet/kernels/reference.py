@@ -79,8 +79,9 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
 def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
     """The exact sums of products of codes, (n, out_h, out_w, out_channels)."""
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
-    sums = _sums(packed, steps, lambda taps, weights, _: np.tensordot(taps, weights.astype(np.int64), axes=(0, 0)))
-    whole: NDArray[np.int64] = sums + fields.get("sums", 0)
+    # In float64, which holds every one of these sums, as a product of matrices.
+    products = _sums(packed, steps.astype(np.float64), lambda taps, w, _: np.tensordot(taps, w.astype(np.float64), axes=(0, 0)))
+    whole: NDArray[np.int64] = products.astype(np.int64) + fields.get("sums", 0)
     return whole
 
 

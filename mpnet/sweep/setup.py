@@ -23,7 +23,7 @@ from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
-from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.quantization.weights import LEARNT
 from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
@@ -70,6 +70,18 @@ def section_of(experiment: Experiment) -> SweepSection:
     return experiment.sweep
 
 
+def _check_whole_numbers(bench: Workbench, space: Space) -> None:
+    """Raises: ConfigError naming a layer that may become one of reals."""
+    for variable in space.variables:
+        for code in variable.codes:
+            if not BY_CODE[code].carries_scale:
+                layer = bench.network.layers[space.layers[variable.positions[0]]]
+                raise ConfigError(
+                    f"sweep: layer {layer.index} ({layer.name}) may be {BY_CODE[code]}, which is no precision of whole numbers;"
+                    " under quantization.integer_only set sweep.precisions to [int16, int8]"
+                )
+
+
 def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     """Everything that decides what a trial is; no image is decoded, but calibration runs where it was not before.
 
@@ -77,6 +89,8 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     """
     experiment, network = bench.experiment, bench.network
     benches = tuple(under_options(bench, space, number) for number in range(len(space.option_sets)))
+    if any(chosen.options.integer_only for chosen in benches):
+        _check_whole_numbers(bench, space)
     plan = bench.assign()
     table = read_table(section.latency) if section.latency is not None else None
     if table is not None:

@@ -15,7 +15,7 @@ from typing import Sequence
 from mpnet.engine.analyze import Analysis, LayerAnalysis
 from mpnet.engine.cost import LAYER_COSTS, plan_cost
 from mpnet.engine.plan import Plan
-from mpnet.model.precision import FP16, FP32, Precision
+from mpnet.model.precision import FP16, FP32, INT16, Precision
 from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
 from mpnet.trial.inference import run_plans
@@ -55,7 +55,8 @@ class Measured:
 @dataclass(frozen=True)
 class Proposal:
     """layers: to raise, in network order. given, raised: the configuration before and after, heads: with the heads alone
-    raised, None where that is too much; all three on the same `images` images. measure: which agreement."""
+    raised, None where that is too much; all three on the same `images` images. measure: which agreement. whole: in whole
+    numbers alone."""
 
     layers: tuple[LayerAnalysis, ...]
     images: int
@@ -63,22 +64,25 @@ class Proposal:
     given: Measured
     raised: Measured
     heads: Measured | None
+    whole: bool = False
 
     @property
     def precisions(self) -> dict[int, Precision]:
         """The precision to which each layer is raised."""
-        return {layer.layer: raised(layer.precision) for layer in self.layers}
+        return {layer.layer: raised(layer.precision, self.whole) for layer in self.layers}
 
 
-def raised(precision: Precision) -> Precision:
-    """The next higher precision: of codes fp16, else fp32."""
+def raised(precision: Precision, whole: bool) -> Precision:
+    """The next higher precision: of codes fp16, else fp32. whole: in whole numbers alone, int16."""
+    if whole and precision.carries_scale:
+        return INT16
     return FP16 if precision.carries_scale else FP32
 
 
 def raising_costs(plan: Plan, layer: int) -> int:
     """Bit operations that are added when a layer is raised."""
     low = plan.lowerings[layer]
-    higher = replace(low, precision=raised(low.precision))
+    higher = replace(low, precision=raised(low.precision, plan.options.integer_only))
     return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](low)
 
 
@@ -91,7 +95,9 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     budget = plan.network.macs * macs_percent / 100
     lowered = {layer.layer: layer for layer in analysis.layers}
     layers = {
-        i: layer for i, layer in lowered.items() if layer.macs <= budget and raised(layer.precision) is not layer.precision
+        i: layer
+        for i, layer in lowered.items()
+        if layer.macs <= budget and raised(layer.precision, plan.options.integer_only) is not layer.precision
     }
     by_noise = sorted(
         (i for i, layer in layers.items() if layer.noise > 0), key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i)
@@ -110,7 +116,8 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     best = max(known, key=lambda candidate: (candidate.agreement, -candidate.noise, -candidate.macs))
     chosen = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
     by_thumb = trials[heads] if fits and heads else None
-    return Proposal(chosen, trials.images, trials.measure, trials[frozenset()], best, by_thumb)
+    whole = plan.options.integer_only
+    return Proposal(chosen, trials.images, trials.measure, trials[frozenset()], best, by_thumb, whole)
 
 
 def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
@@ -172,4 +179,5 @@ class _Trials:
                     )
 
     def _raised(self, layers: _Layers) -> Plan:
-        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i]) for i in layers}))
+        whole = self._plan.options.integer_only
+        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i], whole) for i in layers}))

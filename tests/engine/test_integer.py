@@ -125,7 +125,7 @@ def test_what_is_not_asked_for_is_in_no_identity() -> None:
     [
         ({}, {"9": "fp16"}, r"layer 9 \(conv-4/yolo-1\): fp16 is no precision of whole numbers; .* set it to int8 or int16"),
         ({}, {"0": "fp32"}, r"layer 0 \(conv-1\): fp32 is no precision of whole numbers"),
-        ({}, {"8": "fp16"}, r"layer 8 \(route-1\): \[route\] in fp16 has no form in whole numbers"),
+        ({}, {"8": "fp16"}, r"layer 8 \(route-1\): fp16 is no precision of whole numbers"),
         (
             {"activation=relu6": "activation=mish"},
             {},

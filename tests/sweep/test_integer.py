@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Sweeps over int8 and int16 in whole numbers alone: a direct run and a sweep give the same bits."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import CostModel, plan_cost
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.session import Session
+from mpnet.engine.tensor import Tensor
+from mpnet.formats.cfg.read import parse_cfg
+from mpnet.kernels.isa import kernels
+from mpnet.model.weights import random_weights
+from mpnet.sweep.space import build_space
+from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from tests.engine.test_integer import EVERYTHING, options_of
+
+
+def test_all_configurations_and_the_baseline_are_as_they_run_alone() -> None:
+    network = parse_cfg(EVERYTHING, "net.cfg")
+    options, images = options_of(network), np.random.default_rng(4).random((2, *network.in_shape), np.float32)
+    keys = [*build_space(network, ("int16", "int8")).all_keys(), "ffff"]
+    assert len(keys) == 17
+    prepared, costs = Prepared(network, random_weights(network, 3), kernels()), CostModel(network, options)
+    graph = build_graph(network, keys, options)
+    heads: dict[tuple[int, str], bytes] = {}
+
+    def keep(head: int, name: str, tensor: Tensor) -> None:
+        heads[head, name] = tensor.data.tobytes()
+
+    run_graph(graph, run_stem(graph, Tensor(images), prepared), prepared, keep, image=Tensor(images))
+    for key in graph.keys:
+        plan = build_plan(network, assign_key(network, key), options)
+        swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]
+        assert [tensor.tobytes() for tensor in Session(prepared, plan).forward(images)] == swept
+        counted = costs.costs(key)
+        assert counted == {name: value for name, value in plan_cost(plan).items() if name in counted}
