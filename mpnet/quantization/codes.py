@@ -34,6 +34,11 @@ class Codes(NamedTuple):
     bits: int = 8
 
     @property
+    def is_wide(self) -> bool:
+        """Whether they have 16 bits, and so lie around zero."""
+        return self.bits == 16
+
+    @property
     def least(self) -> int:
         """The least code."""
         return -(1 << (self.bits - 1))
@@ -59,7 +64,7 @@ def spanned_by_sums(codes: Codes, calibrated: tuple[float, float]) -> tuple[floa
     """The range of a result, which has `codes`, that sums before LeakyReLU should reach.
 
     Codes of 16 bits lie around zero, where a tenth of them would be left for what is below it."""
-    return range_of(codes) if codes.bits == 8 else (BEYOND * calibrated[0], calibrated[1])
+    return (BEYOND * calibrated[0], calibrated[1]) if codes.is_wide else range_of(codes)
 
 
 def leaky_sums(codes: Codes, calibrated: tuple[float, float]) -> Codes:

@@ -100,7 +100,7 @@ def whole_numbers(
     farthest = max(codes.largest - codes.zero_point, codes.zero_point - codes.least)
     reach = filters * farthest + np.abs(whole)
     # What is above 0 of a shift comes before the product, in sums of 32 bits.
-    before = np.maximum(shift, 0).astype(np.int64) if codes.bits == 8 else np.zeros(len(shift), np.int64)
+    before = np.zeros(len(shift), np.int64) if codes.is_wide else np.maximum(shift, 0).astype(np.int64)
     room = np.int64(1 << _SUM_BITS[codes.bits]) >> before
     if (reach >= room).any():
         channel = int((reach >= room).argmax())

@@ -116,7 +116,7 @@ class IntegerAdd(Operation):
         (a, b), result = self.codes, self.result
         out.code_map = CodeMap.of(result, inputs[0].images)
         wider = 2 * max(a.scale, b.scale)
-        left = 20 if result.bits == 8 else 15
+        left = 15 if result.is_wide else 20
         factors = [factor_of(a.scale / wider), factor_of(b.scale / wider), factor_of(wider / ((1 << left) * result.scale))]
         if factors[2].shift > 0:
             raise PrecisionError(f"the range of its sum is 2^{left} times narrower than those of its terms; calibrate again")

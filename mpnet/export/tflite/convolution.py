@@ -113,7 +113,7 @@ def _operator(writer: Writer, conv: Convolution, x: int, word: str, filters: sli
         offset = graph.constant(f"{writer.name}/bias", whole, Channels(steps.astype(np.float32), 0))
     out = writer.made("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)
     name = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
-    wide = conv.codes is not None and conv.codes.bits == 16
+    wide = conv.codes is not None and conv.codes.is_wide
     kind = "hybrid" if conv.way == "hybrid" else "float" if scales is None else "coded16" if wide else "coded"
     version = _VERSION[name][kind]
     more: dict[str, Any] = {}

@@ -64,7 +64,7 @@ def choose_forms(plan: Plan, rules: Rules, sums: Ranges, reach: Reach) -> Forms:
             takes = [forms.maps[step.inputs[0]]]
         elif carries_codes(operation):
             form = _single(asked)
-            if form is not None and form.bits == 16 and isinstance(operation, Reorg3d):
+            if form is not None and form.is_wide and isinstance(operation, Reorg3d):
                 form = None  # SPACE_TO_DEPTH knows no int16
             forms.kept[step.output] = form
             takes = [form]
@@ -117,10 +117,10 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Re
         forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, spanned, scheme) or result
         return codes
     known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
-    if known is not None and codes.bits == 16:
+    if known is not None and codes.is_wide:
         known = BEYOND * known[0], BEYOND * known[1]
     sum_codes = _sums(layer, sums, known, scheme)
-    if sum_codes is None and codes.bits == 16:
+    if sum_codes is None and codes.is_wide:
         largest = reach(step.operation, codes)
         sum_codes = codes_of(scheme, -largest, largest)
     forms.ways[number] = "simulated" if sum_codes is None else "descaled"

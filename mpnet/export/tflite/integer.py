@@ -89,7 +89,7 @@ class IntegerExport:
 
     def _space_to_depth(self, step: Step, x: Sequence[int], codes: Any) -> int:
         assert isinstance(step.operation, Reorg3d)
-        if codes.bits > 8:
+        if codes.is_wide:
             where = describe_layer(self._plan.network, step.layer)
             raise ConfigError(f"--to tflite: {where}: SPACE_TO_DEPTH knows no int16; set the layer to int8")
         return self._writer.space_to_depth(x[0], step.operation.stride, codes)

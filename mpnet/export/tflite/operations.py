@@ -34,7 +34,7 @@ _OF_16_BITS = {"ADD": 3, "PAD": 3, "MAX_POOL_2D": 3, "RESIZE_NEAREST_NEIGHBOR": 
 def _version(operator: str, codes: Codes | None) -> int:
     if codes is None:
         return 1
-    return 2 if codes.bits == 8 else _OF_16_BITS.get(operator, 2)
+    return _OF_16_BITS.get(operator, 2) if codes.is_wide else 2
 
 
 class Writer:
@@ -55,7 +55,7 @@ class Writer:
     def quantize(self, x: int, codes: Codes) -> int:
         """Reals to codes, or codes to others."""
         out = self.made("codes", self.graph.shape(x), codes)
-        return self.graph.operator("QUANTIZE", [x], out, version=1 if codes.bits == 8 else 2, options="QuantizeOptions")
+        return self.graph.operator("QUANTIZE", [x], out, version=2 if codes.is_wide else 1, options="QuantizeOptions")
 
     def dequantize(self, x: int) -> int:
         """Codes to reals."""
@@ -194,7 +194,7 @@ class Writer:
 
     def add_codes(self, a: int, b: int, codes: Codes, activation: str) -> int:
         """activation(a + b) of codes, of FUSED."""
-        wide = {} if codes.bits == 8 else {"potScaleInt16": False}
+        wide = {"potScaleInt16": False} if codes.is_wide else {}
         return self.graph.operator(
             "ADD",
             [a, b],
