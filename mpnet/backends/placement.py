@@ -42,17 +42,26 @@ def placements(configuration: Configuration, exported: Exported, executed: Execu
     return result
 
 
+NAMED = 4
+"""Layers that a warning names."""
+
+
 def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]:
-    """One line for each layer that falls back."""
-    lines = []
+    """One line for all layers that fall back in one way, for one reason."""
+    alike: dict[tuple[str, str, str, str], list[LayerPlacement]] = {}
     for layer in layers:
         if layer.falls_back:
-            engine_text = f" in {engine}" if engine else ""
-            where = f"runs in {layer.executed}{engine_text}" if layer.executed else f"is written in {layer.written}"
-            lines.append(
-                f"layer {layer.index} ({layer.name}) is wanted in {layer.asked} but {where}"
-                f"{f': {layer.why}' if layer.why else ''}"
-            )
+            written = "" if layer.executed else layer.written
+            alike.setdefault((layer.asked, layer.executed, written, layer.why), []).append(layer)
+    lines = []
+    for (asked, executed, written, why), (first, *others) in alike.items():
+        named = (first, *others)[:NAMED]
+        names = ", ".join(layer.name for layer in named) + (" and others" if len(others) >= NAMED else "")
+        many = f"{1 + len(others)} layers ({names}) are wanted in {asked} but"
+        text = many if others else f"layer {first.index} ({first.name}) is wanted in {asked} but"
+        verb = ("run in" if others else "runs in") if executed else ("are" if others else "is") + " written in"
+        where = f" in {engine}" if engine and executed else ""
+        lines.append(f"{text} {verb} {executed or written}{where}{f': {why}' if why else ''}")
     return lines
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpnet.backends import backend, backends, runner_of
+from mpnet.backends.placement import LayerPlacement, warnings_of
 from mpnet.errors import ConfigError
 from mpnet.export import targets
 from mpnet.model.keys import keys_of
@@ -42,3 +43,15 @@ def test_asking_what_there_is_imports_no_engine() -> None:
         "if name in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip() == "[]"
+
+
+def test_layers_that_fall_back_alike_are_one_line() -> None:
+    layers = [LayerPlacement(n, f"conv-{n}", "int8", "int8", "fp32", "no such kernel") for n in range(1, 7)]
+    layers += [LayerPlacement(9, "conv-9", "fp16", "fp16", "fp32"), LayerPlacement(10, "conv-10", "fp32", "fp32", "fp32")]
+    assert warnings_of(layers, "ncnn") == [
+        "6 layers (conv-1, conv-2, conv-3, conv-4 and others) are wanted in int8 but run in fp32 in ncnn: no such kernel",
+        "layer 9 (conv-9) is wanted in fp16 but runs in fp32 in ncnn",
+    ]
+    assert warnings_of([LayerPlacement(n, f"conv-{n}", "fp16", "fp32") for n in (1, 2)]) == [
+        "2 layers (conv-1, conv-2) are wanted in fp16 but are written in fp32"
+    ]
