@@ -20,7 +20,7 @@ TOPICS = {
         "narrow",
         "quantization",
     }
-    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "unlabelled"},
+    | {"damaged_documents", "docs_replayed", "reproducers", "sources", "tables", "toolchains", "unlabelled"},
     "detection": {"conditions", "math"},
     "engine": {"family"},
     "evaluation": {"coverage"},
