@@ -53,8 +53,8 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     assert (tmp_path / "street.html").stat().st_size > 100_000
     # What the README shows of the demo's end and of `init` is what they say.
     text = (repository / "README.md").read_text(encoding="utf-8")
-    assert "The best configuration found is qqqqqqqqqhqqh: int8, but fp16 in heads." in text
-    assert "The best configuration found is qqqqqqqqqhqqh: int8, but fp16 in heads." in said["demo", "--quick"]
+    assert "The best configuration found is int8, but fp16 in heads (qqqqqqqqqhqqh)." in text
+    assert "The best configuration found is int8, but fp16 in heads (qqqqqqqqqhqqh)." in said["demo", "--quick"]
     assert said["init", "--cfg"] in text
     # Two strategies and a holdout of its own are two sweeps of one store; `safe` is of the latest.
     assert sum(line.startswith("runs/street/sweep-") for line in said["list",].splitlines()) == 2

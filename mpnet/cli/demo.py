@@ -91,7 +91,7 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     best = sweep["best"]
     judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
     losses = sweep["picks"][judged]["losses"]
-    yield f"The best configuration found is {best['precision']}: {PlanWords.of_network(network)(best['precision'])}."
+    yield f"The best configuration found is {PlanWords.of_network(network)(best['precision'])} ({best['precision']})."
     # One set of images for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]
     saved = " and ".join(f"{sweep['picks'][judged]['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)

@@ -197,6 +197,13 @@ def _key(row: Mapping[str, Any]) -> str:
     return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
 
 
+def _called(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """A row in words where the front has them, else its key."""
+    words = {known["precision"]: known["words"] for known in document["front"] if "words" in known}
+    key = row["precision"]
+    return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else _key(row)
+
+
 def _words(row: Mapping[str, Any]) -> str:
     """What a row's key says, in the width of a column."""
     known = str(row.get("words", ""))
@@ -214,8 +221,8 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     if nearest is not None:
         beyond = ", ".join(f"{key} by {value_text(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
         out.print(
-            f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_key(nearest)}, beyond {beyond}; "
-            f"its name is {document['store']}:nearest."
+            f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_called(document, nearest)}, "
+            f"beyond {beyond}; its name is {document['store']}:nearest."
         )
     if not picks:
         return
@@ -336,7 +343,7 @@ def _print_safety(document: Mapping[str, Any], out: Console) -> None:
         [(name, points)] = safety["margin"].items()
         cells: list[list[object]] = [
             [
-                _key(row),
+                _called(document, row),
                 row["state"],
                 "{loss:.2f} ({least:.2f} to {most:.2f})".format(**row["losses"][name]) if name in row["losses"] else "",
                 "" if row["more_images"] is None else f"about {row['more_images']:,}",
@@ -368,9 +375,8 @@ def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], out: Co
         return
     known = twice["half_widths"].items()
     widths = ", ".join(f"{loss_label(name)} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
-    words = {row["precision"]: row["words"] for row in document["front"] if "words" in row}
-    key = twice["safe"] or ""
-    same = "safe would be the same" if key == safety["safe"] else f"{words.get(key, short_key(key))} would be safe"
+    again = {"precision": twice["safe"] or "", "options": ""}
+    same = "safe would be the same" if twice["safe"] == safety["safe"] else f"{_called(document, again)} would be safe"
     out.print(f"Twice as many images would tell losses of {widths}; {same if twice['safe'] else 'nothing would be safe yet'}.")
 
 
