@@ -136,8 +136,8 @@ typedef struct {
     int a_bytes, weight_type, needs_stage, subtracts_zero, bias_q;
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
     /* Where this stands (int8), staged rows go by pairs, the int16 of either row side by side, and so do weights (conv/plan.h): an
-     * instruction then multiplies two taps, one below the other. It makes a pair of two rows of `count` elements. */
-    void (*pair)(void *staged, const void *upper, const void *lower, size_t count);
+     * instruction then multiplies two taps, one below the other. It makes a pair of two rows of `count` codes as they come. */
+    void (*pair)(void *staged, const void *upper, const void *lower, size_t count, int zero_point);
     /* acc[p][c] = init[c] then for each tap t in order: += a[p * step + tap[t] + c] * w[t * channels + c].
      * step and tap in bytes. channels is a multiple of MP_MAX_LANES; a may be read up to that many elements past. */
     void (*row)(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels, const void *w,

@@ -4,6 +4,13 @@
 #include "../table.h"
 #if defined(__x86_64__)
 #include "vec_avx512.h"
+/* Instead of the two instructions of AVX-512. */
+static inline vi vi_dot16_vnni(vi acc, vi a, vi b)
+{
+    __asm__("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
+    return acc;
+}
+#define vi_dot16 vi_dot16_vnni
 #include "../kernels/all.h"
 #include "x86_avx512_rows.h"
 
@@ -14,14 +21,6 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
     __asm__("vpdpbusd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
     return acc;
 }
-
-/* For tiles; instead of the two instructions of AVX-512. */
-static inline vi vi_dot16_vnni(vi acc, vi a, vi b)
-{
-    __asm__("vpdpwssd %2, %1, %0" : "+v"(acc) : "v"(a), "v"(b));
-    return acc;
-}
-#define vi_dot16 vi_dot16_vnni
 
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"

@@ -25,7 +25,7 @@ static next_input next_input_of(const mp_item *item, int oy, int rows)
         return (next_input){0};
     const size_t in_row =
         (size_t)s->in_w * s->in_c * mp_type_bytes(args->converts ? args->in_type : plan->traits->type);
-    const size_t tiles = (size_t)rows * plan->out_w / plan->micro->mr + 1;
+    const size_t tiles = (size_t)rows * mp_sums_w(plan) / plan->micro->mr + 1;
     const size_t steps = tiles * plan->total_panels * ((size_t)plan->segments * plan->run_padded / plan->step);
     const size_t row = (size_t)item->image * s->in_h + (size_t)next * s->stride;
     return (next_input){(const char *)args->in + row * in_row, (ptrdiff_t)(rows * s->stride * in_row / steps + 1)};
@@ -108,7 +108,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
     const mp_ahead ahead = pass->ahead;
     const size_t row_bytes = (size_t)m->nr * 4,
                  sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
-    const int out_w = item->plan->out_w, windows = item->schedule->windows, unit = item->schedule->unit;
+    const int out_w = mp_sums_w(item->plan), windows = item->schedule->windows, unit = item->schedule->unit;
     const int shift = windows ? 2 : 0; /* a result has 1 << shift rows of sums */
     const size_t out_step = pass->out_ld * pass->out_bytes;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
@@ -155,15 +155,16 @@ static void segment_offsets(const mp_item *item, int first, int count, int k)
     }
 }
 
-/* The output channels of a panel. Depthwise: all. */
+/* The output channels of a panel, of all pixels beside each other. Depthwise: all. */
 static int first_channel(const mp_conv_plan *plan, int panel)
 {
     return plan->depthwise ? 0 : panel / plan->panels * plan->group_out + panel % plan->panels * plan->micro->nr;
 }
 static int channel_count(const mp_conv_plan *plan, int panel)
 {
-    return plan->depthwise ? plan->shape.out_c
-                           : clamp(plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
+    return plan->depthwise
+               ? plan->shape.out_c
+               : clamp(plan->beside * plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
 }
 
 /* What a panel's sums begin from, for the first pixel of an item that is not pooled; NULL: nothing. */
@@ -185,14 +186,15 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     mp_depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
         .block = (ptrdiff_t)plan->stage_w * m->kstep * (ptrdiff_t)plan->a_bytes,
-        .pixel = (size_t)(plan->blocks ? m->kstep : plan->shape.stride * plan->shape.in_c) * plan->a_bytes,
+        .pixel =
+            (size_t)(plan->blocks ? m->kstep : plan->beside * plan->shape.stride * plan->shape.in_c) * plan->a_bytes,
         .row = plan->shape.stride * schedule->stage_row,
-        .pixels = rows * plan->out_w,
+        .pixels = rows * mp_sums_w(plan),
         .channels = channel_count(plan, panel),
         .packed_channel = panel * m->nr,
         .start = start,
         .out = out,
-        .out_ld = (size_t)out_ld,
+        .out_ld = (size_t)out_ld * plan->beside,
         .out_bytes = mp_type_bytes(item->args->out_type),
     };
     for (int segment = 0, k = 0; segment < plan->segments;) {
@@ -282,10 +284,10 @@ static void run_depthwise(mp_item *item, const char *staged, char *out, int firs
     for (int y = 0; y < rows; y++) {
         const size_t t = (size_t)(first + y) * s->stride, phase = t % phases;
         plan->depthwise->row(staged + t / phases * item->schedule->stage_row, item->segments + phase * taps, (int)taps,
-                             phases * s->stride * s->in_c * plan->a_bytes, plan->out_w, plan->packed_channels,
-                             weights + phase * (plan->panel_bytes / 2), item->init, item->sums);
-        mp_item_output(item, item->sums, (size_t)plan->packed_channels, plan->out_w, s->out_c, 0, out + y * out_row,
-                       (size_t)s->out_c);
+                             phases * plan->beside * s->stride * s->in_c * plan->a_bytes, mp_sums_w(plan),
+                             plan->packed_channels, weights + phase * (plan->panel_bytes / 2), item->init, item->sums);
+        mp_item_output(item, item->sums, (size_t)plan->packed_channels, mp_sums_w(plan), plan->beside * s->out_c, 0,
+                       out + y * out_row, (size_t)plan->beside * s->out_c);
     }
 }
 
@@ -297,6 +299,23 @@ static void run_rows(mp_item *item, int panel, next_input *next, const char *sta
     else
         run_panel(item, panel, next, staged + (size_t)first * item->plan->shape.stride * item->schedule->stage_row, out,
                   out_ld, rows);
+}
+
+/* Of panels whose results lie in the same pixels: a few rows at a time, which are pooled while they are in the caches. */
+static void run_pooled(mp_item *item, int panel, int panels, next_input *next, const char *staged, int oy, int rows)
+{
+    const mp_conv_plan *plan = item->plan;
+    const int channel = first_channel(plan, panel),
+              channels = plan->beside > 1 ? plan->shape.out_c : channel_count(plan, panel);
+    for (int y = 0; y < rows; y += item->schedule->pool_rows) {
+        const int count = clamp(rows - y, 1, item->schedule->pool_rows);
+        for (int each = panel; each < panel + panels; each++) {
+            const int at = first_channel(plan, each) - channel;
+            run_rows(item, each, next, staged, item->pool + at * mp_type_bytes(item->args->out_type), channels, y,
+                     count);
+        }
+        mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
+    }
 }
 
 void mp_direct_item(mp_item *item)
@@ -316,22 +335,17 @@ void mp_direct_item(mp_item *item)
     /* Of the result, pooled or not. */
     const size_t pixel = schedule->windows ? ((size_t)item->image * args->pool_h + oy / 2) * args->pool_w
                                            : ((size_t)item->image * plan->out_h + oy) * plan->out_w;
-    for (int panel = item->first_panel; panel < item->last_panel; panel++) {
-        const int channel = first_channel(plan, panel), channels = channel_count(plan, panel);
-        if (!args->pool_h || schedule->windows) {
-            char *out = (char *)args->out + (pixel * s->out_c + channel) * mp_type_bytes(args->out_type);
-            if (schedule->first_layer && !args->multiplier)
-                run_first_layer(item, panel, staged, out, rows);
-            else
-                run_rows(item, panel, &next, staged, out, s->out_c, 0, rows);
-            continue;
-        }
-        /* A few rows at a time, which are pooled while they are in the caches. */
-        for (int y = 0; y < rows; y += schedule->pool_rows) {
-            const int count = clamp(rows - y, 1, schedule->pool_rows);
-            run_rows(item, panel, &next, staged, item->pool, channels, y, count);
-            mp_item_pool(item, oy + y, 0, count, plan->out_w, channel, channels);
-        }
+    const int pooled = args->pool_h && !schedule->windows;
+    /* Pixels beside each other may end within a panel, so all are pooled together. */
+    const int together = pooled && plan->beside > 1 ? plan->total_panels : 1;
+    for (int panel = item->first_panel; panel < item->last_panel; panel += together) {
+        char *out = (char *)args->out + (pixel * s->out_c + first_channel(plan, panel)) * mp_type_bytes(args->out_type);
+        if (pooled)
+            run_pooled(item, panel, together, &next, staged, oy, rows);
+        else if (schedule->first_layer && !args->multiplier)
+            run_first_layer(item, panel, staged, out, rows);
+        else
+            run_rows(item, panel, &next, staged, out, s->out_c, 0, rows);
     }
     mp_matrix_end(item);
 }

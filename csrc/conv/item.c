@@ -14,6 +14,7 @@ static void spread(const mp_conv_plan *plan, const float *values, float factor, 
     for (int group = 0; group < plan->shape.groups; group++)
         for (int k = 0; k < plan->group_out; k++)
             out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
+    for (int k = plan->shape.out_c; k < plan->beside * plan->shape.out_c; k++) out[k] = out[k - plan->shape.out_c];
 }
 
 /* Of codes, or of the bytes that stand for them: x = 256 * upper + (lower + 128), all with signs. */
@@ -284,6 +285,34 @@ static void stage_row(const mp_item *item, char *to, int iy)
     }
 }
 
+/* Codes as they come, on their way into a pair. */
+static void copy_row(const mp_item *item, char *to, int iy, int padding, size_t bytes)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const size_t all = (size_t)plan->stage_w * s->in_c, left = (size_t)clamp(s->padding, 0, plan->stage_w) * s->in_c;
+    if (iy < 0 || iy >= s->in_h) {
+        fill(to, all, bytes, padding);
+        return;
+    }
+    const size_t row = (size_t)s->in_w * s->in_c, count = row < all - left ? row : all - left;
+    const char *from = input_row(item, iy, count);
+    fill(to, left, bytes, padding);
+    memcpy(to + left * bytes, from, count * bytes);
+    fill(to + (left + count) * bytes, all - left - count, bytes, padding);
+}
+
+static void stage_pair(const mp_item *item, char *to, int iy)
+{
+    const mp_conv_plan *plan = item->plan;
+    const size_t bytes = mp_type_bytes(plan->traits->type), count = (size_t)plan->stage_w * plan->shape.in_c;
+    const int zero = zero_point(item, 0);
+    char *lower = item->unpaired + mp_align(count * bytes);
+    copy_row(item, item->unpaired, iy, zero, bytes);
+    copy_row(item, lower, iy + 1, zero, bytes);
+    plan->depthwise->pair(to, item->unpaired, lower, count, zero);
+}
+
 void mp_item_stage(const mp_item *item, int oy, int count)
 {
     const mp_conv_plan *plan = item->plan;
@@ -292,14 +321,10 @@ void mp_item_stage(const mp_item *item, int oy, int count)
     const int staged = plan->pairs ? count / 2 + 1 : count;
     for (int r = 0; r < staged; r++) {
         char *to = item->stage + r * bytes;
-        if (plan->pairs) { /* a row that no output reads meets weights that are zeros */
-            char *lower = item->unpaired + bytes / 2;
-            stage_row(item, item->unpaired, first + 2 * r);
-            stage_row(item, lower, first + 2 * r + 1);
-            plan->depthwise->pair(to, item->unpaired, lower, bytes / 4);
-        } else {
+        if (plan->pairs) /* a row that no output reads meets weights that are zeros */
+            stage_pair(item, to, first + 2 * r);
+        else
             stage_row(item, to, first + r);
-        }
     }
     for (int half = 0; half < plan->halves; half++)
         memset(item->stage + half * item->schedule->lower_stage + staged * bytes, 0, MP_PAST_STAGE);

@@ -44,6 +44,43 @@ int mp_are_codes(const mp_conv_plan *plan, const int8_t *weights)
     return 1;
 }
 
+/* Several pixels beside each other: what lies between multiplications (stores of sums, the output stage) is done in whole vectors,
+ * and few channels would leave most of one empty. `cost` is that of a row of sums; the cheapest per pixel is taken. */
+enum { MOST_BESIDE = 4 };
+static void choose_beside(mp_conv_plan *plan, int lanes, int (*cost)(const mp_conv_plan *, int beside, int lanes))
+{
+    plan->beside = 1;
+    for (int beside = 2; beside <= MOST_BESIDE; beside *= 2)
+        if (plan->out_w % beside == 0 &&
+            cost(plan, beside, lanes) * plan->beside < cost(plan, plan->beside, lanes) * beside)
+            plan->beside = beside;
+}
+
+/* Filters of pixels beside each other read one channel each as before: they cost nothing. */
+static int depthwise_cost(const mp_conv_plan *plan, int beside, int lanes)
+{
+    return ceil_div(beside * plan->shape.out_c, lanes);
+}
+
+/* Filters of `beside` pixels read all that any of them reads, with zeros where they read nothing. */
+static int tile_cost(const mp_conv_plan *plan, int beside, int lanes)
+{
+    enum { OUTPUT = 8 }; /* of a vector: in products of it */
+    const mp_conv_shape *s = &plan->shape;
+    const int depth = mp_micro_depth(plan->micro), run = (s->size + (beside - 1) * s->stride) * s->in_c;
+    return ceil_div(beside * s->out_c, lanes) * (s->size * ceil_div(run, depth) * depth / plan->micro->kstep + OUTPUT);
+}
+
+/* Only whole numbers: adding 0 * x changes no integer, but makes 0 of a float's -0. */
+static int may_stand_beside(const mp_conv_plan *plan)
+{
+    const mp_conv_shape *s = &plan->shape;
+    const int windows =
+        s->size == 3 && s->stride == 1 && s->in_c == MP_WINDOW_CHANNELS; /* mp_micro.windows is faster */
+    return plan->codes && plan->halves == 1 && !plan->traits->bits && !plan->winograd && !plan->blocks &&
+           s->groups == 1 && s->dilation == 1 && !windows;
+}
+
 static void plan_depthwise(mp_conv_plan *plan)
 {
     const mp_depthwise *kernel = plan->depthwise;
@@ -58,7 +95,8 @@ static void plan_depthwise(mp_conv_plan *plan)
     plan->segments = plan->pairs ? 2 * mp_pair_rows(&plan->shape) * plan->shape.size : plan->depth;
     plan->run = plan->run_padded = 1;
     plan->panels = plan->total_panels = 1;
-    plan->packed_channels = ceil_div(plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
+    if (plan->shape.stride == 1) choose_beside(plan, MP_MAX_LANES, depthwise_cost);
+    plan->packed_channels = ceil_div(plan->beside * plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
     plan->panel_bytes = (size_t)plan->segments * plan->packed_channels * plan->weight_bytes * (plan->pairs ? 2 : 1);
     plan->staged = 1;
 }
@@ -74,7 +112,7 @@ static int matrix_step(const mp_conv_plan *plan)
 }
 
 /* matrix: another kernel with the same layout of weights, or NULL. */
-static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
+static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
 {
     const mp_conv_shape *s = &plan->shape;
     const int depth = mp_micro_depth(plan->micro), nr = plan->micro->nr;
@@ -83,6 +121,11 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
     plan->blocks = !plan->winograd && plan->micro->tile_blocks && s->groups == 1 && s->in_c % depth == 0;
     plan->segments = plan->winograd || s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
     plan->run = plan->winograd ? s->in_c : plan->depth / plan->segments;
+    if (may_stand_beside(plan)) choose_beside(plan, lanes, tile_cost);
+    if (plan->beside > 1) {
+        plan->run = (s->size + (plan->beside - 1) * s->stride) * s->in_c;
+        matrix = 0;
+    }
     plan->run_padded = ceil_div(plan->run, depth) * depth;
     plan->step = matrix ? matrix_step(plan) : 0;
     if (plan->step)
@@ -95,7 +138,7 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix)
     plan->stage = kernel->stage;
     plan->weight_type = kernel->weight_type;
     plan->weight_bytes = mp_weight_bytes[plan->weight_type];
-    plan->panels = ceil_div(plan->group_out, nr);
+    plan->panels = ceil_div(plan->beside * plan->group_out, nr);
     plan->total_panels = plan->panels * s->groups;
     plan->packed_channels = plan->total_panels * nr;
     if (plan->winograd) {
@@ -182,6 +225,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .codes = !mp_is_real(traits->type),
         .sums = traits->sums,
         .halves = 1,
+        .beside = 1,
         .out_h = (int)(h / s->stride) + 1,
         .out_w = out_w,
         .group_in = s->in_c / s->groups,
@@ -212,7 +256,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }
-    plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0);
+    plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
     plan_stored(plan);
     return MP_OK;
 }

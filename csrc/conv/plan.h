@@ -31,11 +31,12 @@ typedef struct {
     int out_h, out_w;
     int group_in, group_out; /* channels per group */
     int depth;
-    int segments, run;          /* direct: depth = segments runs of contiguous staged elements; depthwise: its taps */
-    int pairs;                  /* 1: depthwise, staged rows and weights go by pairs; taps of both phases (below) */
-    int run_padded;             /* run, up to a whole number of these: */
-    int step;                   /* depth that a tile takes at once: ksteps; of a matrix unit a divisor of run_padded */
-    int panels;                 /* per group: ceil(group_out / nr) */
+    int segments, run; /* direct: depth = segments runs of contiguous staged elements; depthwise: its taps */
+    int pairs;         /* 1: depthwise, staged rows and weights go by pairs; taps of both phases (below) */
+    int run_padded;    /* run, up to a whole number of these: */
+    int step;          /* depth that a tile takes at once: ksteps; of a matrix unit a divisor of run_padded */
+    int beside; /* output pixels of a row whose channels lie side by side in one row of sums: 1, or more where channels are few */
+    int panels;                 /* per group: ceil(beside * group_out / nr) */
     int total_panels;           /* groups * panels */
     int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */
     int weight_type;            /* enum mp_weight_type */
@@ -69,6 +70,9 @@ static inline int mp_pair_of(const mp_conv_shape *s, int phase, int i)
 {
     return s->dilation > 1 ? (phase + i * s->dilation) / 2 : i;
 }
+
+/* Rows of sums of an output row. */
+static inline int mp_sums_w(const mp_conv_plan *plan) { return plan->out_w / plan->beside; }
 
 /* Bits of what is asked of a plan. */
 enum mp_algorithm {

@@ -17,7 +17,8 @@ enum {
 
 static size_t pooled_row_bytes(const mp_conv_plan *plan)
 {
-    return (size_t)plan->out_w * (plan->depthwise ? plan->shape.out_c : plan->micro->nr) * 4;
+    const int all = plan->depthwise || plan->beside > 1, channels = all ? plan->shape.out_c : plan->micro->nr;
+    return (size_t)plan->out_w * channels * 4;
 }
 
 /* Or pairs of them, as far as any phase reads. */
@@ -34,7 +35,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     const size_t budget = weights > STAGE_BYTES ? STAGE_BYTES_DEEP : STAGE_BYTES;
     int blocks = (int)((all_rows + budget - 1) / budget);
     if (threads > 1) {
-        if (weights > all_rows && plan->total_panels >= 2 * threads)
+        if (weights > all_rows && plan->total_panels >= 2 * threads && plan->beside == 1)
             schedule->chunks = threads;
         else
             blocks = ceil_div(clamp(blocks, 1, plan->out_h), threads) * threads;
@@ -180,7 +181,7 @@ void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_sche
 {
     *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
     if (plan->pairs) schedule->stage_row *= 2;
-    schedule->windows = pooled && !plan->depthwise && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
+    schedule->windows = pooled && !plan->depthwise && plan->beside == 1 && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     if (plan->winograd)
         cut_winograd(plan, threads, schedule);
     else

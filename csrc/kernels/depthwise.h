@@ -1,53 +1,84 @@
 /* SPDX-License-Identifier: MIT */
-/* Depthwise rows: one vector of channels, four pixels at a time, taps in order. */
-#define DEPTHWISE(NAME, SUM, VALUE, LOAD_SUM, STORE_SUM, LOAD_X, LOAD_W, MAC, A_BYTES, W_TYPE)                         \
+/* Depthwise rows: one vector of channels, taps in order; eight pixels at a time, so that none of their sums waits for its own last
+ * product. */
+#define DW_EIGHT(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
+#define DW_FOUR(M) M(0) M(1) M(2) M(3)
+#define DW_ONE(M) M(0)
+#define DW_BEGIN(i) DW_SUM s##i = first;
+#define DW_ADD(i) s##i = DW_MAC(DW_LOAD_X(x + i * step), v, s##i);
+#define DW_END(i) DW_STORE(to + i * ld, s##i);
+#define DW_PIXELS(COUNT, EACH)                                                                                         \
+    for (; p + COUNT <= pixels; p += COUNT, at += COUNT * step, to += COUNT * ld) {                                    \
+        EACH(DW_BEGIN)                                                                                                 \
+        for (int t = 0; t < taps; t++) {                                                                               \
+            const DW_VALUE v = DW_LOAD_W(weights + (size_t)t * channels + c);                                          \
+            const char *x = at + tap[t];                                                                               \
+            EACH(DW_ADD)                                                                                               \
+        }                                                                                                              \
+        EACH(DW_END)                                                                                                   \
+    }
+#define DEPTHWISE(NAME, W_TYPE, A_BYTES)                                                                               \
     static void NAME(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,             \
                      const void *w, const void *init, void *acc)                                                       \
     {                                                                                                                  \
         const W_TYPE *weights = w;                                                                                     \
         for (int c = 0; c < channels; c += VL) {                                                                       \
-            const SUM first = LOAD_SUM((const char *)init + (size_t)c * 4);                                            \
+            const DW_SUM first = DW_LOAD((const char *)init + (size_t)c * 4);                                          \
             const char *at = a + (size_t)c * A_BYTES;                                                                  \
             char *to = (char *)acc + (size_t)c * 4;                                                                    \
             const size_t ld = (size_t)channels * 4;                                                                    \
             int p = 0;                                                                                                 \
-            for (; p + 4 <= pixels; p += 4, at += 4 * step, to += 4 * ld) {                                            \
-                SUM s0 = first, s1 = first, s2 = first, s3 = first;                                                    \
-                for (int t = 0; t < taps; t++) {                                                                       \
-                    const VALUE v = LOAD_W(weights + (size_t)t * channels + c);                                        \
-                    const char *x = at + tap[t];                                                                       \
-                    s0 = MAC(LOAD_X(x), v, s0);                                                                        \
-                    s1 = MAC(LOAD_X(x + step), v, s1);                                                                 \
-                    s2 = MAC(LOAD_X(x + 2 * step), v, s2);                                                             \
-                    s3 = MAC(LOAD_X(x + 3 * step), v, s3);                                                             \
-                }                                                                                                      \
-                STORE_SUM(to, s0);                                                                                     \
-                STORE_SUM(to + ld, s1);                                                                                \
-                STORE_SUM(to + 2 * ld, s2);                                                                            \
-                STORE_SUM(to + 3 * ld, s3);                                                                            \
-            }                                                                                                          \
-            for (; p < pixels; p++, at += step, to += ld) {                                                            \
-                SUM s = first;                                                                                         \
-                for (int t = 0; t < taps; t++)                                                                         \
-                    s = MAC(LOAD_X(at + tap[t]), LOAD_W(weights + (size_t)t * channels + c), s);                       \
-                STORE_SUM(to, s);                                                                                      \
-            }                                                                                                          \
+            DW_PIXELS(8, DW_EIGHT)                                                                                     \
+            DW_PIXELS(4, DW_FOUR)                                                                                      \
+            DW_PIXELS(1, DW_ONE)                                                                                       \
         }                                                                                                              \
     }
+#define DW_SUM vf
+#define DW_VALUE vf
 #define DW_LOAD(p) vf_load((const float *)(p))
 #define DW_STORE(p, x) vf_store((float *)(p), x)
-DEPTHWISE(depthwise_f32, vf, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma, 4, float)
-DEPTHWISE(depthwise_half, vf, vf, DW_LOAD, DW_STORE, DW_LOAD, vf_load, vf_fma_half, 4, float)
+#define DW_LOAD_X DW_LOAD
+#define DW_LOAD_W vf_load
+#define DW_MAC vf_fma
+DEPTHWISE(depthwise_f32, float, 4)
+#undef DW_MAC
+#define DW_MAC vf_fma_half
+DEPTHWISE(depthwise_half, float, 4)
+#undef DW_SUM
+#undef DW_VALUE
+#undef DW_LOAD
+#undef DW_STORE
+#undef DW_LOAD_X
+#undef DW_LOAD_W
+#undef DW_MAC
+
+#define DW_SUM vi
+#define DW_LOAD vi_load
+#define DW_STORE vi_store
 #ifdef MP_DOT_PAIRS
+#define DW_VALUE vi
+#define DW_LOAD_X vi_load
+#define DW_LOAD_W vi_load
 #define DW_MAC(x, w, s) vi_dot16(s, x, w)
-DEPTHWISE(depthwise_pairs, vi, vi, vi_load, vi_store, vi_load, vi_load, DW_MAC, 4, int32_t)
-static void pair_s16(void *staged, const void *upper, const void *lower, size_t count)
+DEPTHWISE(depthwise_pairs, int32_t, 4)
+static void pair_s16(void *staged, const void *upper, const void *lower, size_t count, int zero_point)
 {
+    (void)zero_point;
     uint32_t *to = staged;
     const uint16_t *first = upper, *second = lower;
     for (size_t i = 0; i < count; i++) to[i] = first[i] | (uint32_t)second[i] << 16;
 }
+static void pair_s8(void *staged, const void *upper, const void *lower, size_t count, int zero_point)
+{
+    uint32_t *to = staged;
+    const int8_t *first = upper, *second = lower;
+    for (size_t i = 0; i < count; i++)
+        to[i] = (uint16_t)(first[i] - zero_point) | (uint32_t)(second[i] - zero_point) << 16;
+}
 #else
+#define DW_VALUE vs
+#define DW_LOAD_X vs_load
+#define DW_LOAD_W vs_load
 #define DW_MAC(x, w, s) vi_multiply_add(s, x, w)
-DEPTHWISE(depthwise_s16, vi, vs, vi_load, vi_store, vs_load, vs_load, DW_MAC, 2, int16_t)
+DEPTHWISE(depthwise_s16, int16_t, 2)
 #endif

@@ -86,12 +86,12 @@ static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP
 static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32};
 static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
 #ifdef MP_DOT_PAIRS
-#define MP_DEPTHWISE_ROW .pair = pair_s16, .row = depthwise_pairs
+#define MP_DEPTHWISE_ROW(TYPE) .pair = pair_##TYPE, .row = depthwise_pairs
 #else
-#define MP_DEPTHWISE_ROW .row = depthwise_s16
+#define MP_DEPTHWISE_ROW(TYPE) .row = depthwise_s16
 #endif
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW};
-static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW};
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8)};
+static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW(s16)};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
 #if defined(MP_OWN_S16)

@@ -155,6 +155,25 @@ def small_shapes() -> list[ConvShape]:
     return shapes
 
 
+def narrow_shapes() -> list[ConvShape]:
+    """Few channels at widths that two or four divide: some tables compute pixels beside each other."""
+    return [
+        ConvShape(6, 8, 8, 8, 1),
+        ConvShape(5, 16, 8, 4, 1),
+        ConvShape(3, 12, 4, 24, 1),
+        ConvShape(4, 6, 24, 8, 1),
+        ConvShape(7, 8, 3, 8, 3, 2, 1),
+        ConvShape(6, 8, 5, 3, 3, 1, 1),
+        ConvShape(5, 4, 2, 1, 5, 1, 2),
+        ConvShape(3, 20, 3, 40, 2, 1, 0),
+        ConvShape(6, 40, 7, 2, 3, 3, 1),
+        ConvShape(6, 8, 8, 8, 3, 1, 1, 1, 8),
+        ConvShape(5, 4, 24, 24, 5, 1, 2, 1, 24),
+        ConvShape(7, 12, 4, 4, 3, 1, 2, 2, 4),
+        ConvShape(3, 18, 40, 40, 3, 1, 1, 1, 40),
+    ]
+
+
 def winograd_shapes() -> list[ConvShape]:
     """3x3 with enough channels, sizes around the 4x4 tile."""
     return [
@@ -179,7 +198,7 @@ def conv_cases() -> list[ConvCase]:
     seed = 0
     outs = tuple(STORED_TYPES)
     for row in PRECISIONS.values():
-        for i, shape in enumerate(small_shapes() + winograd_shapes()):
+        for i, shape in enumerate(small_shapes() + winograd_shapes() + narrow_shapes()):
             if row.accumulates == "float16" and shape.depth > 300:
                 continue
             seed += 1
@@ -210,7 +229,7 @@ def conv_cases() -> list[ConvCase]:
 def pooled_cases() -> list[ConvCase]:
     """With the pooling behind them: every shape, odd and even sides, more rows than are pooled at a time."""
     cases = []
-    shapes = [*small_shapes(), *winograd_shapes(), ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
+    shapes = [*small_shapes(), *winograd_shapes(), *narrow_shapes(), ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
     outs = tuple(STORED_TYPES)
     for row in PRECISIONS.values():
         for i, shape in enumerate(shapes):

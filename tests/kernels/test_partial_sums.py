@@ -31,6 +31,8 @@ SHAPES = [
     ConvShape(13, 13, 640, 40, 1),
     ConvShape(5, 6, 1056, 18, 3, 1, 1),
     ConvShape(6, 5, 40, 70, 5, 1, 2),
+    ConvShape(6, 8, 40, 8, 1),
+    ConvShape(4, 12, 40, 4, 3, 1, 1),
 ]
 
 
