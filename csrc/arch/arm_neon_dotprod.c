@@ -2,6 +2,7 @@
 /* ARMv8.2 with half arithmetic and the dot product: Raspberry Pi 5. */
 #include "../table.h"
 #if defined(__aarch64__)
+#define MP_INTEGER "../arch/arm_neon_integer.h"
 #include "arm_neon_templates.h"
 #include "arm_neon_f16.h"
 #include "arm_neon_dot.h"

@@ -6,7 +6,10 @@
 #include "activation.h"
 #include "elementwise.h"
 #include "output.h"
-#include "integer.h"
+#ifndef MP_INTEGER
+#define MP_INTEGER "integer.h"
+#endif
+#include MP_INTEGER
 #include "quantize.h"
 #include "add.h"
 #include "combine.h"
