@@ -15,8 +15,9 @@ from typing import Sequence
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.sharing import forward_equivalents_of
 
-PART_SECONDS = 5.0
-"""A part should take no longer than this, or, where much is repeated, than PART_SHARE of the time that the sweep has taken."""
+PART_SECONDS = 4.0
+"""A part aims at this, so that it takes at most 5 s at a changing pace, or, where much is repeated, at PART_SHARE of the time
+that the sweep has taken."""
 PART_SHARE = 0.1
 MUCH = 0.05
 """Share of the work that may be repeated so that parts take seconds."""

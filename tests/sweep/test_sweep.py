@@ -266,7 +266,7 @@ def run(task: Problem, store: TrialStore, executor: Executor, seconds: float, **
 
 
 def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tmp_path: Path) -> None:
-    """729 configurations are one unit; at a second a pass and 5 s a part, parts have a few each."""
+    """729 configurations are one unit; at a second a pass and 4 s a part, parts have a few each."""
     task = problem()
     assert len(split_units(NETWORK, map(Configuration, task.space.all_keys()), bytes_per_head=1)) < 4
     counts = [0]
@@ -305,7 +305,7 @@ def test_parts_take_seconds_and_repeat_little(seconds: float, elapsed: float) ->
 
 def test_parts_follow_what_parts_took() -> None:
     keys = tuple(problem().space.all_keys())
-    assert Parts(NETWORK, 0.05).first(keys, 0.0, racing=True) < len(keys)  # a quarter of 5 s, as long as it is a guess
+    assert Parts(NETWORK, 0.05).first(keys, 0.0, racing=True) < len(keys)  # a quarter of 4 s, as long as it is a guess
     parts = Parts(NETWORK, 0.001)
     assert parts.first(keys, 0.0, racing=True) == len(keys)
     parts.measured(keys, True, 1000.0)
