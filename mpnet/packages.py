@@ -7,6 +7,9 @@ from __future__ import annotations
 import importlib
 import pkgutil
 import re
+import shlex
+import shutil
+import sys
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Iterable, TypeVar
@@ -27,6 +30,14 @@ def declared(package: str, path: Iterable[str], name: str, kind: type[Declared])
         if isinstance(value, kind):
             declarations[module.name] = value
     return declarations
+
+
+def program() -> str:
+    """How a shell in this folder starts mpnet: by its name where that is on PATH, else by where it lies."""
+    beside, here = Path(sys.executable).with_name("mpnet"), Path.cwd()
+    if shutil.which("mpnet") or not beside.exists():
+        return "mpnet"
+    return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
 
 
 def module_names(folder: Path) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_words import PlanWords
+from mpnet.packages import program
 from mpnet.report.sweep_text import change_text, images_text, print_choice, time_lines
 from mpnet.report.terminal import print_table
 
@@ -82,8 +83,9 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     _say(f"Done in {time.monotonic() - start:.0f} s. The report is {page}; open it in a browser.")
     for line in decision(sweep, read_cfg(project.folder / "model" / "demo.cfg")):
         console().print(line)
-    command = shlex.join(["mpnet", "export", f"{folder}:chosen", "-o", str(out / "mixed.cfg")])
-    print_command(command)
+    print_command(f"{program()} {shlex.join(['export', f'{folder}:chosen', '-o', str(out / 'mixed.cfg')])}")
+    if program() != "mpnet":
+        _say(f"mpnet is not on PATH here: its commands begin with {program()}.")
 
 
 def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
@@ -136,7 +138,7 @@ def _document(*arguments: str) -> dict[str, Any]:
 
 def _command(*arguments: str, json_to: IO[str] | None = None) -> None:
     """Run a command of mpnet as if it had been typed, after showing it."""
-    print_command(f"$ {shlex.join(['mpnet', *arguments])}")
+    print_command(f"$ {program()} {shlex.join(arguments)}")
     arguments = (*arguments, "--json") if json_to else arguments
     # Results record the command line that made them: the one shown here, not `mpnet demo`.
     typed, sys.argv = sys.argv, ["mpnet", *arguments]

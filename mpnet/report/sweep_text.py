@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import shlex
 from itertools import accumulate
 from typing import Any, Mapping, Sequence
 
@@ -16,6 +17,7 @@ from mpnet.messages import bytes_text, count_text, counted, limits_text, whole_t
 from mpnet.model.plan_key import short_key
 from mpnet.model.plan_words import IN_TABLES, PlanWords
 from mpnet.model.task import DETECTION, TASKS
+from mpnet.packages import program
 from mpnet.report.conditions import print_conditions
 from mpnet.report.summary import bounds
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
@@ -67,7 +69,7 @@ def print_sweep(document: Mapping[str, Any], out: Console) -> None:
     if document["strategy"] in RANKING:
         _print_layers(document, out)
     print_choice(document, out)
-    _print_verified(document.get("verified"), out)
+    _print_verified(document, out)
     print_conditions(document, out)
     holdout = document["holdout"]
     if not holdout["held_out"]:
@@ -199,7 +201,8 @@ def _key(row: Mapping[str, Any]) -> str:
 
 def _called(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """A row in words where the front has them, else its key."""
-    words = {known["precision"]: known["words"] for known in document["front"] if "words" in known}
+    rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
+    words = {known["precision"]: known["words"] for known in rows if "words" in known}
     key = row["precision"]
     return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else _key(row)
 
@@ -259,7 +262,8 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
         out.print(line)
     _print_safety(document, out)
     first = next(iter(picks))
-    out.print(f"{first}: {rule_of(first, document)}; mpnet export {document['store']}:{first} -o mixed.cfg", soft_wrap=True)
+    command = f"{program()} export {shlex.quote(document['store'] + ':' + first)} -o mixed.cfg"
+    out.print(f"{first}: {rule_of(first, document)}; {command}", soft_wrap=True)
     if document.get("limits") and first != "smallest" in picks:
         out.print(f"smallest: {rule_of('smallest', document)}")
 
@@ -288,8 +292,9 @@ def _time(latency: Mapping[str, Any]) -> str:
     return f"{'unreliable, ' if doubt_of(latency) else ''}{latency['median_ms']:.2f} ms"
 
 
-def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
+def _print_verified(document: Mapping[str, Any], out: Console) -> None:
     """What of the front survives in another engine."""
+    verified = document.get("verified")
     if verified is None:
         return
     engine = f"{verified['engine']} {verified['version']}".strip()
@@ -300,21 +305,24 @@ def _print_verified(verified: Mapping[str, Any] | None, out: Console) -> None:
     for row in rows:
         figures = [row.get(name) for base in names for name in (base, f"deployed_{base}")]
         times = [row.get(name) for name in ("latency_ms", "deployed_latency_ms")]
-        outcome = "survives" if row["survived"] else f"does not survive: {row['why']}"
+        outcome = Text("survives") if row["survived"] else Text("lost", style="bold red")
         cells.append(
             [
+                _called(document, row),
                 _key(row),
                 *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
                 "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
                 *["" if value is None else f"{value:.2f}" for value in times],
-                Text(clean(outcome), style="" if row["survived"] else "bold red"),
+                outcome,
             ]
         )
-    headings = ("precision", labels[0], "there", labels[1], "there", "head error", "ms", "there", "")
+    headings = ("precision", "key", labels[0], "there", labels[1], "there", "head error", "ms", "there", "")
     survived = sum(row["survived"] for row in rows)
-    print_table(
-        out, headings, cells, f"In {engine}: {survived} of {len(rows)} configurations survive", left=(0, len(headings) - 1)
-    )
+    title = f"In {engine}: {survived} of {len(rows)} configurations survive"
+    print_table(out, headings, cells, title, left=(0, 1, len(headings) - 1), fold=(0,))
+    for row in rows:
+        if not row["survived"]:
+            out.print(f"{_called(document, row)} ({short_key(row['precision'])}) does not survive: {clean(row['why'])}.")
     out.print(f"A configuration survives when {verified['rule'].removeprefix('it survives when ')}.")
     for line in verified["notes"]:
         out.print(f"note: {line}")
@@ -389,6 +397,7 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
             widths = [f"{width:.2f}" for width in of["half_widths"]]
             rows.append(
                 [
+                    _words(row),
                     short_key(row["precision"]),
                     f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
                     f"{of['loss']:.2f}",
@@ -397,7 +406,7 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
                 ]
             )
     for one in document["failed"]:
-        out.print(f"{short_key(one['precision'])} has no figures: {one['reason']}")
+        out.print(f"{one['words']} ({short_key(one['precision'])}) has no figures: {one['reason']}")
     if not rows:
         if not document["failed"]:
             out.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
@@ -409,7 +418,8 @@ def print_forecast(document: Mapping[str, Any], out: Console) -> None:
         f"{held} of this sweep ({document['labelled']} labelled), and with more"
     )
     counts = [f"{factor * testing:,} images" for factor in document["factors"]]
-    print_table(out, ["precision", "margin", "loss", *counts, "images that tell"], rows, title, left=(0, 1))
+    headings = ["precision", "key", "margin", "loss", *counts, "images that tell"]
+    print_table(out, headings, rows, title, left=(0, 1, 2), fold=(0, 2))
 
 
 def change_text(losses: Mapping[str, Any]) -> str:

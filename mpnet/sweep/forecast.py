@@ -10,6 +10,7 @@ from mpnet.config.experiment import Experiment
 from mpnet.engine.assign import assign_key
 from mpnet.evaluation.noninferiority import POOLED
 from mpnet.model.plan_key import split_key
+from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
 from mpnet.sweep.failed import baseline_failed
 from mpnet.sweep.margins import margins_of
@@ -52,15 +53,17 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
         raise baseline_failed(network, baseline, first)
     loss = some.kit.loss(some.dataset, first.predictions)
     counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
+    words = PlanWords.of_network(network)
     configurations, failed = [], []
     for key, outcome in zip(keys, others, strict=True):
         if isinstance(outcome, str):
-            failed.append({"precision": key, "reason": outcome})
+            failed.append({"precision": key, "words": words(key), "reason": outcome})
             continue
         losses = {name: (known, name.removesuffix(POOLED)) for name, known in loss(outcome.predictions).losses.items()}
         configurations.append(
             {
                 "precision": key,
+                "words": words(key),
                 "losses": {
                     name: {
                         "loss": known.loss,

@@ -57,6 +57,8 @@ def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, ex
     arguments = ("--set", SWEEP, "--set", "sweep.verify={engine: rough}", "--workers", 1, "-q")
     printed = mpnet("sweep", experiment, *arguments).stdout
     assert "does not survive: agreement_AP" in printed
+    table = printed[printed.index("configurations survive") :]
+    assert f"\nfp32, but int8 in first  q{'f' * 12} " in table
     store = next((experiment.parent / "runs" / "tiny").glob("sweep-*.sqlite"))
     data = from_store(read_sweep(store), store, Status("finished", 4))
     lost = [note for note in data.notes if note.startswith("Does not survive in rough 1.0: ")]

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -69,6 +70,7 @@ def test_a_forecast_says_how_surely_losses_will_be_known_and_stores_nothing(mpne
             assert of["half_widths"] == sorted(of["half_widths"], reverse=True)
     text = mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "-q").stdout
     assert "A forecast from" in text
+    assert re.search(f"int8 everywhere +{'q' * 13} +agreement AP", text)
     assert not list((experiment.parent / "runs").rglob("*.sqlite"))
     assert mpnet("sweep", experiment, "--forecast").returncode == 2  # it has no sweep section
 

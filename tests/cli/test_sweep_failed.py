@@ -83,9 +83,13 @@ def test_a_forecast_leaves_out_what_overflows(mpnet: Mpnet, overflowing: Path) -
     forecast = ("sweep", overflowing, *OPTIONS, "-q", "--forecast", "--unlabelled", "images")
     document = document_of(mpnet(*forecast, "--json", "--set", "sweep.precisions=[fp32, fp16]"))
     assert [row["precision"] for row in document["configurations"]] == ["ffhh"]
-    assert document["failed"] == [{"precision": key, "reason": REASON} for key in ("hhhh", "hhhf", "hhff")]
+    assert document["failed"] == [
+        {"precision": "hhhh", "words": "fp16 everywhere", "reason": REASON},
+        {"precision": "hhhf", "words": "fp16, but fp32 in last", "reason": REASON},
+        {"precision": "hhff", "words": "fp16, but fp32 in heads", "reason": REASON},
+    ]
     text = mpnet(*forecast, "--set", "sweep.precisions=[fp32, fp16]").stdout
-    assert f"hhff has no figures: {REASON}\n" in text
+    assert f"fp16 everywhere (hhhh) has no figures: {REASON}\n" in text
 
 
 @pytest.mark.slow
