@@ -97,6 +97,7 @@ def shown_safe(
         judgements = judged(configurations).items()
         return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
 
+    margins = _measurable(margins, known.get(Configuration(problem.baseline)))
     measured = task.agreement if any(task.agreement in trial.values for trial in known.values()) else problem.quality_name
     testing = images - selecting
     return run_tests(
@@ -108,6 +109,13 @@ def shown_safe(
         held_out=testing > 0,
         choices=len(known),
     )
+
+
+def _measurable(margins: Margins, baseline: Trial | None) -> Margins:
+    """The margins without those of measures that the images have no labels for; what the user asked for stays."""
+    if margins.asked or baseline is None:
+        return margins
+    return replace(margins, points={name: most for name, most in margins.points.items() if not baseline.get(name) < 0})
 
 
 def run_tests(

@@ -274,3 +274,11 @@ def test_stability_counts_draws() -> None:
         layers[5]: 100.0,
     }
     assert stability(problem(), known, {}, picks) == {}
+
+
+def test_a_measure_without_labels_is_no_margin_unless_it_was_asked_for() -> None:
+    unlabelled = {c: Trial(c.key, {**trial.values, "AP": -1.0}) for c, trial in KNOWN.items()}
+    losses = judged_with({key: {"agreement_AP": agreement(50.0)} for key in COST})
+    for margins, said in ((MARGINS, "3 agreement AP on"), (Margins({"AP": 1.0}, asked=True), "1 AP on")):
+        safety = shown_safe(problem(), unlabelled, losses, margins, DETECTION, 100, 60)
+        assert f"no configuration is shown to lose at most {said} 40 held-out images" in safety_json(safety, ["", ""])["why"]
