@@ -355,8 +355,11 @@ def test_what_is_cut_says_that_it_scrolls_and_nothing_else_does(long_names: Path
     for width in (390, 3000):
         page.set_viewport_size({"width": width, "height": 800})
         page.wait_for_function(
-            """() => [...document.querySelectorAll('.scroll, .chart')].filter(n => n.clientWidth).every(n => (n.scrollWidth >
-                n.clientWidth + 4) === !!(n.nextElementSibling && n.nextElementSibling.classList.contains('wider')))"""
+            """() => [...document.querySelectorAll('.scroll, .chart')].filter(n => n.clientWidth).every(n => {
+                const after = n.nextElementSibling, said = after && after.classList.contains('wider') ? after.textContent : '';
+                const rows = `all ${n.querySelectorAll('tbody tr').length} rows`;
+                return (n.scrollWidth > n.clientWidth + 4) === said.includes('sideways') &&
+                    (n.scrollHeight > n.clientHeight + 4) === said.includes(rows); })"""
         )
         assert page.query_selector(".wider") or width > 390
 

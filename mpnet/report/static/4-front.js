@@ -119,18 +119,20 @@ function textWidth(text) {
 }
 
 // [x, y, anchor] of the name of each mark [x, y, width of the name]: aside of it, below or above, lines further away where it
-// would cover a mark or another name, or leave the frame.
-function namePlaces(marks, frame) {
-  const taken = marks.map(([x, y]) => [x - 9, y - 9, x + 9, y + 9]);
-  const free = ([a, b, c, d]) => a >= frame.left && b >= frame.top && c <= frame.right && d <= frame.bottom
-    && !taken.some(([left, top, right, bottom]) => a < right && left < c && b < bottom && top < d);
+// would cover a mark or another name, or leave the frame; clear of the front's points [x, y] as well where there is such a place.
+function namePlaces(marks, points, frame) {
+  const around = (places, room) => places.map(([x, y]) => [x - room, y - room, x + room, y + room]);
+  const taken = around(marks, 9), dots = around(points, 5);
+  const over = ([a, b, c, d]) => ([left, top, right, bottom]) => a < right && left < c && b < bottom && top < d;
+  const free = (box) => box[0] >= frame.left && box[1] >= frame.top && box[2] <= frame.right && box[3] <= frame.bottom && !taken.some(over(box));
   return marks.map(([x, y, wide]) => {
     const near = x > (frame.left + frame.right) / 2 ? -1 : 1, places = [];
     for (let line = 0; line < frame.bottom; line += 15) {
       for (const side of [near, -near]) for (const down of [20 + line, -11 - line]) places.push([x + 11 * side, y + down, side]);
     }
     const boxes = places.map(([a, b, side]) => [a - (side < 0 ? wide : 0) - 3, b - 11, a + (side > 0 ? wide : 0) + 3, b + 4]);
-    const best = Math.max(0, boxes.findIndex(free));
+    const clear = boxes.findIndex((box) => free(box) && !dots.some(over(box)));
+    const best = clear >= 0 ? clear : Math.max(0, boxes.findIndex(free));
     taken.push(boxes[best]);
     const [left, base, side] = places[best];
     return [left, base, side < 0 ? "end" : "start"];
@@ -213,8 +215,8 @@ function drawFront() {
     points.append(svgNode("path", { d: SHAPES[mark.shape](...FRONT.place(mark.row)), fill: mark.shape === "star" ? "var(--chosen)" : "var(--baseline)", class: "mark", "data-row": mark.row }));
   }
   const shownMarks = marks.filter((mark) => inside(mark.row));
-  namePlaces(shownMarks.map((mark) => [...FRONT.place(mark.row), textWidth(mark.name)]), frame).forEach(([x, y, anchor], i) => {
-    points.append(svgNode("text", { x, y, "text-anchor": anchor, "font-size": NAME_SIZE, "font-weight": NAME_WEIGHT, fill: "var(--text)" }, shownMarks[i].name));
+  namePlaces(shownMarks.map((mark) => [...FRONT.place(mark.row), textWidth(mark.name)]), front.map(FRONT.place), frame).forEach(([x, y, anchor], i) => {
+    points.append(svgNode("text", { x, y, "text-anchor": anchor, "font-size": NAME_SIZE, "font-weight": NAME_WEIGHT, fill: "var(--text)", stroke: "var(--card)", "stroke-width": 3, "paint-order": "stroke" }, shownMarks[i].name));
   });
   points.append(svgNode("circle", { r: 11, fill: "none", stroke: "var(--chosen)", "stroke-width": 2.5, id: "front-selected" }));
   const canvas = element("canvas", { "aria-hidden": "true" });

@@ -28,14 +28,17 @@ function startFilters() {
   bar.addEventListener("change", filter);
 }
 
-// What is wider than its frame says so, in a line below it, for as long as it is.
+// What is wider or higher than its frame says so, in a line below it, for as long as it is.
 function startHints() {
   const seen = new ResizeObserver((entries) => {
     for (const { target } of entries) {
-      const wide = target.scrollWidth > target.clientWidth + 4 && target.clientWidth > 0;
+      const shown = target.clientWidth > 0, wide = shown && target.scrollWidth > target.clientWidth + 4;
+      const high = shown && target.scrollHeight > target.clientHeight + 4, rows = target.querySelectorAll("tbody tr").length;
+      const text = [high ? `Scroll down in the table to see all ${rows} rows ↓` : "", wide ? "Scroll sideways to see the rest →" : ""].filter(Boolean).join(" · ");
       const next = target.nextElementSibling, hint = next && next.classList.contains("wider") ? next : null;
-      if (wide && !hint) target.after(element("p", { text: "Scroll sideways to see the rest →", class: "hint wider" }));
-      if (!wide && hint) hint.remove();
+      if (hint && hint.textContent === text) continue;
+      if (hint) hint.remove();
+      if (text) target.after(element("p", { text, class: "hint wider" }));
     }
   });
   for (const node of document.querySelectorAll(".scroll, .chart")) seen.observe(node);
