@@ -257,7 +257,9 @@ def _timed(data: ReportData, machine: Machine, progress: Progress) -> ReportData
 
 
 def _not_computed(what: str) -> Missing:
-    return Missing(what, "this is not stored, and --no-compute forbids to run the network", "Leave --no-compute out.")
+    # Also on the page of --live, where nobody gave the option.
+    remedy = "`mpnet report` without --no-compute shows it; of a running sweep, when that has ended."
+    return Missing(what, "this is not stored, and this page runs no network", remedy)
 
 
 def _with_baseline(results: list[Result]) -> list[Result]:

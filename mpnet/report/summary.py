@@ -70,7 +70,7 @@ def _measured(data: ReportData) -> str:
         if data.held_out:
             on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
         return (
-            f"{done:,} configurations were measured{on}; {front} of them are on the front: "
+            f"{done:,} configurations were measured{on}; {front} of them {'is' if front == 1 else 'are'} on the front: "
             f"no other beats them in {', '.join(names[:-1])} and {names[-1]}."
         )
     return f"{len(table):,} configurations were compared{on}."

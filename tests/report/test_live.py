@@ -65,6 +65,7 @@ def test_the_page_is_for_whoever_has_its_address(served: LiveReport) -> None:
     assert answer(served)[0] == 200
     status, page = answer(served, "report")
     assert (status, page.count("<h1")) == (200, 1)
+    assert "of a running sweep, when that has ended" in page  # what it lacks, though nobody gave --no-compute
     for path in ("/", "/report", "/wrong/", "/wrong/report", urlsplit(served.address).path[:-2] + "/report", "../report"):
         assert answer(served, path)[0] == 404
     assert answer(served, Host="attacker.example")[0] == 404
