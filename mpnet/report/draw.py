@@ -36,12 +36,15 @@ def class_colour(category: int) -> tuple[int, int, int]:
     return round(255 * red), round(255 * green), round(255 * blue)
 
 
-def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label], dashed: Sequence[float] | None = None) -> NDArray[np.uint8]:
+def draw_labels(
+    image: NDArray[np.uint8], labels: Sequence[Label], dashed: Sequence[float] | None = None, least: float = 0.35
+) -> NDArray[np.uint8]:
     """A copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
 
     dashed: corners (x0, y0, x1, y1) of a frame over the boxes and below the texts.
 
     Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
+    least: size of the letters in small images.
     """
     out = np.ascontiguousarray(image.copy())
     height, width = out.shape[:2]
@@ -57,7 +60,7 @@ def draw_labels(image: NDArray[np.uint8], labels: Sequence[Label], dashed: Seque
         cv2.rectangle(out, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
     if dashed is not None:
         _dash(out, dashed)
-    scale = max(0.35, (height + width) / 3200)
+    scale = max(least, (height + width) / 3200)
     taken = np.empty((len(labels), 4), np.int64)
     texts, text_corners = 0, []
     for label, box in zip(labels, corners, strict=True):

@@ -199,4 +199,5 @@ def _shrunk(
         box = ((x - origin[0]) * factor, (y - origin[1]) * factor, across * factor, down * factor)
         scaled.append(replace(label, box=box))
     truth = None if change is None else [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
-    return draw_labels(np.asarray(small, dtype=np.uint8), scaled, truth)
+    # Both sides of a change share the width that the page shows: letters halve.
+    return draw_labels(np.asarray(small, dtype=np.uint8), scaled, truth, least=0.35 if change is None else 0.7)

@@ -57,3 +57,12 @@ def test_a_dashed_frame_hides_no_text() -> None:
     assert text.any()
     assert (plain != framed).any()
     assert np.array_equal(plain[text], framed[text])
+
+
+def test_letters_of_small_images_are_as_large_as_asked() -> None:
+    blank = np.zeros((200, 400, 3), np.uint8)
+    small, large = (
+        draw_labels(blank, [Label((100.0, 100.0, 50.0, 50.0), 0, "key 0.96")], least=least)[:98].any(axis=(1, 2)).sum()
+        for least in (0.35, 0.7)
+    )
+    assert large >= 1.5 * small > 0
