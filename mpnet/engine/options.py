@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Iterable, Mapping
 
 from mpnet.config.protocol import BATCH_NORMS
@@ -89,7 +90,7 @@ class EngineOptions:
         if self.batch_norm not in BATCH_NORMS:
             raise ConfigError(f"batch_norm {self.batch_norm!r} is unknown; known are {', '.join(BATCH_NORMS)}")
 
-    @property
+    @cached_property
     def by_activations(self) -> bool:
         """Whether any layer asks for equalisation by activations."""
         return any(options.equalisation == BY_ACTIVATIONS for options in self.complete.values())
@@ -107,7 +108,7 @@ class EngineOptions:
             )
         return self.channel_factors
 
-    @property
+    @cached_property
     def integer_only(self) -> bool:
         """Whether layers of codes compute in whole numbers alone, as TensorFlow Lite does."""
         return any(options.integer_only for options in self.complete.values())

@@ -14,6 +14,7 @@ stretches a difference by more than 1.1. Source: docs/arithmetic.md, section 6.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Iterable, Sequence
 
 import numpy as np
@@ -27,7 +28,6 @@ from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError
 from mpnet.kernels.interface import ConvShape, PackedConv
-from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.precision import FP32
 from mpnet.model.reals import widened
 from mpnet.quantization.native import dequantize_activations, quant_params
@@ -83,9 +83,14 @@ class Verifier:
         self._prepared = prepared
         self._plan = plan
         self._threads = threads
-        self._oracle = prepared.on(ReferenceKernels())
         self._simulations: dict[int, _Simulation] = {}
         self._checks: dict[int, StepCheck] = {}
+
+    @cached_property
+    def _oracle(self) -> Prepared:
+        from mpnet.kernels.reference import ReferenceKernels  # only few runs are verified, and fewer in whole numbers
+
+        return self._prepared.on(ReferenceKernels())
 
     def run(self, batches: Iterable[Floats]) -> tuple[StepCheck, ...]:
         """Check all steps on these images (n, height, width, channels). Raises: DataError without any."""
