@@ -5,8 +5,6 @@
 #include "table.h"
 #include "team.h"
 
-enum { PIECE = 1 << 14 }; /* elements per leaf call, as in ops.c */
-
 typedef struct {
     const mp_table *table;
     const char *x, *b;
@@ -27,13 +25,13 @@ typedef struct {
 
 static piece piece_of(const op *o, int64_t number, size_t x_bytes)
 {
-    const size_t at = (size_t)number * PIECE, left = o->count - at;
+    const size_t at = (size_t)number * MP_PIECE;
     return (piece){o->x + at * x_bytes, o->b ? o->b + at * x_bytes : 0, o->out + at * mp_type_bytes(o->out_type),
-                   left < PIECE ? left : PIECE};
+                   mp_piece_size(o->count, (size_t)number)};
 }
 static int share(const op *o, mp_work *work, int threads)
 {
-    mp_share(mp_team_size(threads, o->count), (int64_t)((o->count + PIECE - 1) / PIECE), work, o);
+    mp_share(mp_team_size(threads, o->count), (int64_t)mp_pieces(o->count), work, o);
     return MP_OK;
 }
 static int are_codes(int type) { return mp_is_type(type) && !mp_is_real(type); }

@@ -7,15 +7,6 @@
 #include "table.h"
 #include "team.h"
 
-enum { PIECE = 1 << 14 }; /* elements per leaf call: a quarter of the first cache level and more */
-
-static size_t pieces(size_t count) { return (count + PIECE - 1) / PIECE; }
-static size_t piece_size(size_t count, size_t piece)
-{
-    const size_t left = count - piece * PIECE;
-    return left < PIECE ? left : PIECE;
-}
-
 /* What the items of one call read; each operation uses its own part. */
 typedef struct {
     const mp_table *table;
@@ -50,13 +41,13 @@ typedef struct {
 } piece_place;
 static piece_place place_of(const op *o, int64_t item)
 {
-    const size_t per_image = pieces(o->count), piece = (size_t)item % per_image, image = (size_t)item / per_image;
-    return (piece_place){image, image * o->count + piece * PIECE, piece_size(o->count, piece)};
+    const size_t per_image = mp_pieces(o->count), piece = (size_t)item % per_image, image = (size_t)item / per_image;
+    return (piece_place){image, image * o->count + piece * MP_PIECE, mp_piece_size(o->count, piece)};
 }
 
 static int share_pieces(const op *o, size_t images, mp_work *item, int threads)
 {
-    mp_share(mp_team_size(threads, images * o->count), (int64_t)(images * pieces(o->count)), item, o);
+    mp_share(mp_team_size(threads, images * o->count), (int64_t)(images * mp_pieces(o->count)), item, o);
     return MP_OK;
 }
 
@@ -80,8 +71,8 @@ static void range_item(const void *context, int64_t piece, int member)
         maximum[lane] = -INFINITY;
         odd[lane] = 0.0f;
     }
-    found->table->range(found->x + (size_t)piece * PIECE * mp_type_bytes(found->type), found->type,
-                        piece_size(found->count, (size_t)piece), minimum, maximum, odd);
+    found->table->range(found->x + (size_t)piece * MP_PIECE * mp_type_bytes(found->type), found->type,
+                        mp_piece_size(found->count, (size_t)piece), minimum, maximum, odd);
     pthread_mutex_lock(&found->lock);
     for (int lane = 0; lane < MP_MAX_LANES; lane++) {
         found->low = minimum[lane] < found->low ? minimum[lane] : found->low;
@@ -105,7 +96,7 @@ int mp_value_range(const mp_table *table, const void *x, int type, size_t images
                              INFINITY,
                              -INFINITY,
                              0};
-        mp_share(mp_team_size(threads, count), (int64_t)pieces(count), range_item, &found);
+        mp_share(mp_team_size(threads, count), (int64_t)mp_pieces(count), range_item, &found);
         ranges[2 * image] = found.low + 0.0f; /* -0 and 0 compare equal: leave one of them */
         ranges[2 * image + 1] = found.high + 0.0f;
         bad |= found.bad;

@@ -16,15 +16,13 @@ typedef struct {
     const int32_t *index, *fill;
 } gathered;
 
-enum { GATHER_PIECE = 1 << 14 };
-
 static void gather_item(const void *context, int64_t item, int member)
 {
     const gathered *g = context;
     (void)member;
-    const size_t per_image = (g->out_count + GATHER_PIECE - 1) / GATHER_PIECE, image = (size_t)item / per_image;
-    const size_t first = (size_t)item % per_image * GATHER_PIECE;
-    const size_t last = first + GATHER_PIECE < g->out_count ? first + GATHER_PIECE : g->out_count;
+    const size_t per_image = mp_pieces(g->out_count), image = (size_t)item / per_image,
+                 piece = (size_t)item % per_image;
+    const size_t first = piece * MP_PIECE, last = first + mp_piece_size(g->out_count, piece);
 #define COPY(STORAGE, FILL)                                                                                            \
     {                                                                                                                  \
         const STORAGE *x = (const STORAGE *)g->x + image * g->in_count;                                                \
@@ -47,8 +45,7 @@ int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t 
     for (size_t i = 0; i < out_count; i++)
         if (index[i] >= 0 && (size_t)index[i] >= in_count) return MP_BAD_SHAPE;
     const gathered g = {x, out, type, in_count, out_count, index, fill};
-    const size_t per_image = (out_count + GATHER_PIECE - 1) / GATHER_PIECE;
-    mp_share(mp_team_size(threads, images * out_count), (int64_t)(images * per_image), gather_item, &g);
+    mp_share(mp_team_size(threads, images * out_count), (int64_t)(images * mp_pieces(out_count)), gather_item, &g);
     return MP_OK;
 }
 

@@ -20,6 +20,16 @@ static inline int mp_share_step(int threads, int64_t item, int64_t items)
     return threads != 2 ? threads : 2 * item < items ? 1 : -1;
 }
 
+/* Elements that a thread takes at a time, where items are no rows or images: a quarter of the first cache level and more, and a
+ * multiple of every vector width. */
+enum { MP_PIECE = 1 << 14 };
+static inline size_t mp_pieces(size_t count) { return (count + MP_PIECE - 1) / MP_PIECE; }
+static inline size_t mp_piece_size(size_t count, size_t piece)
+{
+    const size_t left = count - piece * MP_PIECE;
+    return left < MP_PIECE ? left : MP_PIECE;
+}
+
 /* Below this many elements starting threads costs more than they save. */
 #ifndef MP_WORTH_THREADS
 #define MP_WORTH_THREADS (1 << 16)

@@ -228,15 +228,22 @@ static const void *input_row(const mp_item *item, int iy, size_t count)
     return item->converted;
 }
 
+/* Of a staged row, where `pixels` pixels stand behind `left` of padding: fills all others, and gives that place. */
+static char *between_padding(const mp_conv_plan *plan, char *to, int left, int pixels, size_t bytes, int padding)
+{
+    const size_t channels = plan->shape.in_c, pixel = channels * bytes;
+    fill(to, left * channels, bytes, padding);
+    fill(to + (left + pixels) * pixel, (plan->stage_w - left - pixels) * channels, bytes, padding);
+    return to + left * pixel;
+}
+
 /* A row of `pixels` pixels behind `left` of padding, as they lie. */
 static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int half)
 {
     const mp_conv_plan *plan = item->plan;
-    const size_t channels = plan->shape.in_c, pixel = channels * plan->a_bytes;
-    const int padding = zero_code(item, half), zero = plan->subtracts_zero ? zero_point(item, half) : 0;
-    fill(to, left * channels, plan->a_bytes, padding);
-    plan->stage(to + left * pixel, from, pixels * channels, zero);
-    fill(to + (left + pixels) * pixel, (plan->stage_w - left - pixels) * channels, plan->a_bytes, padding);
+    const int zero = plan->subtracts_zero ? zero_point(item, half) : 0;
+    plan->stage(between_padding(plan, to, left, pixels, plan->a_bytes, zero_code(item, half)), from,
+                (size_t)pixels * plan->shape.in_c, zero);
 }
 
 /* The same in blocks of channels. */
@@ -290,16 +297,12 @@ static void copy_row(const mp_item *item, char *to, int iy, int padding, size_t 
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
-    const size_t all = (size_t)plan->stage_w * s->in_c, left = (size_t)clamp(s->padding, 0, plan->stage_w) * s->in_c;
-    if (iy < 0 || iy >= s->in_h) {
-        fill(to, all, bytes, padding);
-        return;
-    }
-    const size_t row = (size_t)s->in_w * s->in_c, count = row < all - left ? row : all - left;
-    const char *from = input_row(item, iy, count);
-    fill(to, left, bytes, padding);
-    memcpy(to + left * bytes, from, count * bytes);
-    fill(to + (left + count) * bytes, all - left - count, bytes, padding);
+    const int left = clamp(s->padding, 0, plan->stage_w), pixels = clamp(s->in_w, 0, plan->stage_w - left);
+    const size_t count = (size_t)pixels * s->in_c;
+    if (iy >= 0 && iy < s->in_h)
+        memcpy(between_padding(plan, to, left, pixels, bytes, padding), input_row(item, iy, count), count * bytes);
+    else
+        fill(to, (size_t)plan->stage_w * s->in_c, bytes, padding);
 }
 
 static void stage_pair(const mp_item *item, char *to, int iy)

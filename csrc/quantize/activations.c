@@ -5,9 +5,6 @@
 #include "../mpnet.h"
 #include "tf_formulas.h"
 
-/* Elements that one thread takes at a time; a multiple of every vector width. */
-#define PIECE 16384
-
 /* Whether the exponent is all ones: NaN or infinity. */
 static inline uint32_t nonfinite(float x)
 {
@@ -113,11 +110,10 @@ typedef struct {
 typedef struct {
     size_t image, at, count;
 } piece;
-static size_t pieces(size_t size) { return (size + PIECE - 1) / PIECE; }
 static piece piece_of(const tf_call *call, int64_t item)
 {
-    const size_t image = (size_t)item / pieces(call->size), start = (size_t)item % pieces(call->size) * PIECE;
-    return (piece){image, image * call->size + start, call->size - start < PIECE ? call->size - start : PIECE};
+    const size_t per_image = mp_pieces(call->size), image = (size_t)item / per_image, number = (size_t)item % per_image;
+    return (piece){image, image * call->size + number * MP_PIECE, mp_piece_size(call->size, number)};
 }
 
 static void tf_quantize_item(const void *context, int64_t item, int member)
@@ -133,7 +129,7 @@ int mp_tf_quantize(const float *x, int8_t *q, size_t images, size_t size, const 
     _Atomic uint32_t bad = 0;
     if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.reals = x, .to_codes = q, .size = size, .params = params, .bad = &bad};
-    mp_share(threads, (int64_t)(images * pieces(size)), tf_quantize_item, &call);
+    mp_share(threads, (int64_t)(images * mp_pieces(size)), tf_quantize_item, &call);
     return bad ? MP_NONFINITE : MP_OK;
 }
 
@@ -171,6 +167,6 @@ int mp_tf_dequantize(const int8_t *q, float *x, size_t images, size_t size, cons
 {
     if (!known(params, images)) return MP_BAD_ARGUMENT;
     const tf_call call = {.codes = q, .to_reals = x, .size = size, .params = params};
-    mp_share(threads, (int64_t)(images * pieces(size)), tf_dequantize_item, &call);
+    mp_share(threads, (int64_t)(images * mp_pieces(size)), tf_dequantize_item, &call);
     return MP_OK;
 }
