@@ -15,6 +15,36 @@ from mpnet.model.weights import random_weights
 
 NAMES = ("circle", "square", "bar")
 SIDE = 64
+DEPTHWISE_CFG = b"""[net]
+width=20
+height=12
+channels=3
+[convolutional]
+batch_normalize=1
+filters=16
+size=1
+activation=leaky
+[maxpool]
+size=2
+stride=2
+[convolutional]
+batch_normalize=1
+filters=16
+size=3
+pad=1
+groups=16
+activation=relu6
+[convolutional]
+filters=14
+size=1
+activation=linear
+[yolo]
+mask=0,1
+num=2
+classes=2
+anchors=2,3, 4,5
+"""
+"""A convolution whose result a pooling and a depthwise convolution alone read."""
 
 
 def _conv(filters: int, size: int = 3, linear: bool = False) -> str:

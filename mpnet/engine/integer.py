@@ -35,13 +35,13 @@ from mpnet.quantization.codes import Codes, codes_of, leaky_sums
 ACTIVATIONS = (*WHOLE_ACTIVATIONS, "leaky")
 
 
-def check_precisions(network: NetworkSpec, options: EngineOptions, wanted: Mapping[int, Precision]) -> None:
+def check_precisions(network: NetworkSpec, wanted: Mapping[int, Precision]) -> None:
     """Refuse layers of reals beside layers of codes. wanted: what layers have of their own, by index.
 
     A network all of fp32 is what others are compared with. One layer at a time may be of reals beside others, so that analyses
     find what it does; a whole configuration may not. Raises: PrecisionError naming the first.
     """
-    if not options.integer_only or all(precision is FP32 for precision in wanted.values()):
+    if all(precision is FP32 for precision in wanted.values()):
         return
     for layer in network.layers:
         where, precision = f"layer {layer.index} ({layer.name})", wanted.get(layer.index, FP32)

@@ -116,8 +116,9 @@ class Lowerings:
 
         Raises: as `of`.
         """
-        of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
-        check_precisions(self.network, self._options, of_weights | self._keyed)
+        if self._options.integer_only:
+            of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
+            check_precisions(self.network, of_weights | self._keyed)
         lowered: list[Lowering] = []
         for layer in self.network.layers:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])

@@ -57,7 +57,7 @@ def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
 
 def range_of(codes: Codes) -> tuple[float, float]:
     """The reals that codes span."""
-    return (codes.least - codes.zero_point) * codes.scale, (-1 - codes.least - codes.zero_point) * codes.scale
+    return (codes.least - codes.zero_point) * codes.scale, (codes.largest - codes.zero_point) * codes.scale
 
 
 def spanned_by_sums(codes: Codes, calibrated: tuple[float, float]) -> tuple[float, float]:

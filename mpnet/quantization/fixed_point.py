@@ -21,6 +21,8 @@ from mpnet.quantization.weights import dequantize_weights
 BIAS_TYPES: dict[int, Any] = {8: np.int32, 16: np.int64}
 """Of biases as TensorFlow Lite stores them, by the bits of a convolution's codes."""
 MOST_SHIFT: int = lib.MP_MOST_SHIFT
+ADD_SHIFTS: dict[int, int] = {8: lib.MP_ADD_SHIFT_8, 16: lib.MP_ADD_SHIFT_16}
+"""How far terms are shifted to the left before they are added, by the bits of their codes."""
 _SUM_BITS = {8: 31, 16: 47}
 """Of a sum and its bias, without the sign."""
 # A bias of a channel whose weights mean next to nothing must not leave these.

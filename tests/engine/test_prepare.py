@@ -24,6 +24,7 @@ from mpnet.model.precision import FP16, FP32, INT8
 from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 from mpnet.quantization.weights import WeightScheme
+from tests.networks import DEPTHWISE_CFG
 
 
 @pytest.mark.parametrize(("batch_norm", "deviation"), [("darknet", 0.5 + 1e-6), ("alexeyab", np.sqrt(0.25 + 1e-5))])
@@ -88,39 +89,8 @@ def test_equalising_changes_no_fp32_result(network: NetworkSpec, weights: Weight
     assert not resolve_options(network).equalise
 
 
-DEPTHWISE = b"""[net]
-width=20
-height=12
-channels=3
-[convolutional]
-batch_normalize=1
-filters=16
-size=1
-activation=leaky
-[maxpool]
-size=2
-stride=2
-[convolutional]
-batch_normalize=1
-filters=16
-size=3
-pad=1
-groups=16
-activation=relu6
-[convolutional]
-filters=14
-size=1
-activation=linear
-[yolo]
-mask=0,1
-num=2
-classes=2
-anchors=2,3, 4,5
-"""
-
-
 def test_equalising_by_activations_needs_images_and_changes_no_fp32_result() -> None:
-    network = parse_cfg(DEPTHWISE, "depthwise.cfg")
+    network = parse_cfg(DEPTHWISE_CFG, "depthwise.cfg")
     weights = random_weights(network, seed=5)
     batch = np.random.Generator(np.random.PCG64(5)).random((2, 12, 20, 3), np.float32)
     options = resolve_options(network, QuantizationOptions(equalisation="activations"))

@@ -23,15 +23,11 @@ from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
-from tests.networks import NAMES, small_cfg, tiny_cfg
+from tests.networks import DEPTHWISE_CFG, NAMES, small_cfg, tiny_cfg
 
 KEY = "hqqqqfqqqhqqh"
 NETWORK = parse_cfg(tiny_cfg(), "net.cfg")
-DEPTHWISE = parse_cfg(
-    b"[net]\nwidth=8\nheight=8\nchannels=3\n[convolutional]\nfilters=6\nactivation=leaky\n"
-    b"[convolutional]\nfilters=6\nsize=3\npad=1\ngroups=6\nactivation=linear\n",
-    "depthwise.cfg",
-)
+DEPTHWISE = parse_cfg(DEPTHWISE_CFG, "depthwise.cfg")
 
 
 def configuration(key: str, cfg: str = tiny_cfg(), quantization: QuantizationOptions = NO_OPTIONS) -> Configuration:
@@ -94,10 +90,10 @@ def calibrated(method: str, **more: Any) -> Configuration:
 )
 def test_what_a_quantiser_makes_of_depthwise_layers_is_said(flavour: str, equalisation: bool | str, note: str) -> None:
     options = resolve_options(DEPTHWISE, QuantizationOptions(equalisation=equalisation))
-    said = QUANTISERS[flavour].note(DEPTHWISE, options)
+    said = QUANTISERS[flavour].channels_note(DEPTHWISE, options)
     assert said.startswith(note)
     assert bool(said) == bool(note)
-    assert QUANTISERS[flavour].note(NETWORK, resolve_options(NETWORK)) == ""
+    assert QUANTISERS[flavour].channels_note(NETWORK, resolve_options(NETWORK)) == ""
 
 
 def test_onnx_runtime_averages_ranges_where_they_were_averaged() -> None:

@@ -20,7 +20,7 @@ from mpnet.errors import PrecisionError
 from mpnet.kernels.call import Call
 from mpnet.model.precision import INT8, Precision
 from mpnet.quantization.codes import LEAKY_SLOPE, Codes
-from mpnet.quantization.fixed_point import Factor, factor_of
+from mpnet.quantization.fixed_point import ADD_SHIFTS, Factor, factor_of
 
 WHOLE_ACTIVATIONS = ("linear", "relu", "relu6")
 """Those that are bounds of the codes of a sum."""
@@ -116,7 +116,7 @@ class IntegerAdd(Operation):
         (a, b), result = self.codes, self.result
         out.code_map = CodeMap.of(result, inputs[0].images)
         wider = 2 * max(a.scale, b.scale)
-        left = 15 if result.is_wide else 20
+        left = ADD_SHIFTS[result.bits]
         factors = [factor_of(a.scale / wider), factor_of(b.scale / wider), factor_of(wider / ((1 << left) * result.scale))]
         if factors[2].shift > 0:
             raise PrecisionError(f"the range of its sum is 2^{left} times narrower than those of its terms; calibrate again")

@@ -37,8 +37,7 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
         "quantised": sum(written == "int8" for _, written, _ in layers.values()),
         "float": sum(written == "float" for _, written, _ in layers.values()),
     }
-    note = quantiser.note(network, configuration.options) if choice.quantised else ""
-    return Exported(quantiser.write(choice), details, layers, (*quantiser.notes(choice), *([note] if note else [])))
+    return Exported(quantiser.write(choice), details, layers, quantiser.notes(choice, network, configuration.options))
 
 
 TARGET = Target(

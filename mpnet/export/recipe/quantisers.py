@@ -43,7 +43,7 @@ class Quantiser:
     methods: tuple[str, ...] = ("min_max",)
     leaves: Callable[[ChosenLayer], str] = lambda layer: ""
 
-    def note(self, network: NetworkSpec, options: EngineOptions) -> str:
+    def channels_note(self, network: NetworkSpec, options: EngineOptions) -> str:
         """Where it makes something else of depthwise layers than what was measured; '' where it does not."""
         if not (options.by_activations and self.per_channel) and (options.by_activations or options.equalise):
             return (
@@ -57,8 +57,8 @@ class Quantiser:
             )
         return ""
 
-    def notes(self, choice: Choice) -> tuple[str, ...]:
-        """What of a measured configuration it is not told, one line each."""
+    def notes(self, choice: Choice, network: NetworkSpec, options: EngineOptions) -> tuple[str, ...]:
+        """What of a measured configuration it is not told, or makes in another way, one line each."""
         notes = []
         if choice.quantised and self.methods:
             if not choice.calibrated:
@@ -71,7 +71,9 @@ class Quantiser:
             notes.append(f"{self.what} leaves {', '.join(left)} in float itself; mpnet at fp32 there is what it gives")
         if choice.corrected:
             notes.append(f"measured with bias correction, which {self.what} is not asked for")
-        return tuple(notes)
+        if choice.quantised:
+            notes.append(self.channels_note(network, options))
+        return tuple(filter(None, notes))
 
 
 _ONNX = "the file of `mpnet export NET.cfg --to onnx` in fp32"
