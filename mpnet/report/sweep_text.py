@@ -12,18 +12,17 @@ from rich.text import Text
 
 from mpnet.config.measures import DROP, measure
 from mpnet.evaluation.compare import Interval
-from mpnet.evaluation.noninferiority import POOLED
 from mpnet.messages import bytes_text, count_text, counted, limits_text, whole_text
 from mpnet.model.plan_key import short_key
-from mpnet.model.plan_words import IN_TABLES, PlanWords
 from mpnet.model.task import DETECTION, TASKS
 from mpnet.packages import program
 from mpnet.report.conditions import print_conditions
+from mpnet.report.row_text import called, row_key, row_words
+from mpnet.report.safety_text import print_safety
 from mpnet.report.summary import bounds
 from mpnet.report.terminal import Share, blocks, clean, number_text, print_table
 from mpnet.speed.steps import doubt_of
 from mpnet.sweep.front import evenly
-from mpnet.sweep.margins import loss_label
 from mpnet.sweep.picks import rule_of
 
 _BAR = 24
@@ -32,8 +31,6 @@ RANKING = ("one_at_a_time", "additive")
 """Strategies that begin with each layer alone."""
 WHOLE_SETS = ("held_out", "all")
 """Sets of images that a loss is told on without saying which they are."""
-LAYERS_NAMED = 8
-"""Of those that keep their precision at the cost of a pick."""
 LAYERS_SHOWN = 16
 FAILURES_NAMED = 3
 """Places at which most configurations failed."""
@@ -143,8 +140,8 @@ def _print_front(document: Mapping[str, Any], out: Console) -> None:
             known.add(row["trial"])
             rows.append(row)
     columns: list[tuple[str, list[object]]] = [
-        ("precision", [_words(row) for row in rows]),
-        ("key", [_key(row) for row in rows]),
+        ("precision", [row_words(row) for row in rows]),
+        ("key", [row_key(row) for row in rows]),
     ]
     for name in _measured(document, rows):
         columns.append((measure(name).label, [value_text(_value(row, name), name) for row in rows]))
@@ -195,24 +192,6 @@ def _qualities(document: Mapping[str, Any]) -> list[str]:
     return [name for name in names if baseline["metrics"].get(name, 0.0) >= 0] or names
 
 
-def _key(row: Mapping[str, Any]) -> str:
-    return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
-
-
-def _called(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """A row in words where the front has them, else its key."""
-    rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
-    words = {known["precision"]: known["words"] for known in rows if "words" in known}
-    key = row["precision"]
-    return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else _key(row)
-
-
-def _words(row: Mapping[str, Any]) -> str:
-    """What a row's key says, in the width of a column."""
-    known = str(row.get("words", ""))
-    return known if 0 < len(known) <= IN_TABLES else PlanWords((), {})(row["precision"])
-
-
 def _print_columns(out: Console, columns: Sequence[tuple[str, Sequence[object]]], title: str) -> None:
     names, cells = zip(*columns, strict=True)
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1, len(names) - 2), fold=(0,))
@@ -224,7 +203,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     if nearest is not None:
         beyond = ", ".join(f"{key} by {value_text(by, key.removesuffix(DROP))}" for key, by in nearest["beyond"].items())
         out.print(
-            f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {_called(document, nearest)}, "
+            f"Nothing meets the limits ({limits_text(document['limits'])}). Nearest: {called(document, nearest)}, "
             f"beyond {beyond}; its name is {document['store']}:nearest."
         )
     if not picks:
@@ -234,7 +213,7 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     sets = {images_text(row["losses"]) for row in picks.values()} - {""}
     columns: list[tuple[str, list[object]]] = [
         ("pick", list(picks)),
-        ("precision", [_words(row) + (f" ({row['options']})" if row["options"] else "") for row in picks.values()]),
+        ("precision", [row_words(row) + (f" ({row['options']})" if row["options"] else "") for row in picks.values()]),
         (f"{quality} change, 95 % interval", [change_text(row["losses"]) for row in picks.values()]),
     ]
     again = (document.get("stability") or {}).get("picks") or {}
@@ -256,11 +235,11 @@ def _print_picks(document: Mapping[str, Any], out: Console) -> None:
     title = "What you could take" + (f"; {quality} on {', '.join(sorted(sets))}" if sets else "")
     print_table(out, names, list(zip(*cells, strict=True)), title, left=(0, 1))
     for name, row in picks.items():
-        if row.get("words", _words(row)) != _words(row):  # which were too long for the table
+        if row.get("words", row_words(row)) != row_words(row):  # which were too long for the table
             out.print(f"{name}: {row['words']}")
     for line in time_lines(times):
         out.print(line)
-    _print_safety(document, out)
+    print_safety(document, out)
     first = next(iter(picks))
     command = f"{program()} export {shlex.quote(document['store'] + ':' + first)} -o mixed.cfg"
     out.print(f"{first}: {rule_of(first, document)}; {command}", soft_wrap=True)
@@ -308,8 +287,8 @@ def _print_verified(document: Mapping[str, Any], out: Console) -> None:
         outcome = Text("survives") if row["survived"] else Text("lost", style="bold red")
         cells.append(
             [
-                _called(document, row),
-                _key(row),
+                called(document, row),
+                row_key(row),
                 *["" if value is None or value < 0 else f"{value:.2f}" for value in figures],
                 "" if row.get("head_error") is None else f"{row['head_error']:.1e}",
                 *["" if value is None else f"{value:.2f}" for value in times],
@@ -322,7 +301,7 @@ def _print_verified(document: Mapping[str, Any], out: Console) -> None:
     print_table(out, headings, cells, title, left=(0, 1, len(headings) - 1), fold=(0,))
     for row in rows:
         if not row["survived"]:
-            out.print(f"{_called(document, row)} ({short_key(row['precision'])}) does not survive: {clean(row['why'])}.")
+            out.print(f"{called(document, row)} ({short_key(row['precision'])}) does not survive: {clean(row['why'])}.")
     out.print(f"A configuration survives when {verified['rule'].removeprefix('it survives when ')}.")
     for line in verified["notes"]:
         out.print(f"note: {line}")
@@ -339,87 +318,6 @@ def judged_by(loss: Mapping[str, Any]) -> str:
     """The measure of a pick's loss that is shown: the task's quality, of images without labels agreement; '' for neither."""
     names = (*(task.quality for task in TASKS.values()), *(task.agreement for task in TASKS.values()))
     return next((name for name in names if name in loss), "")
-
-
-def _print_safety(document: Mapping[str, Any], out: Console) -> None:
-    """What was shown about losses, and with a budget in the user's words the state of each configuration."""
-    safety, picks = document.get("safety"), document.get("picks") or {}
-    if not safety:  # of a sweep from before there was one
-        return
-    if safety["asked"] and safety["tested"]:
-        rows = safety["tested"]
-        [(name, points)] = safety["margin"].items()
-        cells: list[list[object]] = [
-            [
-                _called(document, row),
-                row["state"],
-                "{loss:.2f} ({least:.2f} to {most:.2f})".format(**row["losses"][name]) if name in row["losses"] else "",
-                "" if row["more_images"] is None else f"about {row['more_images']:,}",
-            ]
-            for row in rows
-        ]
-        headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
-        on = counted(safety["images"], "held-out image" if safety["held_out"] else "image")
-        print_table(out, headings, cells, f"From accurate to cheap, on {on}", left=(0, 1))
-    out.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
-    _print_twice(document, safety, out)
-    layers = (document.get("stability") or {}).get("layers") or {}
-    called = {
-        index: name for row in document.get("layers") or () for index, name in zip(row["layers"], row["names"], strict=True)
-    }
-    for name in (name for name in ("safe", "balanced") if layers.get(name)):
-        shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
-        named = ", ".join(f"{called.get(row['layer'], row['layer'])} ({row['percent']:.0f} %)" for row in shares)
-        out.print(
-            f"Layers that keep their precision at the cost of {name}, and in how many of the resampled image sets: {named}"
-        )
-        break
-
-
-def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], out: Console) -> None:
-    """What twice as many images to test on would bring, if losses stay what they are."""
-    twice = safety.get("twice")
-    if not twice or not twice["half_widths"]:
-        return
-    known = twice["half_widths"].items()
-    widths = ", ".join(f"{loss_label(name)} to {of['twice']:.2f} points instead of {of['now']:.2f}" for name, of in known)
-    again = {"precision": twice["safe"] or "", "options": ""}
-    same = "safe would be the same" if twice["safe"] == safety["safe"] else f"{_called(document, again)} would be safe"
-    out.print(f"Twice as many images would tell losses of {widths}; {same if twice['safe'] else 'nothing would be safe yet'}.")
-
-
-def print_forecast(document: Mapping[str, Any], out: Console) -> None:
-    """How wide intervals will be: a row per configuration and measure."""
-    rows: list[list[object]] = []
-    for row in document["configurations"]:
-        for name, of in row["losses"].items():
-            enough = of["images_to_tell"]
-            widths = [f"{width:.2f}" for width in of["half_widths"]]
-            rows.append(
-                [
-                    _words(row),
-                    short_key(row["precision"]),
-                    f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
-                    f"{of['loss']:.2f}",
-                    *widths,
-                    "more than there are" if enough is None else f"{enough:,}",
-                ]
-            )
-    for one in document["failed"]:
-        out.print(f"{one['words']} ({short_key(one['precision'])}) has no figures: {one['reason']}")
-    if not rows:
-        if not document["failed"]:
-            out.print("too few images to say how wide intervals will be; name more, for example with --unlabelled")
-        return
-    testing = document["testing"]
-    held = "held-out images" if document["held_out"] else "images, none of which is held out"
-    title = (
-        f"A forecast from {document['images']} images: losses would be known to so many points either way with the {testing} "
-        f"{held} of this sweep ({document['labelled']} labelled), and with more"
-    )
-    counts = [f"{factor * testing:,} images" for factor in document["factors"]]
-    headings = ["precision", "key", "margin", "loss", *counts, "images that tell"]
-    print_table(out, headings, rows, title, left=(0, 1, 2), fold=(0, 2))
 
 
 def change_text(losses: Mapping[str, Any]) -> str:

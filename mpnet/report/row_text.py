@@ -1,0 +1,28 @@
+# SPDX-License-Identifier: MIT
+"""What tables and sentences of a sweep call a configuration."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from mpnet.model.plan_key import short_key
+from mpnet.model.plan_words import IN_TABLES, PlanWords
+
+
+def row_key(row: Mapping[str, Any]) -> str:
+    """A row's key, with its quantisation options where there are several."""
+    return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
+
+
+def called(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+    """A row in words where the front has them, else its key."""
+    rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
+    words = {known["precision"]: known["words"] for known in rows if "words" in known}
+    key = row["precision"]
+    return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else row_key(row)
+
+
+def row_words(row: Mapping[str, Any]) -> str:
+    """What a row's key says, in the width of a column."""
+    known = str(row.get("words", ""))
+    return known if 0 < len(known) <= IN_TABLES else PlanWords((), {})(row["precision"])
