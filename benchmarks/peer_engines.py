@@ -2,7 +2,8 @@
 """One engine in a process of its own: prepares a network, then times forward passes when told.
 
 Usage: peer_engines.py ENGINE FOLDER THREADS. Prints one JSON line when ready (error against mpnet's fp32 heads),
-then for each line `N` on standard input runs N passes and prints their milliseconds as a JSON list.
+then for each line `N` on standard input runs N passes and prints their milliseconds as a JSON list; for `steps` milliseconds
+by kind of step, where the engine says.
 """
 
 from __future__ import annotations
@@ -28,28 +29,17 @@ def to_nhwc(results: Any) -> list[NDArray[np.float32]]:
 
 
 def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    from peer_models import open_network, options_of
+
     from mpnet import __version__
     from mpnet.engine.assign import assign
-    from mpnet.engine.calibrate import calibrate, range_requests
-    from mpnet.engine.options import resolve_options
     from mpnet.engine.plan import build_plan
-    from mpnet.engine.prepare import Prepared
     from mpnet.engine.session import Session
-    from mpnet.formats.cfg.read import read_cfg
-    from mpnet.kernels.isa import active_level, kernels
-    from mpnet.model.quantization import ActivationOptions, QuantizationOptions
-    from mpnet.model.weights import random_weights
+    from mpnet.kernels.isa import active_level
 
-    network = read_cfg(folder / "net.cfg")
-    prepared = Prepared(network, random_weights(network), kernels())
-    ranges = "calibrated" if variant in ("int8", "mixed") else "dynamic"
-    said = QuantizationOptions(activations=ActivationOptions(ranges=ranges))
-    options = resolve_options(network, said)
-    if ranges == "calibrated":
-        images = np.load(folder / "calibration.npy")
-        found = calibrate(prepared, [p[None] for p in images], range_requests(network, options), {})
-        options = resolve_options(network, said, ranges=found.by_tensor())
-    convolutions = [layer.index for layer in network.convolutions]
+    prepared = open_network(folder)
+    network, convolutions = prepared.network, [layer.index for layer in prepared.network.convolutions]
+    options = options_of(prepared, folder, {} if variant in ("int8", "mixed") else None)
     if variant == "mixed":
         last = [layer.inputs[0] for layer in network.yolos]
         overrides = {i: "fp16" if i == convolutions[0] or i in last else "int8" for i in convolutions}
@@ -57,7 +47,33 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     else:
         plan = assign(network, default=variant.split("-")[0])
     session = Session(prepared, build_plan(network, plan, options), threads)
+    STEPS.append(lambda x: steps_by_kind(session, x))
     return (lambda x: session.forward(x, copy=False)), f"{__version__} {active_level()}"
+
+
+STEPS: list[Callable[[NDArray[np.float32]], dict[str, float]]] = []
+"""What says where the time goes, of an engine that can say it."""
+
+
+def steps_by_kind(session: Any, x: NDArray[np.float32]) -> dict[str, float]:
+    """Milliseconds of a pass by kind of step, the least of each step added up."""
+    from mpnet.model.network import ConvolutionSpec
+    from mpnet.speed.steps import time_steps
+
+    taken: dict[str, float] = {}
+    for time_of in time_steps(session, x, 50):
+        layer = session.plan.network.layers[time_of.step.layer]
+        kind = time_of.step.operation.name
+        if isinstance(layer, ConvolutionSpec) and kind.startswith("Convolve"):
+            what = "depthwise" if layer.depthwise else "grouped" if layer.groups > 1 else "convolution"
+            narrow = ", few channels" if what == "convolution" and min(layer.in_shape[2], layer.filters) < FEW else ""
+            kind = f"{what} {layer.size}x{layer.size}/{layer.stride}{narrow}"
+        taken[kind] = taken.get(kind, 0.0) + time_of.min_ms
+    return taken
+
+
+FEW = 16
+"""Channels that fill no tile."""
 
 
 def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
@@ -97,8 +113,8 @@ def openvino(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     import openvino as ov
 
     core = ov.Core()
-    model = core.read_model(str(folder / "net.onnx"))
-    if variant == "int8":
+    model = core.read_model(str(folder / ("net-int8.onnx" if variant == "int8" else "net.onnx")))
+    if variant == "nncf":
         import nncf
 
         images = [to_nchw(p[None]) for p in np.load(folder / "calibration.npy")]
@@ -120,9 +136,10 @@ def ncnn(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     net.opt.num_threads = threads
     net.opt.use_fp16_packed = net.opt.use_fp16_storage = net.opt.use_fp16_arithmetic = False
     net.opt.use_winograd_convolution = variant != "fp32-direct"
-    net.load_param(str(folder / "net.param"))
-    net.load_model(str(folder / "net.bin"))
-    names = json.loads((folder / "heads.json").read_text(encoding="utf-8"))
+    name = "net-int8" if variant == "int8" else "net"
+    net.load_param(str(folder / f"{name}.param"))
+    net.load_model(str(folder / f"{name}.bin"))
+    names = [head["output"] for head in json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))["heads"]]
 
     def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         extractor = net.create_extractor()
@@ -138,11 +155,10 @@ def litert(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
 
     from ai_edge_litert.interpreter import Interpreter
 
-    model = Interpreter(str(folder / f"{variant}.tflite"), num_threads=threads)
+    name = {"fp32": "net", "int8": "net-int8", "dynamic": "net-dynamic"}[variant]
+    model = Interpreter(str(folder / f"{name}.tflite"), num_threads=threads)
     model.allocate_tensors()
-    source = model.get_input_details()[0]["index"]
-    # The converter may reorder results: the coarser grid comes first, as in the network.
-    targets = sorted(model.get_output_details(), key=lambda d: int(d["shape"][1]))
+    source, targets = model.get_input_details()[0]["index"], model.get_output_details()
 
     def forward(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         model.set_tensor(source, x)
@@ -196,6 +212,9 @@ def main() -> int:
         error = max(float(np.sqrt(((a - b) ** 2).mean() / (b**2).mean())) for a, b in zip(results, expected, strict=True))
     print(json.dumps({"version": version, "error": error}), flush=True)
     for line in sys.stdin:
+        if line.strip() == "steps":
+            print(json.dumps(STEPS[0](x) if STEPS else {}), flush=True)
+            continue
         times = []
         for _ in range(int(line)):
             start = time.perf_counter()

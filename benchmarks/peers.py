@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: MIT
 """The same network with the same weights in mpnet and in other engines, interleaved in one run; prints ratios.
 
-Usage: python benchmarks/peers.py [--cfg cfg/yolov3-tiny.cfg] [--threads 1] [--rounds 12] [--engines mpnet,onnxruntime]
-                                  [--peers PYTHON] [--tensorflow PYTHON] [--json FILE]
+Usage: python benchmarks/peers.py [--cfg cfg/yolov3-tiny.cfg] [--weights FILE] [--threads 1] [--rounds 12]
+                                  [--engines mpnet,onnxruntime] [--peers PYTHON] [--json FILE]
 
-`pip install -e ".[bench]"` installs every engine, and what writes models for them.
+`pip install -e ".[bench]"` installs every engine. Any network that mpnet can export will do, also one that `mpnet import`
+wrote. int8 is calibrated: ncnn's, LiteRT's and openvino:int8 are files of mpnet, onnxruntime:int8 and openvino:nncf what
+those engines' own quantisers make of the fp32 file.
 
 Every engine runs in a process of its own; round after round each is woken in turn for a few passes while the others
-wait, so that drift of the machine meets all alike. --peers names a Python that holds the engines, --tensorflow one that
-holds TensorFlow, to write LiteRT's models (default of both: this one). Results are compared with mpnet's fp32 heads
-(relative root mean square error).
+wait, so that drift of the machine meets all alike. --peers names a Python that holds the engines (default: this one).
+Results are compared with mpnet's fp32 heads (relative root mean square error). At the end stands where mpnet's time goes,
+by kind of step.
 
 What was asked for (--engines, default all) and could not run is listed with the reason, and makes the exit status 1: the
 ratios are then not those to the best peer. Exit status 2: an engine that does not exist.
@@ -44,74 +46,54 @@ CASES = (
     "onnxruntime:int8",
     "openvino:fp32",
     "openvino:int8",
+    "openvino:nncf",
     "ncnn:fp32",
     "ncnn:fp32-direct",
+    "ncnn:int8",
     "litert:fp32",
     "litert:int8",
     "litert:dynamic",
     "opencv:fp32",
 )
-# Goal: (what, ours, theirs, at most this ratio). theirs: the fastest of these that ran. Ratios are for YOLOv3-tiny at 416 on a
-# CPU with VNNI, one thread; docs/results/kernels.md has those of other CPUs.
+INT8 = ("onnxruntime:int8", "openvino:int8", "openvino:nncf", "ncnn:int8", "litert:int8")
+DIRECT = ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32-direct", "litert:fp32", "opencv:fp32")
+# Goal: (what, ours, theirs, at most this ratio). theirs: the fastest of these that ran. Ratios of the first three are for small
+# networks on AVX2, of the others for YOLOv3-tiny at 416 on a CPU with VNNI, one thread; docs/results/kernels.md has more CPUs.
 GOALS = (
-    (
-        "fp32, against the best direct convolution",
-        "mpnet:fp32",
-        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32-direct", "litert:fp32", "opencv:fp32"),
-        0.92,
-    ),
-    (
-        "fp32, against the best of all",
-        "mpnet:fp32",
-        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32", "litert:fp32", "opencv:fp32"),
-        0.97,
-    ),
-    (
-        "fp32_winograd, against the best of all",
-        "mpnet:fp32_winograd",
-        ("onnxruntime:fp32", "openvino:fp32", "ncnn:fp32", "litert:fp32", "opencv:fp32"),
-        0.62,
-    ),
-    ("int8, calibrated", "mpnet:int8", ("onnxruntime:int8", "openvino:int8", "litert:int8"), 0.72),
+    ("fp32, against the best of all", "mpnet:fp32", (*DIRECT, "ncnn:fp32"), 0.95),
+    ("int8, calibrated", "mpnet:int8", INT8, 0.75),
+    ("int8, against our fp32", "mpnet:int8", ("mpnet:fp32",), 0.55),
+    ("fp32, against the best direct convolution", "mpnet:fp32", DIRECT, 0.92),
+    ("fp32_winograd, against the best of all", "mpnet:fp32_winograd", (*DIRECT, "ncnn:fp32"), 0.62),
     ("int8, dynamic", "mpnet:int8-dynamic", ("litert:dynamic",), 0.70),
     ("fp16, against our fp32", "mpnet:fp16", ("mpnet:fp32",), 1.02),
     ("mixed, against our int8", "mpnet:mixed", ("mpnet:int8",), 1.10),
 )
 
 
-def prepare(cfg: Path, folder: Path, tensorflow: str | None) -> dict[str, str]:
-    """Models, an image, calibration images and the expected heads, in folder. Returns why engines got no model."""
+def prepare(cfg: Path, weights: Path | None, folder: Path) -> dict[str, str]:
+    """Models, an image, calibration images and the expected heads, in folder. Returns why files were not written."""
     from peer_engines import mpnet
-    from peer_models import heads, name_of, supported, write_layers, write_ncnn, write_onnx
-
-    from mpnet.engine.prepare import fold_network
-    from mpnet.formats.cfg.read import read_cfg
-    from mpnet.model.weights import random_weights
+    from peer_models import open_network, write_models
 
     shutil.copy(cfg, folder / "net.cfg")
-    network = read_cfg(folder / "net.cfg")
-    supported(network)
-    folded = fold_network(network, random_weights(network))
+    if weights is not None:
+        shutil.copy(weights, folder / "net.weights")
     random = np.random.default_rng(1)
-    shape = (network.height, network.width, network.channels)
+    shape = open_network(folder).network.in_shape
     np.save(folder / "image.npy", random.random((1, *shape), np.float32))
     np.save(folder / "calibration.npy", random.random((8, *shape), np.float32))
     forward, _ = mpnet("fp32", folder, 1)
     np.savez(folder / "heads.npz", *[np.array(h) for h in forward(np.load(folder / "image.npy"))])
-    (folder / "heads.json").write_text(json.dumps([name_of(i) for i in heads(network)]), encoding="utf-8")
-    write_ncnn(network, folded, folder / "net.param", folder / "net.bin")
-    write_layers(network, folded, folder)
-    without: dict[str, str] = {}
-    try:
-        write_onnx(network, folded, folder / "net.onnx")
-    except ImportError as error:
-        without |= dict.fromkeys(("onnxruntime", "openvino", "opencv"), f"no ONNX model: {error}")
-    if tensorflow is not None:
-        command = [tensorflow, str(HERE / "peer_tflite.py"), str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            without["litert"] = f"no LiteRT models: {done.stderr.strip().splitlines()[-1]}"
-    return without
+    return write_models(folder)
+
+
+def file_of(case: str) -> str:
+    """The file that an engine reads, by its name in the folder; '': mpnet's own reads the cfg."""
+    engine, variant = case.split(":")
+    suffix = {"mpnet": "", "ncnn": ".param", "litert": ".tflite"}.get(engine, ".onnx")
+    own = variant == "int8" and engine != "onnxruntime"
+    return f"net{'-int8' if own else '-dynamic' if variant == 'dynamic' else ''}{suffix}" if suffix else ""
 
 
 class Worker:
@@ -148,11 +130,14 @@ class Worker:
         errors = self.errors.read().strip().splitlines()
         return {"missing": errors[-1] if errors else "ended without a word"}
 
-    def run(self, passes: int) -> None:
+    def ask(self, what: str) -> Any:
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{passes}\n")
+        self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
-        self.times += self._answer()
+        return self._answer()
+
+    def run(self, passes: int) -> None:
+        self.times += self.ask(str(passes))
 
     def close(self) -> None:
         self.process.communicate()
@@ -162,12 +147,12 @@ class Worker:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cfg", type=Path, default=HERE.parent / "cfg" / "yolov3-tiny.cfg")
+    parser.add_argument("--weights", type=Path, default=None, help="of the network; default: random ones")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=12)
     parser.add_argument("--passes", type=int, default=3, help="per engine and round")
     parser.add_argument("--engines", default="", help="engine or engine:variant, comma separated; default all")
     parser.add_argument("--peers", default=sys.executable)
-    parser.add_argument("--tensorflow", default=None, help="default: as --peers")
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--folder", type=Path, default=None, help="keep the models here, and use those that are there")
     options = parser.parse_args()
@@ -185,13 +170,13 @@ def main() -> int:
             parser.error(f"--folder {folder}: its models are those of another network; choose another folder for {options.cfg}")
         without: dict[str, str] = {}
         if not (folder / "heads.npz").exists():
-            litert = any(case.startswith("litert") for case in cases)
-            without = prepare(options.cfg, folder, options.tensorflow or options.peers if litert else None)
+            without = prepare(options.cfg, options.weights, folder)
         workers: dict[str, Worker] = {}
         left_out: dict[str, str] = {}
         for case in cases:
-            if case.split(":")[0] in without:
-                left_out[case] = without[case.split(":")[0]]
+            missing = without.get(file_of(case), "")
+            if missing:
+                left_out[case] = f"no {file_of(case)}: {missing}"
                 continue
             worker = Worker(case, folder, options.threads, options.peers)
             if "missing" in worker.ready:
@@ -205,14 +190,17 @@ def main() -> int:
         for _ in range(options.rounds):
             for worker in workers.values():
                 worker.run(options.passes)
+        steps = {case: worker.ask("steps") for case, worker in workers.items()}
         for worker in workers.values():
             worker.close()
-    report(workers, left_out, options)
+    report(workers, {case: kinds for case, kinds in steps.items() if kinds}, left_out, options)
     return 1 if left_out else 0
 
 
-def report(workers: dict[str, Worker], left_out: dict[str, str], options: argparse.Namespace) -> None:
-    """The table, the ratios of medians and of minima, what was left out, and --json."""
+def report(
+    workers: dict[str, Worker], steps: dict[str, dict[str, float]], left_out: dict[str, str], options: argparse.Namespace
+) -> None:
+    """The table, the ratios of medians and of minima, times by kind of step, what was left out, and --json."""
     print(f"\n{options.cfg.name}, {options.threads} thread(s), {options.rounds} rounds of {options.passes} passes")
     print(f"{'engine':22} {'min ms':>8} {'median':>8} {'error':>9}  version")
     rows = {}
@@ -222,16 +210,23 @@ def report(workers: dict[str, Worker], left_out: dict[str, str], options: argpar
         print(f"{case:22} {least:8.2f} {median:8.2f} {worker.ready['error']:9.2g}  {worker.ready['version']}")
     print(f"\n{'goal':42} {'peer':18} {'min':>6} {'median':>7} {'at most':>8}")
     goals = []
-    for what, ours, theirs, most in GOALS:
+    for what, ours, theirs, limit in GOALS:
         present = [case for case in theirs if case in rows]
         if ours not in rows or not present:
             continue
         best = min(present, key=lambda case: float(rows[case]["min_ms"]))
         ratios = [rows[ours][key] / rows[best][key] for key in ("min_ms", "median_ms")]
-        goals.append({"goal": what, "peer": best, "ratio_min": ratios[0], "ratio_median": ratios[1], "at_most": most})
-        print(f"{what:42} {best:18} {ratios[0]:6.3f} {ratios[1]:7.3f} {most:8.2f}")
+        goals.append({"goal": what, "peer": best, "ratio_min": ratios[0], "ratio_median": ratios[1], "at_most": limit})
+        print(f"{what:42} {best:18} {ratios[0]:6.3f} {ratios[1]:7.3f} {limit:8.2f}")
+    kinds = sorted(
+        {kind for each in steps.values() for kind in each}, key=lambda kind: -max(s.get(kind, 0) for s in steps.values())
+    )
+    if kinds:
+        print(f"\n{'step, ms':36} {' '.join(f'{case[6:]:>13}' for case in steps)}")
+        for kind in kinds:
+            print(f"{kind:36} {' '.join(f'{each.get(kind, 0):13.3f}' for each in steps.values())}")
     if options.json:
-        document = {"engines": rows, "goals": goals, "left_out": left_out, "threads": options.threads}
+        document = {"engines": rows, "goals": goals, "steps": steps, "left_out": left_out, "threads": options.threads}
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
     if left_out:
         print(

@@ -17,9 +17,13 @@ from setuptools.command.build_ext import build_ext
 class BuildExt(build_ext):
     """build_ext with flags per file."""
 
+    def run(self) -> None:
+        self.for_developers = bool(self.inplace)  # setuptools clears it while it builds
+        super().run()
+
     def stripped(self, extra: list[str]) -> list[str]:
         """Wheels go without debug symbols, which are most of their size; builds in place, for developers, keep them."""
-        return ["-Wl,--strip-all"] if sys.platform.startswith("linux") and not self.inplace and not extra else []
+        return ["-Wl,--strip-all"] if sys.platform.startswith("linux") and not self.for_developers and not extra else []
 
     def build_extensions(self) -> None:
         compiler = self.compiler
