@@ -87,6 +87,38 @@ typedef struct {
     void (*block)(const mp_matrix_block *block);
 } mp_matrix;
 
+/* Memory that results of `bytes` bytes will overwrite, `step` bytes apart: fetched while a tile multiplies, since the stores
+ * of a panel, a few lines of each pixel, are what no hardware fetches ahead. */
+static inline void mp_fetch_results(const char *out, int count, size_t step, size_t bytes)
+{
+    enum { LINE = 64 };
+    for (; count > 0; count--, out += step) {
+        __builtin_prefetch(out, 1, 3);
+        if (bytes > LINE) __builtin_prefetch(out + LINE, 1, 3);
+        __builtin_prefetch(out + bytes - 1, 1, 3);
+    }
+}
+
+/* Full tiles beside each other in a panel, with their results; names as of mp_micro.tile. */
+typedef struct {
+    const char *const *a; /* tiles * mr */
+    int tiles;
+    const ptrdiff_t *seg;
+    int segments, run;
+    const void *b, *init;
+    const char *acc; /* sums to continue from, where init is NULL */
+    size_t acc_tile; /* bytes from a tile's to the next one's */
+    const char *ahead;
+    ptrdiff_t ahead_step, ahead_tile; /* with every step; from a tile's to the next one's */
+    mp_output *output;
+    int channel, channels; /* the panel's first, packed, and how many of its there are */
+    char *out;             /* results of the first pixel, from `channel` on; */
+    size_t out_ld;         /* elements from a pixel to the next, */
+    size_t out_tile;       /* bytes from a tile to the next */
+    int results;           /* of a tile: pixels; */
+    size_t fetched_bytes;  /* and of one of them what is worth fetching before it is overwritten, 0: nothing */
+} mp_tile_run;
+
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct mp_micro {
     int mr, nr;
@@ -107,11 +139,9 @@ typedef struct mp_micro {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step, or `steps` of them; no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
-    /* The last pass of a tile of mr x nr and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
-     * output, and has done nothing. out: results of the tile's first pixel from `channel`, the panel's first packed one, on. */
-    int (*tile_output)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,
-                       const void *init, const void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o,
-                       int channel, void *out, size_t out_ld);
+    /* The last pass of full tiles and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
+     * output, and has done nothing. */
+    int (*tile_output)(const mp_tile_run *run);
     /* The same where channels are staged in blocks of kstep, each a row of pixels, so that neighbours lie side by side; or NULL.
      * block: bytes from a kstep of a pixel to its next. run: whole ksteps of a tap. */
     void (*tile_blocks)(const char *const *a, const ptrdiff_t *seg, int segments, int run, ptrdiff_t block,

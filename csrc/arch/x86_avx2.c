@@ -17,7 +17,12 @@
     case 5: F(5, __VA_ARGS__); break;                                                                                  \
     default: F(6, __VA_ARGS__); break;                                                                                 \
     }
+#include "x86_avx2_finish.h"
 #include "../kernels/tile.h"
+TILE_OUTPUT(tile_f32)
+TILE_OUTPUT(tile_s16)
+#define TILE_OUTPUT_F32 tile_f32_output
+#define TILE_OUTPUT_I8 tile_s16_output
 #include "x86_avx2_bytes.h"
 /* First layers: one window x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)

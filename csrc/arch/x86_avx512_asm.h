@@ -136,13 +136,22 @@ typedef struct {
         return;                                                                                                        \
     }
 #define ASM_OUTPUT(NAME, KSTEP)                                                                                        \
-    static int NAME##_output(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,         \
-                             const void *init, const void *acc, const char *ahead, ptrdiff_t ahead_step, mp_output *o, \
-                             int channel, void *out, size_t out_ld)                                                    \
+    static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
-        if (!finishes(o)) return 0;                                                                                    \
-        const asm_tile tile = {ASM_TILE_OF(KSTEP), .results = {o, channel, out, out_ld}};                              \
-        NAME##_full(&tile);                                                                                            \
+        if (!finishes(t->output) || t->channels != 2 * VL) return 0;                                                   \
+        asm_tile tile = {.rows = t->a, .ahead = t->ahead, .seg = t->seg, .segments = t->segments,                      \
+                         .start = t->init ? t->init : t->acc, .start_step = t->init ? 0 : ASM_ROW_BYTES, .b = t->b,    \
+                         .b_run = t->run / KSTEP * ASM_ROW_BYTES, .ahead_step = t->ahead_step,                         \
+                         .results = {t->output, t->channel, t->out, t->out_ld}};                                       \
+        for (int i = 0; i < t->tiles; i++) {                                                                           \
+            if (t->fetched_bytes)                                                                                      \
+                mp_fetch_results(tile.results.out, t->results, t->out_tile / t->results, t->fetched_bytes);            \
+            NAME##_full(&tile);                                                                                        \
+            tile.rows += MP_MR;                                                                                        \
+            tile.ahead += t->ahead_tile;                                                                               \
+            if (!t->init) tile.start = (const char *)tile.start + t->acc_tile;                                         \
+            tile.results.out += t->out_tile;                                                                           \
+        }                                                                                                              \
         return 1;                                                                                                      \
     }
 ASM_TILE(tile_f32_full, F32, 2, )

@@ -92,14 +92,37 @@ static inline void run_lower_tile(const mp_item *item, const mp_depth_pass *pass
              sums + schedule->lower_sums, rows, fetched);
 }
 
-/* The same with the output stage; 0: not by this kernel. */
-static inline int run_tile_output(const mp_item *item, const mp_depth_pass *pass, const char *const *a,
-                                  const void *sums, int rows, const char *fetched, char *out)
+/* The full tiles of `count` pixels with their output stage; so many pixels, 0: not by this kernel. */
+static inline int run_tiles_output(const mp_item *item, const mp_depth_pass *pass, const char *const *a,
+                                   const char *sums, int count, const char *fetched, char *out, int fetches)
 {
     const mp_micro *m = item->plan->micro;
-    return m->tile_output && pass->output && item->plan->halves == 1 && pass->channels == m->nr && rows == m->mr &&
-           m->tile_output(a, item->segments, pass->segments, pass->run, pass->b, pass->init, sums, fetched,
-                          pass->ahead.step, pass->output, pass->packed_channel, out, pass->out_ld);
+    int tiles = count / m->mr;
+    if (!m->tile_output || !pass->output || item->plan->halves > 1) return 0;
+    while (tiles > 0 && mp_tile_rows(count - (tiles - 1) * m->mr, m->mr) < m->mr) tiles--;
+    const int rows = tiles * m->mr, shift = item->schedule->windows ? 2 : 0;
+    const size_t step = pass->out_ld * pass->out_bytes;
+    const mp_tile_run run = {.a = a,
+                             .tiles = tiles,
+                             .seg = item->segments,
+                             .segments = pass->segments,
+                             .run = pass->run,
+                             .b = pass->b,
+                             .init = pass->init,
+                             .acc = sums,
+                             .acc_tile = (size_t)m->nr * 4 * m->mr,
+                             .ahead = fetched,
+                             .ahead_step = pass->ahead.step,
+                             .ahead_tile = pass->ahead.per_tile,
+                             .output = pass->output,
+                             .channel = pass->packed_channel,
+                             .channels = pass->channels,
+                             .out = out,
+                             .out_ld = pass->out_ld,
+                             .out_tile = (size_t)(m->mr >> shift) * step,
+                             .results = m->mr >> shift,
+                             .fetched_bytes = fetches ? pass->channels * pass->out_bytes : 0};
+    return tiles && m->tile_output(&run) ? rows : 0;
 }
 
 static void run_pass(mp_item *item, const mp_depth_pass *pass)
@@ -108,9 +131,14 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
     const mp_ahead ahead = pass->ahead;
     const size_t row_bytes = (size_t)m->nr * 4,
                  sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
-    const int out_w = mp_sums_w(item->plan), windows = item->schedule->windows, unit = item->schedule->unit;
+    /* Rows that follow each other without a gap are one. */
+    const int row_w = mp_sums_w(item->plan), windows = item->schedule->windows, unit = item->schedule->unit;
+    const int out_w = !windows && pass->row == row_w * pass->pixel ? pass->pixels + 1 : row_w;
     const int shift = windows ? 2 : 0; /* a result has 1 << shift rows of sums */
     const size_t out_step = pass->out_ld * pass->out_bytes;
+    /* Smaller results stay in the second cache level by themselves. */
+    const int fetches =
+        (size_t)item->plan->out_h * item->plan->out_w * item->plan->shape.out_c * pass->out_bytes > 256 << 10;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
     const char *fetched = ahead.from;
     cursor at = {pass->a, pass->a, 0};
@@ -120,15 +148,14 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
         for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step, *out = pass->out + (size_t)(pixel >> shift) * out_step;
         if (pass->sums) mp_begin_sums(pass, pixel, count, m->nr, sums);
-        int finished = 0; /* rows: full tiles come first */
-        for (int first = 0, rows; first < count; first += rows, fetched += ahead.per_tile) {
-            char *to = out + (size_t)(first >> shift) * out_step;
+        const int finished = run_tiles_output(item, pass, a, sums, count, fetched, out, fetches); /* rows */
+        fetched += finished / m->mr * ahead.per_tile;
+        for (int first = finished, rows; first < count; first += rows, fetched += ahead.per_tile) {
             rows = mp_tile_rows(count - first, m->mr);
-            if (pass->output) mp_fetch_results(to, rows >> shift, out_step, pass->channels * pass->out_bytes);
-            if (run_tile_output(item, pass, a + first, sums + first * row_bytes, rows, fetched, to))
-                finished += rows;
-            else
-                run_tile(item, pass, a + first, pass->init, sums + first * row_bytes, rows, fetched);
+            if (pass->output && fetches)
+                mp_fetch_results(out + (size_t)(first >> shift) * out_step, rows >> shift, out_step,
+                                 pass->channels * pass->out_bytes);
+            run_tile(item, pass, a + first, pass->init, sums + first * row_bytes, rows, fetched);
             if (item->plan->halves > 1) run_lower_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */

@@ -57,18 +57,6 @@ static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int 
     return ahead;
 }
 
-/* Memory that results of `bytes` bytes will overwrite, `step` bytes apart: fetched while a tile multiplies, since the stores
- * of a panel, a few lines of each pixel, are what no hardware fetches ahead. */
-static inline void mp_fetch_results(const char *out, int count, size_t step, size_t bytes)
-{
-    enum { LINE = 64 };
-    for (; count > 0; count--, out += step) {
-        __builtin_prefetch(out, 1, 3);
-        if (bytes > LINE) __builtin_prefetch(out + LINE, 1, 3);
-        __builtin_prefetch(out + bytes - 1, 1, 3);
-    }
-}
-
 /* Scratch, bias, scale, starting values and the output stage's state. chunk: of the schedule's ranges of panels. */
 void mp_item_prepare(mp_item *item, int chunk, char *scratch);
 /* Multipliers of a panel's groups as they were unpacked, NULL without groups; valid until the next panel. */

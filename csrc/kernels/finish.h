@@ -8,13 +8,6 @@ static inline int finishes(const mp_output *o)
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
 }
 
-typedef struct {
-    mp_output *output; /* which `finishes`; NULL: no results */
-    int channel;
-    char *out;
-    size_t out_ld;
-} tile_results;
-
 #define FINISH_SUMS(i) vi c##i##0, vi c##i##1,
 static inline __attribute__((always_inline)) void finish_as(TILE_ROWS(FINISH_SUMS) const tile_results *results,
                                                             const int activation, const int out_type, const int windows)

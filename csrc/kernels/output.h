@@ -61,6 +61,14 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
     return bad;
 }
 
+/* Where the results of a tile go whose sums are still in registers; output: NULL: it has none. */
+typedef struct {
+    mp_output *output;
+    int channel; /* of the panel's first, packed */
+    char *out;
+    size_t out_ld;
+} tile_results;
+
 static inline vf scaled(vi sum, vf scale, vf bias) { return vf_fma(vi_to_float(sum), scale, bias); }
 
 /* n lanes of sums -> real, the other lanes as the first. lower: as in mp_output. */

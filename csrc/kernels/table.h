@@ -10,6 +10,9 @@
 #ifndef MP_NARROW_TILES
 #define MP_NARROW_TILES
 #endif
+#ifndef TILE_OUTPUT_F32
+#define TILE_OUTPUT_F32 0
+#endif
 #ifndef TILE_OUTPUT_I8
 #define TILE_OUTPUT_I8 0
 #endif
@@ -65,11 +68,11 @@
 
 /* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .stage = stage_f32, .tile = tile_f32, .windows = windows_f32};
+                                   .stage = stage_f32, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
-                                   .stage = stage_f16, .tile = tile_f32, .windows = windows_f32};
+                                   .stage = stage_f16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
 static const mp_micro micro_bf16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .windows = windows_f32};
+                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};

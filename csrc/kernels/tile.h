@@ -3,12 +3,14 @@
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
  * TILE_HALF: 1: panels of at most VL channels are half a tile.
+ * TILE_FINISH: what makes results of a tile's sums, for TILE_OUTPUT.
  * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
 #define TILE_OPERANDS(ELEMENT)                                                                                         \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
         const char *ahead, ptrdiff_t ahead_step
 #define TILE(NAME, ELEMENT, SUM, KSTEP, B_STEP, FULL)                                                                  \
-    static inline __attribute__((always_inline)) void NAME##_rows(const int R, const int C, TILE_OPERANDS(ELEMENT))    \
+    static inline __attribute__((always_inline)) void NAME##_rows(const int R, const int C, TILE_OPERANDS(ELEMENT),    \
+                                                                  const tile_results *results)                         \
     {                                                                                                                  \
         TILE_ROWS(TILE_DECLARE_##SUM)                                                                                  \
         const size_t ld = 2 * VL * 4;                                                                                  \
@@ -29,20 +31,53 @@
                 TILE_ROWS(TILE_MAC_##NAME)                                                                             \
             }                                                                                                          \
         }                                                                                                              \
+        if (results) {                                                                                                 \
+            TILE_FINISH(SUM);                                                                                          \
+            return;                                                                                                    \
+        }                                                                                                              \
         TILE_ROWS(TILE_STORE_##SUM)                                                                                    \
     }                                                                                                                  \
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
                      const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
         if (TILE_HALF && channels <= VL) {                                                                             \
-            TILE_CASES(NAME##_rows, 1, a, seg, segments, run, b, init, acc, ahead, ahead_step)                         \
+            TILE_CASES(NAME##_rows, 1, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                      \
             return;                                                                                                    \
         }                                                                                                              \
-        FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step)                        \
+        FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                     \
+    }
+
+/* The same with the output stage, of full tiles. */
+#define TILE_OUTPUT(NAME)                                                                                              \
+    static inline __attribute__((always_inline)) void NAME##_run(const mp_tile_run *t, const int C)                    \
+    {                                                                                                                  \
+        tile_results results = {t->output, t->channel, t->out, t->out_ld};                                             \
+        const char *acc = t->acc, *ahead = t->ahead;                                                                   \
+        for (int i = 0; i < t->tiles; i++) {                                                                           \
+            if (t->fetched_bytes)                                                                                      \
+                mp_fetch_results(results.out, t->results, t->out_tile / t->results, t->fetched_bytes);                 \
+            NAME##_rows(MP_MR, C, t->a + i * MP_MR, t->seg, t->segments, t->run, t->b, t->init, (char *)acc, ahead,    \
+                        t->ahead_step, &results);                                                                      \
+            acc += t->acc_tile;                                                                                        \
+            ahead += t->ahead_tile;                                                                                    \
+            results.out += t->out_tile;                                                                                \
+        }                                                                                                              \
+    }                                                                                                                  \
+    static int NAME##_output(const mp_tile_run *t)                                                                     \
+    {                                                                                                                  \
+        if (!finishes(t->output) || t->channels % VL) return 0;                                                        \
+        if (t->channels == VL)                                                                                         \
+            NAME##_run(t, 1);                                                                                          \
+        else                                                                                                           \
+            NAME##_run(t, 2);                                                                                          \
+        return 1;                                                                                                      \
     }
 
 #ifndef TILE_HALF
 #define TILE_HALF 0
+#endif
+#ifndef TILE_FINISH
+#define TILE_FINISH(SUM) (void)0
 #endif
 #define TILE_DECLARE_vf(i) vf c##i##0 = vf_set1(0.0f), c##i##1 = c##i##0;
 #define TILE_INIT(i)                                                                                                   \
