@@ -14,9 +14,10 @@ enum { MP_MAX_ROWS = 16, MP_MAX_UNIT = 5 * MP_MAX_ROWS, MP_MAX_LANES = 16 };
 typedef struct {
     int kind; /* enum mp_sum_kind */
     int activation, out_type, rounding;
-    int windows;        /* 1: every four rows of sums are a 2x2 window, and become one of results: the largest */
-    int measured;       /* 0: nobody reads the range */
-    int rising;         /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
+    int windows;  /* 1: every four rows of sums are a 2x2 window, and become one of results: the largest */
+    int measured; /* 0: nobody reads the range */
+    int rising;   /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
+    int packs; /* 1: rising, and codes are clamped by packing alone: the range is int8's, and no rounded value leaves int32 */
     const float *bias;  /* per packed channel (panel * nr + j) */
     const float *scale; /* whole sums: in_scale * weight_scale, per packed channel */
     size_t lower;       /* MP_SUM_HALVES: from sums of upper halves to those of lower ones, in elements */
@@ -172,6 +173,10 @@ typedef struct {
      * step and tap in bytes. channels is a multiple of MP_MAX_LANES; a may be read up to that many elements past. */
     void (*row)(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels, const void *w,
                 const void *init, void *acc);
+    /* The same with its output stage, without storing the sums; or NULL. 0: it has none for such an output, and has done nothing.
+     * out: pixels of out_c results. */
+    int (*row_output)(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,
+                      const void *w, const void *init, mp_output *o, int out_c, void *out);
 } mp_depthwise;
 
 /* Winograd: so many narrow weights of a panel are transformed at a time, whole groups of channels (types.h), so that all positions stay

@@ -165,6 +165,33 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(ab, cd), order));
 }
+/* Sums of codes and `zero`, clamped by packing; they make results of sums in registers. */
+#define MP_FINISHES
+static inline vi vi_set1_s16(int16_t x) { return _mm256_set1_epi16(x); }
+static inline void vi_pack_two_s8(int8_t *p, vi a, vi b, vi zero)
+{
+    const __m256i s = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero);
+    const __m128i codes = _mm_packs_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
+    _mm_storeu_si128((__m128i *)p, _mm_shuffle_epi32(codes, _MM_SHUFFLE(3, 1, 2, 0)));
+}
+static inline void vi_pack_s8(int8_t *p, vi a, vi zero)
+{
+    const __m128i s = _mm_adds_epi16(_mm_packs_epi32(_mm256_castsi256_si128(a), _mm256_extracti128_si256(a, 1)),
+                                     _mm256_castsi256_si128(zero));
+    _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
+}
+/* Four vectors, ld bytes apart. */
+static inline void vi_pack_four_s8(int8_t *p, size_t ld, vi a, vi b, vi c, vi d, vi zero)
+{
+    const __m256i s = _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(a, b), zero),
+                                         _mm256_adds_epi16(_mm256_packs_epi32(c, d), zero));
+    const __m128i low = _mm256_castsi256_si128(s), high = _mm256_extracti128_si256(s, 1);
+    const __m128i ab = _mm_unpacklo_epi32(low, high), cd = _mm_unpackhi_epi32(low, high);
+    _mm_storel_epi64((__m128i *)p, ab);
+    _mm_storeh_pd((double *)(p + ld), _mm_castsi128_pd(ab));
+    _mm_storel_epi64((__m128i *)(p + 2 * ld), cd);
+    _mm_storeh_pd((double *)(p + 3 * ld), _mm_castsi128_pd(cd));
+}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_load_s16(const int16_t *p)

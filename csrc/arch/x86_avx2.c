@@ -19,8 +19,8 @@
     }
 #include "x86_avx2_finish.h"
 #include "../kernels/tile.h"
-TILE_OUTPUT(tile_f32)
-TILE_OUTPUT(tile_s16)
+TILE_OUTPUT(tile_f32, 1)
+TILE_OUTPUT(tile_s16, 0)
 #define TILE_OUTPUT_F32 tile_f32_output
 #define TILE_OUTPUT_I8 tile_s16_output
 #include "x86_avx2_bytes.h"

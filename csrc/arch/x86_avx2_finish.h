@@ -1,16 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* The output stage of a full tile whose sums are still in registers, of one or two whole vectors of channels. Only what is asked
- * most; the rest goes through memory to `output`, which gives the same bits. */
+/* The output stage of a full tile whose sums are still in registers, of one or two vectors of channels, or half of one: what
+ * `finishes` (output.h). */
 #ifndef MP_X86_AVX2_FINISH_H
 #define MP_X86_AVX2_FINISH_H
-
-static inline int finishes(const mp_output *o)
-{
-    if (!never_falls(o->activation) || o->windows) return 0;
-    if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32;
-    return o->kind == MP_SUM_INT && o->rising &&
-           (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
-}
 
 #define FINISH_SUMS_vf(i) vf c##i##0, vf c##i##1,
 #define FINISH_SUMS_vi(i) vi c##i##0, vi c##i##1,
@@ -21,6 +13,7 @@ static inline int finishes(const mp_output *o)
 #define FINISH_CHECK_vi(V, i) /* what rises is finite */
 #define FINISH_ONE(SUM, V, i)                                                                                          \
     vf x##V = FINISH_REAL_##SUM(V, c##i##V);                                                                           \
+    if (vectors == 0) x##V = vf_keep_n(x##V, VL / 2);                                                                  \
     FINISH_CHECK_##SUM(V, i) x##V = vf_activate(x##V, activation);                                                     \
     if (measured) {                                                                                                    \
         minimum = vf_min_any(x##V, minimum);                                                                           \
@@ -32,13 +25,15 @@ static inline int finishes(const mp_output *o)
         if (vectors > 1) {                                                                                             \
             FINISH_ONE(SUM, 1, i)                                                                                      \
             if (codes) {                                                                                               \
-                store_two_codes((int8_t *)out, code_of(&q, x0), code_of(&q, x1));                                      \
+                vi_pack_two_s8((int8_t *)out, finished_code(&q, x0, codes), finished_code(&q, x1, codes), zero);       \
             } else {                                                                                                   \
                 vf_store((float *)out, x0);                                                                            \
                 vf_store((float *)out + VL, x1);                                                                       \
             }                                                                                                          \
+        } else if (vectors == 0) {                                                                                     \
+            vf_store_n((float *)out, x0, VL / 2);                                                                      \
         } else if (codes) {                                                                                            \
-            vi_store_s8((int8_t *)out, code_of(&q, x0));                                                               \
+            vi_pack_s8((int8_t *)out, finished_code(&q, x0, codes), zero);                                             \
         } else {                                                                                                       \
             vf_store((float *)out, x0);                                                                                \
         }                                                                                                              \
@@ -55,10 +50,12 @@ static inline int finishes(const mp_output *o)
         char *out = results->out;                                                                                      \
         const size_t step = results->out_ld * (codes ? 1 : sizeof(float));                                             \
         const out_scale q = out_scale_of(o);                                                                           \
+        const vi zero = zero_words(o);                                                                                 \
         const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \
         const int measured = o->measured;                                                                              \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);                                               \
         vf bad0[2] = {vf_load(o->bad), vf_set1(0.0f)}, bad1[2] = {vf_set1(0.0f), vf_set1(0.0f)};                       \
+        (void)zero;                                                                                                    \
         (void)scale;                                                                                                   \
         (void)bias;                                                                                                    \
         TILE_ROWS(FINISH_ROW_##SUM)                                                                                    \
@@ -89,6 +86,8 @@ static inline __attribute__((always_inline)) void finish_vi(TILE_ROWS(FINISH_SUM
 {
     if (results->output->out_type == MP_TYPE_F32) {
         FINISH_ACTIVATIONS(vi, vectors, 0)
+    } else if (results->output->packs) {
+        FINISH_ACTIVATIONS(vi, vectors, 2)
     } else {
         FINISH_ACTIVATIONS(vi, vectors, 1)
     }

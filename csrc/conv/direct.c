@@ -310,11 +310,17 @@ static void run_depthwise(mp_item *item, const char *staged, char *out, int firs
         segment_offsets(item, 0, plan->segments, 0);
     for (int y = 0; y < rows; y++) {
         const size_t t = (size_t)(first + y) * s->stride, phase = t % phases;
-        plan->depthwise->row(staged + t / phases * item->schedule->stage_row, item->segments + phase * taps, (int)taps,
-                             phases * plan->beside * s->stride * s->in_c * plan->a_bytes, mp_sums_w(plan),
-                             plan->packed_channels, weights + phase * (plan->panel_bytes / 2), item->init, item->sums);
-        mp_item_output(item, item->sums, (size_t)plan->packed_channels, mp_sums_w(plan), plan->beside * s->out_c, 0,
-                       out + y * out_row, (size_t)plan->beside * s->out_c);
+        const char *from = staged + t / phases * item->schedule->stage_row,
+                   *w = weights + phase * (plan->panel_bytes / 2);
+        const ptrdiff_t *tap = item->segments + phase * taps;
+        const size_t step = phases * plan->beside * s->stride * s->in_c * plan->a_bytes;
+        const int pixels = mp_sums_w(plan), channels = plan->packed_channels, out_c = plan->beside * s->out_c;
+        if (plan->depthwise->row_output &&
+            plan->depthwise->row_output(from, tap, (int)taps, step, pixels, channels, w, item->init, &item->output,
+                                        out_c, out + y * out_row))
+            continue;
+        plan->depthwise->row(from, tap, (int)taps, step, pixels, channels, w, item->init, item->sums);
+        mp_item_output(item, item->sums, (size_t)channels, pixels, out_c, 0, out + y * out_row, (size_t)out_c);
     }
 }
 

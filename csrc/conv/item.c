@@ -65,6 +65,15 @@ static int is_rising(const mp_item *item)
     return 1;
 }
 
+/* Whether no result times the output's inverse scale comes near the ends of int32, whatever an int32 sum is. */
+static int stays_small(const mp_item *item, float inv_scale)
+{
+    float most = 0.0f;
+    for (int c = 0; c < item->plan->packed_channels; c++)
+        most = fmaxf(most, item->scale[c] * 0x1p31f + fabsf(item->bias[c]));
+    return most * inv_scale < 0x1p29f;
+}
+
 /* scratch: bias, factors and shifts of the rule of 64 bits. */
 static void prepare_whole(mp_item *item, char *scratch)
 {
@@ -159,6 +168,8 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
         o->zero_point = (float)zero_point;
         o->low = (float)(args->out_low - zero_point);
         o->high = (float)(args->out_high - zero_point);
+        o->packs = o->rising && args->out_type == MP_TYPE_I8 && args->out_low == INT8_MIN &&
+                   args->out_high == INT8_MAX && stays_small(item, o->inv_scale);
     }
     for (int lane = 0; lane < MP_MAX_LANES; lane++) {
         o->minimum[lane] = INFINITY;

@@ -33,17 +33,31 @@
             DW_PIXELS(1, DW_ONE)                                                                                       \
         }                                                                                                              \
     }
+
+#ifdef MP_FINISHES
+#include "depthwise_output.h"
+#else
+#define DEPTHWISE_OUTPUT(NAME, W_TYPE, A_BYTES)
+#define depthwise_f32_output 0
+#define depthwise_pairs_output 0
+#endif
+
 #define DW_SUM vf
 #define DW_VALUE vf
+#define DW_CHECKED 1
+#define DW_REAL(sum) sum
 #define DW_LOAD(p) vf_load((const float *)(p))
 #define DW_STORE(p, x) vf_store((float *)(p), x)
 #define DW_LOAD_X DW_LOAD
 #define DW_LOAD_W vf_load
 #define DW_MAC vf_fma
 DEPTHWISE(depthwise_f32, float, 4)
+DEPTHWISE_OUTPUT(depthwise_f32, float, 4)
 #undef DW_MAC
 #define DW_MAC vf_fma_half
 DEPTHWISE(depthwise_half, float, 4)
+#undef DW_CHECKED
+#undef DW_REAL
 #undef DW_SUM
 #undef DW_VALUE
 #undef DW_LOAD
@@ -53,6 +67,8 @@ DEPTHWISE(depthwise_half, float, 4)
 #undef DW_MAC
 
 #define DW_SUM vi
+#define DW_CHECKED 0
+#define DW_REAL(sum) scaled(sum, scale, bias)
 #define DW_LOAD vi_load
 #define DW_STORE vi_store
 #ifdef MP_DOT_PAIRS
@@ -61,6 +77,7 @@ DEPTHWISE(depthwise_half, float, 4)
 #define DW_LOAD_W vi_load
 #define DW_MAC(x, w, s) vi_dot16(s, x, w)
 DEPTHWISE(depthwise_pairs, int32_t, 4)
+DEPTHWISE_OUTPUT(depthwise_pairs, int32_t, 4)
 static void pair_s16(void *staged, const void *upper, const void *lower, size_t count, int zero_point)
 {
     (void)zero_point;

@@ -276,3 +276,22 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
 }
 #undef OUTPUT_CASE
 #undef OUTPUT_ACTIVATIONS
+
+#ifdef MP_FINISHES
+/* What becomes results while its sums are in registers, of whole vectors of channels: what is asked most. The rest goes through memory
+ * to `output`, which gives the same bits. */
+static inline int finishes(const mp_output *o)
+{
+    if (!never_falls(o->activation) || o->windows) return 0;
+    if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32;
+    return o->kind == MP_SUM_INT && o->rising &&
+           (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
+}
+
+/* The code's distance from its zero; codes: 1: clamped, 2: clamped where it is packed (mp_output.packs). */
+static inline __attribute__((always_inline)) vi finished_code(const out_scale *q, vf x, const int codes)
+{
+    return vi_near(codes == 2 ? vf_mul(x, q->inv_scale) : clamped(q, x));
+}
+static inline vi zero_words(const mp_output *o) { return vi_set1_s16((int16_t)o->zero_point); }
+#endif

@@ -47,8 +47,8 @@
         FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                     \
     }
 
-/* The same with the output stage, of full tiles. */
-#define TILE_OUTPUT(NAME)                                                                                              \
+/* The same with the output stage, of full tiles of one or two vectors of channels; HALF: 1: or of half of one. */
+#define TILE_OUTPUT(NAME, HALF)                                                                                        \
     static inline __attribute__((always_inline)) void NAME##_run(const mp_tile_run *t, const int C)                    \
     {                                                                                                                  \
         tile_results results = {t->output, t->channel, t->out, t->out_ld};                                             \
@@ -65,11 +65,15 @@
     }                                                                                                                  \
     static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
-        if (!finishes(t->output) || t->channels % VL) return 0;                                                        \
-        if (t->channels == VL)                                                                                         \
-            NAME##_run(t, 1);                                                                                          \
-        else                                                                                                           \
+        if (!finishes(t->output)) return 0;                                                                            \
+        if (t->channels == 2 * VL)                                                                                     \
             NAME##_run(t, 2);                                                                                          \
+        else if (t->channels == VL)                                                                                    \
+            NAME##_run(t, 1);                                                                                          \
+        else if (HALF && t->channels == VL / 2)                                                                        \
+            NAME##_run(t, 0);                                                                                          \
+        else                                                                                                           \
+            return 0;                                                                                                  \
         return 1;                                                                                                      \
     }
 

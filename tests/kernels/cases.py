@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -223,7 +224,27 @@ def conv_cases() -> list[ConvCase]:
         for fill in FILLS:
             seed += 1
             cases.append(ConvCase(seed, row.name, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
-    return cases + pooled_cases() + first_layer_cases()
+    return cases + pooled_cases() + first_layer_cases() + finished_cases()
+
+
+def finished_cases() -> list[ConvCase]:
+    """Whole vectors of channels and tiles with each activation that some tables apply to sums before they are stored."""
+    shapes = [
+        ConvShape(5, 7, 6, 16, 1),
+        ConvShape(9, 6, 5, 40, 1),
+        ConvShape(8, 7, 6, 4, 1),
+        ConvShape(7, 6, 4, 24, 3, 1, 1),
+        ConvShape(6, 9, 8, 8, 3, 1, 1, 1, 8),
+        ConvShape(9, 9, 32, 32, 3, 2, 1, 1, 32),
+        ConvShape(5, 13, 24, 24, 5, 1, 2, 1, 24),
+    ]
+    combinations = product(
+        shapes, ("linear", "leaky", "relu", "relu6"), (("fp32", "float32"), ("int8", "float32"), ("int8", "int8"))
+    )
+    return [
+        ConvCase(1000 + seed, name, shape, 2, activation, out, fill=FILLS[seed % 2 * 3])
+        for seed, (shape, activation, (name, out)) in enumerate(combinations)
+    ]
 
 
 def pooled_cases() -> list[ConvCase]:

@@ -75,11 +75,14 @@ def call(level: str, shape: ConvShape, x: NDArray[np.float32], **change: Any) ->
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_a_result_that_is_not_finite_is_reported(level: str, bad: float) -> None:
-    shape = ConvShape(9, 9, 3, 20, 3, 1, 1)
-    x = np.zeros((2, 9, 9, 3), np.float32)
+@pytest.mark.parametrize("place", [(0, 0), (2, 3), (8, 8)], ids=str)
+@pytest.mark.parametrize(
+    "shape", [ConvShape(9, 9, 3, 20, 3, 1, 1), ConvShape(9, 9, 3, 16, 1), ConvShape(9, 9, 8, 8, 3, 1, 1, 1, 8)], ids=str
+)
+def test_a_result_that_is_not_finite_is_reported(level: str, bad: float, place: tuple[int, int], shape: ConvShape) -> None:
+    x = np.zeros((2, 9, 9, shape.in_channels), np.float32)
     assert (call(level, shape, x, activation="relu") == 0).all()
-    x[1, 8, 8, 2] = bad
+    x[(1, *place, 2)] = bad
     with pytest.raises(NonFiniteError, match="NaN or infinite"):
         call(level, shape, x, activation="relu", threads=2)
 
