@@ -13,6 +13,9 @@ from mpnet.model.layer import LayerSpec
 from mpnet.model.quantization import NO_OPTIONS, scheme_of
 from mpnet.quantization.calibrate import CalibrationMethod
 
+# Kinds of layers without weights that combine tensors by additions or products.
+COMBINING = ("shortcut", "scale_channels", "sam", "attention")
+
 
 @dataclass(frozen=True)
 class ChosenLayer:
@@ -29,15 +32,28 @@ class ChosenLayer:
 
 
 @dataclass(frozen=True)
+class FloatStep:
+    """A layer without weights that computes in floating point with several tensors, which some quantisers would put into codes.
+
+    nodes: what it is in the file that the recipe is for, () where all names of the exported file that tell its layer are.
+    """
+
+    index: int
+    nodes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class Choice:
     """What a recipe says. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
 
+    steps: additions, products and attention that stay in floating point.
     decoding: nodes with weights that are no layers: they decode boxes in the file that a network was imported from.
     symmetric: whether codes of activations have no zero point; calibrated: whether their ranges are fixed beforehand, by
     `method`. corrected: whether biases take back the mean error of rounding.
     """
 
     layers: tuple[ChosenLayer, ...]
+    steps: tuple[FloatStep, ...]
     decoding: tuple[str, ...]
     origin: Mapping[str, Any]
     width: int
@@ -85,6 +101,11 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
     }
     return Choice(
         layers,
+        tuple(
+            FloatStep(layer.index, layer.source if of_source else ())
+            for layer in network.layers
+            if layer.kind in COMBINING and not plan[layer.index].carries_scale
+        ),
         tuple(node for layer in network.yolos for node in layer.source) if of_source else (),
         origin,
         network.width,

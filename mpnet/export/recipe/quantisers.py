@@ -10,6 +10,7 @@ from string import Template
 from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.engine.options import EngineOptions
+from mpnet.export.naming import layer_name
 from mpnet.export.recipe.choice import Choice, ChosenLayer
 from mpnet.export.recipe.scripts import AIMET_SCRIPT, NNCF_SCRIPT, ONNXRUNTIME_SCRIPT
 from mpnet.model.convolutions import ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
@@ -29,6 +30,7 @@ class Quantiser:
     per_channel: whether each channel that a depthwise convolution reads has a range of its own.
     methods: mpnet's ways to find ranges that it is asked for, () where it fixes none; the first in place of others. What it
     calls percentile or entropy finds other ranges than mpnet's.
+    corrects: whether it corrects biases where that was measured.
     leaves: why it leaves a layer in float that it is asked to quantise, '' where it does not.
 
     write: a choice as files, the recipe first.
@@ -41,6 +43,7 @@ class Quantiser:
     floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
     per_channel: bool = False
     methods: tuple[str, ...] = ("min_max",)
+    corrects: bool = False
     leaves: Callable[[ChosenLayer], str] = lambda layer: ""
 
     def channels_note(self, network: NetworkSpec, options: EngineOptions) -> str:
@@ -69,7 +72,7 @@ class Quantiser:
         left = [layer.spec.name for layer in choice.quantised if self.leaves(layer)]
         if left:
             notes.append(f"{self.what} leaves {', '.join(left)} in float itself; mpnet at fp32 there is what it gives")
-        if choice.corrected:
+        if choice.corrected and not self.corrects:
             notes.append(f"measured with bias correction, which {self.what} is not asked for")
         if choice.quantised:
             notes.append(self.channels_note(network, options))
@@ -97,13 +100,21 @@ def _script(template: str, choice: Choice, **values: Any) -> bytes:
 def _nncf(choice: Choice) -> Files:
     # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
     patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in (*_names(choice.floats), *choice.decoding)]
+    # A reader may fold some nodes of a step away, and a pattern has to fit at least one.
+    for step in choice.steps:
+        names = [re.escape(name) for name in step.nodes] or [layer_name(step.index, ".*")]
+        patterns.append(f"^({'|'.join(names)})$")
     preset = "PERFORMANCE" if choice.symmetric else "MIXED"
     recipe = {
         "ignored_scope": {"patterns": patterns, "validate": True},
         "preset": preset.lower(),
-        "advanced_parameters": {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"},
+        "advanced_parameters": {
+            "overflow_fix": "disable",
+            "activations_range_estimator_params": "MINMAX",
+            "disable_bias_correction": not choice.corrected,
+        },
     }
-    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)
+    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset, uncorrected=not choice.corrected)
     return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
 
@@ -220,7 +231,7 @@ def _list(names: Sequence[str]) -> str:
 
 
 QUANTISERS: dict[str, Quantiser] = {
-    "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True),
+    "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True, corrects=True),
     "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
     "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
     "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats="", methods=()),
