@@ -4,6 +4,8 @@
 Usage: imports.py draw FOLDER      in an environment with torch: writes ONNX files of ultralytics, torchvision and timm, or in
                                    one with tensorflow TensorFlow Lite files of keras.applications, with random weights and
                                    batch norms that measured random images
+       imports.py train FOLDER DATA.yaml [EPOCHS]    with ultralytics: TRAINED are trained from random weights on its data set,
+                                   20 epochs of 160x160 pixels on a CPU, and written at 320x320
        imports.py measure FOLDER   in mpnet's, with onnxruntime and ai-edge-litert: a line of CSV for each file, on standard
                                    output
 
@@ -50,6 +52,8 @@ KERAS = (
 )
 # Their first layers bring values from 0 to 255 to what the weights want.
 BYTES = ("MobileNetV3", "EfficientNet", "ConvNeXt")
+# Of detectors whose boxes from random weights hang on the last bit, ONNX Runtime's from float64's as well.
+TRAINED = "yolov10n yolo12n yolo26n"
 COLUMNS = (
     "package",
     "architecture",
@@ -147,6 +151,12 @@ def _export(make: Callable[[str], Any], side: int, name: str, path: Path) -> Non
         norm.momentum = None
     with torch.no_grad():
         model(torch.rand(2, 3, side, side))
+    _write(model, side, path)
+
+
+def _write(model: Any, side: int, path: Path) -> None:
+    import torch
+
     model.eval()
     for module in model.modules():
         if hasattr(module, "export"):  # ultralytics' heads
@@ -156,6 +166,20 @@ def _export(make: Callable[[str], Any], side: int, name: str, path: Path) -> Non
     part = path.with_suffix(".part")
     torch.onnx.export(model, (torch.rand(1, 3, side, side),), str(part), opset_version=17, input_names=["images"], dynamo=False)
     part.rename(path)
+
+
+def train(folder: Path, data: str, epochs: int) -> None:
+    """Write ultralytics.ARCHITECTURE-trained.onnx of TRAINED. data: an ultralytics data set's YAML file."""
+    from ultralytics import YOLO
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in TRAINED.split():
+        model = YOLO(f"{name}.yaml")
+        model.train(
+            data=data, epochs=epochs, imgsz=160, batch=8, device="cpu", workers=0, optimizer="AdamW", lr0=0.002, seed=0,
+            amp=False, val=False, plots=False, project=str(folder.resolve() / "runs"), name=name, exist_ok=True,
+        )  # fmt: skip
+        _write(YOLO(model.trainer.last).model.float(), 320, folder / f"ultralytics.{name}-trained.onnx")
 
 
 def measure(folder: Path) -> Iterator[dict[str, Any]]:
@@ -243,6 +267,9 @@ def _least_ms(runs: dict[str, Callable[[], Any]]) -> dict[str, str]:
 
 def main(arguments: list[str]) -> int:
     """See the module's own words."""
+    if arguments[:1] == ["train"] and len(arguments) in (3, 4):
+        train(Path(arguments[1]), arguments[2], int(arguments[3]) if len(arguments) == 4 else 20)
+        return 0
     if len(arguments) != 2 or arguments[0] not in ("draw", "measure"):
         print(__doc__)
         return 2
