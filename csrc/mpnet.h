@@ -68,9 +68,9 @@ typedef struct {
     const int32_t *sums;
     int32_t gives_sums;
     /* Codes in and out by whole numbers alone, where multiplier is not NULL: the sum of a channel and its whole_bias, times its
-     * multiplier * 2^(shift - 31), plus out_zero_point, within out_low and out_high; codes of 8 bits by fixed_point.h's rule of 32, of
-     * 16 by that of 64. activation is MP_LINEAR; bias, scales and ranges mean nothing. */
-    const void *whole_bias;            /* out_c: int32, or int64 of codes of 16 bits; sums stay within 31, or 47 */
+     * multiplier * 2^(shift - 31), plus out_zero_point, within out_low and out_high: by fixed_point.h's rule of 32, or by that of 64
+     * where codes of either have 16 bits. activation is MP_LINEAR; bias, scales and ranges mean nothing. */
+    const void *whole_bias;            /* out_c: int32, or int64 by the rule of 64; sums stay within 31, or 47 */
     const int32_t *multiplier, *shift; /* out_c: in [2^30, 2^31) and [-31, 7], or 0 and 0 */
     /* Or NULL: LeakyReLU follows, by a factor above 0 and one below. Before it sums are steps from the real 0, within these. */
     const int32_t *leaky_multiplier, *leaky_shift;

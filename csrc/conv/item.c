@@ -82,7 +82,7 @@ static void prepare_whole(mp_item *item, char *scratch)
     const int32_t zero_point = args->out_zero_point[item->image], low = args->out_low - zero_point,
                   high = args->out_high - zero_point;
     mp_requantized *o = &item->requantized;
-    *o = (mp_requantized){.wide = plan->traits->type == MP_TYPE_I16,
+    *o = (mp_requantized){.wide = plan->traits->type == MP_TYPE_I16 || args->out_type == MP_TYPE_I16,
                           .bias = args->whole_bias,
                           .multiplier = args->multiplier,
                           .shift = args->shift,

@@ -172,7 +172,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->kernels =
         place(&end, plan->traits->bits && plan->winograd ? MP_POSITIONS * mp_kernel_elements() * sizeof(int16_t) : 0);
     at->multipliers = place(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
-    at->whole = place(&end, plan->traits->type == MP_TYPE_I16 ? 4 * channels : 0);
+    at->whole = place(&end, plan->codes ? 4 * channels : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }

@@ -2,7 +2,8 @@
 """What layers are under `quantization.integer_only`: every tensor between the image and the heads is codes of its own range.
 
 Pooling, upsampling and what else only moves values keep their input's codes. Where a layer takes another precision than its
-input has, codes are rescaled to those that the same tensor has there.
+input has, codes are rescaled to those that the same tensor has there. A convolution of int8 gives int16, of its sums, where
+int16 reads the result: what is left of eight bits would be all that there is to read.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from mpnet.engine.rules import RULES
 from mpnet.errors import PrecisionError
 from mpnet.model.layers import LayerSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
-from mpnet.model.precision import FP32, Precision
+from mpnet.model.precision import FP32, INT8, INT16, Precision
 from mpnet.quantization.codes import Codes, codes_of, leaky_sums
 
 ACTIVATIONS = (*WHOLE_ACTIVATIONS, "leaky")
@@ -87,19 +88,41 @@ def codes_of_tensor(network: NetworkSpec, options: EngineOptions, tensor: int, p
         raise PrecisionError(f"{name}: {error}") from None
 
 
+def given_storage(
+    network: NetworkSpec, wanted: Mapping[int, Precision], keyed: Mapping[int, Precision], index: int
+) -> Precision:
+    """What a layer of weights gives: int16 of int8 where a layer that reads it, past those that follow it, is of int16.
+
+    wanted: precisions of layers with weights, by index; keyed: of the others that have one.
+    """
+    stored = wanted[index].tensor
+    waiting = [index] if stored is INT8 else []
+    while waiting:
+        for reader in network.consumers[waiting.pop()]:
+            precision = wanted.get(reader) or keyed.get(reader)
+            if precision is not None and precision.tensor is INT16:
+                return INT16
+            if precision is None and not network.layers[reader].always_fp32:
+                waiting.append(reader)
+    return stored
+
+
 def plain_operations(layer: LayerSpec) -> tuple[Operation, ...]:
     """What the layer does on reals."""
     return RULES[type(layer)].operations(layer, FP32, LayerQuantization())
 
 
 def operations_of(
-    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision
+    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision, gives: Precision
 ) -> tuple[Operation, ...]:
-    """What the layer does on codes of a precision. Raises: PrecisionError naming a layer that has no form in whole numbers."""
+    """What the layer does on codes of a precision, giving int8 or int16.
+
+    Raises: PrecisionError naming a layer that has no form in whole numbers.
+    """
     plain, index, how = plain_operations(layer), layer.index, options.of(layer.index)
 
-    def codes(tensor: int) -> Codes:
-        return codes_of_tensor(network, options, tensor, precision.tensor, index)
+    def codes(tensor: int, stored: Precision = precision.tensor) -> Codes:
+        return codes_of_tensor(network, options, tensor, stored, index)
 
     if all(operation.moves_values for operation in plain):
         return tuple(IntegerConcat() if isinstance(operation, Concat) else operation for operation in plain)
@@ -112,21 +135,21 @@ def operations_of(
             f"layer {index} ({layer.name}): {unknown} has no form in whole numbers; leave quantization.integer_only out, or "
             f"use convolutions and sums with {', '.join(ACTIVATIONS[:-1])} or {ACTIVATIONS[-1]}, pooling, upsampling and routes"
         )
-    result = codes(index)
+    result = codes(index, gives)
     if isinstance(main, Map):
         if activation != "leaky" or (main.scale, main.shift) != (1.0, 0.0):
             raise PrecisionError(f"layer {index} ({layer.name}): [{layer.kind}] has a form in whole numbers for leaky alone")
-        return (IntegerLeaky(codes(layer.inputs[0]), result, precision.tensor),)
+        return (IntegerLeaky(codes(layer.inputs[0]), result, gives),)
     leaky = activation == "leaky"
     sums = leaky_sums(result, options.ranges[index]) if leaky else result
     bound = "linear" if leaky else activation
-    follows = (IntegerLeaky(sums, result, precision.tensor),) if leaky else ()
+    follows = (IntegerLeaky(sums, result, gives),) if leaky else ()
     if isinstance(main, Add):
         terms = codes(layer.inputs[0]), codes(layer.inputs[1])
         return (IntegerAdd(terms, sums, bound), *follows)
     scheme, corrected = how.rounded_to(precision)
     x = codes(layer.inputs[0])
-    convolve = IntegerConvolve(index, precision, scheme, corrected, None, None, x, sums, bound)
+    convolve = IntegerConvolve(index, precision, scheme, corrected, None, None, x, sums, bound, target=gives)
     return (convolve, *follows)
 
 

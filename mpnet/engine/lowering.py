@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from mpnet.engine.integer import check_precisions, conversion_of, operations_of
+from mpnet.engine.integer import check_precisions, conversion_of, given_storage, operations_of
 from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_between
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
@@ -92,43 +92,55 @@ class Lowerings:
         self.network = network
         self._options = options
         self._keyed = dict(keyed or {})
-        self._made: dict[tuple[int, Precision | None, tuple[Precision, ...]], Lowering] = {}
+        self._made: dict[tuple[int, Precision | None, tuple[Precision, ...], Precision | None], Lowering] = {}
         self._conversions: dict[Conversion, Conversion] = {}
 
-    def of(self, index: int, wanted: Precision | None, inputs: tuple[Precision, ...]) -> Lowering:
+    def of(
+        self, index: int, wanted: Precision | None, inputs: tuple[Precision, ...], gives: Precision | None = None
+    ) -> Lowering:
         """What layer `index` does when its input tensors are stored as `inputs`.
 
-        wanted: its precision, None where it follows its inputs.
+        wanted: its precision, None where it follows its inputs. gives: as `given` says; None: as it is.
         Raises: PrecisionError for calibrated ranges that are missing.
         """
-        key = (index, wanted, inputs)
+        key = (index, wanted, inputs, gives)
         made = self._made.get(key)
         if made is None:
             chosen = wanted or self._keyed.get(index)
             if self._options.integer_only and not self.network.layers[index].has_weights:
                 chosen = self._keyed.get(index)  # what plans say of the others holds where convolutions give reals
             precision = layer_precision(self.network.layers[index], chosen, inputs)
-            made = self._made[key] = self._lower(index, precision, inputs)
+            made = self._made[key] = self._lower(index, precision, inputs, gives)
         return made
+
+    def given(self, index: int, wanted: Mapping[int, Precision]) -> Precision | None:
+        """What a layer gives because of those that read it; None: what it would give anyway.
+
+        wanted: precisions of layers with weights, by index.
+        """
+        if not self._options.integer_only or index not in wanted or not wanted[index].carries_scale:
+            return None
+        return given_storage(self.network, wanted, self._keyed, index)
 
     def chosen(self, wanted: Sequence[Precision | None]) -> list[Lowering]:
         """What every layer does, in order. wanted: each layer's precision, None where it follows its inputs.
 
         Raises: as `of`.
         """
+        of_weights: dict[int, Precision] = {}
         if self._options.integer_only:
             of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
             check_precisions(self.network, of_weights | self._keyed)
         lowered: list[Lowering] = []
         for layer in self.network.layers:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
-            lowered.append(self.of(layer.index, wanted[layer.index], inputs))
+            lowered.append(self.of(layer.index, wanted[layer.index], inputs, self.given(layer.index, of_weights)))
         return lowered
 
-    def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
+    def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...], gives: Precision | None) -> Lowering:
         layer, wanted = self.network.layers[index], precision.tensor
         if self._options.integer_only and wanted.carries_scale:
-            return self._lower_whole(layer, precision, inputs)
+            return self._lower_whole(layer, precision, inputs, gives or wanted)
         operations = _operations(layer, precision, self._options.of(index))
         target, result = _storages(operations, wanted)
         convert = tuple(
@@ -143,7 +155,7 @@ class Lowerings:
         main = operations[0] if operations else None
         return Lowering(layer, precision, convert, slices, main, operations[1:], after, result, shapes)
 
-    def _lower_whole(self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...]) -> Lowering:
+    def _lower_whole(self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...], gives: Precision) -> Lowering:
         """In whole numbers alone."""
         network, options, wanted = self.network, self._options, precision.tensor
         convert = tuple(
@@ -152,11 +164,11 @@ class Lowerings:
                 for tensor, source in zip(layer.inputs, inputs, strict=True)
             ]
         )
-        operations = operations_of(network, options, layer, precision)
+        operations = operations_of(network, options, layer, precision, gives)
         slices = _parts(network, layer)
         shapes = _shapes(network, layer, slices, operations)
         main = operations[0] if operations else None
-        return Lowering(layer, precision, convert, slices, main, operations[1:], None, wanted, shapes)
+        return Lowering(layer, precision, convert, slices, main, operations[1:], None, gives, shapes)
 
     def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
         """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""

@@ -75,8 +75,9 @@ class Binder:
         out_rounding, out_low, out_high: how an out of codes is rounded and clamped.
         sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
         sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
-        whole: bias (int32; int64 of int16), multipliers and shifts of channels: out holds codes by these, out_quant's zero
-        point, out_low and out_high alone. leaky: LeakyReLU after it: two multipliers and shifts, bounds of the steps before it.
+        whole: bias (int32; int64 where x or out is int16), multipliers and shifts of channels: out holds codes by these,
+        out_quant's zero point, out_low and out_high alone. leaky: LeakyReLU after it: two multipliers and shifts, bounds of the
+        steps before it.
         converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
         `quantize` with in_quant, whose offset is 0, and these rules.
         When it runs: NonFiniteError (both a KernelError and an EngineError) when a result is not finite before the
@@ -147,7 +148,7 @@ class Binder:
         if whole is not None:
             if out.dtype not in CODES or not precision.carries_scale or ranges is not None or sums is not None:
                 raise KernelError("whole numbers make codes of codes, neither measured nor continued")
-            of_bias = INT if precision.multiplies_bytes else WIDE_INT
+            of_bias = INT if precision.multiplies_bytes and out.dtype == np.int8 else WIDE_INT
             for values, what, types in zip(whole, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
                 check(values, f"whole {what}", types, (shape.out_channels,))
             fields |= dict(zip(("whole_bias", "multiplier", "shift"), whole, strict=True))

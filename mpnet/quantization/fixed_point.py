@@ -19,7 +19,7 @@ from mpnet.quantization.codes import Codes
 from mpnet.quantization.weights import dequantize_weights
 
 BIAS_TYPES: dict[int, Any] = {8: np.int32, 16: np.int64}
-"""Of biases as TensorFlow Lite stores them, by the bits of a convolution's codes."""
+"""Of biases as TensorFlow Lite stores them, by the bits of the codes that a convolution gives."""
 MOST_SHIFT: int = lib.MP_MOST_SHIFT
 ADD_SHIFTS: dict[int, int] = {8: lib.MP_ADD_SHIFT_8, 16: lib.MP_ADD_SHIFT_16}
 """How far terms are shifted to the left before they are added, by the bits of their codes."""
@@ -62,7 +62,7 @@ def within_reach(
 
     Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
     """
-    least = np.abs(bias) / (_LARGEST_BIAS[codes.bits] * codes.scale)
+    least = np.abs(bias) / (_LARGEST_BIAS[(sums or codes).bits] * codes.scale)
     if sums is not None:
         least = np.maximum(least, _LEAST_FACTOR * sums.scale / codes.scale)
     wider = np.maximum(scales, least.astype(np.float32))
@@ -102,12 +102,12 @@ def whole_numbers(
     farthest = max(codes.largest - codes.zero_point, codes.zero_point - codes.least)
     reach = filters * farthest + np.abs(whole)
     # What is above 0 of a shift comes before the product, in sums of 32 bits.
-    before = np.zeros(len(shift), np.int64) if codes.is_wide else np.maximum(shift, 0).astype(np.int64)
-    room = np.int64(1 << _SUM_BITS[codes.bits]) >> before
+    before = np.zeros(len(shift), np.int64) if sums.is_wide else np.maximum(shift, 0).astype(np.int64)
+    room = np.int64(1 << _SUM_BITS[sums.bits]) >> before
     if (reach >= room).any():
         channel = int((reach >= room).argmax())
         raise PrecisionError(
             f"channel {channel}: its sums can reach {int(reach[channel]):,}, beyond the {int(room[channel]):,} that "
-            f"{_SUM_BITS[codes.bits] + 1} bits hold here; set another precision for the layer, or leave integer_only out"
+            f"{_SUM_BITS[sums.bits] + 1} bits hold here; set another precision for the layer, or leave integer_only out"
         )
-    return WholeNumbers(whole.astype(BIAS_TYPES[codes.bits]), multiplier, shift)
+    return WholeNumbers(whole.astype(BIAS_TYPES[sums.bits]), multiplier, shift)

@@ -68,7 +68,7 @@ class Evaluator:
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
-        self._kept = KeptStem(context.network, len(self._images))
+        self._kept = KeptStem(len(self._images))
         # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
         self._few_left = True
 

@@ -24,12 +24,12 @@ def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
 class FailedTrials(Collection[Configuration]):
     """The failed configurations that were asked for, and what is known of others.
 
-    What a layer computes depends on the precisions of its ancestors alone. So what failed in a layer fails there with any
-    precisions of the other layers, and needs no pass.
+    What a layer computes depends on the precisions of its ancestors alone (integer_only: as `ancestors` says). So what
+    failed in a layer fails there with any precisions of the other layers, and needs no pass.
     """
 
-    def __init__(self, network: NetworkSpec) -> None:
-        self._ancestors = ancestors(network)
+    def __init__(self, network: NetworkSpec, integer_only: bool = False) -> None:
+        self._ancestors = ancestors(network, integer_only)
         # By option set and layer: codes of the layer's ancestors -> why it fails.
         self._reasons: dict[tuple[int, int], dict[str, str]] = {}
         self._held: set[Configuration] = set()

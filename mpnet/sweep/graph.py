@@ -38,6 +38,7 @@ class SharedGraph:
     """All nodes of a set of configurations, in the order in which they run.
 
     heads:     per output (head, else last layer), node number -> codes of its ancestors, its name.
+    above:     by layer, the positions of a key that decide its result.
     positions: per output, the positions of a key that make up that name.
     finish:    per node number the conversion to fp32 of an output that is stored otherwise.
     split:     numbers of concatenations whose two parts are kept apart, and which part others read as well, see `partial_sums`.
@@ -47,6 +48,7 @@ class SharedGraph:
     keys: tuple[str, ...]
     nodes: list[Node] = field(default_factory=list)
     heads: list[dict[int, str]] = field(default_factory=list)
+    above: tuple[tuple[int, ...], ...] = ()
     positions: list[tuple[int, ...]] = field(default_factory=list)
     finish: dict[int, Conversion] = field(default_factory=dict)
     split: dict[int, int] = field(default_factory=dict)

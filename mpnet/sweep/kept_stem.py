@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.tensor import Tensor
-from mpnet.model.network import NetworkSpec
 from mpnet.sweep.graph import SharedGraph
-from mpnet.sweep.sharing import ancestors, restricted
+from mpnet.sweep.sharing import restricted
 
 KEPT_BYTES = 192 << 20
 """Memory that kept tensors may take in one worker."""
@@ -31,8 +30,7 @@ class KeptStem:
     images: that a part runs on in all; each gets an equal share of the memory.
     """
 
-    def __init__(self, network: NetworkSpec, images: int) -> None:
-        self._above = ancestors(network)
+    def __init__(self, images: int) -> None:
         self._per_image = KEPT_BYTES // max(1, images)
         self._groups: dict[bytes, dict[_Name, Tensor]] = {}
         self._lock = threading.Lock()
@@ -67,7 +65,7 @@ class KeptStem:
         """What decides the results of the stem's nodes: the layer, and the precisions of its ancestors."""
         key, nodes = graph.keys[0], graph.nodes
         layers = ((number, nodes[number].layer) for number in sorted(graph.stem))
-        return [(number, (layer, restricted(key, self._above[layer]))) for number, layer in layers]
+        return [(number, (layer, restricted(key, graph.above[layer]))) for number, layer in layers]
 
 
 def _group(options: int, images: NDArray[np.intp]) -> bytes:

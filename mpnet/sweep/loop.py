@@ -128,10 +128,11 @@ class Sweep:
         *,
         seconds: float | None = None,
         on_update: OnUpdate = lambda state: None,
+        integer_only: bool = False,
     ) -> None:
         self.problem, self.network, self.store = problem, network, store
         self.contexts = tuple(contexts)
-        self.state = SweepState(FailedTrials(network))
+        self.state = SweepState(FailedTrials(network, integer_only))
         self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
         self._pool: WorkerPool | None = None
         self._parts = Parts(network)

@@ -162,7 +162,16 @@ def run_sweep(
             decoded = context.baseline.decoded_bytes if context.baseline else 1 << 20
             return WorkerPool(executor, decoded, per_pass.most, macs, setup.baseline, Evaluator(context).baseline_trial)
 
-        sweep = Sweep(problem, network, opened, contexts, open_pool, seconds=section.budget.seconds, on_update=on_update)
+        sweep = Sweep(
+            problem,
+            network,
+            opened,
+            contexts,
+            open_pool,
+            seconds=section.budget.seconds,
+            on_update=on_update,
+            integer_only=any(chosen.options.integer_only for chosen in setup.benches),
+        )
         sweep.state.started = begin
         state = sweep.run(chosen.walk)
         document = findings(

@@ -2,7 +2,8 @@
 """How much of the work configurations share, computed from the network alone.
 
 What a layer computes depends on the precisions of its ancestors (itself included) and on nothing else: a dynamic range
-is measured on the layer's own input. So a set of configurations costs each layer once per distinct assignment of its
+is measured on the layer's own input. Under `quantization.integer_only` what reads an ancestor counts as one too, since
+int8 gives int16 where int16 reads it. So a set of configurations costs each layer once per distinct assignment of its
 ancestors, and two heads are independent of each other given the layers that both need.
 """
 
@@ -18,14 +19,17 @@ from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.sweep.space import Space
 
 
-def ancestors(network: NetworkSpec) -> tuple[tuple[int, ...], ...]:
+def ancestors(network: NetworkSpec, integer_only: bool = False) -> tuple[tuple[int, ...], ...]:
     """For each layer the positions in a key (ascending) whose precisions decide its result; a convolution's own is
-    among them."""
+    among them. integer_only: those that read an ancestor decide too."""
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     deciding: list[frozenset[int]] = []
     for layer in network.layers:
         above = frozenset[int]().union(*(deciding[i] for i in layer.inputs if i != NETWORK_INPUT))
-        deciding.append(above | {position[layer.index]} if layer.has_weights else above)
+        if layer.has_weights:
+            readers = network.readers_of(layer.index) if integer_only else ()
+            above |= {position[index] for index in (layer.index, *readers) if index in position}
+        deciding.append(above)
     return tuple(tuple(sorted(positions)) for positions in deciding)
 
 

@@ -44,7 +44,7 @@ def build_graph(
     Raises: ConfigError for keys of another length; PrecisionError for calibrated ranges that are missing.
     """
     graph = SharedGraph(network, tuple(sorted(set(keys))))
-    above = ancestors(network)
+    graph.above = above = ancestors(network, options.integer_only)
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     readers = Counter(source for layer in network.layers for source in layer.inputs)
     if any(len(split_key(key)[0]) != len(position) for key in graph.keys):
@@ -52,7 +52,7 @@ def build_graph(
     graph.positions = [above[index] for index in network.outputs]
     graph.heads = [{} for _ in network.outputs]
     made: dict[tuple[int, str], int] = {}
-    lowerings = Lowerings(network, options, unweighted)
+    lowerings, whole = Lowerings(network, options, unweighted), options.integer_only
 
     def stored(node: int) -> Precision:
         return FP32 if node == NETWORK_INPUT else graph.nodes[node].lowering.result
@@ -64,7 +64,8 @@ def build_graph(
         layer = network.layers[index]
         inputs = tuple(NETWORK_INPUT if i == NETWORK_INPUT else node_of(i, key) for i in layer.inputs)
         wanted = BY_CODE[key[position[index]]] if index in position else None
-        lowering = lowerings.of(index, wanted, tuple(stored(node) for node in inputs))
+        gives = lowerings.given(index, {layer: BY_CODE[key[at]] for layer, at in position.items()}) if whole else None
+        lowering = lowerings.of(index, wanted, tuple(stored(node) for node in inputs), gives)
         size = lowering.result.stored.item_bytes
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
         bytes_ = layer.activations * (size + 3)

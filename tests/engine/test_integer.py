@@ -72,12 +72,40 @@ def test_nothing_between_the_image_and_the_heads_is_real() -> None:
 
 
 def test_layers_of_other_bits_rescale_their_input_and_a_concatenation_its_parts() -> None:
-    names = [step.operation.name for step in plan_of(EVERYTHING, "int8", {"9": "int16"}).steps]
-    assert names[-6:] == ["IntegerRescale", "IntegerConcat", "IntegerRescale", "IntegerConvolve", "Dequantize", "Yolo"]
-    assert "IntegerRescale" not in names[:-6] or names[-7] == "IntegerRescale"
+    names = [step.operation.name for step in plan_of(EVERYTHING, "int16", {"9": "int8"}).steps]
+    assert names[-7:] == [*["IntegerRescale"] * 2, "IntegerConcat", "IntegerRescale", "IntegerConvolve", "Dequantize", "Yolo"]
+    assert "IntegerRescale" not in names[:-7]
 
 
-@pytest.mark.parametrize("layers", [{}, {"9": "int16"}, {"0": "int16", "3": "int16"}, {"8": "int16"}], ids=str)
+def test_int8_gives_int16_to_what_reads_int16_past_layers_that_follow_it() -> None:
+    def gives(layers: dict[str, str]) -> dict[int, str]:
+        steps = plan_of(EVERYTHING, "int8", layers).steps
+        return {step.layer: f"{step.takes} {step.gives}" for step in steps if step.operation.name == "IntegerConvolve"}
+
+    assert gives({}) == dict.fromkeys((0, 2, 3, 9), "int8 int8")
+    # Through a pooling; as the first to read it, beside others in int8.
+    assert gives({"2": "int16"}) == {0: "int8 int16", 2: "int16 int16", 3: "int8 int8", 9: "int8 int8"}
+    # Through a sum, a concatenation and what lies between.
+    assert gives({"9": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int16 int16"}
+    # To layers without weights that are of int16 themselves, and not beyond those of int8.
+    assert gives({"4": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int8 int8"}
+    assert gives({"9": "int16", "8": "int8"}) == {0: "int8 int8", 2: "int8 int8", 3: "int8 int8", 9: "int16 int16"}
+
+
+def test_what_int16_reads_of_int8_has_more_than_eight_bits() -> None:
+    network = parse_cfg(EVERYTHING, "net.cfg")
+    prepared = Prepared(network, random_weights(network, 1), kernels())
+    made: dict[int, Any] = {}
+    session = Session(prepared, plan_of(EVERYTHING, "int8", {"2": "int16"}))
+    batch = np.random.default_rng(2).random((1, *network.in_shape), np.float32)
+    session.observe(
+        batch, lambda _, step, inputs, out: made.setdefault(step.layer, out.data.copy()) if step.layer == 1 else None
+    )
+    assert made[1].dtype == np.int16
+    assert len(np.unique(made[1])) > 200
+
+
+@pytest.mark.parametrize("layers", [{}, {"9": "int16"}, {"0": "int16", "3": "int16"}, {"8": "int16"}, {"2": "int16"}], ids=str)
 @pytest.mark.parametrize("precision", ["int8", "int16", "int4"])
 def test_fused_and_by_the_oracle_the_codes_are_the_same(precision: str, layers: dict[str, str]) -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")

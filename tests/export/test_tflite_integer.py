@@ -18,6 +18,7 @@ from tests.networks import tiny_cfg
 
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="SKIPPED WITHOUT LITERT: pip install 'mpnet[litert]'")
 PADDED = ("PAD", "PADV2")
+WIDENED = "/codes"  # what a convolution of int8 reads in int16, where that is all there is to give int16
 
 
 def whole(text: str, key: str, activations: ActivationOptions = CALIBRATED) -> Configuration:
@@ -34,8 +35,10 @@ def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[An
     engine.allocate_tensors()
     engine.set_tensor(engine.get_input_details()[0]["index"], image)
     engine.invoke()
+    names = {detail["index"]: detail["name"] for detail in engine.get_tensor_details()}
     operators = [operator for operator in engine._get_ops_details() if operator["op_name"] not in PADDED]
-    made = [engine.get_tensor(int(operator["outputs"][0])) for operator in operators]
+    outputs = [int(operator["outputs"][0]) for operator in operators]
+    made = [engine.get_tensor(output) for output in outputs if not names[output].endswith(WIDENED)]
     return made, [engine.get_tensor(detail["index"]) for detail in engine.get_output_details()]
 
 
@@ -44,7 +47,7 @@ def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[An
 )
 @pytest.mark.parametrize(
     ("text", "keys"),
-    [(EVERYTHING, ("q", "i", "qiqi", "iqiq")), (tiny_cfg(), ("q", "i", "qiqiqiqiqiqiq"))],
+    [(EVERYTHING, ("q", "i", "qiqi", "iqiq", "qqqi")), (tiny_cfg(), ("q", "i", "qiqiqiqiqiqiq"))],
     ids=["everything", "tiny"],
 )
 def test_every_tensor_is_litert_s_to_the_bit(text: str, keys: tuple[str, ...], activations: ActivationOptions) -> None:

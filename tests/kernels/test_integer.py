@@ -46,24 +46,27 @@ def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[
     return multiplier, shift
 
 
-def convolved(kernels: Any, shape: ConvShape, row: Precision, leaky: bool, pool: int | None, threads: int = 1) -> NDArray[Any]:
+def convolved(
+    kernels: Any, shape: ConvShape, row: Precision, gives: Precision, leaky: bool, pool: int | None, threads: int = 1
+) -> NDArray[Any]:
     """Codes of two images."""
     rng = np.random.default_rng(shape.depth + shape.out_channels)
     weights = rng.integers(-127, 128, (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
     ends = np.iinfo(row.stored.dtype)
     x = rng.integers(ends.min, ends.max + 1, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(row.stored.dtype)
-    ones, zeros, is_byte = np.ones(2, np.float32), np.zeros(2, np.float32), row is INT8
+    ones, zeros, is_byte = np.ones(2, np.float32), np.zeros(2, np.float32), gives is INT8
+    steps = np.iinfo(gives.stored.dtype)
     bias = rng.integers(-20000, 20001, shape.out_channels)
-    least = -22 if is_byte else -24
+    least = -22 if is_byte else -24 if row is INT16 else -14
     multiplier, shift = factors(rng, shape.out_channels, least, 2 if is_byte else 7)
     shift[: shape.out_channels // 2] = least // 2
-    zero_points = np.array([-7, 100], np.int32) * is_byte
+    zero_points = np.array([-7, 100], np.int32) * (row is INT8)
     out_zero_points = np.array([-128, 3], np.int32) * is_byte
     after = factors(rng, 3, -4, 1)
     height, width = shape.out_h, shape.out_w
     if pool is not None:
         height, width = (height + pool) // 2, (width + pool) // 2
-    out = np.empty((2, height, width, shape.out_channels), row.stored.dtype)
+    out = np.empty((2, height, width, shape.out_channels), gives.stored.dtype)
     packed = kernels.pack_conv(shape, row, weights.astype(np.int8))
     binder = Binder(kernels, threads)
     made = binder.conv(
@@ -74,11 +77,11 @@ def convolved(kernels: Any, shape: ConvShape, row: Precision, leaky: bool, pool:
         weight_scale=np.ones(shape.out_channels, np.float32),
         in_quant=TensorQuant(ones, zero_points, zeros),
         out_quant=TensorQuant(ones, out_zero_points, zeros),
-        out_low=ends.min + 3,
-        out_high=ends.max,
+        out_low=steps.min + 3,
+        out_high=steps.max,
         pool=pool is not None,
         whole=(bias.astype(np.int32 if is_byte else np.int64), multiplier, shift),
-        leaky=(after[0][:2].copy(), after[1][:2].copy(), (ends.min - 5, ends.max)) if leaky else None,
+        leaky=(after[0][:2].copy(), after[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
     )
     binder.finish(aligned)
     kernels.check_status(made.function(*made.arguments), "convolution")
@@ -86,15 +89,18 @@ def convolved(kernels: Any, shape: ConvShape, row: Precision, leaky: bool, pool:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("row", [INT8, INT16], ids=str)
+@pytest.mark.parametrize(("row", "gives"), [(INT8, INT8), (INT16, INT16), (INT8, INT16)], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_convolutions_give_the_same_codes_everywhere(level: str, row: Precision, shape: ConvShape) -> None:
+def test_convolutions_give_the_same_codes_everywhere(level: str, row: Precision, gives: Precision, shape: ConvShape) -> None:
     kernels = isa.kernels(level)
     for leaky in (False, True):
         for pool in (None, 0, 1) if shape.out_h > 1 else (None,):
-            expected = convolved(ORACLE, shape, row, leaky, pool)
+            expected = convolved(ORACLE, shape, row, gives, leaky, pool)
             for threads in (1, 3):
-                assert convolved(kernels, shape, row, leaky, pool, threads).tobytes() == expected.tobytes(), (leaky, pool)
+                assert convolved(kernels, shape, row, gives, leaky, pool, threads).tobytes() == expected.tobytes(), (
+                    leaky,
+                    pool,
+                )
 
 
 @pytest.mark.parametrize("level", LEVELS)

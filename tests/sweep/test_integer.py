@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import CostModel, plan_cost
@@ -18,12 +19,17 @@ from mpnet.sweep.space import build_space
 from mpnet.sweep.trie import build_graph, run_graph, run_stem
 from tests.engine.test_integer import EVERYTHING, options_of
 
+HEAD = "[yolo]\nmask=0,1\nnum=2\nclasses=2\nanchors=2,3, 4,5\n"
+# What one head's layers read is read by the other's as well.
+TWO_HEADS = EVERYTHING + "[route]\nlayers=-4\n[convolutional]\nfilters=14\nsize=1\nactivation=linear\n" + HEAD
 
-def test_all_configurations_and_the_baseline_are_as_they_run_alone() -> None:
-    network = parse_cfg(EVERYTHING, "net.cfg")
+
+@pytest.mark.parametrize(("text", "count"), [(EVERYTHING, 17), (TWO_HEADS, 33)], ids=["one head", "two heads"])
+def test_all_configurations_and_the_baseline_are_as_they_run_alone(text: str, count: int) -> None:
+    network = parse_cfg(text, "net.cfg")
     options, images = options_of(network), np.random.default_rng(4).random((2, *network.in_shape), np.float32)
-    keys = [*build_space(network, ("int16", "int8")).all_keys(), "ffff"]
-    assert len(keys) == 17
+    keys = [*build_space(network, ("int16", "int8")).all_keys(), "f" * len(network.convolutions)]
+    assert len(keys) == count
     prepared, costs = Prepared(network, random_weights(network, 3), kernels()), CostModel(network, options)
     graph = build_graph(network, keys, options)
     heads: dict[tuple[int, str], bytes] = {}

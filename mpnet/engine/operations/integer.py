@@ -140,12 +140,14 @@ class IntegerConvolve(Convolve):
     """A convolution of codes that gives codes.
 
     codes: of its input; result: of its sums; activation: of WHOLE_ACTIVATIONS. leaky, pool: in the same pass, in this order.
+    target: of what it gives; int16 of int8 as well, by the rule of 16 bits.
     """
 
     codes: Codes = _NOTHING
     result: Codes = _NOTHING
     activation: str = "linear"
     leaky: IntegerLeaky | None = None
+    target: Precision = INT8
     bundle: ClassVar[str] = ""
 
     @property
@@ -157,7 +159,7 @@ class IntegerConvolve(Convolve):
         return replace(self, leaky=None, pool=None)
 
     def gives(self, takes: Precision) -> Precision | None:
-        return takes if takes is self.precision.tensor else None
+        return self.target if takes is self.precision.tensor else None
 
     def joined(self, reader: Operation) -> Operation | None:
         if isinstance(reader, IntegerLeaky) and self.leaky is None and self.pool is None:

@@ -80,7 +80,12 @@ class IntegerExport:
         layer = replace(operation.layer_of(self._plan.network), activation=operation.activation)
         constants = self._configuration.prepared.constants(operation)
         convolution = Convolution(layer, constants, "coded", False, False, operation.codes, operation.result, codes)
-        return write_convolution(self._writer, self._rules, convolution, x[0])
+        read = x[0]
+        if operation.result.is_wide and not operation.codes.is_wide:
+            # The same steps in int16, exactly: of int8 there is no convolution that gives int16.
+            same = Codes(operation.codes.scale, 0, operation.result.bits)
+            convolution, read = replace(convolution, codes=same), self._writer.quantize(read, same)
+        return write_convolution(self._writer, self._rules, convolution, read)
 
     def _maxpool(self, step: Step, x: Sequence[int], codes: Any) -> int:
         layer = self._plan.network.layers[step.layer]
