@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""One problem: a network, images that choose and others that judge, and the table of every assignment's measures."""
+"""One problem: a network, images that choose and others that judge, and the measures of every assignment, or of those that
+may be on the exact front."""
 
 from __future__ import annotations
 
@@ -11,13 +12,14 @@ import zipfile
 from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.measures import MAX_SQNR_DB
 from mpnet.errors import ConfigError
+from mpnet.sweep.search import MAX_CONFIGURATIONS
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE / "tables"
@@ -27,6 +29,10 @@ CHOOSING = ("agreement_AP", "AP", "head_sqnr_db")
 OTHERS = "held_out_agreement_AP"
 COLUMNS = (*CHOOSING, OTHERS, "held_out_AP", COST)
 """Of a table, one row per assignment."""
+
+
+Measure = Callable[[Sequence[str]], Sequence[Mapping[str, float]]]
+"""Runs assignments: the columns of each key."""
 
 
 class BudgetSpent(Exception):
@@ -40,10 +46,13 @@ class Problem:
     name:     of the file in mixbench/problems and mixbench/tables.
     layers:   the layers with weights, in a key's order. macs: of each, for one image.
     choices:  codes of each layer, highest precision first; a key has one of them for each layer.
-    columns:  (n,) float64 by name, in the order of `keys`.
-    metadata: what was measured on what, and for methods that need them the layers' Hessian traces and weight errors.
+    columns:  (n,) float64 by name, in the order of `keys`. Of a front, all but the costs are NaN where images ruled an
+              assignment out before all of them had seen it.
+    metadata: what was measured on what, and for methods that need them the layers' Hessian traces and weight errors; of a
+              front, how many were measured and ruled out.
     digest:   SHA-256 of the table's file.
     budget:   passes that may be spent; math.inf: any number.
+    measure:  runs what the columns lack, None: asking for that raises ConfigError.
     asked:    keys in the order of asking, each once. spent: (keys asked before, passes, what for) of other passes.
     """
 
@@ -55,6 +64,7 @@ class Problem:
     metadata: Mapping[str, Any]
     digest: str
     budget: float = math.inf
+    measure: Measure | None = None
     asked: dict[str, None] = field(default_factory=dict)
     spent: list[tuple[int, int, str]] = field(default_factory=list)
 
@@ -66,6 +76,11 @@ class Problem:
     def size(self) -> int:
         """How many assignments there are."""
         return math.prod(len(codes) for codes in self.choices)
+
+    @property
+    def is_front(self) -> bool:
+        """Whether only what may be on the exact front has all its figures."""
+        return "front" in self.metadata
 
     @property
     def keys(self) -> list[str]:
@@ -101,13 +116,28 @@ class Problem:
     def evaluate(self, key: str) -> dict[str, float]:
         """The measures of an assignment on the images that choose. The first time it costs one pass over them.
 
-        Raises: BudgetSpent; ConfigError for a key of another space.
+        Raises: BudgetSpent; ConfigError for a key of another space, or as `complete`.
         """
         row = self.number(key)
         if key not in self.asked:
             self._pay(1)
+            self.complete([key])
             self.asked[key] = None
         return {name: float(self.columns[name][row]) for name in CHOOSING}
+
+    def complete(self, keys: Sequence[str]) -> None:
+        """Run those that have no figures. Raises: ConfigError where nothing runs them; MpnetError."""
+        missing = [key for key in dict.fromkeys(keys) if math.isnan(self.columns[QUALITY][self.number(key)])]
+        if not missing:
+            return
+        if self.measure is None:
+            raise ConfigError(
+                f"{self.name}: {missing[0]} is not on the front, so the table has no figures of it; with --measure "
+                "(in Python: mixbench.measure.load_measured) it runs on the problem's images"
+            )
+        for key, values in zip(missing, self.measure(missing), strict=True):
+            for name, column in self.columns.items():
+                column[self.number(key)] = values[name]
 
     def quality(self, key: str) -> float:
         """Agreement with the highest precision, 0 to 100, on the images that choose; as `evaluate`."""
@@ -128,7 +158,7 @@ class Problem:
 
     def lowered(self) -> NDArray[np.intp]:
         """(size, layers): by how many steps each layer of each assignment is lowered."""
-        return np.array(list(product(*(range(len(codes)) for codes in self.choices))), dtype=np.intp)
+        return np.stack(np.unravel_index(np.arange(self.size), [len(codes) for codes in self.choices]), axis=1)
 
     def spend(self, passes: int, reason: str) -> None:
         """Pay for what is no assignment, such as a Hessian. Raises: BudgetSpent."""
@@ -159,15 +189,37 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
             metadata = json.loads(str(file["metadata"]))
-            columns = {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS}
-        layers, macs = tuple(metadata["layers"]), tuple(map(int, metadata["macs"]))
-        choices = tuple(map(str, metadata["choices"]))
-    except (ValueError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
+            layers, macs = tuple(metadata["layers"]), tuple(map(int, metadata["macs"]))
+            choices = tuple(map(str, metadata["choices"]))
+            columns = {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS if name in file or name != COST}
+            if "front" in metadata:
+                columns = _spread(columns, file["rows"], choices, metadata["layer_costs"])
+    except (ValueError, IndexError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ConfigError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
-    problem = Problem(path.stem, layers, macs, choices, columns, metadata, hashlib.sha256(content).hexdigest(), budget)
+    digest = hashlib.sha256(content).hexdigest()
+    problem = Problem(path.stem, layers, macs, choices, columns, metadata, digest, budget)
     if not len(layers) == len(macs) == len(choices) or any(len(column) != problem.size for column in columns.values()):
         raise ConfigError(f"{path}: has not one row for each of {problem.size:,} assignments; make it anew")
     return problem
+
+
+def _spread(
+    columns: Mapping[str, NDArray[np.float64]],
+    rows: NDArray[np.int32],
+    choices: Sequence[str],
+    layer_costs: Sequence[Mapping[str, int]],
+) -> dict[str, NDArray[np.float64]]:
+    """The columns of some rows, rising, as columns of all, and the costs of all, which are sums over layers."""
+    if math.prod(map(len, choices)) > MAX_CONFIGURATIONS:
+        raise ValueError("too many assignments")
+    costs = np.zeros(1)
+    for codes, of_layer in zip(choices, layer_costs, strict=True):
+        costs = np.add.outer(costs, [float(of_layer[code]) for code in codes]).ravel()
+    spread = {COST: costs}
+    for name, values in columns.items():
+        spread[name] = np.full(len(costs), np.nan)
+        spread[name][rows] = values
+    return spread
 
 
 def points(problem: Problem, keys: Sequence[str], quality: str = QUALITY) -> NDArray[np.float64]:

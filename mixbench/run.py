@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: MIT
 """Run methods on problems and write their submissions.
 
-python -m mixbench.run [--method NAME]... [--problem NAME]... [--budget PASSES] [--seed N] [-o FOLDER]
+python -m mixbench.run [--method NAME]... [--problem NAME]... [--budget PASSES] [--seed N] [--measure] [-o FOLDER]
 
-Without names: all methods on all problems. Submissions go to runs/mixbench/submissions.
+Without names: all methods on all problems; `exhaustive` where all is in the table. --measure runs what the table of a front
+lacks. Submissions go to runs/mixbench/submissions.
 """
 
 from __future__ import annotations
@@ -12,14 +13,16 @@ import argparse
 import math
 import sys
 from pathlib import Path
+from typing import Callable
 
 import numpy as np
 
 from mixbench import methods
+from mixbench.measure import load_measured
 from mixbench.methods import Method, mpnet_strategies
-from mixbench.problem import BudgetSpent, load_problem, problem_names
+from mixbench.problem import BudgetSpent, Problem, load_problem, problem_names
 from mixbench.submission import Submission, write_submission
-from mpnet.errors import ConfigError
+from mpnet.errors import ConfigError, MpnetError
 from mpnet.packages import declared
 
 METHODS: dict[str, Method] = {
@@ -28,11 +31,13 @@ METHODS: dict[str, Method] = {
 }
 
 
-def run(method: str, problem: str, budget: float = math.inf, seed: int = 0) -> Submission:
-    """What a method answers on a problem. Raises: ConfigError for unknown names."""
+def run(
+    method: str, problem: str, budget: float = math.inf, seed: int = 0, load: Callable[[str, float], Problem] = load_problem
+) -> Submission:
+    """What a method answers on a problem. load: gives the problem. Raises: ConfigError for unknown names."""
     if method not in METHODS:
         raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
-    asked = load_problem(problem, budget)
+    asked = load(problem, budget)
     try:
         answers = tuple(dict.fromkeys(METHODS[method].search(asked, np.random.default_rng(seed))))
     except BudgetSpent:
@@ -43,6 +48,7 @@ def run(method: str, problem: str, budget: float = math.inf, seed: int = 0) -> S
         left = int(budget - asked.passes)
         asked.asked.update(dict.fromkeys([key for key in answers if key not in asked.asked][:left]))
         submission = Submission(method, asked, tuple(key for key in answers if key in asked.asked))
+    asked.complete(submission.answers)
     return submission
 
 
@@ -54,11 +60,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--budget", type=float, default=math.inf)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("-o", "--out", type=Path, default=Path("runs/mixbench/submissions"))
+    parser.add_argument("--measure", action="store_true")
     options = parser.parse_args(arguments)
+    load = load_measured if options.measure else load_problem
     try:
         for problem in options.problem or problem_names():
             for method in options.method or METHODS:
-                submission = run(method, problem, options.budget, options.seed)
+                if method == "exhaustive" and load_problem(problem).is_front and not options.method:
+                    continue
+                submission = run(method, problem, options.budget, options.seed, load)
                 if not submission.answers:
                     print(f"{problem} {method}: the budget holds no answer", file=sys.stderr)
                     continue
@@ -66,7 +76,7 @@ def main(arguments: list[str]) -> int:
                 path = options.out / f"{problem}.{method}.{options.seed}.json"
                 write_submission(submission, path)
                 print(f"{path}: {submission.passes:,} passes, {len(submission.answers)} answers", flush=True)
-    except ConfigError as error:
+    except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     return 0

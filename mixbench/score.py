@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: MIT
 """How near a submission comes to the exact front, on the images that chose and on others.
 
-python -m mixbench.score SUBMISSION.json...     # a table; --json: a document
+python -m mixbench.score SUBMISSION.json... [--measure]     # a table; --json: a document
+
+--measure runs what the table of a front lacks.
 """
 
 from __future__ import annotations
@@ -15,9 +17,10 @@ from typing import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mixbench.problem import COST, OTHERS, QUALITY, Problem, points
+from mixbench.measure import load_measured
+from mixbench.problem import COST, OTHERS, QUALITY, Problem, load_problem, points
 from mixbench.submission import Submission, read_submission
-from mpnet.errors import ConfigError
+from mpnet.errors import MpnetError
 from mpnet.sweep.front import best_pairs, front_gap
 
 NEAR = 0.1
@@ -48,7 +51,8 @@ class Score:
 
 def exact_front(problem: Problem) -> NDArray[np.float64]:
     """(m, 2) of quality and cost, on the images that choose, of all assignments that no other one dominates."""
-    return best_pairs(np.column_stack([problem.columns[QUALITY], problem.columns[COST]]))
+    pairs = np.column_stack([problem.columns[QUALITY], problem.columns[COST]])
+    return best_pairs(pairs[~np.isnan(pairs[:, 0])])
 
 
 def score(submission: Submission) -> Score:
@@ -72,14 +76,14 @@ def score(submission: Submission) -> Score:
 
 
 def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
-    """Regret on the others at each cost that some answer keeps."""
+    """Regret on the others at each cost that some answer keeps; of a front, against the best that has figures."""
     here, there = points(problem, answers), points(problem, answers, OTHERS)
     regrets = []
     for cost in costs:
         fits = here[:, 1] <= cost
         if fits.any():
             pick = np.flatnonzero(fits)[np.lexsort((here[fits, 1], -here[fits, 0]))[0]]
-            best = problem.columns[OTHERS][problem.columns[COST] <= cost].max()
+            best = np.nanmax(problem.columns[OTHERS][problem.columns[COST] <= cost])
             regrets.append(float(best - there[pick, 0]))
     return regrets
 
@@ -104,13 +108,14 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
 
 def main(arguments: list[str]) -> int:
     """The command. Result: exit code."""
-    paths = [Path(argument) for argument in arguments if argument != "--json"]
+    paths = [Path(argument) for argument in arguments if argument not in ("--json", "--measure")]
+    load = load_measured if "--measure" in arguments else load_problem
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
     try:
-        scores = [score(read_submission(path)) for path in paths]
-    except ConfigError as error:
+        scores = [score(read_submission(path, load)) for path in paths]
+    except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
     if "--json" in arguments:

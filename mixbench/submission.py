@@ -11,7 +11,7 @@ import json
 import math
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Callable
 
 from mixbench.problem import Problem, load_problem
 from mpnet.errors import ConfigError
@@ -52,8 +52,11 @@ def write_submission(submission: Submission, path: Path) -> None:
         part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
-def read_submission(path: Path) -> Submission:
-    """Read and check a submission. Raises: ConfigError, one line that says what is wrong."""
+def read_submission(path: Path, load: Callable[[str, float], Problem] = load_problem) -> Submission:
+    """Read and check a submission. load: gives the problem of a name and a budget.
+
+    Raises: ConfigError, one line that says what is wrong.
+    """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -64,15 +67,14 @@ def read_submission(path: Path) -> Submission:
     budget = document.get("budget")
     if budget is not None and (isinstance(budget, bool) or not isinstance(budget, (int, float)) or not budget > 0):
         raise ConfigError(f'{path}: "budget" must be a number above 0 or null')
-    problem = load_problem(_of_type(document, "problem", str, path), math.inf if budget is None else float(budget))
+    problem = load(_of_type(document, "problem", str, path), math.inf if budget is None else float(budget))
     if document.get("table") != problem.digest:
         raise ConfigError(f"{path}: is of another table of {problem.name}; run the method again on {problem.digest[:12]}")
     asked, spent, answers = (_of_type(document, name, list, path) for name in ("asked", "spent", "answers"))
     if not answers:
         raise ConfigError(f'{path}: has no answers; "answers" must list at least one key')
     try:
-        for key in [*asked, *answers]:
-            problem.number(key)
+        problem.complete([*asked, *answers])
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
     problem.asked = dict.fromkeys(asked)

@@ -3,6 +3,8 @@
 
 python -m mixbench.table make NAME [--workers N]     # sweeps mixbench/problems/NAME.yaml, goes on where it was stopped
 python -m mixbench.table check NAME [COUNT]          # runs COUNT (200) assignments anew, drawn at random: all bits equal
+
+Of a front `check` runs COUNT that were measured, and COUNT that were ruled out, which the front must beat.
 """
 
 from __future__ import annotations
@@ -20,44 +22,36 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixbench.hessian import statistics
-from mixbench.problem import COLUMNS, HERE, TABLES, read_table
+from mixbench.measure import Measurer, sweep_of
+from mixbench.problem import COLUMNS, COST, HERE, QUALITY, TABLES, read_table
 from mpnet.errors import MpnetError
-from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE
 from mpnet.model.selectors import select_layers
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.problem import Batch, Walk, objectives_of
+from mpnet.sweep.front import dominated
+from mpnet.sweep.loop import SweepState
 from mpnet.sweep.problem import Problem as SweepProblem
 from mpnet.sweep.search import run_sweep
-from mpnet.sweep.setup import SweepSetup, make_context, make_executor, section_of, set_up
-from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.records import choose_record
-from mpnet.trial.experiment import open_workbench, with_network
+from mpnet.sweep.strategies import strategy
 
 _KEPT = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "versions", "created")
 """Of what a store says of its sweep, that which a table says as well."""
 
 
-def _setup(path: Path) -> tuple[SweepSetup, SweepProblem]:
-    """A problem's sweep as it would be run. Raises: MpnetError."""
-    experiment, network = with_network(read_experiment(path))
-    section = section_of(experiment)
-    space = build_space(network, section.precisions, section.space)
-    problem = SweepProblem(space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives))
-    return set_up(open_workbench(experiment, network), section, space), problem
-
-
 def make(problem: Path, table: Path, workers: int | None = None) -> None:
-    """Sweep what is missing of a problem, an experiment file, and write its table."""
-    setup, sweep = _setup(problem)
+    """Sweep what is missing of a problem, an experiment file, and write its table; of strategy exact_front, what may be on the
+    front and whatever else the sweep's store has."""
+    setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
 
     def progress(state: SweepState) -> None:
         print(f"\r{name}: {state.done:,} of {state.total or 0:,} assignments", end="", file=sys.stderr, flush=True)
 
-    run_sweep(experiment, workers=workers, yes=True, on_update=progress)
+    found = run_sweep(experiment, workers=workers, yes=True, on_update=progress)
     print(file=sys.stderr)
     names = {layer.index: layer.name for layer in setup.bench.network.layers}
     heads = set(select_layers(setup.bench.network, "heads"))
@@ -75,9 +69,16 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
         "hessian": statistics(setup, layers, choices),
         **{key: said.get(key) for key in _KEPT},
     }
-    columns = _columns(sweep, rows)
+    known, columns = _columns(sweep, rows)
+    arrays: dict[str, NDArray[Any]] = {**columns}
+    if strategy(setup.section.strategy).prunes:
+        # Costs of what was not measured follow from the key, so they take no room.
+        metadata["front"] = {name: found[name] for name in ("ruled_out", "ruled_out_after", "forward_equivalents_store")}
+        metadata["layer_costs"] = _layer_costs(setup, sweep)
+        arrays["rows"] = known
+        del arrays[COST]
     with atomic_path(table) as part, open(part, "wb") as file:
-        np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **columns)
+        np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
 def _said(store: TrialStore) -> Mapping[str, Any]:
@@ -85,38 +86,58 @@ def _said(store: TrialStore) -> Mapping[str, Any]:
     return {} if record is None else {**record.sweep, "contexts": list(store.contexts().values())}
 
 
-def _columns(sweep: SweepProblem, rows: Mapping[str, Trial]) -> dict[str, NDArray[np.float64]]:
-    """(size,) float64 of each measure, in the order of all keys."""
-    trials = [rows[split_key(key)[0]] for key in sweep.space.all_keys()]
-    return {name: np.array([trial.get(name) for trial in trials], np.float64) for name in COLUMNS}
+def _columns(sweep: SweepProblem, rows: Mapping[str, Trial]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]]]:
+    """Numbers of the keys that have trials, in the order of all keys, and each measure of these."""
+    numbered = [(number, rows.get(split_key(key)[0])) for number, key in enumerate(sweep.space.all_keys())]
+    known = [(number, trial) for number, trial in numbered if trial is not None]
+    columns = {name: np.array([trial.get(name) for _, trial in known], np.float64) for name in COLUMNS}
+    return np.array([number for number, _ in known], np.int32), columns
+
+
+def _layer_costs(setup: SweepSetup, sweep: SweepProblem) -> list[dict[str, int]]:
+    """Bit operations of each variable's layers, by code."""
+    macs = [
+        sum(setup.bench.network.layers[sweep.space.layers[position]].macs for position in variable.positions)
+        for variable in sweep.space.variables
+    ]
+    return [
+        {code: of_it * BY_CODE[code].weight_bits * 8 * BY_CODE[code].stored.item_bytes for code in variable.codes}
+        for of_it, variable in zip(macs, sweep.space.variables, strict=True)
+    ]
 
 
 def check(problem: Path, table: Path, count: int) -> int:
-    """How many of `count` assignments, run anew, differ from the table; each is printed."""
-    setup, sweep = _setup(problem)
-    expected = read_table(table)
-    keys = random.Random(0).sample(list(sweep.space.all_keys()), min(count, sweep.space.size))
+    """How many of `count` assignments, run anew, differ from the table; each is printed.
 
-    def drawn(asked: SweepProblem) -> Walk:
-        yield Batch([Configuration(key) for key in {asked.baseline: None, **dict.fromkeys(keys)}])
-
-    with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
-        store = stack.enter_context(TrialStore.open(Path(folder) / "check.sqlite", setup.subject))
-        contexts = [store.context(document) for document in setup.documents]
-        executor = make_executor(make_context(setup, stack, setup.bench.threads, remote=False), 1, None)
-        stack.callback(executor.close)
-        Sweep(sweep, setup.bench.network, store, contexts, lambda: WorkerPool(executor)).run(drawn)
-        anew = {trial.key: trial for trial in store.trials(contexts[0])}
+    Of a front as many again of what was ruled out are held against it: one that it does not dominate differs.
+    """
+    expected, generator = read_table(table), random.Random(0)
+    quality, costs = expected.columns[QUALITY], expected.columns[COST]
+    known, ruled_out = np.flatnonzero(~np.isnan(quality)).tolist(), np.flatnonzero(np.isnan(quality)).tolist()
+    keys = expected.keys
+    equal = [keys[row] for row in generator.sample(known, min(count, len(known)))]
+    beaten = [keys[row] for row in generator.sample(ruled_out, min(count, len(ruled_out)))]
+    with tempfile.TemporaryDirectory() as folder, Measurer(problem, Path(folder) / "check.sqlite") as measurer:
+        measurer.check(expected.metadata)
+        anew = dict(zip([*equal, *beaten], measurer([*equal, *beaten]), strict=True))
     differ = 0
-    for key in keys:
-        row = expected.number("".join(sweep.space.codes_of(key)))
-        pairs = {column: (float(expected.columns[column][row]), anew[key].get(column)) for column in COLUMNS}
+    for key in equal:
+        row = expected.number(key)
+        pairs = {column: (float(expected.columns[column][row]), anew[key][column]) for column in COLUMNS}
         unequal = {column: pair for column, pair in pairs.items() if pair[0] != pair[1]}
         if unequal:
             differ += 1
             print(f"{expected.name} {key}: {unequal}")
-    print(f"{expected.name}: {len(keys)} assignments run anew, {differ} differ")
-    return differ
+    print(f"{expected.name}: {len(equal)} assignments run anew, {differ} differ")
+    if not beaten:
+        return differ
+    front = np.column_stack([-quality, costs])[known]
+    points = np.array([[-anew[key][QUALITY], anew[key][COST]] for key in beaten])
+    unbeaten = [key for key, is_beaten in zip(beaten, dominated(points, front), strict=True) if not is_beaten]
+    for key in unbeaten:
+        print(f"{expected.name} {key}: was ruled out, but nothing beats {anew[key]}")
+    print(f"{expected.name}: {len(beaten)} that were ruled out run anew, {len(unbeaten)} could be on the front")
+    return differ + len(unbeaten)
 
 
 def main(arguments: Sequence[str]) -> int:

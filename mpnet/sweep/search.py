@@ -5,12 +5,11 @@ from __future__ import annotations
 
 import time
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Callable
 
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
-from mpnet.config.identity import digest_of
 from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
@@ -117,7 +116,7 @@ def run_sweep(
     problem = replace(problem, space=space)
     parallel = workers or bench.threads
     setup = set_up(bench, section, space)
-    path = store or experiment.output / experiment.name / f"sweep-{digest_of(asdict(setup.subject))[:12]}.sqlite"
+    path = store or setup.store_path
     with ExitStack() as stack:
         opened = stack.enter_context(TrialStore.open_or_read(path, setup.subject))
         contexts = tuple(opened.context(document) for document in setup.documents)

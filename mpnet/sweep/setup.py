@@ -9,6 +9,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -58,6 +59,12 @@ class SweepSetup:
     select: NDArray[np.intp]
     report: NDArray[np.intp]
     table: LatencyTable | None
+
+    @property
+    def store_path(self) -> Path:
+        """Where the sweep's store lies unless somebody says otherwise: named after network, weights, data and protocol."""
+        experiment = self.bench.experiment
+        return experiment.output / experiment.name / f"sweep-{digest_of(asdict(self.subject))[:12]}.sqlite"
 
 
 def section_of(experiment: Experiment) -> SweepSection:

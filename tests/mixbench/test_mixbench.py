@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import mixbench.problem
-from mixbench.problem import COST, QUALITY, BudgetSpent, load_problem
+from mixbench.measure import Measurer
+from mixbench.problem import CHOOSING, COST, QUALITY, BudgetSpent, load_problem, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
+from mixbench.score import exact_front, score
 from mixbench.score import main as score_main
-from mixbench.score import score
 from mixbench.submission import Submission, read_submission, write_submission
 from mixbench.table import check, make
 from mpnet.errors import ConfigError
@@ -54,6 +55,24 @@ def small(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(mixbench.problem, "TABLES", tables)
 
 
+@pytest.fixture(scope="module")
+def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the exact front of the same network: front.npz, without what was ruled out."""
+    folder = tmp_path_factory.mktemp("front")
+    make(experiment(folder, "exact_front"), folder / "front.npz", workers=1)
+    # So few images rule nothing out before the last one: what the front beats is left out here.
+    with np.load(folder / "front.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    metadata = json.loads(str(arrays["metadata"]))
+    found = read_table(folder / "front.npz")
+    kept = np.isin(found.columns[QUALITY], exact_front(found)[:, 0])
+    metadata["front"]["ruled_out"] = int((~kept).sum())
+    arrays = {name: values if name == "metadata" else values[kept] for name, values in arrays.items()}
+    arrays["metadata"] = np.array(json.dumps(metadata))
+    np.savez_compressed(folder / "front.npz", **arrays)
+    return folder
+
+
 def test_a_table_has_what_assignments_run_anew_give(tables: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert check(tables / "experiment.yaml", tables / "small.npz", 4) == 0
     assert "4 assignments run anew, 0 differ" in capsys.readouterr().out
@@ -84,6 +103,45 @@ def test_asking_again_is_free_and_the_budget_ends_asking() -> None:
         problem.evaluate(problem.keys[1])
     with pytest.raises(BudgetSpent):
         problem.spend(1, "a Hessian")
+
+
+def test_a_front_is_that_of_all_assignments_and_knows_all_costs(front: Path) -> None:
+    found, whole = read_table(front / "front.npz"), load_problem("small")
+    assert found.is_front
+    assert not whole.is_front
+    np.testing.assert_array_equal(exact_front(found), exact_front(whole))
+    np.testing.assert_array_equal(found.costs(), whole.costs())
+    known = ~np.isnan(found.columns[QUALITY])
+    assert known.sum() + found.metadata["front"]["ruled_out"] == found.size
+    assert 0 < known.sum() < found.size
+    for name in CHOOSING:
+        np.testing.assert_array_equal(found.columns[name][known], whole.columns[name][known])
+
+
+def test_a_front_is_checked_against_new_runs(front: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert check(front / "experiment.yaml", front / "front.npz", 4) == 0
+    assert "4 that were ruled out run anew, 0 could be on the front" in capsys.readouterr().out
+    with np.load(front / "front.npz") as file:
+        arrays = {name: file[name] for name in file.files}
+    arrays[QUALITY] = np.zeros_like(arrays[QUALITY])
+    np.savez_compressed(tmp_path / "front.npz", **arrays)
+    assert check(front / "experiment.yaml", tmp_path / "front.npz", 4) > 4
+
+
+def test_what_a_front_lacks_is_run_or_refused(front: Path, tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(mixbench.problem, "TABLES", front)
+    problem = load_problem("front", budget=5)
+    lacking = problem.keys[int(np.flatnonzero(np.isnan(problem.columns[QUALITY]))[0])]
+    with pytest.raises(ConfigError, match="is not on the front"):
+        problem.evaluate(lacking)
+    assert problem.passes == 0
+    with Measurer(front / "experiment.yaml") as measurer:
+        measurer.check(problem.metadata)
+        problem.measure = measurer
+        values = problem.evaluate(lacking)
+    whole = read_table(tables / "small.npz")
+    assert values == whole.evaluate(lacking)
+    assert problem.passes == 1
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""Assignments of a problem run on its images, for what a table does not hold and for checks of what it holds."""
+
+from __future__ import annotations
+
+import atexit
+import json
+import math
+from contextlib import ExitStack
+from functools import cache
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mixbench.problem import COLUMNS, HERE, Problem, load_problem
+from mpnet.errors import ConfigError
+from mpnet.formats.documents.experiment import read_experiment
+from mpnet.sweep.loop import Sweep, WorkerPool
+from mpnet.sweep.problem import Batch, Walk, objectives_of
+from mpnet.sweep.problem import Problem as SweepProblem
+from mpnet.sweep.setup import SweepSetup, make_context, make_executor, section_of, set_up
+from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.store import TrialStore
+from mpnet.trial.experiment import open_workbench, with_network
+
+
+def sweep_of(path: Path) -> tuple[SweepSetup, SweepProblem]:
+    """A problem's sweep, an experiment file, as it would be run. Raises: MpnetError."""
+    experiment, network = with_network(read_experiment(path))
+    section = section_of(experiment)
+    space = build_space(network, section.precisions, section.space)
+    problem = SweepProblem(space, tuple(layer.macs for layer in network.convolutions), objectives_of(section.objectives))
+    return set_up(open_workbench(experiment, network), section, space), problem
+
+
+class Measurer:
+    """Runs assignments; what it ran stays in a store. Images are read when the first one is missing there.
+
+    problem: the experiment file. store: None: that of the problem's own sweep, which `mixbench.table make` takes up.
+    """
+
+    def __init__(self, problem: Path, store: Path | None = None) -> None:
+        self._setup, self._sweep = sweep_of(problem)
+        self._stack = ExitStack()
+        self._store = self._stack.enter_context(TrialStore.open(store or self._setup.store_path, self._setup.subject))
+        self._contexts = [self._store.context(document) for document in self._setup.documents]
+        self._pool: WorkerPool | None = None
+
+    def __enter__(self) -> Measurer:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the store and give memory back."""
+        self._stack.close()
+
+    def check(self, metadata: Mapping[str, Any]) -> None:
+        """Raises: ConfigError where images, network or options are others than those of a table with this metadata."""
+        documents = json.loads(json.dumps(self._setup.documents))
+        if not all(document in metadata["contexts"] for document in documents):
+            name = self._setup.bench.experiment.name
+            raise ConfigError(f"{name}: network, images or options are not those of the table; make the table anew")
+
+    def __call__(self, keys: Sequence[str]) -> list[dict[str, float]]:
+        """The table's columns of each key, one code per variable of the space. Raises: MpnetError."""
+        whole = [self._sweep.space.key_of(key) for key in keys]
+
+        def asked(problem: SweepProblem) -> Walk:
+            yield Batch([Configuration(key) for key in {problem.baseline: None, **dict.fromkeys(whole)}])
+
+        Sweep(self._sweep, self._setup.bench.network, self._store, self._contexts, self._opened).run(asked)
+        found = self._store.find(self._contexts[0], whole)
+        return [{name: found[key].get(name) for name in COLUMNS} for key in whole]
+
+    def _opened(self) -> WorkerPool:
+        if self._pool is None:
+            context = make_context(self._setup, self._stack, self._setup.bench.threads, remote=False)
+            executor = make_executor(context, 1, None)
+            self._stack.callback(executor.close)
+            self._pool = WorkerPool(executor)
+        return self._pool
+
+
+def load_measured(name: str, budget: float = math.inf) -> Problem:
+    """`mixbench.load_problem`, but what the table of a front lacks is run on the problem's images when it is asked for.
+
+    Asking raises MpnetError as well, where these are not there or not those of the table.
+    """
+    problem = load_problem(name, budget)
+
+    def measure(keys: Sequence[str]) -> list[dict[str, float]]:
+        measurer = _measurer(name)
+        measurer.check(problem.metadata)
+        return measurer(keys)
+
+    problem.measure = measure
+    return problem
+
+
+@cache
+def _measurer(name: str) -> Measurer:
+    measurer = Measurer(HERE / "problems" / f"{name}.yaml")
+    atexit.register(measurer.close)
+    return measurer
