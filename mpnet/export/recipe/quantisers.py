@@ -30,7 +30,7 @@ class Quantiser:
     per_channel: whether each channel that a depthwise convolution reads has a range of its own.
     methods: mpnet's ways to find ranges that it is asked for, () where it fixes none; the first in place of others. What it
     calls percentile or entropy finds other ranges than mpnet's.
-    corrects: whether it corrects biases where that was measured.
+    corrects: whether it corrects biases, whatever was measured.
     leaves: why it leaves a layer in float that it is asked to quantise, '' where it does not.
 
     write: a choice as files, the recipe first.
@@ -74,6 +74,9 @@ class Quantiser:
             notes.append(f"{self.what} leaves {', '.join(left)} in float itself; mpnet at fp32 there is what it gives")
         if choice.corrected and not self.corrects:
             notes.append(f"measured with bias correction, which {self.what} is not asked for")
+        if choice.quantised and self.corrects and not choice.corrected:
+            made = "`--set quantization.bias_correction=true` measures what it will make"
+            notes.append(f"{self.what} corrects biases, which was not measured: {made}")
         if choice.quantised:
             notes.append(self.channels_note(network, options))
         return tuple(filter(None, notes))
@@ -108,13 +111,9 @@ def _nncf(choice: Choice) -> Files:
     recipe = {
         "ignored_scope": {"patterns": patterns, "validate": True},
         "preset": preset.lower(),
-        "advanced_parameters": {
-            "overflow_fix": "disable",
-            "activations_range_estimator_params": "MINMAX",
-            "disable_bias_correction": not choice.corrected,
-        },
+        "advanced_parameters": {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"},
     }
-    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset, uncorrected=not choice.corrected)
+    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)
     return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
 

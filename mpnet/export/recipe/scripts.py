@@ -52,7 +52,6 @@ def main(model, images, out):
         advanced_parameters=nncf.AdvancedQuantizationParameters(
             overflow_fix=nncf.OverflowFix.DISABLE,
             activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX,
-            disable_bias_correction=$uncorrected,
         ),
     )
     if out.endswith(".xml"):
