@@ -122,7 +122,12 @@ def test_layers_keep_the_names_of_their_nodes_and_recipes_speak_them(mpnet: Mpne
     )
     recipe = json.loads((tmp_path / "r.recipe.json").read_text())
     assert recipe["nodes_to_exclude"] == convolutions
-    # What quantises all that it is not told to leave hears of the decoder's convolution too.
+    # What quantises all that it is not told to leave hears of additions and of the decoder's convolution too.
+    additions = [layer["source"][0] for layer in layers if layer["type"] == "shortcut"]
+    assert {names[name] for name in additions} == {"Add"}
+    kept = {*convolutions, *additions, decoder}
     mpnet("export", tmp_path / "net" / "net.cfg", "--to", "recipe", "--flavour", "nncf", "-o", tmp_path / "n.recipe.json")
     patterns = json.loads((tmp_path / "n.recipe.json").read_text())["ignored_scope"]["patterns"]
-    assert [name for name in names if any(re.match(pattern, name) for pattern in patterns)] == [*convolutions, decoder]
+    assert [name for name in names if any(re.match(pattern, name) for pattern in patterns)] == [
+        name for name in names if name in kept
+    ]
