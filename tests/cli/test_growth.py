@@ -9,10 +9,10 @@ from __future__ import annotations
 import gc
 import json
 import shutil
-import sys
 import tracemalloc
+from cProfile import Profile
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 import cv2
 import numpy as np
@@ -176,22 +176,17 @@ def layers_of_import(folder: Path, size: int) -> list[str]:
 
 def work(arguments: list[str]) -> tuple[int, int]:
     """Calls, and the most bytes at once, of a command."""
-    calls = 0
-
-    def count(frame: Any, event: str, argument: Any) -> None:
-        nonlocal calls
-        calls += event in ("call", "c_call")
-
     gc.collect()
+    profile = Profile(builtins=True)
     tracemalloc.start()
-    sys.setprofile(count)
+    profile.enable()
     try:
         cli.main(arguments, standalone_mode=False)
     finally:
-        sys.setprofile(None)
+        profile.disable()
         _, most = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    return calls, most
+    return sum(entry.callcount for entry in profile.getstats()), most
 
 
 @pytest.mark.slow
