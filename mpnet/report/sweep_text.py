@@ -93,14 +93,17 @@ def _more_ruled_out(document: Mapping[str, Any]) -> str:
 
 
 def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
-    """How many of the `selecting` images proved that configurations are not on the front: `, half of them 8, the last 56 of
-    79`; '' where none was ruled out that way. preposition: before how many, such as `after `."""
+    """How many of the `selecting` images proved that configurations are not on the front: `, 900 of them by costs alone, half
+    of the others 8, the last 56 of 79`; '' where nobody counted that. preposition: before how many, such as `after `."""
     after = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
+    by_costs = after.pop(0, 0)
+    text = f", {by_costs:,} of them by costs alone" if by_costs else ""
     if not after:
-        return ""
+        return text
     ends = list(zip(after, accumulate(after.values()), strict=True))
     half = next(images for images, number in ends if 2 * number >= ends[-1][1])
-    return f", half of them {preposition}{half}, the last {preposition}{ends[-1][0]} of {selecting}"
+    others = "the others" if by_costs else "them"
+    return f"{text}, half of {others} {preposition}{half}, the last {preposition}{ends[-1][0]} of {selecting}"
 
 
 def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import time
 from collections import deque
 from dataclasses import dataclass, field
-from typing import Callable, Collection, Sequence
+from typing import Callable, Collection, Mapping, Sequence
 
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
@@ -14,6 +14,7 @@ from mpnet.sweep.failed import FailedTrials, baseline_failed
 from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
+from mpnet.sweep.race import ruled_out_by_costs
 from mpnet.sweep.space import Configuration
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
@@ -77,7 +78,7 @@ class WorkerPool:
 
     bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
     macs: executed to prepare them, beside the baseline's. baseline_key: of the one whose pass prepared them, None for none;
-    baseline_trial: measures it.
+    baseline_trial: measures it. costs: of an option set and key, by name of the measure; None: not known without a worker.
     """
 
     executor: Executor
@@ -86,6 +87,7 @@ class WorkerPool:
     macs: int = 0
     baseline_key: str | None = None
     baseline_trial: Callable[[], Trial | None] = lambda: None
+    costs: Callable[[int, str], Mapping[str, float]] | None = None
 
 
 @dataclass
@@ -137,6 +139,9 @@ class Sweep:
         self._pool: WorkerPool | None = None
         self._parts = Parts(network)
         self._beat = self._counted = time.monotonic()
+        # What is asked for again must not be counted twice.
+        self._ruled_out_before: set[Configuration] = set()
+        self._asked_again = False
 
     def run(self, strategy: Callable[[Problem], Walk]) -> SweepState:
         """Follow a strategy's walk to its end or to the end of the budget. Every finished trial is in the store.
@@ -159,12 +164,17 @@ class Sweep:
         self._on_update(self.state)
         return self.state
 
+    def _count_ruled_out(self, ruled_out: Collection[Configuration]) -> None:
+        self.state.ruled_out += sum(1 for c in ruled_out if c not in self._ruled_out_before)
+        if self._asked_again:
+            self._ruled_out_before.update(ruled_out)
+
     def _affordable(self, asked: Sequence[Configuration], prune: bool) -> list[Configuration]:
         """What is not known yet of what a batch asks for, as far as the budget of trials goes."""
         new = [c for c in asked if c not in self.state.known and c not in self.state.failed]
         if prune:
             ruled_out = self._ruled_out(new)
-            self.state.ruled_out += len(ruled_out)
+            self._count_ruled_out(ruled_out)
             new = [c for c in new if c not in ruled_out]
         limit, tried = self.problem.trials, len(self.state.known) + len(self.state.failed)
         if limit is not None and tried + len(new) > limit:
@@ -182,6 +192,7 @@ class Sweep:
         return ruled_out
 
     def _evaluate(self, batch: Batch) -> None:
+        self._asked_again = batch.again
         asked = list(dict.fromkeys(batch.configurations))
         affordable = self._affordable(asked, batch.prune)
         missing = set(self._look_up(affordable))
@@ -198,6 +209,8 @@ class Sweep:
         # Cut by what is asked for, not by what is missing: processes that begin at different times claim the same units then.
         asked = affordable if self.state.stopped else asked
         units = split_units(self.network, asked, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head)
+        if batch.prune:
+            units.reverse()  # low precisions first
         pending = deque(unclaimed for unit in units if (unclaimed := _claim_of(unit, missing)).keys)
         del asked, affordable, missing, units
         open_: list[_Claim] = []  # units of which parts are handed out, one for each slot
@@ -260,12 +273,29 @@ class Sweep:
             # Another process may have had it, and committed some of its parts.
             missing = self._look_up(claim.configurations)
             ruled_out = self._ruled_out(missing) if prune else set()
-            self.state.ruled_out += len(ruled_out)
+            self._count_ruled_out(ruled_out)
             claim.keys = tuple(c.key for c in missing if c not in ruled_out)
+            if prune:
+                self._rule_out_by_costs(claim)
             if claim.keys:
                 return claim
             self.store.release(claim.name)
         return None
+
+    def _rule_out_by_costs(self, claim: _Claim) -> None:
+        """Settle the keys of a claim that need no image, see `race.ruled_out_by_costs`."""
+        costs = None if self._pool is None else self._pool.costs
+        if costs is None:
+            return
+        rivals = self.problem.rivals(self.state.known.values())
+        without = ruled_out_by_costs(claim.keys, rivals, lambda key: costs(claim.options, key))
+        if without:
+            out = {*without}
+            claim.keys = tuple(key for key in claim.keys if key not in out)
+            ruled_out = RuledOut(self.problem.front_name, without, ((0, len(without)),))
+            self.store.add(self.contexts[claim.options], (), ruled_out=ruled_out)
+            self._count_ruled_out([Configuration(key, claim.options) for key in without])
+            self.state.settled += len(without)
 
     def _part(self, claim: _Claim, prune: bool) -> Unit:
         """The next part of a claimed unit."""
@@ -319,7 +349,7 @@ class Sweep:
         for trial in done.trials:
             self.state.known.add(Configuration(trial.key, unit.options), trial)
         self.state.computed += len(done.trials)
-        self.state.ruled_out += len(done.ruled_out)
+        self._count_ruled_out([Configuration(key, unit.options) for key in done.ruled_out])
         self.state.settled += len(done.trials) + len(done.ruled_out) + len(failed)
         self.state.macs += done.macs
         self.state.committed = now

@@ -25,10 +25,12 @@ class Batch:
     """Configurations that a strategy asks for together.
 
     prune: only what may be on the front need be measured; the rest may be ruled out by upper bounds, see `sweep.race`.
+    again: a later batch asks for these as well.
     """
 
     configurations: Collection[Configuration]
     prune: bool = False
+    again: bool = False
 
 
 Walk = Generator[Batch, Results, None]

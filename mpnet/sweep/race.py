@@ -23,6 +23,8 @@ from mpnet.trial.kit import Kit, UpperBounds
 
 ROUND_ENDS = (0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.12, 0.15, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.46, 0.53, 0.62, 0.72, 0.84)
 """Shares of the images after which the rounds end: a round costs little beside its images, and the first ones decide most."""
+HIGHEST = 100.0
+"""Percent that no measure of quality exceeds: what costs no less than a rival that reaches it needs no image."""
 ROUNDING = 1e-9
 """Percent by which means of the same precisions may differ."""
 LOSS_GROWTH = 1.1
@@ -35,6 +37,9 @@ SAMPLED_FROM = 1024
 """Configurations of the smallest space that pays for a sample, which runs on all images."""
 FIRST_CHECKED, MANY = 7, 64
 """Of at least MANY configurations one of FIRST_CHECKED is checked after the first round; these say when the others are."""
+
+Costs = Callable[[str], Mapping[str, float]]
+"""Of a key, by name of the measure."""
 
 
 class PartialRuns(Protocol):
@@ -69,7 +74,7 @@ class Race:
         self._bounds: dict[tuple[str, ...], UpperBounds[Any]] = {}
 
     def survivors(
-        self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Callable[[str], Mapping[str, float]]
+        self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Costs
     ) -> tuple[tuple[str, ...], Counter[int]]:
         """The keys that did not fail and are not certain to be dominated by a rival; and how many were ruled out after how many
         images. costs: of a key, by name."""
@@ -113,6 +118,26 @@ class Race:
         return self._kit.image_order(self._dataset, self._baseline, names, sample)
 
 
+def points_without_images(keys: Sequence[str], names: Sequence[str], costs: Costs) -> NDArray[np.float64]:
+    """The most that the objectives can be of keys that nothing is known of: (keys, objectives), the costs and HIGHEST."""
+    points = np.full((len(keys), len(names)), HIGHEST)
+    columns = {name: column for column, name in enumerate(names) if not objective(name).higher}
+    for row, key in enumerate(keys):
+        costs_of_key = costs(key)
+        points[row, [*columns.values()]] = [costs_of_key[name] for name in columns]
+    return points
+
+
+def ruled_out_by_costs(keys: Sequence[str], rivals: Rivals, costs: Costs) -> tuple[str, ...]:
+    """The keys that a rival dominates without any image: it reaches HIGHEST and costs less."""
+    objectives = [objective(name) for name in rivals.names]
+    perfect = [all(-value >= HIGHEST for value, o in zip(p, objectives, strict=True) if o.higher) for p in rivals.points]
+    if not any(perfect):
+        return ()
+    beaten = rivals.beat(to_minimise(points_without_images(keys, rivals.names, costs), objectives))
+    return tuple(key for key, out in zip(keys, beaten, strict=True) if out)
+
+
 class _Field:
     """The configurations of a race, one row each.
 
@@ -121,17 +146,11 @@ class _Field:
     since:  the first round whose images were not checked yet. next_check: the round after which they will be.
     """
 
-    def __init__(
-        self, keys: Sequence[str], rivals: Rivals, costs: Callable[[str], Mapping[str, float]], ends: NDArray[np.intp]
-    ) -> None:
+    def __init__(self, keys: Sequence[str], rivals: Rivals, costs: Costs, ends: NDArray[np.intp]) -> None:
         self._keys, self._rivals, self._ends = keys, rivals, ends
         self._objectives = [objective(name) for name in rivals.names]
         self._bounded = np.array([o.higher for o in self._objectives])
-        cost_names = [name for name, bounded in zip(rivals.names, self._bounded, strict=True) if not bounded]
-        self.points = np.full((len(keys), len(rivals.names)), 100.0)
-        for row, key in enumerate(keys):
-            costs_of_key = costs(key)
-            self.points[row, ~self._bounded] = [costs_of_key[name] for name in cost_names]
+        self.points = points_without_images(keys, rivals.names, costs)
         self._evidence: list[list[Any]] = [[] for _ in keys]
         self.left = np.ones(len(keys), dtype=np.bool_)
         self.since, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
@@ -150,7 +169,8 @@ class _Field:
 
     def are_dominated(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether some rival is better than each point (n, objectives) for certain."""
-        return self._rivals.beat(to_minimise(points + ROUNDING * self._bounded, self._objectives))
+        best = np.where(self._bounded, np.minimum(points + ROUNDING, HIGHEST), points)
+        return self._rivals.beat(to_minimise(best, self._objectives))
 
     def predict(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> None:
         """Fill in the bounds of some rows as if layers added up as they do in the known rows."""
@@ -162,8 +182,8 @@ class _Field:
         """Choose the round, after round `number`, in which rows are checked next: the first after which a rival is expected to
         dominate them. A prediction, which decides when time is spent on a proof, never what is proven."""
         growth = LOSS_GROWTH * self._ends[number + 1 :] / self._ends[number]
-        losses = (100 - self.points[rows])[:, None, :] * growth[None, :, None]
-        later = np.where(self._bounded, 100 - losses, self.points[rows][:, None, :])
+        losses = (HIGHEST - self.points[rows])[:, None, :] * growth[None, :, None]
+        later = np.where(self._bounded, HIGHEST - losses, self.points[rows][:, None, :])
         dominated = self.are_dominated(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
         first = number + 1 + np.argmax(dominated, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
         self.next_check[rows] = np.where(dominated.any(axis=1), first, len(self._ends))

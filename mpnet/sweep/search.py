@@ -6,6 +6,7 @@ from __future__ import annotations
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
@@ -159,7 +160,9 @@ def run_sweep(
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
             decoded = context.baseline.decoded_bytes if context.baseline else 1 << 20
-            return WorkerPool(executor, decoded, per_pass.most, macs, setup.baseline, Evaluator(context).baseline_trial)
+            here = Evaluator(context)
+            costs = partial(here.costs, names=problem.names)
+            return WorkerPool(executor, decoded, per_pass.most, macs, setup.baseline, here.baseline_trial, costs)
 
         sweep = Sweep(
             problem,

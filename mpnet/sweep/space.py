@@ -76,9 +76,13 @@ class Space:
         codes = {code for variable in self.variables for code in variable.codes}
         return tuple(name for name, known in PRECISIONS.items() if known.code in codes)
 
-    def all_keys(self) -> Iterator[str]:
-        """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes."""
-        for codes in itertools.product(*(variable.codes for variable in self.variables)):
+    def all_keys(self, lowest_first: bool = False) -> Iterator[str]:
+        """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes.
+
+        lowest_first: begin with the lowest precision of each layer, not with the highest.
+        """
+        step = -1 if lowest_first else 1
+        for codes in itertools.product(*(variable.codes[::step] for variable in self.variables)):
             yield self.key_of(codes)
 
     def drawn_keys(self, count: int) -> list[str]:

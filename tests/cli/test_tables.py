@@ -45,6 +45,9 @@ def test_a_sweep_says_how_many_images_ruling_out_took(swept: dict[str, object]) 
     swept |= {"ruled_out": 70, "ruled_out_after": {"2": 30, "5": 20, "9": 20}, "holdout": {"selecting": 40, "held_out": 0}}
     text = " ".join("\n".join(printed(swept, 80)).split())
     assert "70 more cannot be on the front, as a part of the images proves, half of them 5, the last 9 of 40" in text
+    swept["ruled_out_after"] = {"0": 30, "5": 20, "9": 20}
+    text = " ".join("\n".join(printed(swept, 80)).split())
+    assert "proves, 30 of them by costs alone, half of the others 5, the last 9 of 40" in text
     swept["ruled_out_after"] = {}  # a store of a version that did not count them
     assert "as a part of the images proves) in" in " ".join("\n".join(printed(swept, 80)).split())
 

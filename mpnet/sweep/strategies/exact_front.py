@@ -32,17 +32,18 @@ def exact_front(problem: Problem) -> Walk:
         known = yield Batch(only_lowered(problem, options))
         predicted = [Configuration(key, options) for key in predicted_front(problem, options, known)]
         yield Batch(evenly(predicted, FIRST_RIVALS))
-        yield Batch(predicted, prune=True)
+        yield Batch(predicted, prune=True, again=True)
     yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):
-        keys = problem.space.all_keys()
+        # Those of low cost first: what costs more than one that loses nothing needs no image.
+        keys = problem.space.all_keys(lowest_first=True)
         while batch := [Configuration(key, options) for key in islice(keys, BATCH_SIZE)]:
             yield Batch(batch, prune=True)
 
 
 def around_front(problem: Problem) -> Walk:
     """Each single change of what is on the front so far, until the front has no other neighbours."""
-    known = yield Batch((), prune=True)
+    known = yield Batch((), prune=True, again=True)
     seen = set(known)
     room = problem.space.size // AROUND
     while room > 0:
@@ -58,7 +59,7 @@ def around_front(problem: Problem) -> Walk:
             return
         seen.update(batch)
         room -= len(batch)
-        known = yield Batch(batch, prune=True)
+        known = yield Batch(batch, prune=True, again=True)
 
 
 def check_bounds(problem: Problem) -> None:
