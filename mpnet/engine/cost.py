@@ -69,7 +69,8 @@ def plan_cost(plan: Plan) -> dict[str, int]:
 
 
 class CostModel:
-    """Costs of very many configurations of one network under one set of options, each without a plan.
+    """Costs of very many configurations of one network under one set of options, each without a plan. Layers that are as in the
+    configuration before are not counted again, so neighbours come best one after the other.
 
     keyed: layers without weights that have a precision of their own.
     """
@@ -79,6 +80,9 @@ class CostModel:
         self._nothing: list[Precision | None] = [None] * len(network.layers)
         self._weighted = [layer.index for layer in network.convolutions]
         self._counts: dict[Lowering, tuple[int, ...]] = {}
+        self._follows_later = options.integer_only
+        self._last: tuple[list[Precision | None], list[Lowering]] = [], []
+        self._sums_before = [(0,) * len(LAYER_COSTS)]  # of the last configuration's first layers: none, one, two, ...
 
     def costs(self, key: str, names: Collection[str] | None = None) -> dict[str, int]:
         """What `plan_cost` says of a configuration, but for arena_bytes. names: of the measures that are needed, None:
@@ -87,11 +91,24 @@ class CostModel:
         for index, code in zip(self._weighted, split_key(key)[0], strict=True):
             wanted[index] = BY_CODE[code]
         if names is not None and PEAK not in names:
-            return _sums(map(self._counts_of, self._lowerings.chosen(wanted)))
+            return dict(zip(LAYER_COSTS, self._layer_sums(wanted), strict=True))
         layout = lay_out(self._lowerings, wanted)
         sums = _sums(map(self._counts_of, layout.lowerings))
         fuse(layout)
         return sums | {PEAK: layout.peak_bytes()}
+
+    def _layer_sums(self, wanted: list[Precision | None]) -> tuple[int, ...]:
+        """The sums of LAYER_COSTS, of which those of the first layers are taken over from the call before."""
+        same, sums = 0, self._sums_before
+        if not self._follows_later:
+            last = self._last[0]
+            same = next((index for index, (one, other) in enumerate(zip(wanted, last)) if one is not other), len(last))
+        lowered = self._lowerings.chosen(wanted, self._last[1][:same])
+        del sums[same + 1 :]
+        for low in lowered[same:]:
+            sums.append(tuple([before + count for before, count in zip(sums[-1], self._counts_of(low), strict=True)]))
+        self._last = wanted, lowered
+        return sums[-1]
 
     def _counts_of(self, low: Lowering) -> tuple[int, ...]:
         counts = self._counts.get(low)

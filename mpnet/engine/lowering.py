@@ -122,17 +122,18 @@ class Lowerings:
             return None
         return given_storage(self.network, wanted, self._keyed, index)
 
-    def chosen(self, wanted: Sequence[Precision | None]) -> list[Lowering]:
+    def chosen(self, wanted: Sequence[Precision | None], first: Sequence[Lowering] = ()) -> list[Lowering]:
         """What every layer does, in order. wanted: each layer's precision, None where it follows its inputs.
 
-        Raises: as `of`.
+        first: what the first layers do, where the same was wanted of them before; not in whole numbers alone, where what a layer
+        gives follows from later ones. Raises: as `of`.
         """
         of_weights: dict[int, Precision] = {}
         if self._options.integer_only:
             of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
             check_precisions(self.network, of_weights | self._keyed)
-        lowered: list[Lowering] = []
-        for layer in self.network.layers:
+        lowered = list(first)
+        for layer in self.network.layers[len(lowered) :]:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
             lowered.append(self.of(layer.index, wanted[layer.index], inputs, self.given(layer.index, of_weights)))
         return lowered

@@ -10,7 +10,7 @@ import pytest
 
 from mpnet.demo.model import model_files
 from mpnet.engine.assign import assign_key
-from mpnet.engine.cost import CostModel, plan_cost
+from mpnet.engine.cost import LAYER_COSTS, CostModel, plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
@@ -92,6 +92,7 @@ def hold(network: NetworkSpec, said: QuantizationOptions, own: dict[int, str], k
         expected = plan_cost(build_plan(network, assign_key(network, key + suffix), options))
         del expected["arena_bytes"]  # of the engine's memory, which plans alone have
         assert model.costs(key) == expected, key + suffix
+        assert model.costs(key, LAYER_COSTS) == {name: expected[name] for name in LAYER_COSTS}, key + suffix
 
 
 @pytest.mark.parametrize("options", sorted(OPTIONS))
