@@ -9,7 +9,6 @@ tensors, `engine.cost` for plans. docs/evaluation.md lists the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cache
 from typing import Literal
 
 import numpy as np
@@ -318,7 +317,6 @@ def measure(name: str) -> Measure:
     return Measure(name, name, "", "accuracy", "", stored="nowhere")
 
 
-@cache
 def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = None) -> tuple[str, ...]:
     """Names of all measures of some kinds, or of those that are stored in one way or apply to one task."""
     return tuple(

@@ -67,6 +67,7 @@ class Evaluator:
         self._images = values_of(context.images)
         self._prepared: dict[int, Prepared] = {}
         self._costs: dict[int, CostModel] = {}
+        self._cost_names = trial_costs()
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
         self._kept = KeptStem(len(self._images))
         # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
@@ -221,7 +222,7 @@ class Evaluator:
         if options not in self._costs:
             self._costs[options] = CostModel(context.network, engine, context.unweighted)
         costs = self._costs[options].costs(key, names)
-        values = {name: float(costs[name]) for name in trial_costs() if name in costs}
+        values = {name: float(costs[name]) for name in self._cost_names if name in costs}
         if context.step_ms and (names is None or "latency_ms" in names):
             plan = build_plan(context.network, assign_key(context.network, key), engine)
             values["latency_ms"] = predicted_ms(plan, context.step_ms)
