@@ -94,7 +94,11 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
     return schedule.at.bytes * threads;
 }
 
-static int takes_sums(const mp_conv_plan *plan) { return plan->sums == MP_SUM_INT && !plan->depthwise; }
+/* Not those of int16, which fit for the depth of one layer but not for that of what continues it. */
+static int takes_sums(const mp_conv_plan *plan)
+{
+    return plan->sums == MP_SUM_INT && plan->traits->type == MP_TYPE_I8 && !plan->depthwise;
+}
 
 int mp_conv_takes_sums(const mp_table *table, const void *packed)
 {

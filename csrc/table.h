@@ -127,7 +127,7 @@ typedef struct mp_micro {
     int steps;       /* and in so many steps at a time; 0: one */
     int a_bytes;     /* size of a staged activation */
     int weight_type; /* enum mp_weight_type: how packed weights are stored */
-    int needs_stage; /* 0: float input without padding may be read in place */
+    int needs_stage; /* 0: input of whole steps without padding may be read in place */
     /* int8 only: the staged value is q - zero_point * subtracts_zero + bias_q; the driver starts sums so that they
      * come out as sum((q - zero_point) * w). */
     int subtracts_zero, bias_q;
@@ -140,6 +140,9 @@ typedef struct mp_micro {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step, or `steps` of them; no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
+    /* int16 alone, or NULL: only depths whose sums fit int32. Such sums of a part of the depth -> upper and lower halves of the
+     * whole one's (enum mp_sum_kind), which they are added to, or which they begin. */
+    void (*carry)(const int32_t *sums, size_t count, int32_t *upper, int32_t *lower, int begins);
     /* The last pass of full tiles and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
      * output, and has done nothing. */
     int (*tile_output)(const mp_tile_run *run);
@@ -248,7 +251,8 @@ typedef struct {
 struct mp_table {
     const char *name;
     const char *fp16, *int8; /* what these cost on this level, in words */
-    /* NULL: this table lacks the precision; of narrow weights, which have those of their mp_precision.tiles: it has none for them alone. */
+    /* NULL: this table lacks the precision; of narrow weights and int16, which have those of their mp_precision.tiles: it has none for
+     * them alone. */
     const mp_micro *micro[MP_PRECISIONS];
     const mp_micro *matrix; /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
     const mp_depthwise *depthwise[MP_PRECISIONS];

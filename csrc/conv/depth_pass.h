@@ -12,6 +12,7 @@ typedef struct {
     ptrdiff_t block;   /* bytes between ksteps of a pixel, where blocks are staged */
     size_t pixel, row; /* bytes between output pixels of a row, between rows */
     int pixels;
+    int begins;        /* 1: the first */
     mp_output *output; /* NULL before the last pass, and where the last one */
     int gives_sums;    /* stores sums instead */
     const int32_t *sums,

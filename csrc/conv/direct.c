@@ -98,7 +98,7 @@ static inline int run_tiles_output(const mp_item *item, const mp_depth_pass *pas
 {
     const mp_micro *m = item->plan->micro;
     int tiles = count / m->mr;
-    if (!m->tile_output || !pass->output || item->plan->halves > 1) return 0;
+    if (!m->tile_output || !pass->output || item->plan->sums == MP_SUM_HALVES) return 0;
     while (tiles > 0 && mp_tile_rows(count - (tiles - 1) * m->mr, m->mr) < m->mr) tiles--;
     const int rows = tiles * m->mr, shift = item->schedule->windows ? 2 : 0;
     const size_t step = pass->out_ld * pass->out_bytes;
@@ -129,6 +129,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
 {
     const mp_micro *m = item->plan->micro;
     const mp_ahead ahead = pass->ahead;
+    const int carries = item->plan->carries;
     const size_t row_bytes = (size_t)m->nr * 4,
                  sums_step = item->schedule->passes > 1 ? row_bytes : 0; /* of all, or of a unit */
     /* Rows that follow each other without a gap are one. */
@@ -147,6 +148,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
         (windows ? next_windows : next_pixels)(pass, out_w, &at, count, a);
         for (int r = 0; r < m->mr; r++) a[count + r] = a[count - 1];
         char *sums = item->sums + pixel * sums_step, *out = pass->out + (size_t)(pixel >> shift) * out_step;
+        char *products = carries ? item->part : sums;
         if (pass->sums) mp_begin_sums(pass, pixel, count, m->nr, sums);
         const int finished = run_tiles_output(item, pass, a, sums, count, fetched, out, fetches); /* rows */
         fetched += finished / m->mr * ahead.per_tile;
@@ -155,9 +157,12 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
             if (pass->output && fetches)
                 mp_fetch_results(out + (size_t)(first >> shift) * out_step, rows >> shift, out_step,
                                  pass->channels * pass->out_bytes);
-            run_tile(item, pass, a + first, pass->init, sums + first * row_bytes, rows, fetched);
+            run_tile(item, pass, a + first, pass->init, products + first * row_bytes, rows, fetched);
             if (item->plan->halves > 1) run_lower_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
+        if (carries)
+            m->carry((const int32_t *)products, (size_t)count * m->nr, (int32_t *)sums,
+                     (int32_t *)(sums + item->schedule->lower_sums), pass->begins);
         /* Soon: they are in the first cache level, and the multipliers start on the next tile meanwhile. */
         if (pass->output && finished < count)
             mp_item_output(item, sums + finished * row_bytes, (size_t)m->nr, count - finished, pass->channels,
@@ -237,9 +242,9 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
                      count = (size_t)pass.segments * pass.run * m->nr;
         const char *stored = weights + first * plan->stored_bits / 8;
         pass.b = mp_item_weights(item, weights, first, count);
-        const int begins = segment == 0 && k == 0;
-        pass.init = begins && !sums ? start : 0;
-        pass.sums = begins ? sums : 0;
+        pass.begins = segment == 0 && k == 0;
+        pass.init = (pass.begins && !sums) || plan->carries ? start : 0;
+        pass.sums = pass.begins ? sums : 0;
         k += pass.run;
         if (k == plan->run_padded) {
             k = 0;

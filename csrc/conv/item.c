@@ -130,6 +130,7 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
     item->parted = scratch + at->parted;
     item->transformed = scratch + at->transformed;
     item->sums = scratch + at->sums;
+    item->part = scratch + at->part;
     item->tile = scratch + at->tile;
     item->bias = (float *)(scratch + at->bias);
     item->scale = (float *)(scratch + at->scale);

@@ -77,7 +77,7 @@ static int may_stand_beside(const mp_conv_plan *plan)
     const mp_conv_shape *s = &plan->shape;
     const int windows =
         s->size == 3 && s->stride == 1 && s->in_c == MP_WINDOW_CHANNELS; /* mp_micro.windows is faster */
-    return plan->codes && plan->halves == 1 && !plan->traits->bits && !plan->winograd && !plan->blocks &&
+    return plan->codes && plan->sums == MP_SUM_INT && !plan->traits->bits && !plan->winograd && !plan->blocks &&
            s->groups == 1 && s->dilation == 1 && !windows;
 }
 
@@ -150,9 +150,9 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * nr * plan->weight_bytes);
-    /* A matrix unit reads whole steps, beyond the end of the input where the run ends within one. */
+    /* Whole steps are read, beyond the end of the input where the run ends within one. */
     plan->staged =
-        kernel->needs_stage || s->padding > 0 || plan->halves > 1 || (kernel->matrix && plan->run != plan->run_padded);
+        kernel->needs_stage || s->padding > 0 || plan->halves > 1 || plan->beside > 1 || plan->run != plan->run_padded;
     if (!plan->staged) plan->stage_w = s->in_w;
     if (plan->blocks) plan->stage_w = ceil_div(plan->stage_w, s->stride) * s->stride;
 }
@@ -168,6 +168,22 @@ size_t mp_winograd_codes(const mp_conv_plan *plan, int c)
 {
     const int whole = c / MP_GROUP, first = whole * MP_GROUP;
     return 9 * ((size_t)first * plan->micro->nr + (c > first ? mp_winograd_tap(plan, first) : 0));
+}
+
+/* Codes of 16 bits by tiles that multiply them as they are, where the table has such and their sums fit int32, or can be carried. In halves
+ * Winograd has half of these products, but its transforms as often as there are halves. */
+static const mp_micro *int16_tiles(const mp_conv_plan *plan, const mp_table *table)
+{
+    const mp_micro *tiles = plan->sums == MP_SUM_HALVES && !plan->winograd ? table->micro[MP_INT16] : 0;
+    return tiles && (tiles->carry || plan->depth <= MP_INT16_MAX_DEPTH) ? tiles : 0;
+}
+
+static void plan_int16(mp_conv_plan *plan, const mp_micro *tiles)
+{
+    if (tiles) plan->micro = tiles;
+    plan->halves = tiles ? 1 : 2;
+    plan->carries = tiles && plan->depth > MP_INT16_MAX_DEPTH;
+    if (tiles && !plan->carries) plan->sums = MP_SUM_INT;
 }
 
 static void plan_stored(mp_conv_plan *plan)
@@ -250,12 +266,13 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    plan->halves = plan->sums == MP_SUM_HALVES ? 2 : 1;
-    if (winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) &&
+    const int whole = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
+    if (!whole && winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }
+    if (plan->sums == MP_SUM_HALVES) plan_int16(plan, int16_tiles(plan, table));
     plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
     plan_stored(plan);
     return MP_OK;

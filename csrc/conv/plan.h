@@ -27,6 +27,7 @@ typedef struct {
     int codes;                     /* 1: codes in, weights with scales; 0: reals */
     int sums;                      /* enum mp_sum_kind */
     int halves; /* 2: int16, whose upper and lower bytes are staged side by side and multiplied one after the other; else 1 */
+    int carries;        /* 1: int16 multiplied as it is, in parts of the depth whose sums fit int32 (mp_micro.carry) */
     int stored_weights; /* packing: they come as the precision stores them, else reals as floats */
     int out_h, out_w;
     int group_in, group_out; /* channels per group */

@@ -54,7 +54,9 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->passes = 1;
     schedule->pass_segments = plan->segments;
     schedule->pass_run = plan->run_padded;
-    const size_t pass_bytes = plan->micro->nr < WIDE ? PANEL_BYTES : WIDE_PANEL_BYTES;
+    const size_t pass_bytes = plan->carries ? (size_t)MP_INT16_MAX_DEPTH * plan->micro->nr * plan->weight_bytes
+                              : plan->micro->nr < WIDE ? PANEL_BYTES
+                                                       : WIDE_PANEL_BYTES;
     if (plan->depthwise || plan->panel_bytes <= pass_bytes) return;
     const size_t segment_bytes = plan->panel_bytes / plan->segments;
     if (segment_bytes <= pass_bytes) {
@@ -131,6 +133,7 @@ static size_t matrix_pixels(const mp_conv_plan *plan, int rows)
 static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 {
     const size_t panel = (size_t)plan->micro->nr * 4, channels = (size_t)plan->packed_channels * 4;
+    const int sum_parts = plan->sums == MP_SUM_HALVES ? 2 : 1;
     size_t rows, transformed = 0, sums, tile = 0, zeros = 0, pool, end = 0;
     if (plan->winograd) {
         /* Tiles of a block may start anywhere in their first row. */
@@ -161,7 +164,8 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
                                     : 0);
     at->parted = place(&end, plan->halves > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
     at->transformed = place(&end, schedule->lower_transformed * plan->halves);
-    at->sums = place(&end, schedule->lower_sums * plan->halves);
+    at->sums = place(&end, schedule->lower_sums * sum_parts);
+    at->part = place(&end, plan->carries ? (schedule->unit + plan->micro->mr) * panel : 0);
     at->tile = place(&end, schedule->lower_tile * plan->halves);
     at->bias = place(&end, channels);
     at->scale = place(&end, channels);

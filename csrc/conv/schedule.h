@@ -16,6 +16,7 @@ typedef struct {
     size_t parted;            /* and as two of bytes */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
+    size_t part;              /* direct, where the plan carries: of a unit and a part of the depth */
     size_t tile;              /* Winograd: sums of a few finished tiles side by side */
     size_t bias, scale, init; /* per packed channel */
     size_t zeros;             /* Winograd: what products start from */
@@ -33,7 +34,7 @@ typedef struct {
     int chunks;       /* and the panels into ranges */
     size_t stage_row; /* bytes of one staged row, or of a pair */
     size_t lower_stage, lower_transformed, lower_sums, lower_tile,
-        lower_init; /* int16 in halves: bytes from what belongs to upper bytes to what does to lower ones */
+        lower_init; /* int16: bytes from what belongs to upper halves to what does to lower ones */
     /* Direct. */
     int rows;          /* output rows per block at most */
     int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */

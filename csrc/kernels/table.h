@@ -5,6 +5,7 @@
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_INT8_WORDS, MP_FP16_WORDS: what int8 and fp16 cost here, for people (`mprun --info`).
  * MP_OWN_I8, MP_OWN_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
+ * MP_DOT_PAIRS: int16 is multiplied as it is; beside MP_HAS_DOT8 only where that takes no more instructions than its halves do.
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
  * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_RATE, MP_MATRIX_WORDS, MP_MATRIX_MICRO. */
 #ifndef MP_NARROW_TILES
@@ -84,6 +85,18 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_byte
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
 #endif
+#ifdef MP_DOT_PAIRS
+#ifdef MP_HAS_DOT8 /* a deeper layer's halves are as quick, and its weights half as long */
+#define MP_INT16_PARTS .carry = 0
+#else
+#define MP_INT16_PARTS .tile_output = TILE_OUTPUT_I8, .windows = windows_i8, .carry = carry
+#endif
+static const mp_micro micro_i16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_bytes = 2, .weight_type = MP_W_I16,
+                                   .subtracts_zero = 1, .stage = stage_i16, .tile = tile_s16, MP_INT16_PARTS};
+#define MP_INT16_TILES &micro_i16
+#else
+#define MP_INT16_TILES 0
+#endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output};
 static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32, .row_output = depthwise_f32_output};
 static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32, .row_output = depthwise_f32_output};
@@ -113,13 +126,13 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
 #else
 #define MP_WINOGRAD_I8 0
 #endif
-#define MP_TABLE(LEVEL, RATE, WORDS, WINOGRAD, MATRIX)                                                                        \
+#define MP_TABLE(LEVEL, RATE, WORDS, WINOGRAD, INT16, MATRIX)                                                                        \
     const mp_table MP_JOIN(mp_table_, LEVEL) = {                                                                              \
         .name = MP_STRING(LEVEL),                                                                                             \
         .fp16 = MP_FP16_WORDS,                                                                                                \
         .int8 = WORDS,                                                                                                        \
         .micro = {[MP_FP32] = &micro_f32, [MP_FP16] = &micro_f16, [MP_INT8] = &micro_i8, [MP_FP16_HALF] = &micro_half,        \
-                  [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, MP_NARROW_TILES},                                 \
+                  [MP_FP32_WINOGRAD] = &micro_f32, [MP_BF16] = &micro_bf16, [MP_INT16] = INT16, MP_NARROW_TILES},                                 \
         .matrix = MATRIX,                                                                                                     \
         .depthwise = {[MP_FP32] = &depthwise_micro_f32, [MP_FP16] = &depthwise_micro_f16, [MP_INT8] = &depthwise_micro_i8,    \
                       [MP_FP16_HALF] = &depthwise_micro_half, [MP_FP32_WINOGRAD] = &depthwise_micro_f32,                      \
@@ -127,8 +140,8 @@ static const mp_winograd winograd_i8 = {.micro = &micro_s16, MP_INT8_WINOGRAD, .
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD}, MP_LEAVES(MP_OWN_LEAF).lanes = VL,            \
         .int8_rate = RATE,                                                                                                    \
     };
-MP_TABLE(MP_LEVEL, MP_INT8_RATE, MP_INT8_WORDS, MP_WINOGRAD_I8, 0)
+MP_TABLE(MP_LEVEL, MP_INT8_RATE, MP_INT8_WORDS, MP_WINOGRAD_I8, MP_INT16_TILES, 0)
 #ifdef MP_MATRIX_LEVEL
-MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_RATE, MP_MATRIX_WORDS, 0, MP_MATRIX_MICRO)
+MP_TABLE(MP_MATRIX_LEVEL, MP_MATRIX_RATE, MP_MATRIX_WORDS, 0, 0, MP_MATRIX_MICRO)
 #endif
 /* clang-format on */

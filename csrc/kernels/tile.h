@@ -141,6 +141,23 @@ static inline int32_t load_group(const char *p)
         if (C > 1) c##i##1 = vi_dot16(c##i##1, x, b1);                                                                 \
     }
 TILE(tile_s16, int16_t, vi, 2, (4 * VL), TILE_FULL_S16)
+#ifdef MP_DOT_PAIRS
+/* mp_micro.carry. unsigned: lanes behind the last channel may hold anything */
+static inline void carry(const int32_t *restrict sums, size_t count, int32_t *restrict upper, int32_t *restrict lower,
+                         int begins)
+{
+    if (begins)
+        for (size_t i = 0; i < count; i++) {
+            upper[i] = sums[i] >> 8;
+            lower[i] = sums[i] & 255;
+        }
+    else
+        for (size_t i = 0; i < count; i++) {
+            upper[i] = (int32_t)((uint32_t)upper[i] + (uint32_t)(sums[i] >> 8));
+            lower[i] = (int32_t)((uint32_t)lower[i] + (uint32_t)(sums[i] & 255));
+        }
+}
+#endif
 #ifdef MP_HAS_DOT8
 #define TILE_MAC_tile_u8(i)                                                                                            \
     if (R > i) {                                                                                                       \
