@@ -259,6 +259,26 @@ static inline vf vi_halves_to_float(vi upper, vi lower)
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
+/* fixed_point.h's mp_times_by, which compilers multiply after rearranging lanes; a choice by the sign of x; bounds. */
+#define VI_FIXED_POINT
+static inline vi vi_times_by(vi x, vi multiplier, vi left, vi right, vi down)
+{
+    const __m256i half = _mm256_set1_epi64x(1 << 30), a = _mm256_sllv_epi32(x, left);
+    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(a, multiplier), half);
+    const __m256i products = _mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(multiplier, 32)),
+                  odd = _mm256_add_epi64(products, half);
+    const __m256i high = _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
+    const __m256i below = _mm256_and_si256(_mm256_srai_epi32(high, 31), down);
+    const __m256i shifted = _mm256_sub_epi32(_mm256_srav_epi32(_mm256_add_epi32(high, below), right), down);
+    return _mm256_srav_epi32(shifted, _mm256_srli_epi32(down, 31));
+}
+static inline vi vi_by_sign(vi x, vi above, vi below)
+{
+    const __m256 chosen =
+        _mm256_blendv_ps(_mm256_castsi256_ps(above), _mm256_castsi256_ps(below), _mm256_castsi256_ps(x));
+    return _mm256_castps_si256(chosen);
+}
+static inline vi vi_within(vi x, vi low, vi high) { return _mm256_max_epi32(_mm256_min_epi32(x, high), low); }
 /* Vectors of more than 16 bytes, which not every compiler repeats and widens in one instruction by itself. */
 #define MP_LONG_VECTORS
 static inline vi vi_widen_s8(const void *p) { return _mm256_cvtepi8_epi16(_mm_loadu_si128((const __m128i *)p)); }

@@ -7,7 +7,8 @@
 #define DW_BEGIN(i) DW_SUM s##i = first;
 #define DW_ADD(i) s##i = DW_MAC(DW_LOAD_X(x + i * step), v, s##i);
 #define DW_END(i) DW_STORE(to + i * ld, s##i);
-#define DW_PIXELS(COUNT, EACH)                                                                                         \
+/* As many as there are still COUNT of; then what becomes of their sums. */
+#define DW_PIXELS(COUNT, EACH, ...)                                                                                    \
     for (; p + COUNT <= pixels; p += COUNT, at += COUNT * step, to += COUNT * ld) {                                    \
         EACH(DW_BEGIN)                                                                                                 \
         for (int t = 0; t < taps; t++) {                                                                               \
@@ -15,7 +16,7 @@
             const char *x = at + tap[t];                                                                               \
             EACH(DW_ADD)                                                                                               \
         }                                                                                                              \
-        EACH(DW_END)                                                                                                   \
+        __VA_ARGS__                                                                                                    \
     }
 #define DEPTHWISE(NAME, W_TYPE, A_BYTES)                                                                               \
     static void NAME(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,             \
@@ -28,9 +29,9 @@
             char *to = (char *)acc + (size_t)c * 4;                                                                    \
             const size_t ld = (size_t)channels * 4;                                                                    \
             int p = 0;                                                                                                 \
-            DW_PIXELS(8, DW_EIGHT)                                                                                     \
-            DW_PIXELS(4, DW_FOUR)                                                                                      \
-            DW_PIXELS(1, DW_ONE)                                                                                       \
+            DW_PIXELS(8, DW_EIGHT, DW_EIGHT(DW_END))                                                                   \
+            DW_PIXELS(4, DW_FOUR, DW_FOUR(DW_END))                                                                     \
+            DW_PIXELS(1, DW_ONE, DW_ONE(DW_END))                                                                       \
         }                                                                                                              \
     }
 

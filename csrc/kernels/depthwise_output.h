@@ -22,18 +22,6 @@
     if (codes) vi_pack_four_s8((int8_t *)to, ld, DW_CODE(0), DW_CODE(1), DW_CODE(2), DW_CODE(3), zero);
 #define DW_PUT_1                                                                                                       \
     if (codes) vi_pack_s8((int8_t *)to, DW_CODE(0), zero);
-#define DW_RESULTS(COUNT, EACH)                                                                                        \
-    for (; p + COUNT <= pixels; p += COUNT, at += COUNT * step, to += COUNT * ld) {                                    \
-        EACH(DW_BEGIN)                                                                                                 \
-        for (int t = 0; t < taps; t++) {                                                                               \
-            const DW_VALUE v = DW_LOAD_W(weights + (size_t)t * channels + c);                                          \
-            const char *x = at + tap[t];                                                                               \
-            EACH(DW_ADD)                                                                                               \
-        }                                                                                                              \
-        EACH(DW_RESULT)                                                                                                \
-        EACH(DW_PUT)                                                                                                   \
-        DW_PUT_##COUNT                                                                                                 \
-    }
 #define DEPTHWISE_OUTPUT(NAME, W_TYPE, A_BYTES)                                                                        \
     static inline __attribute__((always_inline)) void NAME##_as(                                                       \
         const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels, const void *w,           \
@@ -54,9 +42,9 @@
             (void)zero;                                                                                                \
             (void)scale;                                                                                               \
             (void)bias;                                                                                                \
-            DW_RESULTS(8, DW_EIGHT)                                                                                    \
-            DW_RESULTS(4, DW_FOUR)                                                                                     \
-            DW_RESULTS(1, DW_ONE)                                                                                      \
+            DW_PIXELS(8, DW_EIGHT, DW_EIGHT(DW_RESULT) DW_EIGHT(DW_PUT) DW_PUT_8)                                      \
+            DW_PIXELS(4, DW_FOUR, DW_FOUR(DW_RESULT) DW_FOUR(DW_PUT) DW_PUT_4)                                         \
+            DW_PIXELS(1, DW_ONE, DW_ONE(DW_RESULT) DW_ONE(DW_PUT) DW_PUT_1)                                            \
         }                                                                                                              \
         vf_store(o->minimum, minimum);                                                                                 \
         vf_store(o->maximum, maximum);                                                                                 \

@@ -30,6 +30,26 @@ static inline void store_codes(void *restrict out, int type, size_t at, int coun
     }
 }
 
+#ifdef VI_FIXED_POINT
+/* Of whole vectors, as what follows says it. */
+static inline __attribute__((always_inline)) void rescale_steps(const mp_rescaling *o, const int count, int32_t *codes)
+{
+    vi m[2], left[2], right[2], down[2];
+    for (int i = 0; i < 2; i++) {
+        m[i] = vi_set1(o->multiplier[i]);
+        left[i] = vi_set1(mp_shift_left(o->shift[i]));
+        right[i] = vi_set1(mp_shift_right(o->shift[i]));
+        down[i] = vi_set1(o->shift[i] >> 31);
+    }
+    const vi low = vi_set1(o->low), high = vi_set1(o->high), zero_point = vi_set1(o->out_zero_point);
+    for (int i = 0; i < count; i += VL) {
+        const vi x = vi_load(codes + i);
+        const vi y = vi_times_by(x, vi_by_sign(x, m[0], m[1]), vi_by_sign(x, left[0], left[1]),
+                                 vi_by_sign(x, right[0], right[1]), vi_by_sign(x, down[0], down[1]));
+        vi_store(codes + i, vi_add(vi_within(y, low, high), zero_point));
+    }
+}
+#else
 /* Steps from the real 0 -> codes. */
 static inline __attribute__((always_inline)) void rescale_steps(const mp_rescaling *o, const int count,
                                                                 int32_t *restrict codes)
@@ -47,10 +67,11 @@ static inline __attribute__((always_inline)) void rescale_steps(const mp_rescali
         codes[i] = within(y, low, high) + zero_point;
     }
 }
+#endif
 
 static void rescale(const mp_rescaling *o, const void *x, int type, void *out, int out_type, size_t count)
 {
-    int32_t codes[WHOLE];
+    int32_t codes[WHOLE] = {0};
     for (size_t at = 0; at < count; at += WHOLE) {
         const int part = (int)whole_part(count - at);
         load_codes(x, type, at, part, codes);
@@ -135,6 +156,12 @@ STRAIGHT void largest_halves(const int32_t *restrict sums, size_t apart, size_t 
 
 STRAIGHT void put_codes(const int32_t *restrict codes, int n, const int lanes, int out_type, void *out, size_t at)
 {
+#ifdef VI_STORES_TWO
+    if (out_type == MP_TYPE_I8 && n == 2 * VL) { /* which compilers pack byte by byte */
+        vi_store_two_s8((int8_t *)out + at, vi_load(codes), vi_load(codes + VL));
+        return;
+    }
+#endif
     int16_t words[BESIDE];
     int8_t bytes[BESIDE];
     if (out_type == MP_TYPE_I8) {
@@ -169,11 +196,19 @@ STRAIGHT void requantize_32(const mp_requantized *of, const int32_t *sums, size_
     for (int r = 0; r < rows; r += windows ? 4 : 1, sums += (windows ? 4 : 1) * acc_ld, at += out_ld) {
         int32_t codes[BESIDE];
         sums_of(sums, acc_ld, windows, lanes, codes);
+#ifdef VI_FIXED_POINT
+        for (int i = 0; i < lanes; i += VL) {
+            const vi x = vi_times_by(vi_add(vi_load(codes + i), vi_load(bias + i)), vi_load(multiplier + i),
+                                     vi_load(left + i), vi_load(right + i), vi_load(down + i));
+            vi_store(codes + i, vi_add(vi_within(x, vi_set1(o.low), vi_set1(o.high)), vi_set1(o.add)));
+        }
+#else
         /* unsigned: what stands behind the last channel may be anything */
         for (int i = 0; i < lanes; i++) {
             const int32_t x = (int32_t)((uint32_t)codes[i] + (uint32_t)bias[i]);
             codes[i] = within(mp_times_by(x, multiplier[i], left[i], right[i], down[i]), o.low, o.high) + o.add;
         }
+#endif
         if (leaky) rescale_steps(&o.after, lanes, codes);
         put_codes(codes, n, lanes, o.out_type, out, at);
     }
