@@ -4,11 +4,25 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from functools import cache
 from pathlib import Path
+from typing import Callable
 
 import pytest
 
-from mpnet.config.experiment import DataSection, DetectionSection, Experiment, ModelSection
+from mpnet.config.experiment import (
+    DataSection,
+    DetectionSection,
+    Experiment,
+    ModelSection,
+    PrecisionSection,
+    QuantizationSection,
+)
+from mpnet.model.quantization import QuantizationOptions
+from mpnet.trial.analysis import AnalysisReport, analyze_experiment
+
+Analyzed = Callable[[Experiment, QuantizationOptions], AnalysisReport]
 
 
 @pytest.fixture(scope="session")
@@ -50,3 +64,15 @@ def fastest(shared_data: Path) -> Experiment:
         DataSection("coco", coco / "images", annotations=coco / "instances_dev.json"),
         DetectionSection("stretch", 0.001, 0.45, "greedynms"),
     )
+
+
+@pytest.fixture(scope="session")
+def analyzed(output: Path) -> Analyzed:
+    """What `analyze` says of an experiment in int8, once in a process; tests that ask for the same lie side by side."""
+
+    @cache
+    def call(experiment: Experiment, options: QuantizationOptions) -> AnalysisReport:
+        section = QuantizationSection(options)
+        return analyze_experiment(replace(experiment, precision=PrecisionSection("int8"), quantization=section, output=output))
+
+    return call

@@ -15,8 +15,8 @@ import pytest
 from mpnet.api import run_experiment
 from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
 from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions, WeightOptions
-from mpnet.trial.analysis import analyze_experiment
 from mpnet.trial.result import Result
+from tests.realdata.conftest import Analyzed
 
 Run = Callable[..., Result]
 
@@ -67,14 +67,10 @@ def test_aix(
     assert agreement >= least_agreement
 
 
-def kept(experiment: Experiment, options: QuantizationOptions, tmp: Path) -> dict[str, str]:
+def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Run, analyzed: Analyzed) -> None:
     """fp16 for the layers that analysis would keep within 10 % of the MACs."""
-    asked = replace(experiment, precision=PrecisionSection("int8"), quantization=QuantizationSection(options), output=tmp)
-    return {f"_{layer.layer}": "fp16" for layer in analyze_experiment(asked).proposal.layers}
-
-
-def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Run, tmp_path: Path) -> None:
-    result = run(aix, CORRECTED, **kept(aix, CORRECTED, tmp_path))
+    kept = {f"_{layer.layer}": "fp16" for layer in analyzed(aix, CORRECTED).proposal.layers}
+    result = run(aix, CORRECTED, **kept)
     cost = result.document["cost"]
     assert cost["int8_macs"] >= 0.9 * cost["macs"]
     ap, agreement = figures(result)
@@ -85,12 +81,3 @@ def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Ru
 @pytest.mark.parametrize(("options", "least_ap"), [(NO_OPTIONS, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"])
 def test_yolo_fastest(fastest: Experiment, run: Run, options: QuantizationOptions, least_ap: float) -> None:
     assert figures(run(fastest, options))[0] >= least_ap
-
-
-def test_yolo_fastest_per_tensor_needs_its_worst_depthwise_layers(fastest: Experiment, run: Run, tmp_path: Path) -> None:
-    layers = kept(fastest, PER_TENSOR, tmp_path)
-    result = run(fastest, PER_TENSOR, **layers)
-    cost = result.document["cost"]
-    assert cost["int8_macs"] >= 0.9 * cost["macs"]
-    assert figures(result)[0] >= 14.3
-    assert {"_2", "_5", "_18"} <= set(layers)  # 67, 14 and 8 % of the noise
