@@ -10,6 +10,7 @@ from typing import Any, Mapping
 
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
+from mpnet.model.quantization import LEARNT
 
 FORMAT = "mpnet-trial-1"
 ARITHMETIC_VERSION = "1"
@@ -60,7 +61,12 @@ class TrialIdentity:
             for value in [getattr(self, part.name)]
             if value is not None or part.name == "calibration"  # the others: identities without them are those of 0.1.0
         }
-        if not any(BY_CODE[code].is_narrow for code in split_key(self.plan)[0] if code in BY_CODE):
+        learns = _learns(self.options)
+        if not any(
+            row.is_narrow or (learns and row.carries_scale)
+            for code in split_key(self.plan)[0]
+            if (row := BY_CODE.get(code)) is not None
+        ):
             parts.pop("lessons", None)
         return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
 
@@ -70,3 +76,8 @@ class TrialIdentity:
         trial = self.digests()["trial"]
         assert trial is not None
         return trial[:ID_DIGITS]
+
+
+def _learns(options: Mapping[str, Any]) -> bool:
+    """Whether any layer's weights of eight bits get their rounding from calibration images."""
+    return any(asked.get("weights", {}).get("rounding") == LEARNT for asked in (options, *options.get("layers", {}).values()))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Calibration statistics of layers whose weights have fewer than eight bits: input means, and weights with learnt rounding."""
+"""Calibration statistics: weights with learnt rounding, and input means of layers whose weights have fewer than eight bits."""
 
 from __future__ import annotations
 

@@ -14,6 +14,7 @@ from mpnet.model.precision import Precision
 from mpnet.model.quantization import (
     BY_ACTIVATIONS,
     KERNEL_MODES,
+    LEARNT,
     NARROW_GRANULARITIES,
     NARROW_METHODS,
     NO_OPTIONS,
@@ -25,7 +26,7 @@ from mpnet.model.quantization import (
 from mpnet.model.selectors import select_layers
 from mpnet.quantization.equalise import ChannelFactors
 from mpnet.quantization.scheme import ActivationScheme
-from mpnet.quantization.weights import LEARNT, WeightScheme
+from mpnet.quantization.weights import WeightScheme
 
 Ranges = Mapping[int, tuple[float, float]]
 """Calibrated [min, max] of each layer's result, by layer index; -1 is the image."""
@@ -185,11 +186,12 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
 
 
 def without_statistics(options: EngineOptions) -> EngineOptions:
-    """The same where no calibration images are at hand: weights of fewer than eight bits are rounded to nearest."""
+    """The same where no calibration images are at hand: weights whose rounding is learnt are rounded to nearest."""
 
     def rounded_plainly(how: LayerQuantization) -> LayerQuantization:
         rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding
-        return replace(how, narrow=replace(how.narrow, rounding=rounding, corrected=False))
+        weights = replace(how.weights, rounding="half_to_even") if how.weights.rounding == LEARNT else how.weights
+        return replace(how, weights=weights, narrow=replace(how.narrow, rounding=rounding, corrected=False))
 
     layers = {index: rounded_plainly(how) for index, how in options.layers.items()}
     return replace(options, default=rounded_plainly(options.default), layers=layers)

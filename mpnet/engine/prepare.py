@@ -25,12 +25,13 @@ from mpnet.kernels.core import exponentials
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec, ShortcutSpec
 from mpnet.model.precision import Precision
+from mpnet.model.quantization import LEARNT
 from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import ChannelFactors, FoldedConvolution, equalise_by
 from mpnet.quantization.equalise import equalise as equalise_network
 from mpnet.quantization.fixed_point import WholeNumbers, whole_numbers, within_reach
-from mpnet.quantization.weights import LEARNT, dequantize_weights, quantize_weights
+from mpnet.quantization.weights import dequantize_weights, quantize_weights
 
 Floats = NDArray[np.float32]
 
@@ -109,8 +110,8 @@ class Prepared:
                    no fp32 result changes.
     channel_means: mean of each input channel of a convolution over calibration images, by layer index; needed by
                    layers with bias correction that run in int8.
-    statistics:    calibration statistics of layers with weights of fewer than eight bits; needed where their
-                   rounding is learnt or their bias corrected.
+    statistics:    calibration statistics; needed where rounding is learnt, or the bias of layers with weights of fewer than
+                   eight bits corrected.
     cache:         where prepared weights are kept for the next process; weights without a digest, and `folded`, are not.
     """
 
@@ -253,11 +254,13 @@ class Prepared:
 
     def _statistics_digest(self, operation: Convolve) -> str | None:
         """A digest of what calibration images say of an operation's constants; None: nothing."""
+        learnt = operation.weights is not None and operation.weights.rounding == LEARNT
         if operation.precision.is_narrow:
-            asked = operation.corrected or (operation.weights is not None and operation.weights.rounding == LEARNT)
+            asked = operation.corrected or learnt
             return f"{self._statistics(operation).digest} {operation.corrected}" if asked else None
         means = self.channel_means.get(operation.layer) if operation.corrected else None
-        return None if means is None else hashlib.sha256(means.tobytes()).hexdigest()
+        parts = [self._statistics(operation).digest] if learnt else []
+        return " ".join([*parts, *([] if means is None else [hashlib.sha256(means.tobytes()).hexdigest()])]) or None
 
     def _statistics(self, operation: Convolve) -> CalibrationStatistics:
         if self.statistics is None:
@@ -265,6 +268,9 @@ class Prepared:
             raise EngineError(
                 f"layer {layer.index} ({layer.name}) at {operation.precision} learns its rounding and its bias from "
                 "calibration images; calibrate first, or set narrow.rounding to nearest and narrow.bias_correction to false"
+                if operation.precision.is_narrow
+                else f"layer {layer.index} ({layer.name}) at {operation.precision} learns its rounding from calibration "
+                "images; calibrate first, or set weights.rounding to another"
             )
         return self.statistics
 

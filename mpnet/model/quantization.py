@@ -21,7 +21,9 @@ GROUP = 32
 """Input channels that share a step. The same as MP_GROUP of csrc/types.h."""
 NARROW_GRANULARITIES: tuple[str, ...] = ("per_channel", PER_GROUP)
 NARROW_METHODS: tuple[str, ...] = ("mse", "min_max")
-NARROW_ROUNDINGS: tuple[str, ...] = ("learnt", "nearest")
+LEARNT = "learnt"
+"""The rounding of weights that calibration images decide."""
+NARROW_ROUNDINGS: tuple[str, ...] = (LEARNT, "nearest")
 
 
 @dataclass(frozen=True)
@@ -124,12 +126,12 @@ class WeightOptions:
     granularity: one scale per output channel or one per tensor.
     method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two; or as
                  the TensorFlow operation of that name does it, narrow, from -max|w| to max|w|.
-    rounding:    one of SCHEME_ROUNDINGS; the method's own when None.
+    rounding:    one of SCHEME_ROUNDINGS, or learnt from calibration images; the method's own when None.
     """
 
     granularity: str | None = field(default=None, metadata=word(WEIGHT_GRANULARITIES, cfg="quantize_weights"))
     method: str | None = field(default=None, metadata=word(WEIGHT_METHODS, cfg="quantize_weight_method"))
-    rounding: str | None = field(default=None, metadata=word(SCHEME_ROUNDINGS))
+    rounding: str | None = field(default=None, metadata=word((*SCHEME_ROUNDINGS, LEARNT)))
 
 
 @dataclass(frozen=True)

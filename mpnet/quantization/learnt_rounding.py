@@ -32,6 +32,8 @@ INPUT_STEPS = 2047
 """Inputs are whole numbers up to this magnitude: 2^31 products of two may be summed, or of fewer with weights."""
 WEIGHT_UNIT = 1024.0
 """Parts of a step in which the error of a weight is counted."""
+_FINE_BITS = 6
+"""Of codes of which a step has all these parts; with more bits it has fewer, so that no error has more bits."""
 _ERROR_BITS = 19
 """Of an error: weights lie within 1 / 0.3 of the largest code, which is below 2^6 (mpnet.quantization.weights)."""
 DAMPING = 0.01
@@ -138,7 +140,8 @@ def learn_codes(
     if covariance is None:
         return quantize_weights(weights, nearest)
     rows = np.asarray(weights, np.float32).reshape(len(weights), -1)
-    scales, multipliers, unit = weight_scales(rows, nearest), np.ones_like(rows), WEIGHT_UNIT
+    scales, multipliers = weight_scales(rows, nearest), np.ones_like(rows)
+    unit = WEIGHT_UNIT / (1 << max(0, scheme.bits - _FINE_BITS))
     if scheme.in_groups(weights.shape[1]):
         # As fine for the largest steps, so that no error has more bits.
         (scales, multipliers), unit = group_steps(weights, nearest), WEIGHT_UNIT / largest_multiplier(scheme.bits)

@@ -21,11 +21,9 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.rounding import round_whole
-from mpnet.model.quantization import GROUP, PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
+from mpnet.model.quantization import GROUP, LEARNT, PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
-LEARNT = "learnt"
-"""The rounding that mpnet.quantization.learnt_rounding does."""
 # Candidates of the MSE search: the largest magnitude times 100 %, 99 %, ... 30 %.
 _SHRINK = np.arange(100, 29, -1, dtype=np.float32) / np.float32(100)
 # The reference program's multipliers are 2^-16 .. 2^15, so its scales are 2^16 .. 2^-15.
@@ -78,6 +76,9 @@ class WeightScheme:
                 raise PrecisionError(f"weights: unknown {what} {value!r}; known are {', '.join(known)}")
         if self.rounding not in (*roundings, LEARNT):
             raise PrecisionError(f"weights: method {self.method} does not round {self.rounding}; use {' or '.join(roundings)}")
+        if self.rounding == LEARNT and (self.granularity == "per_tensor" or WEIGHTS[self.method].tensorflow):
+            what = self.granularity if self.granularity == "per_tensor" else f"method {self.method}"
+            raise PrecisionError(f"weights: rounding {LEARNT} has no {what}; use per_channel with min_max, mse or power_of_two")
 
 
 def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.model.quantization import LEARNT
 from mpnet.network.class_names import class_names
 from mpnet.network.network import Network, prepare_network
 
@@ -26,7 +27,10 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
     if options.by_activations or any(
-        options.of(layer.index).calibrated or options.of(layer.index).corrected or precisions[layer.index].is_narrow
+        options.of(layer.index).calibrated
+        or options.of(layer.index).corrected
+        or options.of(layer.index).weights.rounding == LEARNT
+        or precisions[layer.index].is_narrow
         for layer in spec.convolutions
     ):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates

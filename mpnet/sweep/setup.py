@@ -25,7 +25,7 @@ from mpnet.errors import ConfigError
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
-from mpnet.quantization.weights import LEARNT
+from mpnet.model.quantization import LEARNT
 from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluator import Evaluator

@@ -27,8 +27,8 @@ from mpnet.kernels.calls import Kernels
 from mpnet.messages import few
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, Precision
+from mpnet.model.quantization import LEARNT
 from mpnet.model.weights import Weights
-from mpnet.quantization.weights import LEARNT
 from mpnet.trial.image_statistics import ImageStatistics
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.kit import Decoder, Kit
@@ -172,11 +172,11 @@ class Workbench:
         }
 
     def needs_statistics(self, index: int, precision: Precision) -> bool:
-        """Whether calibration images decide a layer's weights or bias at a precision of fewer than eight bits."""
-        if not precision.is_narrow:
+        """Whether calibration images decide how a layer's weights are rounded at a precision, or the bias of narrow ones."""
+        if not precision.carries_scale:
             return False
         scheme, corrected = self.options.of(index).rounded_to(precision)
-        return corrected or scheme.rounding == LEARNT
+        return scheme.rounding == LEARNT or (corrected and precision.is_narrow)
 
     def statistics_digest(self, precisions: Iterable[Precision]) -> str | None:
         """Digest of the calibration statistics that decide networks with layers of these precisions; None where none do."""

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mpnet.errors import DataError
+from mpnet.errors import DataError, PrecisionError
 from mpnet.quantization.learnt_rounding import InputProducts, descend, learn_codes
 from mpnet.quantization.weights import LEARNT, WeightScheme, dequantize_weights, quantize_weights
 
@@ -199,3 +199,31 @@ def test_a_position_counts_once_however_often_it_is_weighed() -> None:
     own = products(x)
     own.observe(x, np.full(x.shape[:3], 7.0))
     assert own.positions == x[..., 0].size
+
+
+@pytest.mark.parametrize("method", ["min_max", "mse", "power_of_two"])
+def test_codes_of_eight_bits_err_less_than_the_nearest(method: str) -> None:
+    rng = np.random.default_rng(57)
+    x = (rng.normal(0, 1, (1, 30, 30, 12)) @ rng.normal(0, 1, (12, 12))).astype(np.float32)
+    products = InputProducts(12, float(np.abs(x).max()), size=1, stride=1, padding=0, dilation=1, groups=1)
+    products.observe(x)
+    covariance = products.covariance()
+    w = rng.normal(0, 1, (20, 12, 1, 1)).astype(np.float32)
+
+    def error(codes: np.ndarray, scales: np.ndarray) -> float:
+        off = (dequantize_weights(codes, scales) - w).reshape(20, 12).astype(np.float64)
+        return float(np.einsum("fi,ij,fj->", off, covariance[0], off))
+
+    learnt = learn_codes(w, covariance, WeightScheme("per_channel", method, LEARNT))
+    nearest = quantize_weights(w, WeightScheme("per_channel", method, "half_to_even"))
+    assert np.abs(learnt[0].astype(int)).max() <= 127
+    assert error(*learnt) < 0.5 * error(*nearest)
+
+
+@pytest.mark.parametrize(
+    ("granularity", "method", "named"),
+    [("per_tensor", "min_max", "has no per_tensor"), ("per_channel", "quantize_and_dequantize", "has no method")],
+)
+def test_what_cannot_be_learnt_is_refused(granularity: str, method: str, named: str) -> None:
+    with pytest.raises(PrecisionError, match=named):
+        WeightScheme(granularity, method, LEARNT)
