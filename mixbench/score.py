@@ -75,16 +75,24 @@ def score(submission: Submission) -> Score:
     )
 
 
-def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
-    """Regret on the others at each cost that some answer keeps; of a front, against the best that has figures."""
-    here, there = points(problem, answers), points(problem, answers, OTHERS)
-    regrets = []
+def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[str | None]:
+    """What would be taken of some answers at each cost: the best on the images that choose that costs no more, the cheapest of
+    equal ones; None where all cost more."""
+    here, picked = points(problem, answers), list[str | None]()
     for cost in costs:
         fits = here[:, 1] <= cost
-        if fits.any():
-            pick = np.flatnonzero(fits)[np.lexsort((here[fits, 1], -here[fits, 0]))[0]]
+        order = np.lexsort((here[fits, 1], -here[fits, 0]))
+        picked.append(answers[np.flatnonzero(fits)[order[0]]] if fits.any() else None)
+    return picked
+
+
+def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
+    """Regret on the others at each cost that some answer keeps; of a front, against the best that has figures."""
+    regrets = []
+    for cost, pick in zip(costs, picks(problem, answers, costs), strict=True):
+        if pick is not None:
             best = np.nanmax(problem.columns[OTHERS][problem.columns[COST] <= cost])
-            regrets.append(float(best - there[pick, 0]))
+            regrets.append(float(best - points(problem, [pick], OTHERS)[0, 0]))
     return regrets
 
 

@@ -11,11 +11,12 @@ import numpy as np
 import pytest
 
 import mixbench.problem
+from mixbench import intervals
 from mixbench.measure import Measurer
-from mixbench.problem import CHOOSING, COST, QUALITY, BudgetSpent, load_problem, read_table
+from mixbench.problem import CHOOSING, COST, OTHERS, QUALITY, BudgetSpent, load_problem, points, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
-from mixbench.score import exact_front, score
+from mixbench.score import exact_front, picks, score
 from mixbench.score import main as score_main
 from mixbench.submission import Submission, read_submission, write_submission
 from mixbench.table import check, make
@@ -163,6 +164,21 @@ def test_exhaustive_has_no_regret_where_it_chose() -> None:
     result = score(run("exhaustive", "small"))
     assert (result.regret_mean, result.regret_max, result.hypervolume, result.uncovered) == (0.0, 0.0, 1.0, 0)
     assert result.passes == load_problem("small").size
+
+
+def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: Path) -> None:
+    submissions = [run(name, "small") for name in ("exhaustive", "first-and-last")]
+    kept = tmp_path / "drawn.npz"
+    exact, rule = intervals.rows(submissions, tables / "experiment.yaml", kept)
+    assert (exact.lost, exact.low, exact.high) == (0, 0, 0)  # it is what all are held against
+    problem = submissions[1].problem
+    costs = exact_front(problem)[:, 1]
+    pairs = zip(picks(problem, problem.keys, costs), picks(problem, submissions[1].answers, costs), strict=True)
+    chosen = [(best, key) for best, key in pairs if best and key]
+    best, mine = (points(problem, keys, OTHERS)[:, 0] for keys in zip(*chosen, strict=True))
+    assert rule.lost == pytest.approx(np.mean(best - mine), abs=1e-9)
+    assert rule.low <= rule.high
+    assert intervals.rows(submissions, tmp_path / "nothing.yaml", kept) == [exact, rule]  # nothing runs again
 
 
 def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Path) -> None:
