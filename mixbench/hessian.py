@@ -78,11 +78,12 @@ def _loss(truth: Sequence[NDArray[np.float32]], tensors: Sequence[NDArray[np.flo
 
 def _error(setup: SweepSetup, weights: NDArray[np.float32], code: str) -> float:
     """Mean squared error of a layer's weights as a precision stores them, in units of their mean square."""
-    kind = BY_CODE[code].name
-    if kind == "fp32":
+    precision = BY_CODE[code]
+    if precision.name == "fp32":
         return 0.0
-    if kind == "fp16":
+    if precision.name == "fp16":
         stored = weights.astype(np.float16).astype(np.float32)
     else:
-        stored = dequantize_weights(*quantize_weights(weights, setup.bench.options.default.weights))
+        scheme, _ = setup.bench.options.default.rounded_to(precision)
+        stored = dequantize_weights(*quantize_weights(weights, scheme))
     return float(np.mean(np.square(weights - stored, dtype=np.float64))) / _size(weights) ** 2
