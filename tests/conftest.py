@@ -25,9 +25,18 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SLOW_FIXTURES = {"shared_data", "browser", "scheduler", "mprun"}
 
 
+SHARED_MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 2 << 30
+"""Where tests write if there is as much room: results and stores wait for a disk at each of their commits, but not there."""
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """Declared here, since sanitizers and emulated CPUs take the tests without pyproject.toml."""
     config.addinivalue_line("markers", "slow: left out by `make quick`")
+    if config.inipath == REPOSITORY / "pyproject.toml" and os.access(SHARED_MEMORY, os.W_OK):
+        space = os.statvfs(SHARED_MEMORY)
+        # Tests start programs that they have built.
+        if not space.f_flag & os.ST_NOEXEC and space.f_bavail * space.f_frsize >= ENOUGH_BYTES:
+            os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(SHARED_MEMORY))
 
 
 @pytest.hookimpl(tryfirst=True)
