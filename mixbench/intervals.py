@@ -3,9 +3,9 @@
 
 python -m mixbench.intervals SUBMISSION.json...     # needs the files that the problems name
 
-At each cost of the exact front a method's pick, the best of its answers on the images that choose, is compared with the front's.
-Both run on the images that judge; these are drawn again, the same draws for both. The figure is the mean over the costs: an
-interval that does not reach 0 tells the method from the exact front. What ran is kept in runs/mixbench/drawn.
+At each cost of the exact front a method's pick, the best of its answers on the images that choose, is compared with the
+front's. Both run on the images that judge; these are drawn again, the same draws for both. The figure is the mean over the
+costs: an interval that does not reach 0 tells the method from the exact front. What ran is kept in runs/mixbench/drawn.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ AT_ONCE = 4
 
 @dataclass(frozen=True)
 class Row:
-    """Points of agreement that a method's picks lack of those of the exact front, mean over its costs, on the images that judge:
-    as measured, and the ends of the 95 % interval over images. Below 0: they are better there."""
+    """Points of agreement that a method's picks lack of those of the exact front, mean over its costs, on the images that
+    judge: as measured, and the ends of the 95 % interval over images. Below 0: they are better there."""
 
     problem: str
     method: str

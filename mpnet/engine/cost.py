@@ -102,7 +102,8 @@ class CostModel:
         same, sums = 0, self._sums_before
         if not self._follows_later:
             last = self._last[0]
-            same = next((index for index, (one, other) in enumerate(zip(wanted, last)) if one is not other), len(last))
+            pairs = zip(wanted, last, strict=False)  # before the first call there is no last one
+            same = next((index for index, (one, other) in enumerate(pairs) if one is not other), len(last))
         lowered = self._lowerings.chosen(wanted, self._last[1][:same])
         del sums[same + 1 :]
         for low in lowered[same:]:

@@ -125,8 +125,8 @@ class Lowerings:
     def chosen(self, wanted: Sequence[Precision | None], first: Sequence[Lowering] = ()) -> list[Lowering]:
         """What every layer does, in order. wanted: each layer's precision, None where it follows its inputs.
 
-        first: what the first layers do, where the same was wanted of them before; not in whole numbers alone, where what a layer
-        gives follows from later ones. Raises: as `of`.
+        first: what the first layers do, where the same was wanted of them before; not in whole numbers alone, where what a
+        layer gives follows from later ones. Raises: as `of`.
         """
         of_weights: dict[int, Precision] = {}
         if self._options.integer_only:
