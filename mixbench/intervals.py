@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """What methods pick, on the images that judge, against what the exact front of the others picks, with 95 % intervals.
 
-python -m mixbench.intervals SUBMISSION.json...     # needs the files that the problems name
+python -m mixbench.intervals SUBMISSION.json...     # a table; --json: a document; needs the files that the problems name
 
 At each cost of the exact front a method's pick, the best of its answers on the images that choose, is compared with the
 front's. Both run on the images that judge; these are drawn again, the same draws for both. The figure is the mean over the
@@ -10,8 +10,9 @@ costs: an interval that does not reach 0 tells the method from the exact front. 
 
 from __future__ import annotations
 
+import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Sequence
 
@@ -109,19 +110,25 @@ def _drawn(problem: Path, asked: Problem, keys: Sequence[str], kept: Path) -> di
 
 def main(arguments: Sequence[str]) -> int:
     """The command. Result: exit code."""
-    if not arguments:
+    paths = [Path(argument) for argument in arguments if argument != "--json"]
+    if not paths:
         print(__doc__, file=sys.stderr)
         return 2
+    found: list[Row] = []
     try:
-        submissions = [read_submission(Path(argument)) for argument in arguments]
-        print("problem          method              lost on others  95 % interval")
+        submissions = [read_submission(path) for path in paths]
         for name in dict.fromkeys(submission.problem.name for submission in submissions):
             of_it = [submission for submission in submissions if submission.problem.name == name]
-            for row in rows(of_it, HERE / "problems" / f"{name}.yaml", KEPT / f"{name}.npz"):
-                print(f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}", flush=True)
+            found += rows(of_it, HERE / "problems" / f"{name}.yaml", KEPT / f"{name}.npz")
     except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
+    if "--json" in arguments:
+        print(json.dumps([asdict(row) for row in found], indent=1))
+        return 0
+    print("problem          method              lost on others  95 % interval")
+    for row in found:
+        print(f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}")
     return 0
 
 
