@@ -52,20 +52,19 @@ def build_graph(
     graph.positions = [above[index] for index in network.outputs]
     graph.heads = [{} for _ in network.outputs]
     made: dict[tuple[int, str], int] = {}
-    lowerings, whole = Lowerings(network, options, unweighted), options.integer_only
+    lowerings = Lowerings(network, options, unweighted)
 
     def stored(node: int) -> Precision:
         return FP32 if node == NETWORK_INPUT else graph.nodes[node].lowering.result
 
-    def node_of(index: int, key: str) -> int:
+    def node_of(index: int, key: str, wanted: Mapping[int, Precision]) -> int:
         name = (index, restricted(key, above[index]))
         if name in made:
             return made[name]
         layer = network.layers[index]
-        inputs = tuple(NETWORK_INPUT if i == NETWORK_INPUT else node_of(i, key) for i in layer.inputs)
-        wanted = BY_CODE[key[position[index]]] if index in position else None
-        gives = lowerings.given(index, {layer: BY_CODE[key[at]] for layer, at in position.items()}) if whole else None
-        lowering = lowerings.of(index, wanted, tuple(stored(node) for node in inputs), gives)
+        inputs = tuple(NETWORK_INPUT if i == NETWORK_INPUT else node_of(i, key, wanted) for i in layer.inputs)
+        inputs_stored = tuple(stored(node) for node in inputs)
+        lowering = lowerings.of(index, wanted.get(index), inputs_stored, lowerings.given(index, wanted))
         size = lowering.result.stored.item_bytes
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
         bytes_ = layer.activations * (size + 3)
@@ -84,8 +83,9 @@ def build_graph(
         return number
 
     for key in graph.keys:
+        of_key = {index: BY_CODE[key[at]] for index, at in position.items()}
         for head, index in enumerate(network.outputs):
-            number = node_of(index, key)
+            number = node_of(index, key, of_key)
             graph.heads[head].setdefault(number, restricted(key, above[index]))
             conversion = lowerings.one(conversion_between(stored(number), FP32))
             if conversion is not None:
