@@ -5,12 +5,15 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
+
+_WIDE = Context(prec=30)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,12 @@ def sqnr_db(signal: float, noise: float) -> float:
         return math.inf
     if signal == 0:
         return -math.inf
-    return 10.0 * math.log10(signal / noise)
+    return decibels(signal / noise)
+
+
+def decibels(ratio: float) -> float:
+    """10 log10 of a ratio above 0, rounded once: logarithms of C libraries and of NumPy differ in the last bit between CPUs."""
+    return float(10 * _WIDE.log10(Decimal(ratio)))
 
 
 def sparkline(counts: list[int]) -> str:

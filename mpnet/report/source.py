@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mpnet.config.measures import AGREEMENT, MEASURES, names_of
 from mpnet.errors import ConfigError
 from mpnet.model.plan_key import split_key
+from mpnet.quantization.measure import decibels
 from mpnet.report.model import Layer, LayerPair, ReportData, Status
 from mpnet.resolve.configurations import Configurations, axes, by_axis, front_rows
 from mpnet.speed.steps import doubt_of, layer_ms
@@ -102,7 +103,7 @@ def mean_sqnr(heads: Iterable[float | None]) -> float:
     """One SQNR for several heads: of the mean of their noise-to-signal ratios; None is a head without noise."""
     ratios = [0.0 if value is None or value == math.inf else 10 ** (-value / 10) for value in heads]
     mean = sum(ratios) / len(ratios)
-    return -10 * math.log10(mean) if mean > 0 else math.inf
+    return -decibels(mean) if mean > 0 else math.inf
 
 
 def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()) -> Configurations:

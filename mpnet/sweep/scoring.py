@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import HELD_OUT, MAX_SQNR_DB
 from mpnet.data.dataset import Dataset
+from mpnet.quantization.measure import decibels
 from mpnet.trial.kit import Kit, Meter
 
 
@@ -33,7 +34,7 @@ def sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
         signal, noise = float(head.signal[positions].sum()), float(head.noise[positions].sum())
         ratios.append(noise / signal if signal else float(noise > 0))
     mean = sum(ratios) / len(ratios)
-    return min(MAX_SQNR_DB, -10.0 * float(np.log10(mean))) if mean > 0 else MAX_SQNR_DB
+    return min(MAX_SQNR_DB, -decibels(mean)) if mean > 0 else MAX_SQNR_DB
 
 
 def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:

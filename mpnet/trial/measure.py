@@ -17,6 +17,7 @@ from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, CocoResult, darknet_ap50, darknet_map50
 from mpnet.evaluation.upper_bound import PartialOutcomes, UpperBound, most_informative
 from mpnet.model.task import DETECTION
+from mpnet.quantization.measure import sqnr_db
 
 
 @dataclass(frozen=True, eq=False)
@@ -122,7 +123,4 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
 
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
     """10 log10(signal / noise) of sums of squares by image, added in their order; infinite when nothing differs."""
-    total, error = (float(np.add.accumulate(values)[-1]) for values in (signal, noise))
-    if error == 0:
-        return float("inf")
-    return float(10 * np.log10(total / error)) if total else float("-inf")
+    return sqnr_db(*(float(np.add.accumulate(values)[-1]) for values in (signal, noise)))

@@ -4,12 +4,14 @@
 from __future__ import annotations
 
 import math
+from decimal import Context
+from fractions import Fraction
 
 import numpy as np
 import pytest
 
 from mpnet.errors import DataError
-from mpnet.quantization.measure import ErrorMeter, sparkline
+from mpnet.quantization.measure import ErrorMeter, decibels, sparkline
 from mpnet.quantization.scheme import ActivationScheme, dequantize_activation, quantize_activation, range_to_params
 
 
@@ -79,3 +81,17 @@ def test_bad_tensors_are_refused() -> None:
 def test_a_histogram_in_one_line() -> None:
     assert sparkline([4, 1, 0, 2]) == "█▄ ▆"
     assert sparkline([0, 0]) == "  "
+
+
+def test_decibels_are_rounded_once() -> None:
+    assert [decibels(ratio) for ratio in (1.0, 10.0, 1000.0, 1e-300, 2.0)] == [0, 10, 30, -3000, 3.010299956639812]
+    for ratio in np.random.default_rng(3).uniform(0.001, 1000, 200).tolist():
+        # Of the powers of ten of a decibel and its neighbours, its own is nearest to the ratio.
+        found = decibels(ratio)
+        near = [Fraction(value) for value in (math.nextafter(found, -math.inf), found, math.nextafter(found, math.inf))]
+        assert min(near, key=lambda value: abs(_power_of_ten(value / 10) - Fraction(ratio))) == Fraction(found)
+
+
+def _power_of_ten(exponent: Fraction) -> Fraction:
+    context = Context(prec=60)
+    return Fraction(context.power(10, context.divide(exponent.numerator, exponent.denominator)))
