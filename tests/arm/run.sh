@@ -83,7 +83,7 @@ start "the same networks and kernels on this machine" 600 here
 finish
 start "the package on the root" 120 package
 finish
-for cpu in "${both[@]}"; do start "kernel tests on $cpu" 900 kernel_tests "$cpu"; done
+for cpu in "${both[@]}"; do start "kernel tests on $cpu" 1300 kernel_tests "$cpu"; done
 start "docs/board.md, command by command" 900 env MPNET_ARM=1 "$PYTHON" -m pytest -q tests/mprun/test_board.py
 start "mprun: random configurations on ${both[*]}" 600 bundles "${both[@]}"
 for cpu in "${cpus[@]}"; do start "whole network on $cpu" 600 network "$cpu"; done
