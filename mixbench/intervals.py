@@ -14,7 +14,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,22 +78,20 @@ def _drawn(problem: Path, asked: Problem, keys: Sequence[str], kept: Path) -> di
         return known
     setup, sweep = sweep_of(problem)
     bench = setup.bench.of_images(setup.report.tolist())
-    meter = loss = None
-    for start in range(0, len(missing), AT_ONCE):
-        part = missing[start : start + AT_ONCE] if loss else [asked.highest, *missing[:AT_ONCE]]
+
+    def found(part: Sequence[str]) -> Iterator[Any]:
         plans = [bench.plan(assign_key(bench.network, sweep.space.key_of(key))) for key in part]
-        found = run_each(bench, plans)
-        for key, outcome in zip(part, found, strict=True):
+        for key, outcome in zip(part, run_each(bench, plans), strict=True):
             if isinstance(outcome, str):
                 raise EngineError(f"{asked.name} {key}: {outcome}")
-            if loss is None or meter is None:
-                meter, loss = (
-                    bench.kit.meter(bench.dataset, outcome.predictions),
-                    bench.kit.loss(bench.dataset, outcome.predictions),
-                )
-                continue
-            agreement = meter.values(outcome.predictions, ())[QUALITY]
-            known[key] = np.concatenate([[agreement], loss(outcome.predictions).drawn])
+            yield outcome.predictions
+
+    baseline = next(found([asked.highest]))
+    meter, loss = bench.kit.meter(bench.dataset, baseline), bench.kit.loss(bench.dataset, baseline)
+    for start in range(0, len(missing), AT_ONCE):
+        part = missing[start : start + AT_ONCE]
+        for key, predictions in zip(part, found(part), strict=True):
+            known[key] = np.concatenate([[meter.values(predictions, ())[QUALITY]], loss(predictions).drawn])
         print(f"\r{asked.name}: {start + len(part):,} of {len(missing):,} assignments", end="", file=sys.stderr, flush=True)
         kept.parent.mkdir(parents=True, exist_ok=True)
         with atomic_path(kept) as temporary, open(temporary, "wb") as file:

@@ -109,7 +109,7 @@ def _layer_costs(setup: SweepSetup, sweep: SweepProblem) -> list[dict[str, int]]
 
 def _equal(column: str, stored: float, anew: float) -> bool:
     """Bit for bit; but decibels of older tables have the last bit of the logarithm of the machine that made them."""
-    return math.isclose(stored, anew, rel_tol=1e-15 * 4) if column == "head_sqnr_db" else stored == anew
+    return math.isclose(stored, anew, rel_tol=4e-15) if column == "head_sqnr_db" else stored == anew
 
 
 def check(problem: Path, table: Path, count: int) -> int:
