@@ -14,23 +14,15 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Iterator, Sequence
+from typing import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mixbench.measure import sweep_of
-from mixbench.problem import HERE, QUALITY, Problem
+from mixbench.drawn import KEPT, drawn_agreement
+from mixbench.problem import HERE, QUALITY
 from mixbench.score import exact_front, picks
 from mixbench.submission import Submission, read_submission
-from mpnet.engine.assign import assign_key
-from mpnet.errors import EngineError, MpnetError
-from mpnet.formats.files.atomic import atomic_path
-from mpnet.trial.inference import run_each
-
-KEPT = Path("runs/mixbench/drawn")
-AT_ONCE = 4
-"""Assignments that run in one walk through the images."""
+from mpnet.errors import MpnetError
 
 
 @dataclass(frozen=True)
@@ -56,7 +48,7 @@ def rows(submissions: Sequence[Submission], problem: Path, kept: Path) -> list[R
     exact = picks(asked, measured, costs)
     chosen = [picks(submission.problem, submission.answers, costs) for submission in submissions]
     wanted = dict.fromkeys(key for keys in (exact, *chosen) for key in keys if key is not None)
-    drawn = _drawn(problem, asked, list(wanted), kept)
+    drawn = drawn_agreement(asked, problem, lambda setup: setup.report, list(wanted), kept)
     result = []
     for submission, keys in zip(submissions, chosen, strict=True):
         pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if best is not None and key is not None]
@@ -64,46 +56,6 @@ def rows(submissions: Sequence[Submission], problem: Path, kept: Path) -> list[R
         low, high = np.nanpercentile(lost[1:], [2.5, 97.5])
         result.append(Row(asked.name, submission.method, float(lost[0]), float(low), float(high)))
     return result
-
-
-def _drawn(problem: Path, asked: Problem, keys: Sequence[str], kept: Path) -> dict[str, NDArray[np.float64]]:
-    """Of each key its agreement on the images that judge, in percent, and after it that on the images drawn again."""
-    known: dict[str, NDArray[np.float64]] = {}
-    if kept.exists():
-        with np.load(kept, allow_pickle=False) as stored:
-            if str(stored["table"]) == asked.digest:
-                known = dict(zip(stored["keys"].tolist(), stored["drawn"], strict=True))
-    missing = [key for key in keys if key not in known]
-    if not missing:
-        return known
-    setup, sweep = sweep_of(problem)
-    bench = setup.bench.of_images(setup.report.tolist())
-
-    def found(part: Sequence[str]) -> Iterator[Any]:
-        plans = [bench.plan(assign_key(bench.network, sweep.space.key_of(key))) for key in part]
-        for key, outcome in zip(part, run_each(bench, plans), strict=True):
-            if isinstance(outcome, str):
-                raise EngineError(f"{asked.name} {key}: {outcome}")
-            yield outcome.predictions
-
-    baseline = next(found([asked.highest]))
-    meter, loss = bench.kit.meter(bench.dataset, baseline), bench.kit.loss(bench.dataset, baseline)
-    for start in range(0, len(missing), AT_ONCE):
-        part = missing[start : start + AT_ONCE]
-        for key, predictions in zip(part, found(part), strict=True):
-            known[key] = np.concatenate([[meter.values(predictions, ())[QUALITY]], loss(predictions).drawn])
-        print(f"\r{asked.name}: {start + len(part):,} of {len(missing):,} assignments", end="", file=sys.stderr, flush=True)
-        kept.parent.mkdir(parents=True, exist_ok=True)
-        with atomic_path(kept) as temporary, open(temporary, "wb") as file:
-            np.savez_compressed(
-                file,
-                allow_pickle=False,
-                table=np.array(asked.digest),
-                keys=np.array([*known]),
-                drawn=np.array([*known.values()]),
-            )
-    print(file=sys.stderr)
-    return known
 
 
 def main(arguments: Sequence[str]) -> int:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import mixbench.problem
-from mixbench import intervals
+from mixbench import elsewhere, intervals
 from mixbench.measure import Measurer
 from mixbench.problem import CHOOSING, COST, OTHERS, QUALITY, BudgetSpent, load_problem, points, read_table
 from mixbench.run import METHODS, run
@@ -23,6 +23,7 @@ from mixbench.table import check, make
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.search import run_sweep
+from mpnet.sweep.store import TrialStore
 from tests.networks import small_cfg, write_experiment
 
 SWEEP = """
@@ -35,8 +36,8 @@ output: {folder}/runs
 """
 
 
-def experiment(folder: Path, strategy: str = "exhaustive") -> Path:
-    path = write_experiment(folder, small_cfg())
+def experiment(folder: Path, strategy: str = "exhaustive", side: int = 64) -> Path:
+    path = write_experiment(folder, small_cfg(side))
     kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("output:")]
     path.write_text("\n".join(kept) + SWEEP.format(strategy=strategy, folder=folder), encoding="utf-8")
     return path
@@ -179,6 +180,26 @@ def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: 
     assert rule.lost == pytest.approx(np.mean(best - mine), abs=1e-9)
     assert rule.low <= rule.high
     assert intervals.rows(submissions, tmp_path / "nothing.yaml", kept) == [exact, rule]  # nothing runs again
+
+
+def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Path, tmp_path: Path) -> None:
+    kept = tmp_path / "drawn.npz"
+    found = elsewhere.rows("small", tables / "experiment.yaml", kept)
+    problem = load_problem("small")
+    np.testing.assert_array_equal([row.chose for row in found], exact_front(problem)[:, 0])
+    assert [row.judge for row in found] == points(problem, [row.key for row in found], OTHERS)[:, 0].tolist()
+    whole = read_experiment(tables / "experiment.yaml", ["sweep.holdout=0", f"output={tmp_path}"])
+    with TrialStore.read(Path(run_sweep(whole, workers=1)["store"])) as store:
+        agreement = {trial.key: trial.get(QUALITY) for trial in store.trials(1)}
+    assert {row.key: row.elsewhere for row in found} == {row.key: agreement[row.key] for row in found}
+    assert all(row.low <= row.high for row in found)
+    assert elsewhere.rows("small", tmp_path / "nothing.yaml", kept) == found  # nothing runs again
+
+
+def test_a_front_does_not_run_on_another_network(tables: Path, tmp_path: Path) -> None:
+    other = experiment(tmp_path, side=32)
+    with pytest.raises(ConfigError, match="another network"):
+        elsewhere.rows("small", other, tmp_path / "drawn.npz")
 
 
 def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Path) -> None:

@@ -1,0 +1,81 @@
+# SPDX-License-Identifier: MIT
+"""The exact front of a problem on the images of another one, with 95 % intervals.
+
+python -m mixbench.elsewhere NAME OTHER     # a table; --json: a document; needs the files that the problems name
+
+Each assignment of NAME's exact front runs on all images of OTHER, which has the same network; agreement is with the highest
+precision of NAME. Intervals are over images, drawn again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Sequence
+
+import numpy as np
+
+from mixbench.drawn import KEPT, drawn_agreement
+from mixbench.problem import HERE, OTHERS, QUALITY, load_problem
+from mixbench.score import exact_front, picks
+from mpnet.errors import MpnetError
+
+
+@dataclass(frozen=True)
+class Row:
+    """An assignment of the exact front. cost: its share of the highest precision's bit operations. Agreement in percent: on the
+    images that chose it, on those that judge, and on the other problem's with the ends of the 95 % interval."""
+
+    key: str
+    cost: float
+    chose: float
+    judge: float
+    elsewhere: float
+    low: float
+    high: float
+
+
+def rows(name: str, images_of: Path, kept: Path) -> list[Row]:
+    """Of the exact front of a problem, cheapest last.
+
+    images_of: the experiment file of the other one. kept: the file of what ran already. Raises: MpnetError.
+    """
+    problem = load_problem(name)
+    front = exact_front(problem)
+    measured = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
+    keys = [key for key in picks(problem, measured, front[:, 1]) if key is not None]
+    drawn = drawn_agreement(problem, images_of, lambda setup: np.arange(len(setup.bench.dataset.images)), keys, kept)
+    result = []
+    for key in sorted(keys, key=problem.cost, reverse=True):
+        number, share = problem.number(key), problem.cost(key) / problem.cost(problem.highest)
+        low, high = np.nanpercentile(drawn[key][1:], [2.5, 97.5])
+        here = (float(problem.columns[column][number]) for column in (QUALITY, OTHERS))
+        result.append(Row(key, share, *here, float(drawn[key][0]), float(low), float(high)))
+    return result
+
+
+def main(arguments: Sequence[str]) -> int:
+    """The command. Result: exit code."""
+    names = [argument for argument in arguments if argument != "--json"]
+    if len(names) != 2:
+        print(__doc__, file=sys.stderr)
+        return 2
+    try:
+        found = rows(names[0], HERE / "problems" / f"{names[1]}.yaml", KEPT / f"{names[0]}-on-{names[1]}.npz")
+    except MpnetError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 2
+    if "--json" in arguments:
+        print(json.dumps([asdict(row) for row in found], indent=1))
+        return 0
+    print(f"{'assignment':{len(found[0].key)}}   cost  chose  judge  elsewhere  95 % interval")
+    for row in found:
+        figures = f"{row.chose:5.1f}  {row.judge:5.1f}  {row.elsewhere:9.1f}  {row.low:5.1f} to {row.high:.1f}"
+        print(f"{row.key:10} {row.cost:6.1%}  {figures}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
