@@ -68,6 +68,13 @@ class LayerQuantization:
         scheme = WeightScheme(narrow.granularity, narrow.method, narrow.rounding, precision.weight_bits)
         return scheme, narrow.corrected
 
+    def needs_statistics(self, precision: Precision) -> bool:
+        """Whether calibration images decide how weights are rounded to a precision, or the bias of narrow ones."""
+        if not precision.carries_scale:
+            return False
+        scheme, corrected = self.rounded_to(precision)
+        return scheme.rounding == LEARNT or (corrected and precision.is_narrow)
+
 
 @dataclass(frozen=True)
 class EngineOptions:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.model.quantization import LEARNT
+from mpnet.model.precision import INT8
 from mpnet.network.class_names import class_names
 from mpnet.network.network import Network, prepare_network
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mpnet.config.experiment import Experiment
 
 
-def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
+def network_of(experiment: Experiment) -> Network:
     """The network of an experiment at its precisions, quantised as it says; images are read only for calibration.
 
     Raises: as `load_network`; as `open_workbench` where calibration images are needed.
@@ -26,16 +26,15 @@ def network_of(experiment: Experiment, *, cache: bool = True) -> Network:
     names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
-    if options.by_activations or any(
-        options.of(layer.index).calibrated
-        or options.of(layer.index).corrected
-        or options.of(layer.index).weights.rounding == LEARNT
-        or precisions[layer.index].is_narrow
-        for layer in spec.convolutions
+    asked = [options.of(layer.index) for layer in spec.convolutions]
+    if (
+        options.by_activations
+        or any(how.calibrated or how.corrected or how.needs_statistics(INT8) for how in asked)
+        or any(precision.is_narrow for precision in precisions.of_weights)
     ):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates
 
         bench = open_workbench(experiment)
         return Network(spec, names, bench.prepared, bench.options, bench.assign(), bench.threads)
     isa = None if runtime.isa == "auto" else runtime.isa
-    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, cache)
+    return prepare_network(spec, model.weights, names, options, precisions, runtime.threads, isa, cache=True)

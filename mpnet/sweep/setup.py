@@ -157,15 +157,11 @@ def _rows(bench: Workbench, space: Space) -> list[Precision]:
 
 def _statistics(bench: Workbench, space: Space) -> CalibrationStatistics | None:
     """The bench's statistics as far as workers need them."""
-    pairs = [
-        (index, precision)
-        for precision in _rows(bench, space)
-        for index in space.layers
-        if bench.needs_statistics(index, precision)
-    ]
-    if bench.statistics is None or not pairs:
+    pairs = [(index, precision) for precision in _rows(bench, space) for index in space.layers]
+    needed = [(index, precision) for index, precision in pairs if bench.options.of(index).needs_statistics(precision)]
+    if bench.statistics is None or not needed:
         return None
-    schemes = [(index, bench.options.of(index).rounded_to(precision)[0]) for index, precision in pairs]
+    schemes = [(index, bench.options.of(index).rounded_to(precision)[0]) for index, precision in needed]
     return bench.statistics.stored((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
 
 

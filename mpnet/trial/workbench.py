@@ -27,7 +27,6 @@ from mpnet.kernels.calls import Kernels
 from mpnet.messages import few
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, Precision
-from mpnet.model.quantization import LEARNT
 from mpnet.model.weights import Weights
 from mpnet.trial.image_statistics import ImageStatistics
 from mpnet.trial.inputs import Inputs
@@ -171,16 +170,10 @@ class Workbench:
             "input": list(self.network.in_shape),
         }
 
-    def needs_statistics(self, index: int, precision: Precision) -> bool:
-        """Whether calibration images decide how a layer's weights are rounded at a precision, or the bias of narrow ones."""
-        if not precision.carries_scale:
-            return False
-        scheme, corrected = self.options.of(index).rounded_to(precision)
-        return scheme.rounding == LEARNT or (corrected and precision.is_narrow)
-
     def statistics_digest(self, precisions: Iterable[Precision]) -> str | None:
         """Digest of the calibration statistics that decide networks with layers of these precisions; None where none do."""
-        needed = any(self.needs_statistics(index, precision) for precision in set(precisions) for index in self._weighted)
+        kinds = {self.options.of(index) for index in self._weighted}
+        needed = any(options.needs_statistics(precision) for precision in set(precisions) for options in kinds)
         return self.statistics.digest if self.statistics is not None and needed else None
 
     def calibration_images(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
