@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import print_result, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.analysis import print_analysis
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
@@ -67,7 +67,4 @@ def command(
     if csv_path is not None:
         write_text(csv_path, report.csv())
     document = report.document()
-    if as_json:
-        print_json(document)
-    else:
-        print_analysis(document, console(), rows)
+    print_result(document, as_json, lambda document, out: print_analysis(document, out, rows))

@@ -7,9 +7,10 @@ from pathlib import Path
 from typing import Iterator
 
 import click
+from rich.console import Console
 
 from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
 from mpnet.model.plan_key import short_key
@@ -56,10 +57,7 @@ def command(
         repeats=repeats,
         progress=progress(quiet),
     )
-    if as_json:
-        print_json(bench.as_json())
-    else:
-        _print(bench)
+    print_result(bench.as_json(), as_json, lambda document, out: _print(bench, out))
 
 
 def _numbers(text: str) -> list[int]:
@@ -69,8 +67,7 @@ def _numbers(text: str) -> list[int]:
         raise ConfigError(f"--threads {text[:40]}: use whole numbers with commas, such as 1,2") from None
 
 
-def _print(bench: Bench) -> None:
-    out = console()
+def _print(bench: Bench, out: Console) -> None:
     for isa, peak in bench.peaks.items():
         out.print(f"{isa}: peak of one thread {2 * peak.fp32:.1f} GFLOP/s in fp32, {2 * peak.int8:.1f} GOP/s in int8")
     columns = ("precision", "min ms", "median ms", "GOP/s", "of peak", "conversions", "engine", "first result")

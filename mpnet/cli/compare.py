@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import FOLDER, declare, unlabelled_option
-from mpnet.cli.output import console, note, print_json, progress
+from mpnet.cli.output import note, print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.report.compare import compare_runs
@@ -70,10 +70,7 @@ def command(
         runs, draws=draws, seed=seed, images=images, score=score, unlabelled=unlabelled, progress=progress(quiet)
     )
     broken = check_limits(compared.document, wanted)
-    if as_json:
-        print_json({**compared.document, "failed": broken})
-    else:
-        print_comparison(compared.document, console())
+    print_result({**compared.document, "failed": broken}, as_json, print_comparison)
     for line in broken:
         note(f"below the limit: {line}")
     return 1 if broken else 0

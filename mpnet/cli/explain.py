@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from mpnet.cli.options import FOLDER, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import print_result, progress
 from mpnet.explain.explain import PAIRS, WORST, explain_experiment
 from mpnet.report.explanation import print_explanation, write_objects
 
@@ -70,7 +70,4 @@ def command(
     if images is not None:
         for row, name in zip(document["objects"], write_objects(explanation, images), strict=True):
             row["file"] = str(images / name)
-    if as_json:
-        print_json(document)
-    else:
-        print_explanation(document, console())
+    print_result(document, as_json, print_explanation)

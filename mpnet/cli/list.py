@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 
 from mpnet.cli.options import PATH, declare
-from mpnet.cli.output import console, print_json
+from mpnet.cli.output import print_result
 from mpnet.config.experiment import DEFAULT_OUTPUT
 from mpnet.errors import StoreError
 from mpnet.model.plan_key import short_key
@@ -28,10 +28,7 @@ def command(folder: Path, as_json: bool) -> None:
     if not folder.is_dir():
         raise StoreError(f"{folder}: no such folder; name one that `mpnet run` or `mpnet sweep` wrote to")
     document = inventory(folder)
-    if as_json:
-        print_json(document)
-    else:
-        _print(document, console())
+    print_result(document, as_json, _print)
 
 
 def _print(document: dict[str, Any], out: Console) -> None:

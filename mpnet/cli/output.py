@@ -7,7 +7,7 @@ import json
 import sys
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Iterator
+from typing import TYPE_CHECKING, Any, Callable, Iterator
 
 import click
 
@@ -49,6 +49,14 @@ def print_json(document: Any) -> None:
     from mpnet.formats.documents.json_text import finite
 
     click.echo(json.dumps(finite(document), indent=2, ensure_ascii=True, allow_nan=False))
+
+
+def print_result(document: Any, as_json: bool, show: Callable[[Any, Console], object]) -> None:
+    """A command's result: the document with --json, else what `show` says of it on standard output."""
+    if as_json:
+        print_json(document)
+    else:
+        show(document, console())
 
 
 def print_command(line: str) -> None:

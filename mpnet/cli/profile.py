@@ -8,9 +8,10 @@ import math
 from pathlib import Path
 
 import click
+from rich.console import Console
 
 from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
-from mpnet.cli.output import console, note, print_json, progress
+from mpnet.cli.output import note, print_result, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.plan_key import short_key
 from mpnet.report.terminal import print_table
@@ -65,17 +66,13 @@ def command(
             f"the machine is too busy: the predictions stay {mean:.1f} % off on average (at most {BOUND_PERCENT:g} % are "
             f"good); sweeps refuse this table unless sweep.latency_error says {math.ceil(mean)} or more"
         )
-    if as_json:
-        print_json({**table.as_json(), "output": str(output)})
-    else:
-        _print(table, output)
+    print_result({**table.as_json(), "output": str(output)}, as_json, lambda document, out: _print(table, output, out))
     if not table.good:
         raise SystemExit(1)
 
 
-def _print(table: LatencyTable, output: Path) -> None:
+def _print(table: LatencyTable, output: Path, out: Console) -> None:
     mean, largest = table.errors_percent
-    out = console()
     out.print(
         f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, {table.machine['threads']} threads"
     )

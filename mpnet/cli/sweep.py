@@ -18,7 +18,7 @@ from mpnet.cli.options import (
     unlabelled_option,
     with_unlabelled,
 )
-from mpnet.cli.output import console, print_json, progress
+from mpnet.cli.output import console, print_result, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.report.safety_text import print_forecast
@@ -103,31 +103,20 @@ def command(
     """
     if status is not None:
         document = sweep_status(store_at(status) or status, number)
-        if as_json:
-            print_json(document)
-        else:
-            print_status(document, console())
+        print_result(document, as_json, print_status)
         return
     if salvage is not None:
         document = salvage_store(salvage, store or salvage.with_name(f"{salvage.stem}-salvaged.sqlite"))
-        if as_json:
-            print_json(document)
-        else:
-            print_salvaged(document, console())
+        print_result(document, as_json, print_salvaged)
         return
     if max_loss is not None:
         overrides = (*overrides, f"sweep.max_loss={json.dumps(max_loss)}")
     if experiment is None:
         raise ConfigError("name an experiment file, or a store with --status or --salvage")
-    if only_forecast:
-        spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)
-        document = forecast(spec, progress(quiet))
-        if as_json:
-            print_json(document)
-        else:
-            print_forecast(document, console())
-        return
     spec = experiment_of(str(experiment), with_unlabelled(overrides, unlabelled), threads, isa)
+    if only_forecast:
+        print_result(forecast(spec, progress(quiet)), as_json, print_forecast)
+        return
     logs = [SweepLog(tracker) for tracker in open_trackers(programs, spec.name)]
     with SweepView(console(stderr=True), quiet) as view:
 
@@ -157,10 +146,7 @@ def command(
         page = written_page(Path(document["store"]), Path(document["store"]).with_suffix(".html"), progress(quiet))
     for log in logs:
         log.end(document, page)
-    if as_json:
-        print_json(document)
-    else:
-        print_sweep(document, console())
+    print_result(document, as_json, print_sweep)
     safety = document["safety"]
     if document["nearest"] is not None or (safety["asked"] and safety["safe"] is None):
         raise SystemExit(NOTHING_FITS)
