@@ -49,6 +49,10 @@ class PrecisionKeys:
     range: tuple[float, float] | None = None
 
 
+KINDS: dict[str, type[LayerSpec]] = {}
+"""All kinds of layers by their sections' names, in the order in which they are declared; of two of one name the first."""
+
+
 @dataclass(frozen=True)
 class LayerSpec:
     """What every layer has.
@@ -81,6 +85,7 @@ class LayerSpec:
 
     def __init_subclass__(cls, kind: str, short: str = "") -> None:
         cls.kind, cls.short = kind, short or kind
+        KINDS.setdefault(kind, cls)
 
     @property
     def parameters(self) -> int:

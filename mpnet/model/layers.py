@@ -12,7 +12,7 @@ from typing import ClassVar
 from mpnet.model.convolutions import BatchnormSpec, ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
 from mpnet.model.heads import NMS_KINDS, DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.keys import flag, integer, number, word
-from mpnet.model.layer import ACTIVATIONS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
+from mpnet.model.layer import ACTIVATIONS, KINDS, MAX_CHANNELS, MAX_KERNEL, NETWORK_INPUT, LayerSpec, PrecisionKeys, Shape
 from mpnet.model.tree import Tree
 
 MAX_SIDE = 32768
@@ -292,50 +292,16 @@ class ContrastiveSpec(LayerSpec, kind="contrastive"):
 
 
 @dataclass(frozen=True)
-class EmptySpec(LayerSpec, kind="empty"):
-    """A layer that passes its input on unchanged."""
-
-
-@dataclass(frozen=True)
 class DropoutSpec(LayerSpec, kind="dropout"):
     """The identity, when a network is not being trained."""
 
 
-LAYER_KINDS: tuple[type[LayerSpec], ...] = (
-    ConvolutionSpec,
-    ConnectedSpec,
-    BatchnormSpec,
-    DeconvolutionalSpec,
-    MaxpoolSpec,
-    LocalAvgpoolSpec,
-    AvgpoolSpec,
-    UpsampleSpec,
-    RouteSpec,
-    ShortcutSpec,
-    ScaleChannelsSpec,
-    SamSpec,
-    ImplicitSpec,
-    ActivationSpec,
-    LogisticSpec,
-    CropSpec,
-    PadSpec,
-    SliceSpec,
-    ReorgSpec,
-    Reorg3dSpec,
-    ReshapeSpec,
-    NormalizationSpec,
-    L2normSpec,
-    LayernormSpec,
-    SoftmaxSpec,
-    AttentionSpec,
-    CostSpec,
-    ContrastiveSpec,
-    DropoutSpec,
-    EmptySpec,
-    YoloSpec,
-    GaussianYoloSpec,
-    RegionSpec,
-    DetectionSpec,
-)
+@dataclass(frozen=True)
+class EmptySpec(LayerSpec, kind="empty"):
+    """A layer that passes its input on unchanged."""
+
+
+LAYER_KINDS: tuple[type[LayerSpec], ...] = tuple(sorted(KINDS.values(), key=lambda kind: issubclass(kind, YoloSpec)))
+"""Heads last."""
 SHORT_NAMES: tuple[str, ...] = tuple(sorted((kind.short for kind in LAYER_KINDS), key=len, reverse=True))
 """Longest first: one may begin with another."""
