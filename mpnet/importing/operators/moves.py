@@ -293,19 +293,8 @@ def _bilinear(to: Lifter, call: Call, factor: int, coordinates: str) -> None:
     x = to.apply(call, "upsample", f"{output}/nearest", factor=factor)
     edge = (channels, height + 2 * reach, width + 2 * reach)
     x = to.add(call, "pad", [x], edge, f"{output}/edge", pads=[reach] * 4, channels=[0, 0], edge=True)
-    to.add(
-        call,
-        "conv",
-        [x],
-        result,
-        weights=np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line))),
-        weights_name="",
-        bias=np.zeros(channels, np.float32),
-        strides=[1, 1],
-        dilations=[1, 1],
-        pads=[0] * 4,
-        groups=channels,
-    )
+    weights = np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line)))
+    to.filter(call, x, result, weights, groups=channels)
 
 
 def _lift_channels(to: Lifter, call: Call) -> None:
@@ -316,18 +305,7 @@ def _lift_channels(to: Lifter, call: Call) -> None:
         to.apply(call, "slice", first=int(order[0]))
         return
     weights = (order[:, None] == np.arange(channels)).astype(np.float32).reshape(order.size, channels, 1, 1)
-    to.apply(
-        call,
-        "conv",
-        weights=weights,
-        weights_name="",
-        bias=np.zeros(order.size, np.float32),
-        strides=[1, 1],
-        dilations=[1, 1],
-        pads=[0] * 4,
-        groups=1,
-        order=None if to.graph.quantization else order,
-    )
+    to.filter(call, call.node.inputs[0], to.result(call), weights, order=None if to.graph.quantization else order)
 
 
 def _lift_attention(to: Lifter, call: Call) -> None:

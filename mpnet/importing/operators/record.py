@@ -241,6 +241,11 @@ class Lifter:
         self.chw(call)
         return self.add(call, kind, call.node.inputs[:1], self.result(call), output, **values)
 
+    def filter(self, call: Call, x: str, shape: Chw, weights: Array, groups: int = 1, **values: Any) -> str:
+        """Append a convolution by weights that the file does not have, without padding and bias."""
+        values |= {"weights": weights, "weights_name": "", "bias": np.zeros(len(weights), np.float32), "groups": groups}
+        return self.add(call, "conv", [x], shape, strides=[1, 1], dilations=[1, 1], pads=[0] * 4, **values)
+
     def line(self, call: Call, x: str, shape: Chw, output: str, scale: Any, shift: Any) -> str:
         """Append scale * x + shift, with numbers or arrays of one value per channel."""
         parts = (np.asarray(part, np.float64) for part in (scale, shift))
