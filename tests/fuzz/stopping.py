@@ -1,13 +1,15 @@
 # SPDX-License-Identifier: MIT
-"""Stops a child process at every one of its system calls, by ptrace, and sends it a signal there."""
+"""Stops a child process at every one of its system calls, by ptrace, and sends it a signal there or looks at its files."""
 
 from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import sys
 import traceback
+from pathlib import Path
 from typing import Callable
 
 import pytest
@@ -20,10 +22,12 @@ def _ptrace(request: int, pid: int, data: int = 0) -> int:
     return int(_libc.ptrace(ctypes.c_long(request), ctypes.c_long(pid), ctypes.c_void_p(0), ctypes.c_void_p(data)))
 
 
-def killed_at(work: Callable[[], object], number: int | None, sent: int = signal.SIGKILL) -> tuple[bool, int]:
+def killed_at(
+    work: Callable[[], object], number: int | None, sent: int = signal.SIGKILL, look: Callable[[], object] = lambda: None
+) -> tuple[bool, int]:
     """Run `work` in a fork and kill it at its `number`-th stop, of which every system call has one before and one after.
 
-    sent: the signal; work may become another program.
+    sent: the signal; work may become another program. look: called at every stop.
     Result: whether it was killed, and how many stops there were; None as number lets it end.
     """
     pid = os.fork()
@@ -58,6 +62,12 @@ def killed_at(work: Callable[[], object], number: int | None, sent: int = signal
             passed_on = 0 if os.WSTOPSIG(status) == signal.SIGTRAP else os.WSTOPSIG(status)
             continue
         stops += 1
+        try:
+            look()
+        except BaseException:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+            raise
         if stops == number:
             os.kill(pid, sent)
             if sent == signal.SIGKILL:
@@ -76,8 +86,7 @@ def every_stop(
 
     Result: how many stops there were, about.
     """
-    if not sys.platform.startswith("linux"):
-        pytest.skip("SKIPPED: ptrace is used as Linux has it")
+    _need_linux()
     number = 1
     while True:
         prepare()
@@ -86,3 +95,50 @@ def every_stop(
         if not killed:
             return number - 1
         number += step
+
+
+def every_state(
+    folder: Path, prepare: Callable[[], object], work: Callable[[], object], check: Callable[[bool], object]
+) -> int:
+    """prepare(); work() once; check(True) of what a kill at each of its stops would leave in `folder`; check(False) at its end.
+
+    A kill leaves what the files hold at that moment, and frees locks. So does a copy, which stands in the folder's place while
+    it is checked. Where nothing changed since the last stop there is nothing new to check.
+
+    Result: how many stops there were.
+    """
+    _need_linux()
+    aside, last = folder.with_name(f"{folder.name}-aside"), None
+
+    def look() -> None:
+        nonlocal last
+        state = _state(folder)
+        if state == last:
+            return
+        last = state
+        folder.rename(aside)
+        try:
+            shutil.copytree(aside, folder, symlinks=True)
+            check(True)
+        finally:
+            shutil.rmtree(folder)
+            aside.rename(folder)
+
+    prepare()
+    killed, stops = killed_at(work, None, look=look)
+    assert not killed
+    check(False)
+    return stops
+
+
+def _state(folder: Path) -> list[tuple[str, int, object]]:
+    """Names, modes and contents of all that lies in a folder."""
+    return [
+        (str(path), path.lstat().st_mode, os.readlink(path) if path.is_symlink() else path.is_dir() or path.read_bytes())
+        for path in sorted(folder.rglob("*"))
+    ]
+
+
+def _need_linux() -> None:
+    if not sys.platform.startswith("linux"):
+        pytest.skip("SKIPPED: ptrace is used as Linux has it")

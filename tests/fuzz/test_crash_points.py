@@ -16,10 +16,18 @@ from mpnet.errors import StoreError
 from mpnet.formats.files import atomic
 from mpnet.formats.files.atomic import recover, write_folder, write_link, write_text
 from mpnet.sweep.store import Subject, Trial, TrialStore, Work
-from tests.fuzz.stopping import every_stop
+from tests.fuzz.stopping import every_state, every_stop
 
-# All of them take minutes; make quick takes a part that has no common factor with the two stops of a call.
-STEPS = pytest.mark.parametrize("step", [pytest.param(1, marks=pytest.mark.slow), 37])
+Act = Callable[[], object]
+
+
+def every_37th_stop(folder: Path, prepare: Act, work: Act, check: Callable[[bool], object]) -> int:
+    """Kills that happen; 37 has no common factor with the two stops of a call."""
+    return every_stop(prepare, work, check, 37)
+
+
+STOPS = pytest.mark.parametrize("stops", [pytest.param(every_state, marks=pytest.mark.slow), every_37th_stop])
+Stops = Callable[[Path, Act, Act, Callable[[bool], object]], int]
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 OLD = {"result.json": b"old" * 100, "detections.json": b"old"}
 NEW = {"result.json": b"new" * 2_000, "detections.json": b"new"}
@@ -29,11 +37,11 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-@STEPS
+@STOPS
 @pytest.mark.parametrize("exchange", [True, False])
 @pytest.mark.parametrize("before", [OLD, None])
 def test_publishing_a_result(
-    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch, step: int
+    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch, stops: Stops
 ) -> None:
     """`run`: the old result or the new one, and the next run cleans up."""
     folder = tmp_path / "runs" / "0123456789abcdef"
@@ -62,11 +70,11 @@ def test_publishing_a_result(
 
     if before is None:
         (tmp_path / "runs").mkdir()
-    assert every_stop(lambda: (prepare(), folder.parent.mkdir(exist_ok=True)), publish, check, step) > 50
+    assert stops(tmp_path, lambda: (prepare(), folder.parent.mkdir(exist_ok=True)), publish, check) > 50
 
 
-@STEPS
-def test_writing_a_report_or_an_export(tmp_path: Path, step: int) -> None:
+@STOPS
+def test_writing_a_report_or_an_export(tmp_path: Path, stops: Stops) -> None:
     path = tmp_path / "out" / "report.html"
 
     def check(killed: bool) -> None:
@@ -74,7 +82,7 @@ def test_writing_a_report_or_an_export(tmp_path: Path, step: int) -> None:
         write_text(path, "next")
         assert [left.name for left in path.parent.iterdir()] == ["report.html"]
 
-    assert every_stop(lambda: write_text(path, "old"), lambda: write_text(path, "new" * 5_000), check, step) > 20
+    assert stops(tmp_path, lambda: write_text(path, "old"), lambda: write_text(path, "new" * 5_000), check) > 20
 
 
 def trials(start: int) -> list[Trial]:
@@ -84,8 +92,8 @@ def trials(start: int) -> list[Trial]:
     ]
 
 
-@STEPS
-def test_committing_trials(tmp_path: Path, step: int) -> None:
+@STOPS
+def test_committing_trials(tmp_path: Path, stops: Stops) -> None:
     """`sweep`: all trials of a unit with its work, or none; its claim is free at once."""
     path = tmp_path / "s" / "sweep.sqlite"
 
@@ -109,11 +117,11 @@ def test_committing_trials(tmp_path: Path, step: int) -> None:
             assert store.claim(["unit"]) == ["unit"]
         assert [left.name for left in path.parent.iterdir()] == [path.name]
 
-    assert every_stop(prepare, work, check, step) > 100
+    assert stops(tmp_path, prepare, work, check) > 100
 
 
-@STEPS
-def test_creating_a_store(tmp_path: Path, step: int) -> None:
+@STOPS
+def test_creating_a_store(tmp_path: Path, stops: Stops) -> None:
     path = tmp_path / "s" / "sweep.sqlite"
 
     def create() -> None:
@@ -124,7 +132,7 @@ def test_creating_a_store(tmp_path: Path, step: int) -> None:
         with TrialStore.open(path, SUBJECT) as store:
             assert store.add(store.context({}), trials(0)) == 20
 
-    assert every_stop(lambda: shutil.rmtree(path.parent, ignore_errors=True), create, check, step) > 100
+    assert stops(tmp_path, lambda: shutil.rmtree(path.parent, ignore_errors=True), create, check) > 100
 
 
 def test_writes_that_did_not_reach_the_disk(tmp_path: Path) -> None:
