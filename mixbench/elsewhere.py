@@ -9,18 +9,16 @@ precision of NAME. Intervals are over images, drawn again.
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
 from mixbench.drawn import KEPT, drawn_agreement
 from mixbench.problem import HERE, OTHERS, QUALITY, load_problem
-from mixbench.score import exact_front, picks
-from mpnet.errors import MpnetError
+from mixbench.score import exact_front, picks, print_rows
 
 
 @dataclass(frozen=True)
@@ -62,19 +60,15 @@ def main(arguments: Sequence[str]) -> int:
     if len(names) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    try:
-        found = rows(names[0], HERE / "problems" / f"{names[1]}.yaml", KEPT / f"{names[0]}-on-{names[1]}.npz")
-    except MpnetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if "--json" in arguments:
-        print(json.dumps([asdict(row) for row in found], indent=1))
-        return 0
-    print(f"{'assignment':{len(found[0].key)}}   cost  chose  judge  elsewhere  95 % interval")
+    images_of, kept = HERE / "problems" / f"{names[1]}.yaml", KEPT / f"{names[0]}-on-{names[1]}.npz"
+    return print_rows(lambda: rows(names[0], images_of, kept), _table, "--json" in arguments)
+
+
+def _table(found: Sequence[Row]) -> Iterator[str]:
+    yield f"{'assignment':{len(found[0].key)}}   cost  chose  judge  elsewhere  95 % interval"
     for row in found:
         figures = f"{row.chose:5.1f}  {row.judge:5.1f}  {row.elsewhere:9.1f}  {row.low:5.1f} to {row.high:.1f}"
-        print(f"{row.key:10} {row.cost:6.1%}  {figures}")
-    return 0
+        yield f"{row.key:10} {row.cost:6.1%}  {figures}"
 
 
 if __name__ == "__main__":

@@ -10,19 +10,17 @@ costs: an interval that does not reach 0 tells the method from the exact front. 
 
 from __future__ import annotations
 
-import json
 import sys
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Iterator, Sequence
 
 import numpy as np
 
 from mixbench.drawn import KEPT, drawn_agreement
 from mixbench.problem import HERE, QUALITY
-from mixbench.score import exact_front, picks
+from mixbench.score import exact_front, picks, print_rows
 from mixbench.submission import Submission, read_submission
-from mpnet.errors import MpnetError
 
 
 @dataclass(frozen=True)
@@ -64,22 +62,25 @@ def main(arguments: Sequence[str]) -> int:
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
-    found: list[Row] = []
-    try:
+
+    def found() -> list[Row]:
         submissions = [read_submission(path) for path in paths]
-        for name in dict.fromkeys(submission.problem.name for submission in submissions):
-            of_it = [submission for submission in submissions if submission.problem.name == name]
-            found += rows(of_it, HERE / "problems" / f"{name}.yaml", KEPT / f"{name}.npz")
-    except MpnetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    if "--json" in arguments:
-        print(json.dumps([asdict(row) for row in found], indent=1))
-        return 0
-    print("problem          method              lost on others  95 % interval")
+        of_problem = {submission.problem.name: list[Submission]() for submission in submissions}
+        for submission in submissions:
+            of_problem[submission.problem.name].append(submission)
+        return [
+            row
+            for name, of_it in of_problem.items()
+            for row in rows(of_it, HERE / "problems" / f"{name}.yaml", KEPT / f"{name}.npz")
+        ]
+
+    return print_rows(found, _table, "--json" in arguments)
+
+
+def _table(found: Sequence[Row]) -> Iterator[str]:
+    yield "problem          method              lost on others  95 % interval"
     for row in found:
-        print(f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}")
-    return 0
+        yield f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}"
 
 
 if __name__ == "__main__":

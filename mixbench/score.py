@@ -12,7 +12,7 @@ import json
 import sys
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Sequence
+from typing import Any, Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,22 +121,29 @@ def main(arguments: list[str]) -> int:
     if not paths:
         print(__doc__, file=sys.stderr)
         return 2
+    return print_rows(lambda: [score(read_submission(path, load)) for path in paths], _table, "--json" in arguments)
+
+
+def print_rows(found: Callable[[], Sequence[Any]], table: Callable[[Sequence[Any]], Iterable[str]], as_json: bool) -> int:
+    """The end of a command that finds dataclasses: lines of a table, or a document. Result: exit code."""
     try:
-        scores = [score(read_submission(path, load)) for path in paths]
+        rows = found()
     except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    if "--json" in arguments:
-        print(json.dumps([asdict(row) for row in scores], indent=1))
-        return 0
-    print("problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)")
+    for line in [json.dumps([asdict(row) for row in rows], indent=1)] if as_json else table(rows):
+        print(line)
+    return 0
+
+
+def _table(scores: Sequence[Score]) -> Iterator[str]:
+    yield "problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)"
     for row in scores:
         near = "-" if row.passes_to_near is None else str(row.passes_to_near)
-        print(
+        yield (
             f"{row.problem:16} {row.method:18} {row.passes:7,} {near:>7} {row.regret_mean:7.2f} {row.regret_max:6.2f} "
             f"{100 * row.hypervolume:11.2f}% {row.others_mean:10.2f} {row.others_max:6.2f}"
         )
-    return 0
 
 
 if __name__ == "__main__":
