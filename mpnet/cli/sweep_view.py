@@ -36,7 +36,7 @@ class SweepView:
         self._console, self._quiet = console, quiet
         self._live: Live | None = None
         self._start: SweepStart | None = None
-        self._done = 0
+        self._kept = ""
         self._shown = self._drawn = 0.0
         self._front: list[str] = []
         self._preparing = ""
@@ -51,13 +51,10 @@ class SweepView:
             self._live.stop()
         if kind is not None and issubclass(kind, KeyboardInterrupt) and self._start is not None:
             self._console.print(
-                f"{self._kept()} in {self._start.store}; the same command goes on from there"
-                if self._done
+                f"{self._kept} in {self._start.store}; the same command goes on from there"
+                if self._kept
                 else "no trial was finished yet; the same command begins again"
             )
-
-    def _kept(self) -> str:
-        return "1 finished trial is" if self._done == 1 else f"all {self._done:,} finished trials are"
 
     def then(self, progress: Progress) -> Progress:
         """What shows the work that follows the trials, in place of this."""
@@ -96,7 +93,9 @@ class SweepView:
 
     def update(self, state: SweepState) -> None:
         """Draw, unless it was drawn a moment ago."""
-        self._done = state.done
+        if state.done:
+            several = f"all {state.done:,} finished {_what(state)} are"
+            self._kept = "1 finished trial is" if state.done == len(state.known) == 1 else several
         now = time.monotonic()
         if state.preparing and state.preparing != self._preparing and not self._quiet:
             self._preparing = state.preparing

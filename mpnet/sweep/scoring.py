@@ -24,7 +24,7 @@ class Noise:
     noise: NDArray[np.float64]
 
 
-def sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
+def heads_sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
     """Signal-to-noise ratio over heads in dB: each head counts by its own ratio, so none drowns another.
 
     -10 log10 of the mean over heads of noise / signal, over the images at `positions`; at most MAX_SQNR_DB.
@@ -95,6 +95,6 @@ class Scorer:
         for part in self._parts:
             measured = part.meter.values(predictions if self._whole else predictions.of_images(part.positions), self._wanted)
             if noise:
-                measured["head_sqnr_db"] = sqnr_db(noise, part.positions)
+                measured["head_sqnr_db"] = heads_sqnr_db(noise, part.positions)
             values.update({part.prefix + name: value for name, value in measured.items()})
         return values

@@ -25,7 +25,7 @@ from mpnet.model.precision import BASE_NAMES, FP16
 from mpnet.sweep import kept_stem
 from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.scoring import Noise, split_positions, sqnr_db
+from mpnet.sweep.scoring import Noise, heads_sqnr_db, split_positions
 from mpnet.sweep.sharing import forward_equivalents_of
 from mpnet.sweep.space import build_space
 from mpnet.sweep.units import Unit
@@ -163,8 +163,8 @@ def test_no_part_is_ever_empty_by_accident(count: int, share: float, expected: i
 
 def test_each_head_counts_by_its_own_ratio() -> None:
     heads = [Noise(np.array([100.0, 100.0]), np.array([1.0, 1.0])), Noise(np.array([1.0, 1.0]), np.array([0.0, 0.0]))]
-    assert sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
-    assert sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
+    assert heads_sqnr_db(heads, np.arange(2)) == pytest.approx(10 * np.log10(200))
+    assert heads_sqnr_db(heads[1:], np.arange(2)) == MAX_SQNR_DB
 
 
 @pytest.mark.parametrize("size", [3, 8])
