@@ -1,0 +1,39 @@
+# SPDX-License-Identifier: MIT
+"""What an interrupted sweep says is kept."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from mpnet.cli.sweep_view import SweepView
+from mpnet.sweep.failed import FailedTrials
+from mpnet.sweep.loop import SweepState
+from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.search import SweepStart
+from mpnet.sweep.space import build_space
+from tests.sweep.sweep_networks import tiny_yolo
+
+
+@pytest.mark.parametrize(
+    ("ruled_out", "said"),
+    [
+        (0, "no trial was finished yet; the same command begins again\n"),
+        (2, "all 2 finished configurations (2 ruled out) are in s.sqlite; the same command goes on from there\n"),
+    ],
+)
+def test_what_was_ruled_out_is_no_trial(ruled_out: int, said: str) -> None:
+    network, out = tiny_yolo(), io.StringIO()
+    problem = Problem(
+        build_space(network, ("fp32", "int8")),
+        tuple(layer.macs for layer in network.convolutions),
+        objectives_of(("AP", "bit_operations")),
+    )
+    with pytest.raises(KeyboardInterrupt), SweepView(Console(file=out, width=200), quiet=True) as view:
+        view.start(SweepStart(problem, 1.0, 5, 5, Path("s.sqlite"), "a second", True))
+        view.update(SweepState(FailedTrials(network), total=100, ruled_out=ruled_out))
+        raise KeyboardInterrupt
+    assert out.getvalue() == said
