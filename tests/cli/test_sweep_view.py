@@ -32,8 +32,8 @@ def test_what_was_ruled_out_is_no_trial(ruled_out: int, said: str) -> None:
         tuple(layer.macs for layer in network.convolutions),
         objectives_of(("AP", "bit_operations")),
     )
-    with pytest.raises(KeyboardInterrupt), SweepView(Console(file=out, width=200), quiet=True) as view:
-        view.start(SweepStart(problem, 1.0, 5, 5, Path("s.sqlite"), "a second", True))
-        view.update(SweepState(FailedTrials(network), total=100, ruled_out=ruled_out))
-        raise KeyboardInterrupt
+    view = SweepView(Console(file=out, width=200), quiet=True)
+    view.start(SweepStart(problem, 1.0, 5, 5, Path("s.sqlite"), "a second", True))
+    view.update(SweepState(FailedTrials(network), total=100, ruled_out=ruled_out))
+    view.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
     assert out.getvalue() == said
