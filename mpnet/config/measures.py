@@ -9,7 +9,7 @@ tensors, `engine.cost` for plans. docs/evaluation.md lists the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Iterator, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -196,36 +196,20 @@ _OF_CLASSIFIERS: tuple[Measure, ...] = (
 )
 
 
-def _begun(label: str) -> str:
-    return label[0].upper() + label[1:]
-
-
-def _in_an_engine(task: Task) -> tuple[Measure, Measure]:
+def _in_an_engine(task: Task) -> Iterator[Measure]:
     """What is measured of a task's configurations in the engine that they were exported for."""
-    rows = {row.name: row for row in (*_OF_DETECTORS, *_OF_CLASSIFIERS)}
-    quality, agreement = rows[task.quality], rows[task.agreement]
-    return (
-        Measure(
-            DEPLOYED + quality.name,
-            f"{quality.label} in the engine",
-            "%",
-            "deployed",
-            f"{_begun(quality.label)} of the exported configuration, run by the engine that it was exported for.",
+    for name, how in (
+        (task.quality, ", run by the engine that it was exported for"),
+        (task.agreement, " with mpnet's own baseline"),
+    ):
+        label = next(row.label for row in (*_OF_DETECTORS, *_OF_CLASSIFIERS) if row.name == name)
+        means = f"{label[0].upper()}{label[1:]} of the exported configuration{how}."
+        yield Measure(
+            *(DEPLOYED + name, f"{label} in the engine", "%", "deployed", means),
             stored="verified",
             task=task.name,
             upper_bound=100.0,
-        ),
-        Measure(
-            DEPLOYED + agreement.name,
-            f"{agreement.label} in the engine",
-            "%",
-            "deployed",
-            f"{_begun(agreement.label)} of the exported configuration with mpnet's own baseline.",
-            stored="verified",
-            task=task.name,
-            upper_bound=100.0,
-        ),
-    )
+        )
 
 
 MEASURES: tuple[Measure, ...] = (
