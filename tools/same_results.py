@@ -14,6 +14,7 @@ import argparse
 import contextlib
 import csv
 import hashlib
+import importlib
 import io
 import json
 import os
@@ -234,13 +235,14 @@ def write_journal(tree: Path, folder: Path) -> None:
     os.environ["MPNET_CACHE"] = str(folder / "cache")
     os.chdir(folder)
     from mpnet.cli.main import main
-    from mpnet.demo.crops import write_imagefolder
     from mpnet.demo.project import write_project
     from tests.networks import small_cfg, tiny_cfg, write_experiment
 
+    moved = (tree / "tests/classifier/crops.py").exists()
+    crops = importlib.import_module("tests.classifier.crops" if moved else "mpnet.demo.crops")
     journal = Journal(main, {str(tree): "TREE", str(folder): "FOLDER"})
     write_project("demo", SCENES)
-    write_imagefolder(Path(), "val", SCENES)
+    crops.write_imagefolder(Path(), "val", SCENES)
     for suffix in ("cfg", "weights", "names"):
         shutil.copy(tree / f"tests/classifier/shapes.{suffix}", ".")
     Path("shapes.yaml").write_text(CLASSIFIER, encoding="utf-8")

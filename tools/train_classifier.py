@@ -24,9 +24,9 @@ from demo_training.classifier import SIDE, Classifier, classifier_cfg  # noqa: E
 from demo_training.darknet import write_weights  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-from mpnet.demo.crops import crops  # noqa: E402
 from mpnet.demo.scenes import CLASSES  # noqa: E402
 from mpnet.detection.preprocess import preprocess  # noqa: E402
+from tests.classifier.crops import crops  # noqa: E402
 
 PACKAGE = ROOT / "tests" / "classifier"
 SHIFT = 3  # pixels, either way

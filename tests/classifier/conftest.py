@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mpnet.demo.crops import write_imagefolder
+from tests.classifier.crops import write_imagefolder
 
 HERE = Path(__file__).resolve().parent
 SCENES = 24
