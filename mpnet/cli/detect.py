@@ -138,7 +138,7 @@ def command(
         seen = detect_from_camera(camera, film, compared, _tell(quiet or as_json), most)
         files.append(seen)
         if not as_json:
-            _print(seen, compared)
+            _print(seen)
     with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
@@ -151,7 +151,7 @@ def command(
             else:
                 files.append(record)
                 if not as_json:
-                    _print(record, compared)
+                    _print(record)
             advance(1)
     if as_json:
         print_json(
@@ -321,7 +321,7 @@ def _tell(quiet: bool) -> Any:
     return tell
 
 
-def _print(file: dict[str, Any], compared: SideBySide) -> None:
+def _print(file: dict[str, Any]) -> None:
     target = f" -> {file['out']}" if file["out"] else ""
     if file["kind"] != "picture":
         rate = file["looked_at_per_second"]

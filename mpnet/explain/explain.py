@@ -187,7 +187,7 @@ def explain(
     """
     truths = reference_objects(bench.dataset, detections[0])
     before, after = (find(one, truths) for one in detections)
-    lost = lost_objects(truths, bench.dataset, before, after)
+    lost = lost_objects(truths, before, after)
     wanted = [object_named(name, truths, bench.dataset, before, after) for name in dict.fromkeys(objects)] or lost[:worst]
     costs, whole = _costs(bench, given, baseline, _lowered(bench, given, baseline))
     images = list(dict.fromkeys(one.position for one in wanted))

@@ -104,18 +104,16 @@ def find(detections: Detections, truths: Truths) -> Finds:
     return Finds(score, second, near)
 
 
-def lost_objects(truths: Truths, dataset: Dataset, before: Finds, after: Finds) -> list[LostObject]:
+def lost_objects(truths: Truths, before: Finds, after: Finds) -> list[LostObject]:
     """What the baseline finds and the configuration does not, or twice; those whose score fell most first."""
     sure = np.float32(BASELINE_SCORE)
     counted = (truths.crowd == 0) & (before.score >= sure)
     doubled = counted & (after.score >= sure) & (after.second >= sure) & (before.second < sure)
-    objects = [
-        object_at(int(i), truths, dataset, before, after) for i in np.flatnonzero(counted & (after.score < sure) | doubled)
-    ]
+    objects = [object_at(int(i), truths, before, after) for i in np.flatnonzero(counted & (after.score < sure) | doubled)]
     return sorted(objects, key=lambda one: (-abs(one.before - one.after), one.index))
 
 
-def object_at(index: int, truths: Truths, dataset: Dataset, before: Finds, after: Finds) -> LostObject:
+def object_at(index: int, truths: Truths, before: Finds, after: Finds) -> LostObject:
     """The object at an index of `truths`, and what became of it."""
     sure, source = np.float32(BASELINE_SCORE), truths.source
     position, category = divmod(int(np.searchsorted(truths.cell_offsets, index, side="right") - 1), truths.category_count)
@@ -149,7 +147,7 @@ def object_named(name: str, truths: Truths, dataset: Dataset, before: Finds, aft
     order = first + np.argsort(truths.source[first:last], kind="stable")
     if not 1 <= int(text) <= len(order):
         raise ConfigError(f"--object {shown(name)}: {paths[positions[0]].name} has {len(order)} objects")
-    chosen = object_at(int(order[int(text) - 1]), truths, dataset, before, after)
+    chosen = object_at(int(order[int(text) - 1]), truths, before, after)
     if before.score[chosen.index] < np.float32(BASELINE_SCORE):
         raise ConfigError(
             f"--object {shown(name)}: the baseline does not find it either (score {before.score[chosen.index]:.2f}, needed are "

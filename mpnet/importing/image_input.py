@@ -22,7 +22,7 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
     [(name, shape)] = graph.inputs.items()
     if len(shape) != 4 or shape[0] not in (0, 1):
         graph.fail(f"the input {shown(name)} has the shape {list(shape)}; it must be one image (1, channels, height, width)")
-    last = _channels_last(graph, name, shape)
+    last = _channels_last(graph, name)
     channels, height, width = (shape[3], shape[1], shape[2]) if last else shape[1:]
     if size is not None:
         if (width or size[0], height or size[1]) != size:
@@ -53,7 +53,7 @@ def _side(length: int) -> str:
     return str(length) if length else "(open)"
 
 
-def _channels_last(graph: NodeGraph, name: str, shape: tuple[int, ...]) -> Node | None:
+def _channels_last(graph: NodeGraph, name: str) -> Node | None:
     """The node that turns an image with channels last, where the input is one."""
     readers = [node for node in graph.nodes if name in node.inputs]
     if len(readers) == 1 and readers[0].operator == "Transpose" and readers[0].attributes.get("perm") == [0, 3, 1, 2]:

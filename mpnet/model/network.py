@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Mapping
 
@@ -34,7 +34,6 @@ class NetworkSpec:
 
     width, height, channels: of the image that enters.
     declared:    the precision keys of [net], the default of all layers with weights.
-    net_options: every key of [net] as text.
     source:      the file that it was read from, for messages.
     digest:      SHA-256 of that file's bytes (and of the trees and maps that it names), hex.
     dialect:     darknet or alexeyab: whose program's ways it follows.
@@ -47,7 +46,6 @@ class NetworkSpec:
     channels: int
     layers: tuple[LayerSpec, ...]
     declared: PrecisionKeys | None = None
-    net_options: Mapping[str, str] = field(default_factory=dict)
     source: str = "<text>"
     digest: str = ""
     warnings: tuple[str, ...] = ()

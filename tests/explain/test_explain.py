@@ -119,7 +119,7 @@ def test_kinds_of_loss() -> None:
         (0.2, (0, 0, 20, 20)),  # too low: the first is lost
     )
     truths = reference_objects(dataset, before)
-    lost = lost_objects(truths, dataset, find(before, truths), find(after, truths))
+    lost = lost_objects(truths, find(before, truths), find(after, truths))
     found = {one.number: (one.kind, one.at_edge, one.before, round(one.after, 2)) for one in lost}
     nine = float(np.float32(0.9))
     assert found == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}

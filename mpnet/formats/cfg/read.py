@@ -59,7 +59,6 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     if not width or not height:
         net.fail("width and height of the image are missing or 0; add them to [net]")
     channels = net.integer("channels", 3, 1, MAX_IMAGE_CHANNELS)
-    net_options = {key: entry.value for key, entry in net.entries.items()}
     warnings: list[str] = []
     if dialect not in DIALECTS:
         raise ConfigError(f"dialect {dialect!r} is unknown; known are {', '.join(DIALECTS)}")
@@ -94,7 +93,6 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         channels,
         name_layers(layers),
         declared,
-        net_options,
         source,
         digest,
         tuple(warnings),
