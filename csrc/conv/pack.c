@@ -38,7 +38,8 @@ static inline __attribute__((always_inline)) void pack_as(const mp_conv_plan *pl
                                                           int j, char *out, int codes, int type)
 {
     const int nr = plan->micro->nr, kstep = plan->micro->kstep, taps = plan->shape.size * plan->shape.size;
-    size_t step = 0;
+    const size_t segment = (size_t)(plan->run_padded / kstep);
+    size_t step = 0, next = segment;
     int k = 0, part = 0; /* of a segment; of a step */
     for (int tap = 0; tap < taps; tap++)
         for (int c = 0; c < plan->group_in; c++) {
@@ -47,7 +48,8 @@ static inline __attribute__((always_inline)) void pack_as(const mp_conv_plan *pl
             part = part + 1 == kstep ? 0 : part + 1;
             step += part == 0;
             if (++k < plan->run) continue;
-            step += part != 0; /* the rest of a segment's last step is padding */
+            step = next; /* the rest of a segment is padding */
+            next += segment;
             k = part = 0;
         }
 }

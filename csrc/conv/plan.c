@@ -71,14 +71,18 @@ static int tile_cost(const mp_conv_plan *plan, int beside, int lanes)
     return ceil_div(beside * s->out_c, lanes) * (s->size * ceil_div(run, depth) * depth / plan->micro->kstep + OUTPUT);
 }
 
+/* Which mp_micro.windows may compute. */
+static int is_first_layer(const mp_conv_shape *s)
+{
+    return s->size == 3 && s->stride == 1 && s->in_c == MP_WINDOW_CHANNELS;
+}
+
 /* Only whole numbers: adding 0 * x changes no integer, but makes 0 of a float's -0. */
 static int may_stand_beside(const mp_conv_plan *plan)
 {
     const mp_conv_shape *s = &plan->shape;
-    const int windows =
-        s->size == 3 && s->stride == 1 && s->in_c == MP_WINDOW_CHANNELS; /* mp_micro.windows is faster */
     return plan->codes && plan->sums == MP_SUM_INT && !plan->traits->bits && !plan->winograd && !plan->blocks &&
-           s->groups == 1 && s->dilation == 1 && !windows;
+           s->groups == 1 && s->dilation == 1 && !is_first_layer(s);
 }
 
 static void plan_depthwise(mp_conv_plan *plan)
@@ -178,6 +182,19 @@ static const mp_micro *int16_tiles(const mp_conv_plan *plan, const mp_table *tab
     return tiles && (tiles->carry || plan->depth <= MP_INT16_MAX_DEPTH) ? tiles : 0;
 }
 
+/* int8: where Winograd's tiles have more results than those of direct sums (ARMv8.0), they make sums of few products too: beginning and
+ * ending a tile, which costs more than such products, is then done less often. Their products are half as fast: at 24 Cortex-A57
+ * gains nothing more, by its model and what instructions are left. First layers have kernels of their own. */
+static const mp_micro *short_tiles(const mp_conv_plan *plan, const mp_winograd *winograd)
+{
+    enum { SHORT = 24 };
+    if (!winograd || !plan->codes || plan->sums != MP_SUM_INT || plan->traits->bits || plan->depth > SHORT ||
+        is_first_layer(&plan->shape))
+        return 0;
+    const mp_micro *micro = winograd->micro;
+    return micro->mr * micro->nr > plan->micro->mr * plan->micro->nr ? micro : 0;
+}
+
 static void plan_int16(mp_conv_plan *plan, const mp_micro *tiles)
 {
     if (tiles) plan->micro = tiles;
@@ -272,6 +289,8 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         plan->winograd = table->winograd[traits->tiles];
         plan->micro = plan->winograd->micro;
     }
+    const mp_micro *shallow = plan->winograd ? 0 : short_tiles(plan, table->winograd[traits->tiles]);
+    if (shallow) plan->micro = shallow;
     if (plan->sums == MP_SUM_HALVES) plan_int16(plan, int16_tiles(plan, table));
     plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
     plan_stored(plan);
