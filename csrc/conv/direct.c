@@ -6,6 +6,13 @@
 #include "../team.h"
 #include "matrix.h"
 
+/* Pixels of so many bytes are fetched before their results are stored: ARM's cores see by themselves that lines follow each other. */
+#if defined(__aarch64__)
+enum { FETCHED_FROM = 1024 };
+#else
+enum { FETCHED_FROM = 0 };
+#endif
+
 /* The next block's input, fetched ahead where tiles need not fetch weights. */
 typedef struct {
     const char *from;
@@ -139,6 +146,7 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
     const size_t out_step = pass->out_ld * pass->out_bytes;
     /* Smaller results stay in the second cache level by themselves. */
     const int fetches =
+        out_step > FETCHED_FROM &&
         (size_t)item->plan->out_h * item->plan->out_w * item->plan->shape.out_c * pass->out_bytes > 256 << 10;
     const char *a[MP_MAX_UNIT + MP_MAX_ROWS];
     const char *fetched = ahead.from;

@@ -10,6 +10,7 @@ enum {
     PANEL_BYTES = 80 << 10,       /* weights per pass over the tiles: they stay in the second level, fetched ahead */
     WIDE_PANEL_BYTES = 256 << 10, /* of WIDE panels: CPUs with such vectors have a second level of 1 MB or more */
     WIDE = 32,
+    FEW_ROWS = 6,                  /* of a tile; more such tiles go through the output stage together */
     POOL_BYTES = 64 << 10,         /* results on their way into pooling */
     TRANSFORMED_BYTES = 256 << 10, /* Winograd: input tiles of a block */
     PRODUCT_BYTES = 512 << 10      /* Winograd: products of a group of panels */
@@ -47,7 +48,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->first_layer = schedule->windows && plan->micro->windows && plan->halves == 1 && plan->shape.size == 3 &&
                             plan->segments == 3 && plan->shape.stride == 1 && plan->shape.in_c == MP_WINDOW_CHANNELS &&
                             plan->out_w / 2 >= MP_LEAST_WINDOWS;
-    schedule->unit = 4 * plan->micro->mr;
+    schedule->unit = (plan->micro->mr < FEW_ROWS ? 8 : 4) * plan->micro->mr;
     schedule->pool_rows =
         clamp((int)(POOL_BYTES / pooled_row_bytes(plan)), 2, schedule->rows + schedule->rows % 2) / 2 * 2;
 

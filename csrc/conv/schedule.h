@@ -39,7 +39,7 @@ typedef struct {
     int rows;          /* output rows per block at most */
     int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */
     int first_layer;   /* 1: by mp_micro.windows */
-    int unit;          /* rows of sums for the output stage at once: four tiles; the last have up to one more */
+    int unit;          /* rows of sums for the output stage at once: some tiles; the last have up to one more */
     int pool_rows;     /* before pooling: computed at a time, so that they are pooled in the caches; even */
     int passes;        /* parts of the depth */
     int pass_segments; /* whole segments per pass, or 0: */
