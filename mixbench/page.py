@@ -75,7 +75,7 @@ def _drawing(submissions: Sequence[Submission]) -> str:
 
     matplotlib.rcParams.update({"svg.fonttype": "none", "svg.hashsalt": "mixbench"})
     problem = submissions[0].problem
-    figure, axes = pyplot.subplots(figsize=(9, 5.2), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(10, 5.2), layout="constrained")
     exact = exact_front(problem)[::-1]
     axes.step(exact[:, 1], exact[:, 0], where="post", color="black", linewidth=2.5, label="exact front")
     for number, submission in enumerate(sorted(submissions, key=lambda one: one.method)):
@@ -84,7 +84,7 @@ def _drawing(submissions: Sequence[Submission]) -> str:
         axes.step(own[:, 1], own[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
     axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")
     axes.grid(alpha=0.3)
-    axes.legend(fontsize=8, loc="lower right")
+    figure.legend(fontsize=8, loc="outside right upper")  # the curves fill the axes
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
