@@ -11,6 +11,7 @@ from typing import Callable, Collection, Mapping, Sequence
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor
 from mpnet.sweep.failed import FailedTrials, baseline_failed
+from mpnet.sweep.front import Rivals
 from mpnet.sweep.known import KnownTrials
 from mpnet.sweep.parts import Parts
 from mpnet.sweep.problem import Batch, Problem, Walk
@@ -142,6 +143,8 @@ class Sweep:
         # What is asked for again must not be counted twice.
         self._ruled_out_before: set[Configuration] = set()
         self._asked_again = False
+        self._front: Rivals | None = None
+        self._front_of = 0  # trials, the first of those known
 
     def run(self, strategy: Callable[[Problem], Walk]) -> SweepState:
         """Follow a strategy's walk to its end or to the end of the budget. Every finished trial is in the store.
@@ -287,8 +290,7 @@ class Sweep:
         costs = None if self._pool is None else self._pool.costs
         if costs is None:
             return
-        rivals = self.problem.rivals(self.state.known.values())
-        without = ruled_out_by_costs(claim.keys, rivals, lambda key: costs(claim.options, key))
+        without = ruled_out_by_costs(claim.keys, self._rivals(), lambda key: costs(claim.options, key))
         if without:
             out = {*without}
             claim.keys = tuple(key for key in claim.keys if key not in out)
@@ -302,7 +304,15 @@ class Sweep:
         count = self._parts.first(claim.keys, self.state.seconds, prune, claim.before)
         part, claim.keys = claim.keys[:count], claim.keys[count:]
         claim.running, claim.before = claim.running + 1, claim.before + part
-        return Unit(claim.options, part, self.problem.rivals(self.state.known.values()) if prune else None)
+        return Unit(claim.options, part, self._rivals() if prune else None)
+
+    def _rivals(self) -> Rivals:
+        """The front of what is known; only what came since the last call is looked at."""
+        known = self.state.known
+        if self._front is None or len(known) > self._front_of:
+            self._front = self.problem.rivals(known.since(self._front_of), self._front)
+            self._front_of = len(known)
+        return self._front
 
     def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
         """Take over what the store knows, and what fails as others did; the rest is returned."""

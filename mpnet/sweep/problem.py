@@ -116,9 +116,14 @@ class Problem:
         """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
         return best_pairs(np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2))
 
-    def rivals(self, trials: Iterable[Trial]) -> Rivals:
-        """The front of what is known, for configurations that nothing is known of to be held against."""
+    def rivals(self, trials: Iterable[Trial], before: Rivals | None = None) -> Rivals:
+        """The front of what is known, for configurations that nothing is known of to be held against.
+
+        trials: all, or those that came after the front `before`.
+        """
         points = to_minimise(self.points(list(trials)), self.objectives)
+        if before is not None:
+            points = np.vstack([np.reshape(before.points, (-1, points.shape[1])), points])
         front = np.unique(points[non_dominated(points)], axis=0)
         return Rivals(self.names, tuple(tuple(map(float, point)) for point in front))
 

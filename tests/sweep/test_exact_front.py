@@ -134,6 +134,12 @@ def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepStat
         assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
 
 
+def test_the_front_grows_by_what_came_later(everything: SweepState) -> None:
+    task, trials = problem(), list(everything.known.values())
+    for count in (0, 1, len(trials) // 2, len(trials)):
+        assert task.rivals(trials[count:], task.rivals(trials[:count])) == task.rivals(trials)
+
+
 @pytest.mark.slow
 def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     task = problem()
