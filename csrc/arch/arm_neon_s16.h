@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* int16 tile of ARMv8.0, for Winograd in whole numbers: 8 pixels x 8 channels, eight depth positions of a row loaded at once. SMLAL
- * makes four products of int16 in the time in which SMULL or SMLAL2 makes eight of bytes, of which Winograd needs a quarter. Weights lie in
- * pairs of positions, [channel][2]; UZP1 and UZP2 take them apart. */
+/* int16 tile of ARMv8.0, for Winograd in whole numbers and for int16 where its sums fit: 8 pixels x 8 channels, eight depth positions of a row
+ * loaded at once. SMLAL makes four products of int16 in the time in which SMULL or SMLAL2 makes eight of bytes, of which Winograd needs a
+ * quarter, and int16 half as many as its two halves do. Weights lie in pairs of positions, [channel][2]; UZP1 and UZP2 take them apart. */
 #include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 
@@ -92,5 +92,7 @@ static inline __attribute__((always_inline)) void tile_s16_rows(const int R, TIL
 TILE_ENTRY(tile_s16, CASES7)
 
 static const mp_micro micro_s16 = {ARM_S16_TILE, .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16};
+static const mp_micro micro_i16 = {ARM_S16_TILE, .subtracts_zero = 1, .stage = stage_i16, .tile = tile_s16};
 #define MP_OWN_S16
+#define MP_INT16_TILES &micro_i16
 #define MP_INT8_WINOGRAD ARM_S16_WINOGRAD

@@ -12,7 +12,7 @@ static const mp_depthwise depthwise_f32 = {.a_bytes = 4, .weight_type = MP_W_F32
 static const mp_depthwise depthwise_s8 = {.a_bytes = 2, .weight_type = MP_W_I16};
 static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro = &s16, ARM_S16_WINOGRAD};
 
-#define PACKING_TABLE(NAME, HALF, CODES, WINOGRAD)                                                                     \
+#define PACKING_TABLE(NAME, HALF, CODES, WIDE, WINOGRAD)                                                               \
     const mp_table mp_packing_##NAME = {                                                                               \
         .name = #NAME,                                                                                                 \
         .micro = {[MP_FP32] = &f32,                                                                                    \
@@ -20,7 +20,8 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
                   [MP_INT8] = &CODES,                                                                                  \
                   [MP_FP16_HALF] = &HALF,                                                                              \
                   [MP_FP32_WINOGRAD] = &f32,                                                                           \
-                  [MP_BF16] = &f32},                                                                                   \
+                  [MP_BF16] = &f32,                                                                                    \
+                  [MP_INT16] = WIDE},                                                                                  \
         .depthwise = {[MP_FP32] = &depthwise_f32,                                                                      \
                       [MP_FP16] = &depthwise_f32,                                                                      \
                       [MP_INT8] = &depthwise_s8,                                                                       \
@@ -31,8 +32,8 @@ static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro 
         .winograd = {[MP_FP32_WINOGRAD] = &winograd_f32, [MP_INT8] = WINOGRAD},                                        \
         .lanes = ARM_LANES,                                                                                            \
     }
-PACKING_TABLE(neon, f32, s8, &winograd_s16);
-PACKING_TABLE(neon_fp16, f16, s8, &winograd_s16);
-PACKING_TABLE(neon_dotprod, f16, dot, 0);
-PACKING_TABLE(neon_i8mm, f16, mmla, 0);
+PACKING_TABLE(neon, f32, s8, &s16, &winograd_s16);
+PACKING_TABLE(neon_fp16, f16, s8, &s16, &winograd_s16);
+PACKING_TABLE(neon_dotprod, f16, dot, 0, 0);
+PACKING_TABLE(neon_i8mm, f16, mmla, 0, 0);
 #endif

@@ -94,7 +94,7 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2
 static const mp_micro micro_i16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_bytes = 2, .weight_type = MP_W_I16,
                                    .subtracts_zero = 1, .stage = stage_i16, .tile = tile_s16, MP_INT16_PARTS};
 #define MP_INT16_TILES &micro_i16
-#else
+#elif !defined(MP_INT16_TILES)
 #define MP_INT16_TILES 0
 #endif
 static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output};

@@ -32,7 +32,7 @@ static const struct {
     {"int8", MP_INT8, MP_TYPE_I8, 0},         {"int6", MP_INT6, MP_TYPE_I8, 0},
     {"int5", MP_INT5, MP_TYPE_I8, 0},         {"int4", MP_INT4, MP_TYPE_I8, 0},
     {"int6_groups", MP_INT6, MP_TYPE_I8, 62}, {"int5_groups", MP_INT5, MP_TYPE_I8, 30},
-    {"int4_groups", MP_INT4, MP_TYPE_I8, 14},
+    {"int4_groups", MP_INT4, MP_TYPE_I8, 14}, {"int16", MP_INT16, MP_TYPE_I16, 0},
 };
 
 static void *buffer(size_t bytes)
@@ -52,7 +52,7 @@ static int run(const mp_table *table, int number, int layer)
     const size_t taps = (size_t)s->out_c * s->in_c * s->size * s->size;
     float *bias = buffer(s->out_c * 4), *scale = buffer(s->out_c * 4), in_scale = 0.01f, in_offset = 0, inverse = 10,
           ranges[2];
-    int32_t zero = -3;
+    int32_t zero = type == MP_TYPE_I16 ? 0 : -3;
     void *weights = buffer(taps * 4);
     if (PRECISIONS[number].weight) memset(weights, PRECISIONS[number].weight, taps);
     const size_t bytes = mp_pack_bytes(table, s, precision, weights);
@@ -65,8 +65,8 @@ static int run(const mp_table *table, int number, int layer)
         .precision = precision,
         .activation = MP_LEAKY,
         .out_type = type,
-        .out_low = -128,
-        .out_high = 127,
+        .out_low = type == MP_TYPE_I16 ? INT16_MIN : INT8_MIN,
+        .out_high = type == MP_TYPE_I16 ? INT16_MAX : INT8_MAX,
         .images = 1,
         .threads = 1,
         .packed = packed,
@@ -96,7 +96,8 @@ static int run(const mp_table *table, int number, int layer)
 static void run_tile(const mp_table *table, int number)
 {
     enum { RUNS = 3, RUN = 384 };
-    const mp_micro *m = table->micro[mp_precisions[PRECISIONS[number].precision].tiles];
+    const int precision = PRECISIONS[number].precision;
+    const mp_micro *m = table->micro[table->micro[precision] ? precision : mp_precisions[precision].tiles];
     const ptrdiff_t runs[RUNS] = {0, RUN * 4, RUN * 8}, step = (ptrdiff_t)m->kstep * m->a_bytes, block = 28 * step;
     const char *pixels = buffer((size_t)RUN * 4 * (RUNS + MP_MAX_ROWS)), *rows[MP_MAX_ROWS];
     for (int r = 0; r < MP_MAX_ROWS; r++) rows[r] = pixels + (m->tile_blocks ? step : 128 * m->a_bytes) * r;

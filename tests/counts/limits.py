@@ -106,10 +106,13 @@ EXECUTED = (
     Executed("neon", "cortex-a57", "int6", 0.225, (0.116, 0.252, 0.439)),
     Executed("neon", "cortex-a57", "int6_groups", 0.225, (0.118, 0.267, 0.441)),
     Executed("neon", "cortex-a57", "int4_groups", 0.225, (0.117, 0.266, 0.441)),
+    Executed("neon", "cortex-a57", "int16", 0.295, (0.223, 0.484, 0.840)),
     Executed("neon_fp16", "a64fx", "fp16_half", 0.144, (0.152, 0.156, 0.401)),
     Executed("neon_dotprod", "cortex-a76", "int8", 0.078, (0.088, 0.090, 0.192)),
     Executed("neon_dotprod", "cortex-a76", "int6", 0.078, (0.089, 0.094, 0.192)),
     Executed("neon_dotprod", "cortex-a76", "int6_groups", 0.078, (0.089, 0.095, 0.194)),
     Executed("neon_dotprod", "cortex-a76", "int4_groups", 0.078, (0.089, 0.093, 0.194)),
+    Executed("neon_dotprod", "cortex-a76", "int16", 0.078, (0.176, 0.181, 0.928)),
     Executed("neon_i8mm", "max,sve=off", "int8", 0.0445, (0.053, 0.061, 0.192)),
+    Executed("neon_i8mm", "max,sve=off", "int16", 0.0445, (0.110, 0.128, 0.790)),
 )
