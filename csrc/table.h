@@ -37,7 +37,7 @@ typedef struct {
     int left;
     int32_t low, high, zero_point[3], multiplier[3], shift[3];
 } mp_adding;
-/* The output stage in whole numbers (mp_conv_args.multiplier); a channel has its number in the layer. */
+/* The output stage in whole numbers (mp_conv_args.multiplier); channels count through all pixels beside each other. */
 typedef struct {
     int wide;         /* 1: by the rule of 64 bits; */
     const void *bias; /* int32; or int64, times the factor, with half of what is shifted out */

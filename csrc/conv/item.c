@@ -74,7 +74,7 @@ static int stays_small(const mp_item *item, float inv_scale)
     return most * inv_scale < 0x1p29f;
 }
 
-/* scratch: bias, factors and shifts of the rule of 64 bits. */
+/* scratch: bias, multipliers and shifts where they are not as they came: of the rule of 64 bits, and of pixels beside each other. */
 static void prepare_whole(mp_item *item, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
@@ -103,16 +103,21 @@ static void prepare_whole(mp_item *item, char *scratch)
             o->after.shift[i] = args->leaky_shift[i];
         }
     }
-    if (!o->wide) return;
+    if (!o->wide && plan->beside == 1) return;
+    const int out_c = plan->shape.out_c, channels = plan->beside * out_c;
     int64_t *bias = (int64_t *)scratch;
-    int32_t *factor = (int32_t *)(bias + plan->shape.out_c), *shift = factor + plan->shape.out_c;
-    for (int c = 0; c < plan->shape.out_c; c++) {
-        factor[c] = mp_factor_64(args->multiplier[c]);
-        shift[c] = mp_shift_64(args->shift[c]);
-        bias[c] = ((const int64_t *)args->whole_bias)[c] * factor[c] + (INT64_C(1) << (shift[c] - 1));
+    int32_t *narrow = (int32_t *)scratch, *multiplier = (int32_t *)(bias + channels), *shift = multiplier + channels;
+    for (int c = 0; c < channels; c++) {
+        const int of = c % out_c;
+        multiplier[c] = o->wide ? mp_factor_64(args->multiplier[of]) : args->multiplier[of];
+        shift[c] = o->wide ? mp_shift_64(args->shift[of]) : args->shift[of];
+        if (o->wide)
+            bias[c] = ((const int64_t *)args->whole_bias)[of] * multiplier[c] + (INT64_C(1) << (shift[c] - 1));
+        else
+            narrow[c] = ((const int32_t *)args->whole_bias)[of];
     }
-    o->bias = bias;
-    o->multiplier = factor;
+    o->bias = scratch;
+    o->multiplier = multiplier;
     o->shift = shift;
 }
 

@@ -82,13 +82,6 @@ static inline void mp_item_output(mp_item *item, const void *sums, size_t acc_ld
     }
     const int width = plan->panels * plan->micro->nr; /* packed channels of a group */
     if (!plan->depthwise) channel = channel / width * plan->group_out + channel % width;
-    /* Pixels beside each other one after the other: multipliers are those of one. */
-    const int out_c = plan->shape.out_c;
-    for (int at = 0, n; at < channels; at += n) {
-        const int c = (channel + at) % out_c;
-        n = clamp(channels - at, 1, out_c - c);
-        item->table->requantize(&item->requantized, (const int32_t *)sums + at, acc_ld, rows, n, c,
-                                (char *)out + (size_t)at * mp_type_bytes(item->args->out_type), out_ld);
-    }
+    item->table->requantize(&item->requantized, sums, acc_ld, rows, channels, channel, out, out_ld);
 }
 #endif

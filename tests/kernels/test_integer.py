@@ -20,7 +20,8 @@ from tests.kernels.oracle import oracle
 
 ORACLE = oracle()
 LEVELS = isa.usable_levels()
-# Tiles, panels and pixels that are full and not, Winograd, groups, depthwise (also of too many taps for sums of 32 bits).
+# Tiles, panels and pixels that are full and not, Winograd, groups, depthwise (also beside each other, and of too many taps for
+# sums of 32 bits).
 SHAPES = [
     ConvShape(7, 9, 3, 16, 3, 1, 1),
     ConvShape(13, 11, 24, 70, 1),
@@ -28,6 +29,8 @@ SHAPES = [
     ConvShape(9, 8, 20, 33, 3, 2, 1),
     ConvShape(8, 6, 24, 18, 3, 1, 1, 1, 3),
     ConvShape(11, 9, 37, 37, 3, 1, 1, 1, 37),
+    ConvShape(6, 8, 12, 10, 1),
+    ConvShape(7, 8, 10, 10, 3, 1, 1, 1, 10),
     ConvShape(23, 23, 18, 18, 23, groups=18),
 ]
 
