@@ -12,6 +12,7 @@ from typing import Mapping, NamedTuple
 
 import numpy as np
 
+from mpnet.quantization.elementary import exp
 from mpnet.quantization.scheme import ActivationScheme, range_to_params
 
 Ranges = Mapping[int, tuple[float, float]]
@@ -94,7 +95,7 @@ def leaky_bound(low: float, high: float) -> float:
         return low
     mean, deviation = (low + high) / 2, (high - low) / (2 * _REACH)
     x = np.linspace(low, high, 4001)
-    density = np.exp(-(((x - mean) / deviation) ** 2) / 2)
+    density = exp(-(((x - mean) / deviation) ** 2) / 2)
     density /= density.sum()
     above = density[x > 0].sum()
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
+from mpnet.quantization.elementary import log
 from mpnet.quantization.histogram import HALF_BINS, GrowingHistogram
 from mpnet.quantization.scheme import ActivationScheme, fake_quantize_activation, range_to_params
 
@@ -106,4 +107,4 @@ def _divergence(counts: NDArray[np.int64], size: int, levels: int) -> float:
     q /= q.sum()
     # A bin that P fills and Q leaves empty would cost infinity; a count far below one stands for it.
     q = np.where(holds & (q == 0), 1e-9, q)
-    return float((p[holds] * np.log(p[holds] / q[holds])).sum())
+    return float((p[holds] * log(p[holds] / q[holds])).sum())
