@@ -82,8 +82,20 @@ static const char *type_name(int type)
 }
 static const char *const FILLS[] = {"random", "largest", "least", "tiny", "huge"};
 
-/* What the convolutions compared next begin from, or give: sums of whole numbers. */
-static enum { WHOLE, TAKES_SUMS, GIVES_SUMS } part;
+/* What the convolutions compared next begin from, or give: sums of whole numbers; or codes alone, by factors. */
+static enum { WHOLE, TAKES_SUMS, GIVES_SUMS, IN_CODES } part;
+
+/* Of the output stage in whole numbers: the least and the largest among multipliers; the last is nothing. */
+static int32_t multipliers[512], shifts[512];
+static void draw_factors(int count, int least, int most)
+{
+    for (int i = 0; i < count; i++) {
+        const uint32_t which = next() & 7;
+        multipliers[i] = which == 0 ? 1 << 30 : which == 1 ? INT32_MAX : (int32_t)((1u << 30) + (next() & 0x3fffffff));
+        shifts[i] = least + (int)(next() % (uint32_t)(most - least + 1));
+    }
+    if (count > 4) multipliers[count - 1] = shifts[count - 1] = 0;
+}
 
 /* kind: the beginning of its name. pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. number: decides activation and rounding. */
 static void convolution(const char *kind, mp_conv_shape s, int precision, int out_type, int extreme, int number,
@@ -127,7 +139,17 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         }
         for (size_t i = 0; part == TAKES_SUMS && i < IMAGES * results; i++)
             ((int32_t *)other)[i] = (int32_t)(next() & 0xfffff) - 0x80000;
-        const int measured = !(pool && !mp_is_real(out_type)) && part != GIVES_SUMS;
+        const int wide = storage == MP_TYPE_I16 || out_type == MP_TYPE_I16, leaky = part == IN_CODES && number % 2;
+        int64_t wide_bias[512];
+        int32_t narrow_bias[512], leaky_multiplier[2], leaky_shift[2];
+        if (part == IN_CODES) {
+            draw_factors(2, -4, 1);
+            memcpy(leaky_multiplier, multipliers, sizeof leaky_multiplier);
+            memcpy(leaky_shift, shifts, sizeof leaky_shift);
+            draw_factors(s.out_c, storage == MP_TYPE_I16 ? -24 : wide ? -14 : -22, wide ? MP_MOST_SHIFT : 2);
+            for (int i = 0; i < s.out_c; i++) wide_bias[i] = narrow_bias[i] = (int)(next() % 40001) - 20000;
+        }
+        const int measured = !(pool && !mp_is_real(out_type)) && part != GIVES_SUMS && part != IN_CODES;
         mp_conv_args a[2];
         int written = 0;
         for (int k = 0; k < 2; k++) {
@@ -141,7 +163,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
             a[k] = (mp_conv_args){
                 .shape = s,
                 .precision = precision,
-                .activation = number % 7,
+                .activation = part == IN_CODES ? MP_LINEAR : number % 7,
                 .out_type = out_type,
                 .out_rounding = number % 3,
                 .out_low = out_type == MP_TYPE_I16 ? INT16_MIN : INT8_MIN,
@@ -163,6 +185,13 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
                 .ranges = measured ? ranges[k] : 0,
                 .sums = part == TAKES_SUMS ? (const int32_t *)other : 0,
                 .gives_sums = part == GIVES_SUMS,
+                .whole_bias = wide ? (const void *)wide_bias : narrow_bias,
+                .multiplier = part == IN_CODES ? multipliers : 0,
+                .shift = shifts,
+                .leaky_multiplier = leaky ? leaky_multiplier : 0,
+                .leaky_shift = leaky_shift,
+                .leaky_low = (out_type == MP_TYPE_I16 ? INT16_MIN : INT8_MIN) - 5,
+                .leaky_high = out_type == MP_TYPE_I16 ? INT16_MAX : INT8_MAX,
                 .scratch = scratch,
                 .scratch_bytes = needed,
             };
@@ -171,12 +200,14 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         running = 0;
         if (written < 2) {
             fails("weights could not be packed, or the scratch of this program is too small");
-        } else if (part && !(mp_conv_takes_sums(tables[0], packed[0]) && mp_conv_takes_sums(tables[1], packed[1]))) {
+        } else if ((part == TAKES_SUMS || part == GIVES_SUMS) &&
+                   !(mp_conv_takes_sums(tables[0], packed[0]) && mp_conv_takes_sums(tables[1], packed[1]))) {
             compared--;
         } else {
             running = 1;
             BOTH(stored, (memset(scratch + a[k].scratch_bytes, GUARDED, GUARD),
                           called(mp_conv)(t, &a[k]) + 100 * is_touched(scratch + a[k].scratch_bytes)))
+            if (part == IN_CODES && status[0]) fails("status %d", status[0]);
             if (measured && !failed && !status[0] && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
                 fails("ranges differ from those of %s", REFERENCE);
         }
@@ -294,6 +325,26 @@ static void partial_sums(void)
     part = WHOLE;
 }
 
+/* Codes by whole numbers alone: every tile and Winograd, groups, depthwise (beside each other, and of too many taps for sums of 32 bits),
+ * pixels beside each other; with LeakyReLU and without, pooled and not. */
+static void in_codes(void)
+{
+    static const mp_conv_shape SHAPES[] = {
+        {7, 9, 3, 16, 3, 1, 1, 1, 1},   {13, 11, 24, 70, 1, 1, 0, 1, 1}, {10, 12, 32, 48, 3, 1, 1, 1, 1},
+        {9, 8, 20, 33, 3, 2, 1, 1, 1},  {8, 6, 24, 18, 3, 1, 1, 1, 3},   {11, 9, 37, 37, 3, 1, 1, 1, 37},
+        {6, 8, 12, 10, 1, 1, 0, 1, 1},  {7, 8, 10, 10, 3, 1, 1, 1, 10},  {23, 23, 18, 18, 23, 1, 0, 1, 18},
+        {2, 2, 1100, 9, 1, 1, 0, 1, 1}, {5, 35, 16, 33, 3, 1, 1, 1, 1},  {3, 12, 4, 24, 1, 1, 0, 1, 1},
+    };
+    static const int GIVES[][2] = {{MP_INT8, MP_TYPE_I8}, {MP_INT8, MP_TYPE_I16}, {MP_INT16, MP_TYPE_I16}};
+    part = IN_CODES;
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
+        for (int g = 0; g < (int)(sizeof GIVES / sizeof *GIVES); g++)
+            for (int number = 0; number < 4 && !seen(GIVES[g][0]); number++)
+                for (int pool = 0; pool < 3; pool++)
+                    convolution("codes", SHAPES[i], GIVES[g][0], GIVES[g][1], pool ? RANDOM : number % 3, number, pool);
+    part = WHOLE;
+}
+
 static const char *operation_name(const char *operation, int type, int count, const char *what, int number)
 {
     static char text[64];
@@ -363,6 +414,48 @@ static void elementwise(void)
     }
 }
 
+/* What is between convolutions where there are codes alone. */
+static void between_codes(void)
+{
+    static const int COUNTS[] = {1, 7, 16, 33, 64, 129, 1000}, CODES[] = {MP_TYPE_I8, MP_TYPE_I16};
+    for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++)
+        for (int from = 0; from < 4; from++) {
+            const size_t n = COUNTS[i];
+            const int type = CODES[from & 1], to_type = CODES[from >> 1], is_byte = to_type == MP_TYPE_I8;
+            const int low = is_byte ? INT8_MIN : INT16_MIN, high = is_byte ? INT8_MAX : INT16_MAX;
+            const int zero = type == MP_TYPE_I8 ? 5 : 0, to_zero = is_byte ? -9 : 0;
+            for (int up = 0; up < 2; up++)
+                CASE("rescale-%s-%s-%d-%s", type_name(type), type_name(to_type), (int)n, up ? "up" : "down")
+                {
+                    fill(input, n, type, RANDOM);
+                    draw_factors(2, up ? 0 : -31, up ? (type == MP_TYPE_I16 ? 14 : 22) : 0);
+                    BOTH(n * mp_type_bytes(to_type),
+                         called(mp_rescale)(t, input, type, to, to_type, zero, to_zero, low, high, multipliers[0],
+                                            shifts[0], multipliers[1], shifts[1], n, THREADS))
+                    if (status[0]) fails("status %d", status[0]);
+                }
+            if (from & 1) continue;
+            CASE("divide-%s-%d", type_name(to_type), (int)n)
+            {
+                fill(input, n, MP_TYPE_F32, RANDOM);
+                for (size_t k = 0; k < n; k += 3)
+                    ((float *)input)[k] = 0.25f * (float)((int)(next() & 511) - 255) / 2.0f;
+                BOTH(n * mp_type_bytes(to_type),
+                     called(mp_quantize_by_division)(t, (const float *)input, to, to_type, 0.25f, to_zero, n, THREADS))
+            }
+            CASE("add-codes-%s-%d", type_name(to_type), (int)n)
+            {
+                const int32_t zeros[3] = {is_byte ? -128 : 0, is_byte ? 5 : 0, is_byte ? 127 : 0};
+                fill(input, n, to_type, RANDOM);
+                fill(other, n, to_type, RANDOM);
+                draw_factors(3, -16, 0);
+                BOTH(n * mp_type_bytes(to_type), called(mp_add_codes)(t, input, other, to, to_type, zeros, multipliers,
+                                                                      shifts, low, high - 1, n, THREADS))
+                if (status[0]) fails("status %d", status[0]);
+            }
+        }
+}
+
 /* Whether this thread has tiles that the system must save. */
 static int matrix_in_use(void)
 {
@@ -397,7 +490,8 @@ int main(int count, char **words)
         first_layers();
         matrices();
         partial_sums();
-        if (!seen(-1)) elementwise();
+        in_codes();
+        if (!seen(-1)) elementwise(), between_codes();
         cases += compared;
         if (options.list) continue;
         if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(level));
