@@ -26,7 +26,6 @@ from pathlib import Path
 from typing import Sequence
 
 from mixbench.measure import sweep_of
-from mpnet.errors import MpnetError
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.estimate import seconds_per_pass
 from mpnet.sweep.evaluator import Evaluator
@@ -208,24 +207,19 @@ def _rates(network: NetworkSpec, parts: Path) -> dict[str, float]:
     return rates
 
 
-def main(arguments: Sequence[str]) -> int:
-    """The command. Result: exit code."""
+def main(arguments: Sequence[str]) -> None:
+    """The command. Raises: MpnetError."""
     parser = argparse.ArgumentParser(description="What a sweep takes on many machines, by simulation from measured parts.")
     parser.add_argument("command", choices=["record", "simulate"])
     parser.add_argument("problem", type=Path)
     parser.add_argument("parts", type=Path)
     parser.add_argument("--workers", type=int, nargs="+", default=[2])
     options = parser.parse_args(arguments)
-    try:
-        if options.command == "record":
-            record(options.problem, options.parts, options.workers[0])
-        else:
-            simulate(options.problem, options.parts, options.workers)
-        return 0
-    except MpnetError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
+    if options.command == "record":
+        record(options.problem, options.parts, options.workers[0])
+    else:
+        simulate(options.problem, options.parts, options.workers)
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    main(sys.argv[1:])
