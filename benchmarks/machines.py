@@ -28,11 +28,10 @@ from typing import Sequence
 from mixbench.measure import sweep_of
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.estimate import seconds_per_pass
-from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import Executor
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.problem import Problem
-from mpnet.sweep.setup import SweepSetup, make_context, make_executor, with_image_order
+from mpnet.sweep.search import worker_pool
+from mpnet.sweep.setup import make_context, make_executor, with_image_order
 from mpnet.sweep.sharing import forward_equivalents_of
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.strategies import strategy
@@ -53,6 +52,8 @@ class Recorder:
 
     def wait(self, timeout: float) -> list[UnitResult]:
         results = self._executor.wait(timeout)
+        if not results:
+            return results
         with gzip.open(self._path, "at") as file:
             for result in results:
                 file.write(json.dumps({"seconds": result.seconds, "keys": " ".join(result.unit.keys)}) + "\n")
@@ -131,7 +132,7 @@ class SimulatedWorkers:
 def record(path: Path, parts: Path, workers: int) -> None:
     """Run a sweep and note the time of each part."""
     setup, problem = sweep_of(path)
-    name = setup.bench.experiment.name
+    name, per_pass = setup.bench.experiment.name, seconds_per_pass(setup.bench, problem.space).most
 
     def progress(state: SweepState) -> None:
         print(
@@ -147,7 +148,7 @@ def record(path: Path, parts: Path, workers: int) -> None:
             context, macs = with_image_order(context, problem, store, contexts[0], setup.bench.threads)
             executor = Recorder(make_executor(context, workers, None), parts)
             stack.callback(executor.close)
-            return _pool(setup, problem, executor, Evaluator(context), macs)
+            return worker_pool(context, executor, problem, setup.baseline, per_pass, macs)
 
         state = Sweep(problem, setup.bench.network, store, contexts, opened, on_update=progress).run(
             strategy(setup.section.strategy).walk
@@ -165,19 +166,20 @@ def simulate(path: Path, parts: Path, counts: Sequence[int]) -> None:
         trials = {trial.key: trial for context in finished.contexts() for trial in finished.trials(context)}
         rates = _rates(network, parts)
         context = make_context(setup, stack, 1, remote=False)
-        here = Evaluator(context)
+        per_pass = seconds_per_pass(setup.bench, problem.space).most
         print(f"{setup.bench.experiment.name}: {problem.space.size:,} configurations, {len(trials):,} measured")
         print("workers  seconds  this process works  workers work  parts")
         for workers in counts:
             clock = Clock()
             began = clock.now
             executor = SimulatedWorkers(network, workers, trials, rates, clock)
+            pool = partial(worker_pool, context, executor, problem, setup.baseline, per_pass, 0)
             with (
                 tempfile.TemporaryDirectory() as folder,
                 TrialStore.open(Path(folder) / "sweep.sqlite", setup.subject) as store,
             ):
                 contexts = [store.context(document) for document in setup.documents]
-                sweep = Sweep(problem, network, store, contexts, lambda e=executor: _pool(setup, problem, e, here, 0))
+                sweep = Sweep(problem, network, store, contexts, pool)
                 executor.sweep = sweep
                 sweep.run(strategy(setup.section.strategy).walk)
                 took = clock.now - began
@@ -186,14 +188,6 @@ def simulate(path: Path, parts: Path, counts: Sequence[int]) -> None:
                 f"{workers:7}  {took:7.0f}  {alone:18.0%}  {executor.busy / took / workers:12.0%}  {executor.parts:5}",
                 flush=True,
             )
-
-
-def _pool(setup: SweepSetup, problem: Problem, executor: Executor, here: Evaluator, macs: int) -> WorkerPool:
-    baseline = here.context.baseline
-    decoded = baseline.decoded_bytes if baseline else 1 << 20
-    per_pass = seconds_per_pass(setup.bench, problem.space).most
-    costs = partial(here.costs, names=problem.names)
-    return WorkerPool(executor, decoded, per_pass, macs, setup.baseline, here.baseline_trial, costs)
 
 
 def _rates(network: NetworkSpec, parts: Path) -> dict[str, float]:

@@ -18,7 +18,7 @@ import numpy as np
 
 from mixbench.drawn import KEPT, drawn_agreement
 from mixbench.problem import HERE, OTHERS, QUALITY, load_problem
-from mixbench.score import exact_front, picks, print_rows
+from mixbench.score import exact_picks, print_rows
 
 
 @dataclass(frozen=True)
@@ -41,12 +41,10 @@ def rows(name: str, images_of: Path, kept: Path) -> list[Row]:
     images_of: the experiment file of the other one. kept: the file of what ran already. Raises: MpnetError.
     """
     problem = load_problem(name)
-    front = exact_front(problem)
-    measured = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
-    keys = [key for key in picks(problem, measured, front[:, 1]) if key is not None]
+    keys = exact_picks(problem)
     drawn = drawn_agreement(problem, images_of, lambda setup: np.arange(len(setup.bench.dataset.images)), keys, kept)
     result = []
-    for key in sorted(keys, key=problem.cost, reverse=True):
+    for key in keys:
         number, share = problem.number(key), problem.cost(key) / problem.cost(problem.highest)
         low, high = np.nanpercentile(drawn[key][1:], [2.5, 97.5])
         here = (float(problem.columns[column][number]) for column in (QUALITY, OTHERS))
@@ -65,10 +63,11 @@ def main(arguments: Sequence[str]) -> int:
 
 
 def _table(found: Sequence[Row]) -> Iterator[str]:
-    yield f"{'assignment':{len(found[0].key)}}   cost  chose  judge  elsewhere  95 % interval"
+    width = max(len("assignment"), len(found[0].key))
+    yield f"{'assignment':{width}}   cost  chose  judge  elsewhere  95 % interval"
     for row in found:
         figures = f"{row.chose:5.1f}  {row.judge:5.1f}  {row.elsewhere:9.1f}  {row.low:5.1f} to {row.high:.1f}"
-        yield f"{row.key:10} {row.cost:6.1%}  {figures}"
+        yield f"{row.key:{width}} {row.cost:6.1%}  {figures}"
 
 
 if __name__ == "__main__":

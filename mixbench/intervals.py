@@ -18,8 +18,8 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from mixbench.drawn import KEPT, drawn_agreement
-from mixbench.problem import HERE, QUALITY
-from mixbench.score import exact_front, picks, print_rows
+from mixbench.problem import HERE
+from mixbench.score import exact_front, exact_picks, picks, print_rows
 from mixbench.submission import Submission, read_submission
 
 
@@ -42,14 +42,13 @@ def rows(submissions: Sequence[Submission], problem: Path, kept: Path) -> list[R
     """
     asked = submissions[0].problem
     costs = exact_front(asked)[:, 1]
-    measured = [key for key, quality in zip(asked.keys, asked.columns[QUALITY], strict=True) if not np.isnan(quality)]
-    exact = picks(asked, measured, costs)
+    exact = exact_picks(asked)
     chosen = [picks(submission.problem, submission.answers, costs) for submission in submissions]
     wanted = dict.fromkeys(key for keys in (exact, *chosen) for key in keys if key is not None)
     drawn = drawn_agreement(asked, problem, lambda setup: setup.report, list(wanted), kept)
     result = []
     for submission, keys in zip(submissions, chosen, strict=True):
-        pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if best is not None and key is not None]
+        pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if key is not None]
         lost = np.mean([drawn[best] - drawn[key] for best, key in pairs], axis=0)
         low, high = np.nanpercentile(lost[1:], [2.5, 97.5])
         result.append(Row(asked.name, submission.method, float(lost[0]), float(low), float(high)))

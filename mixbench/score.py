@@ -86,6 +86,12 @@ def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) 
     return picked
 
 
+def exact_picks(problem: Problem) -> list[str]:
+    """What would be taken of the exact front at each of its costs, the dearest first."""
+    measured = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
+    return [key for key in picks(problem, measured, exact_front(problem)[:, 1]) if key is not None]
+
+
 def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
     """Regret on the others at each cost that some answer keeps; of a front, against the best that has figures."""
     regrets = []

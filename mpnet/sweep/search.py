@@ -16,8 +16,10 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
 from mpnet.sweep.conditions import ConditionRuns, conditions_of
+from mpnet.sweep.context import SweepContext
 from mpnet.sweep.estimate import duration, estimate_seconds, seconds_per_pass
 from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.executor import Executor
 from mpnet.sweep.findings import failures, findings, rank_layers
 from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.margins import margins_of
@@ -159,10 +161,7 @@ def run_sweep(
                 context, macs = with_image_order(context, problem, opened, contexts[0], bench.threads)
             executor = make_executor(context, parallel, scheduler)
             stack.callback(executor.close)
-            decoded = context.baseline.decoded_bytes if context.baseline else 1 << 20
-            here = Evaluator(context)
-            costs = partial(here.costs, names=problem.names)
-            return WorkerPool(executor, decoded, per_pass.most, macs, setup.baseline, here.baseline_trial, costs)
+            return worker_pool(context, executor, problem, setup.baseline, per_pass.most, macs)
 
         sweep = Sweep(
             problem,
@@ -207,6 +206,15 @@ def run_sweep(
         write_record(opened, contexts, FINDINGS, document)
         say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
     return document
+
+
+def worker_pool(
+    context: SweepContext, executor: Executor, problem: Problem, baseline: str | None, seconds_per_pass: float, macs: int
+) -> WorkerPool:
+    """The workers of an executor, with what this process knows without them. The rest as `WorkerPool`."""
+    here, decoded = Evaluator(context), context.baseline.decoded_bytes if context.baseline else 1 << 20
+    costs = partial(here.costs, names=problem.names)
+    return WorkerPool(executor, decoded, seconds_per_pass, macs, baseline, here.baseline_trial, costs)
 
 
 def _about(strategy: Strategy, seconds: float) -> str:
