@@ -22,6 +22,8 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.quantization.elementary import cos, power, sin
+
 Floats = NDArray[np.float64]
 
 METHOD = "Student's t, bootstrap and jackknife over images"
@@ -42,10 +44,10 @@ def t_quantile(degrees: float, tail: float) -> float:
         z = NormalDist().inv_cdf(1 - tail)
         return z + (z**3 + z) / (4 * degrees)
     freedom = max(degrees, 1.0)
-    density = np.sin(_ANGLES) ** (freedom - 1)
+    density = power(sin(_ANGLES), np.asarray(freedom - 1))
     below = np.concatenate([[0.0], np.cumsum((density[1:] + density[:-1]) / 2)])
     angle = float(np.interp(tail, below / (2 * below[-1]), _ANGLES))
-    return math.sqrt(freedom) / math.tan(angle)
+    return math.sqrt(freedom) * float(cos(np.asarray(angle)) / sin(np.asarray(angle)))
 
 
 _TAIL = 0.025

@@ -80,12 +80,9 @@ def mcnemar(lost: int, gained: int) -> tuple[float, float]:
     count, fewer = lost + gained, min(lost, gained)
     if count == 0:
         return 1.0, 1.0
-    tail = math.fsum(_binomial(count, i) for i in range(fewer + 1))
-    exact = min(1.0, 2 * tail)
-    point = _binomial(count, fewer)
+    ways = sum_of_ways = 1  # of `count` throws of a coin to show heads i times, and up to i times
+    for i in range(fewer):
+        ways = ways * (count - i) // (i + 1)
+        sum_of_ways += ways
+    exact, point = min(1.0, 2 * sum_of_ways / 2**count), ways / 2**count
     return exact, min(1.0, exact - point if 2 * fewer < count else 1 - point)
-
-
-def _binomial(n: int, k: int) -> float:
-    """The probability of k heads in n throws of a coin."""
-    return math.exp(math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1) - n * math.log(2))

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.operators.record import ANY, Call, Lifter, Operator, Shape
+from mpnet.quantization import elementary
 
 _SIXTH = 1 / 6
 _SLOW = 8
@@ -55,6 +56,17 @@ def _binary(function: Callable[..., Any], work: int = 1, **more: Any) -> Operato
     return _joined(function, (2, 2), work, **more)
 
 
+def _elementary(function: Callable[..., Any]) -> Callable[..., Array]:
+    """A function of float64 whose bits no CPU decides, for arrays of any type; the result has the first one's."""
+    return lambda *arrays: np.asarray(function(*[np.asarray(x, np.float64) for x in arrays])).astype(arrays[0].dtype)
+
+
+def _power(x: Array, exponent: Array) -> Array:
+    if np.issubdtype(x.dtype, np.integer) and np.issubdtype(exponent.dtype, np.integer) and not (exponent < 0).any():
+        return np.asarray(np.power(x, exponent))
+    return _elementary(elementary.power)(x, exponent)
+
+
 def _quotient(a: Array, b: Array) -> Array:
     if np.issubdtype(a.dtype, np.integer):
         return np.asarray((np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype))
@@ -79,7 +91,7 @@ def _cast(call: Call) -> Array:
 
 def _softmax(call: Call) -> Array:
     x, axis = call.array(0), call.axis(-1)
-    parts = np.exp(x - x.max(axis=axis, keepdims=True))
+    parts = _elementary(elementary.exp)(x - x.max(axis=axis, keepdims=True))
     return np.asarray(parts / parts.sum(axis=axis, keepdims=True))
 
 
@@ -259,17 +271,13 @@ def _lift_softmax(to: Lifter, call: Call) -> None:
     to.apply(call, "softmax")
 
 
-def _logistic(x: Array) -> Any:
-    return 1 / (1 + np.exp(-x))
-
-
 OPERATORS: dict[str, Operator] = {
     "Add": _binary(np.add, lift=_sum, keeps_sign=True),
     "Sub": _binary(np.subtract, lift=_sum),
     "Sum": Operator(_broadcast, lift=_sum, inputs=ANY),
     "Mul": _binary(np.multiply, lift=_product),
     "Div": _binary(_quotient, _SLOW, lift=_product),
-    "Pow": _binary(np.power, 4 * _SLOW),
+    "Pow": _binary(_power, 4 * _SLOW),
     "Mod": _binary(np.mod, _SLOW),
     "Min": _joined(lambda *x: np.minimum.reduce(np.broadcast_arrays(*x)), ANY),
     "Max": _joined(lambda *x: np.maximum.reduce(np.broadcast_arrays(*x)), ANY),
@@ -283,18 +291,18 @@ OPERATORS: dict[str, Operator] = {
     "Neg": _unary(np.negative),
     "Abs": _unary(np.abs),
     "Sqrt": _unary(np.sqrt),
-    "Exp": _unary(np.exp, _SLOW),
-    "Log": _unary(np.log, _SLOW),
-    "Sin": _unary(np.sin, _SLOW),
-    "Cos": _unary(np.cos, _SLOW),
+    "Exp": _unary(_elementary(elementary.exp), _SLOW),
+    "Log": _unary(_elementary(elementary.log), _SLOW),
+    "Sin": _unary(_elementary(elementary.sin), _SLOW),
+    "Cos": _unary(_elementary(elementary.cos), _SLOW),
     "Floor": _unary(np.floor),
     "Ceil": _unary(np.ceil),
     "Round": _unary(np.round),
     "Reciprocal": _unary(lambda x: 1 / x),
     "Cast": Operator(_same, _cast),
     "Relu": _unary(lambda x: np.maximum(x, 0), lift=_activation("relu"), positive=True),
-    "Sigmoid": _unary(_logistic, _SLOW, lift=_activation("logistic"), positive=True),
-    "Tanh": _unary(np.tanh, _SLOW, lift=_activation("tanh")),
+    "Sigmoid": _unary(_elementary(elementary.logistic), _SLOW, lift=_activation("logistic"), positive=True),
+    "Tanh": _unary(_elementary(elementary.tanh), _SLOW, lift=_activation("tanh")),
     "Clip": Operator(_same, _clip, _clamp, positive=True, inputs=(1, 3)),
     "HardSigmoid": Operator(_same, lift=_hard_sigmoid, positive=True),
     "HardSwish": Operator(_same, lift=_activation("hard_swish")),

@@ -10,6 +10,7 @@ import numpy as np
 
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.operators.record import Call, Lifter, Operator, Shape
+from mpnet.quantization.elementary import matmul
 
 _AUTO_PADS = ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER")
 
@@ -53,13 +54,20 @@ def _conv_shape(call: Call) -> Shape:
     return (call.shape()[0], weights[0], *_sides(call, weights[2:]))
 
 
+def _products(a: Array, b: Array) -> Array:
+    """Of matrices, as `a @ b`, with the same bits on every CPU."""
+    if np.issubdtype(a.dtype, np.integer):
+        return np.asarray(a @ b)
+    return matmul(np.asarray(a, np.float64), np.asarray(b, np.float64)).astype(a.dtype)
+
+
 def _conv(call: Call) -> Array:
     """1x1 alone: what distances of boxes are summed by."""
     x, w, bias = call.array(0), call.array(1), call.constant(2)
     strides, _, pads = _window(call, w.shape[2:])
     if w.shape[2:] != (1, 1) or call.integer("group", 1) != 1 or any(pads) or set(strides) != {1}:
         raise Refused("a convolution that large behind the heads")
-    result = np.asarray(np.einsum("oc,nchw->nohw", w[:, :, 0, 0], x))
+    result = _products(w[:, :, 0, 0], x.reshape(*x.shape[:2], -1)).reshape(len(x), len(w), *x.shape[2:])
     return result if bias is None else result + bias.reshape(1, -1, 1, 1)
 
 
@@ -244,7 +252,7 @@ OPERATORS: dict[str, Operator] = {
     "Gemm": Operator(_gemm_shape, lift=_lift_dense, inputs=(2, 3)),
     "MatMul": Operator(
         _matmul_shape,
-        lambda call: np.asarray(call.array(0) @ call.array(1)),
+        lambda call: _products(call.array(0), call.array(1)),
         _lift_dense,
         multiplies=lambda call: math.prod(_matmul_shape(call)) * call.shape()[-1],
         inputs=(2, 2),
