@@ -6,9 +6,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import time
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Collection, Iterator, Mapping, Sequence
+from typing import Any, Collection, Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -136,9 +137,13 @@ class Evaluator:
     def evaluate(self, unit: Unit) -> UnitResult:
         """All figures of a unit's configurations, but for those that its rivals beat, or whose values are not finite."""
         began = time.monotonic()
-        runs, survivors, macs, saved = _PartialRuns(self, unit.options, kept=self._kept), unit.keys, 0, 0
-        after: Mapping[int, int] = {}
+        runs, macs, saved = _PartialRuns(self, unit.options, kept=self._kept), 0, 0
+        after: Counter[int] = Counter()
         failures: dict[str, FailedTrial] = {}
+
+        def measure(keys: Sequence[str]) -> list[Trial]:
+            return [Trial(key, {**values, **self.costs(unit.options, key)}) for key, values in runs.measured(keys)]
+
         if unit.rivals is not None:
             names = unit.rivals.names
             racing = _PartialRuns(self, unit.options, likely=self._few_left, kept=self._kept)
@@ -150,16 +155,18 @@ class Evaluator:
                 macs, saved = racing.macs, racing.saved
             else:
                 runs = racing
-            self._few_left = len(survivors) <= FEW * len(unit.keys)
-        trials = tuple(
-            [Trial(key, {**measured, **self.costs(unit.options, key)}) for key, measured in runs.measured(survivors)]
-        )
+            trials = sorted(survivors.measured(measure), key=lambda trial: trial.key)
+            if beaten := len({*survivors.keys} - {trial.key for trial in trials} - runs.failed.keys()):
+                after[survivors.images] += beaten
+            self._few_left = len(trials) <= FEW * len(unit.keys)
+        else:
+            trials = measure(unit.keys)
         failures.update(runs.failed)
-        ruled_out = tuple(sorted({*unit.keys} - {*survivors} - failures.keys()))
+        ruled_out = tuple(sorted({*unit.keys} - {trial.key for trial in trials} - failures.keys()))
         failed = tuple(failures[key] for key in sorted(failures))
         seconds = time.monotonic() - began
         return UnitResult(
-            unit, trials, macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
+            unit, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
         )
 
     def known_pass(self) -> str:
@@ -379,7 +386,7 @@ class _PartialRuns:
         fails there has no figures."""
         if not keys:
             return
-        count = len(self._evaluator.context.geometry)
+        count, before = len(self._evaluator.context.geometry), len(self._images)
         rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
         if len(rest):
             self.run(keys, rest)
@@ -393,6 +400,9 @@ class _PartialRuns:
                 else []
             )
             yield key, self._evaluator.scorer.measure(self._decoder.predictions(outputs), noise)
+        # Other keys have not had the rest.
+        del self._images[before:], self._outputs[before:]
+        self._joined.clear()
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
         return enumerate(self._graph.head_names(key))

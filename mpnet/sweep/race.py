@@ -3,22 +3,23 @@
 
 Images come in rounds, those first on which a sample of configurations loses most. After each round the upper bound of a
 configuration's measures (see `evaluation.upper_bound`) is held against rivals that are measured already: what one of them
-dominates even so cannot be on the front and leaves the race. Who is left after the last round is measured on the other
-images as well.
+dominates even so cannot be on the front and leaves the race. Of those that are left after the last round the most promising
+are measured on the other images as well, and become rivals of the rest.
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence
+from typing import Any, Callable, Iterator, Mapping, Protocol, Sequence, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.measures import objective
+from mpnet.config.measures import Measure, objective
 from mpnet.data.dataset import Dataset
-from mpnet.sweep.front import Rivals, to_minimise
+from mpnet.sweep.front import Rivals, non_dominated, to_minimise
 from mpnet.trial.kit import Kit, UpperBounds
 
 ROUND_ENDS = (0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.12, 0.15, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.46, 0.53, 0.62, 0.72, 0.84)
@@ -40,6 +41,16 @@ FIRST_CHECKED, MANY = 7, 64
 
 Costs = Callable[[str], Mapping[str, float]]
 """Of a key, by name of the measure."""
+
+
+class Measured(Protocol):
+    """What was measured of a configuration: values by name of the measure."""
+
+    @property
+    def values(self) -> Mapping[str, float]: ...
+
+
+_Measured = TypeVar("_Measured", bound=Measured)
 
 
 class PartialRuns(Protocol):
@@ -73,9 +84,7 @@ class Race:
         self._baseline = None if baseline is None else baseline.of_images(select)
         self._bounds: dict[tuple[str, ...], UpperBounds[Any]] = {}
 
-    def survivors(
-        self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Costs
-    ) -> tuple[tuple[str, ...], Counter[int]]:
+    def survivors(self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Costs) -> tuple[Survivors, Counter[int]]:
         """The keys that did not fail and are not certain to be dominated by a rival; and how many were ruled out after how many
         images. costs: of a key, by name."""
         if rivals.names not in self._bounds:
@@ -92,7 +101,8 @@ class Race:
             runs.run(field.keys_at(np.flatnonzero(field.left)), order[first:last])
             if runs.failed:
                 field.left &= [key not in runs.failed for key in keys]
-            checked = np.flatnonzero(field.left & (field.next_check == number) & (first_checked | (number > 0)))
+            due = (field.next_check == number) & (first_checked | (number > 0)) | (number == len(ends) - 1)
+            checked = np.flatnonzero(field.left & due)
             for since in np.unique(field.since[checked]).tolist():
                 alike = checked[field.since[checked] == since]
                 for rows in np.array_split(alike, -(-len(alike) // CHECKED_TOGETHER)):
@@ -108,7 +118,8 @@ class Race:
             if number == 0 and len(others) and len(checked):
                 field.predict(others, checked)
                 field.choose_next_check(others, number)
-        return field.keys_at(np.flatnonzero(field.left)), ruled_out
+        rows = np.flatnonzero(field.left)
+        return Survivors(field.keys_at(rows), field.points[rows], rivals, ends[-1][1] if ends else 0), ruled_out
 
     def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
         """An order of the images that count (positions in `select`), those first on which a sample loses most.
@@ -116,6 +127,43 @@ class Race:
         names: of the objectives. sample: what some configurations find in the images that count, one after the other.
         """
         return self._kit.image_order(self._dataset, self._baseline, names, sample)
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """Of a race. points: (keys, objectives), the most that each can be; rivals: that they were held against; images: that they
+    ran on."""
+
+    keys: tuple[str, ...]
+    points: NDArray[np.float64]
+    rivals: Rivals
+    images: int
+
+    def measured(self, measure: Callable[[Sequence[str]], Sequence[_Measured]]) -> list[_Measured]:
+        """What `measure` gives of all but those that one of the others dominates for certain.
+
+        Keys that no other one could dominate, if all were as good as they can be, come first; they are rivals of the rest.
+        measure: of keys, in order; what fails is left out.
+        """
+        names, rivals = self.rivals.names, self.rivals
+        objectives = [objective(name) for name in names]
+        best = to_minimise(_at_best(self.points, objectives), objectives)
+        left = np.arange(len(self.keys))
+        results: list[_Measured] = []
+        while len(left):
+            first = np.sort(non_dominated(best[left]))
+            measured = measure([self.keys[row] for row in left[first]])
+            results += measured
+            values = np.array([[one.values[name] for name in names] for one in measured]).reshape(-1, len(names))
+            rivals = Rivals(names, tuple(map(tuple, to_minimise(values, objectives).tolist())))
+            left = np.delete(left, first)
+            left = left[~rivals.beat(best[left])]
+        return results
+
+
+def _at_best(points: NDArray[np.float64], objectives: Sequence[Measure]) -> NDArray[np.float64]:
+    """Points as good as they can be for certain: means of the same precisions may differ by ROUNDING."""
+    return np.where([o.higher for o in objectives], np.minimum(points + ROUNDING, HIGHEST), points)
 
 
 def points_without_images(keys: Sequence[str], names: Sequence[str], costs: Costs) -> NDArray[np.float64]:
@@ -169,8 +217,7 @@ class _Field:
 
     def are_dominated(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
         """Whether some rival is better than each point (n, objectives) for certain."""
-        best = np.where(self._bounded, np.minimum(points + ROUNDING, HIGHEST), points)
-        return self._rivals.beat(to_minimise(best, self._objectives))
+        return self._rivals.beat(to_minimise(_at_best(points, self._objectives), self._objectives))
 
     def predict(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> None:
         """Fill in the bounds of some rows as if layers added up as they do in the known rows."""

@@ -7,7 +7,7 @@ import itertools
 import pickle
 from dataclasses import replace
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Sequence
 
 import numpy as np
 import pytest
@@ -19,13 +19,13 @@ from mpnet.sweep.context import SweepContext
 from mpnet.sweep.evaluator import Evaluator
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import front_of
-from mpnet.sweep.front import Rivals
+from mpnet.sweep.front import Rivals, dominated
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.problem import Batch, Problem, Walk, objectives_of
-from mpnet.sweep.race import if_layers_add_up, rounds
+from mpnet.sweep.race import Survivors, if_layers_add_up, rounds
 from mpnet.sweep.setup import with_image_order
 from mpnet.sweep.space import Configuration, build_space
-from mpnet.sweep.store import Subject, TrialStore
+from mpnet.sweep.store import Subject, Trial, TrialStore
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
 from mpnet.sweep.strategies import strategy
@@ -252,6 +252,40 @@ def test_equal_configurations_do_not_rule_each_other_out() -> None:
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-90.0, 5.0), (-80.0, 3.0)))
     best = np.array([[-90.0, 5.0], [-90.0, 6.0], [-89.0, 5.0], [-91.0, 9.0], [-80.0, 2.0], [-79.0, 3.0]])
     assert rivals.beat(best).tolist() == [False, True, True, False, False, True]
+
+
+def test_survivors_of_a_race_rule_each_other_out() -> None:
+    """b and d could be as good as 98 and 97, but a has more for less; where a fails, or disappoints, b has to be measured."""
+    survivors = Survivors(
+        ("a", "b", "c", "d"),
+        np.array([[99.0, 1.0], [98.0, 2.0], [100.0, 3.0], [97.0, 4.0]]),
+        Rivals(("agreement_AP", "weight_bytes"), ()),
+        images=5,
+    )
+
+    def measured(found: dict[str, float]) -> list[str]:
+        def measure(keys: Sequence[str]) -> list[Trial]:
+            costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
+            return [Trial(key, {"agreement_AP": found[key], "weight_bytes": costs[key]}) for key in keys if key in found]
+
+        return [trial.key for trial in survivors.measured(measure)]
+
+    assert measured({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
+    assert measured({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
+    assert measured({"b": 98.0, "c": 99.0, "d": 0.0}) == ["c", "b"]
+
+
+def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:
+    evaluator, names = Evaluator(CONTEXT), ("agreement_AP", "weight_bytes")
+    keys = tuple("".join(codes) for codes in itertools.product("fq", repeat=len(NETWORK.convolutions)))
+    result = evaluator.evaluate(Unit(0, keys, Rivals(names, ((-50.0, 1.0),))))
+    everything = {trial.key: trial for trial in evaluator.evaluate(Unit(0, keys)).trials}
+    assert all(trial == everything[trial.key] for trial in result.trials)
+    assert {*result.ruled_out} == {*keys} - {trial.key for trial in result.trials}
+    measured = np.array([[-trial.values[names[0]], trial.values[names[1]]] for trial in result.trials])
+    others = np.array([[-everything[key].values[names[0]], everything[key].values[names[1]]] for key in result.ruled_out])
+    assert dominated(others, np.vstack([measured, [[-50.0, 1.0]]])).all()
+    assert sum(count for _, count in result.after) == len(result.ruled_out) > len(result.trials)
 
 
 def test_what_adds_up_is_foretold() -> None:
