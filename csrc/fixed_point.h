@@ -22,6 +22,12 @@ static inline int32_t mp_times_32(int32_t x, int32_t multiplier, int32_t shift)
     return mp_times_by(x, multiplier, mp_shift_left(shift), mp_shift_right(shift), shift >> 31);
 }
 
+/* Whether these are a factor, by shifts that integers of 32 bits have. */
+static inline int mp_is_factor(int32_t multiplier, int32_t shift)
+{
+    return multiplier == 0 ? shift == 0 : multiplier >= 1 << 30 && shift >= -31 && shift <= 30;
+}
+
 /* Of up to 48 bits: by the multiplier's upper 16 bits, rounded half up: (x * factor + 2^(shift - 1)) >> shift. */
 static inline int32_t mp_factor_64(int32_t multiplier)
 {

@@ -2,6 +2,7 @@
 /* Drivers of operations on codes in whole numbers alone: docs/arithmetic.md, section 10. */
 #include <math.h>
 #include <stdatomic.h>
+#include "fixed_point.h"
 #include "table.h"
 #include "team.h"
 
@@ -35,10 +36,6 @@ static int share(const op *o, mp_work *work, int threads)
     return MP_OK;
 }
 static int are_codes(int type) { return mp_is_type(type) && !mp_is_real(type); }
-static int is_factor(int multiplier, int shift)
-{
-    return multiplier == 0 ? shift == 0 : multiplier >= 1 << 30 && shift >= -31 && shift <= 30;
-}
 
 static void rescale_item(const void *context, int64_t number, int member)
 {
@@ -52,11 +49,10 @@ int mp_rescale(const mp_table *table, const void *x, int type, void *out, int ou
                int out_zero_point, int low, int high, int multiplier, int shift, int below_multiplier, int below_shift,
                size_t count, int threads)
 {
-    /* A step times 2^shift has to fit 32 bits. */
-    const int most = type == MP_TYPE_I8 ? 22 : 14;
+    const int most = mp_most_rescaling(type);
     if (!table || !x || !out || !are_codes(type) || threads < 1 || !mp_are_its_codes(out_type, low, high) ||
         !mp_is_zero_point(type, zero_point) || !mp_is_zero_point(out_type, out_zero_point) ||
-        !is_factor(multiplier, shift) || !is_factor(below_multiplier, below_shift))
+        !mp_is_factor(multiplier, shift) || !mp_is_factor(below_multiplier, below_shift))
         return MP_BAD_ARGUMENT;
     if (shift > most || below_shift > most) return MP_OVERFLOW;
     const op o = {.table = table,
@@ -99,7 +95,7 @@ int mp_add_codes(const mp_table *table, const void *a, const void *b, void *out,
                        .low = low - zero_points[2],
                        .high = high - zero_points[2]}};
     for (int i = 0; i < 3; i++) {
-        if (!mp_is_zero_point(type, zero_points[i]) || !is_factor(multipliers[i], shifts[i]) || shifts[i] > 0)
+        if (!mp_is_zero_point(type, zero_points[i]) || !mp_is_factor(multipliers[i], shifts[i]) || shifts[i] > 0)
             return MP_BAD_ARGUMENT;
         o.adding.zero_point[i] = zero_points[i];
         o.adding.multiplier[i] = multipliers[i];

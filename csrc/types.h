@@ -51,6 +51,9 @@ static inline int mp_is_zero_point(int type, int zero_point)
     return type == MP_TYPE_I8 ? zero_point >= INT8_MIN && zero_point <= INT8_MAX : zero_point == 0;
 }
 
+/* The largest shift of a factor of their steps, which times 2^shift have to fit 32 bits. */
+static inline int mp_most_rescaling(int type) { return type == MP_TYPE_I8 ? 22 : 14; }
+
 enum mp_sum_kind {
     MP_SUM_FLOAT, /* float sums that started from the bias */
     MP_SUM_HALF,  /* half-precision sums held as floats, bias still to be added */

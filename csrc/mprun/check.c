@@ -6,6 +6,7 @@
 #include <string.h>
 #include "../types.h"
 #include "operations.h"
+#include "whole.h"
 
 #define MOST_ARENA (UINT64_C(1) << 32)
 
@@ -16,6 +17,7 @@ static uint64_t value_count(const mpr_operands *s)
     case MPR_WEIGHTS: return 2 * (uint64_t)(s->step->inputs - 1) * s->out->c;
     case MPR_RESULT:
     case MPR_SOURCES: return mpr_values(s->out);
+    case MPR_RULES: return sizeof(mpb_whole) / 4;
     default: return 0;
     }
 }
@@ -24,18 +26,18 @@ int mpr_check_values(const mpr_operands *s, char *error)
 {
     const mpr_file *file = s->file;
     const mpb_step *step = s->step;
-    const int sources = mpr_operations[step->operation].values == MPR_SOURCES;
+    const int kind = mpr_operations[step->operation].values;
     const uint64_t count = value_count(s);
     if (!count) return 0;
     char what[96];
     snprintf(what, sizeof what, "values of layer %d (%.48s)", (int)step->layer, mpr_layer_name(file, step->layer));
     const void *values = mpr_piece(file, &step->values, 4 * count, what, error);
     if (!values) return -1;
-    for (uint64_t i = 0; i < count; i++)
-        if (sources ? ((const int32_t *)values)[i] >= (int64_t)mpr_values(s->in)
-                    : !isfinite(((const float *)values)[i]))
-            return mpr_fail(error, "%s: %s: make no sense; export it again", file->name, what);
-    return 0;
+    int fit = kind != MPR_RULES || mpr_rules_fit(s, values);
+    for (uint64_t i = 0; i < count && fit && kind != MPR_RULES; i++)
+        fit = kind == MPR_SOURCES ? ((const int32_t *)values)[i] < (int64_t)mpr_values(s->in)
+                                  : isfinite(((const float *)values)[i]);
+    return fit ? 0 : mpr_fail(error, "%s: %s: make no sense; export it again", file->name, what);
 }
 
 /* NULL, or what is wrong with a step whose slots exist. */

@@ -3,6 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "../types.h"
+#include "whole.h"
 
 #define NOT_FITTING "its inputs do not fit"
 #define OTHER_SIZE "its result has another size"
@@ -73,6 +74,10 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
     } else if (out->h != h || out->w != w) {
         return OTHER_SIZE;
     }
+    const int wide = in->type == MP_TYPE_I16 || out->type == MP_TYPE_I16;
+    if (own->whole != (step->operation == MPB_WHOLE_CONVOLVE) * (1 + wide))
+        return "its weights are of another arithmetic";
+    if (own->whole) return real(in) || real(out) ? STORED_OTHERWISE : 0;
     if (step->quantizes ? real(out) || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !real(out))
         return STORED_OTHERWISE;
     return 0;
@@ -102,7 +107,9 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
         args.in_zero_point = &x->params.zero_point;
         args.in_offset = &x->params.offset;
     }
-    if (x->left) {
+    if (own->whole) {
+        mpr_whole_arguments(s, own, &args);
+    } else if (x->left) {
         args.converts = 1;
         args.in = pass->image;
         args.in_type = MP_TYPE_F32;
@@ -111,7 +118,7 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
         args.in_low = x->params.low;
         args.in_high = x->params.high;
     }
-    if (step->quantizes) {
+    if (step->quantizes && !own->whole) {
         args.out_inv_scale = &out->params.inv_scale;
         args.out_zero_point = &out->params.zero_point;
         args.out_low = out->params.low;
@@ -273,7 +280,7 @@ const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_AVGPOOL] = {.name = "AvgPool", .inputs = 1},
     [MPB_UPSAMPLE] = {.name = "Upsample", .inputs = 1, .moves_values = 1},
     [MPB_SLICE] = {.name = "Slice", .inputs = 1, .moves_values = 1},
-    [MPB_CONCAT] = {.name = "Concat", .inputs = 0},
+    [MPB_CONCAT] = {.name = "Concat", .inputs = 0, .moves_values = 1},
     [MPB_ADD] = {.name = "Add", .inputs = 2},
     [MPB_YOLO] = {.name = "Yolo", .inputs = 1},
     [MPB_MAP] = {.name = "Map", .inputs = 1},
@@ -285,6 +292,10 @@ const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_LOCAL_AVGPOOL] = {.name = "LocalAvgPool", .inputs = 1},
     [MPB_CHANNEL_MAX] = {.name = "ChannelMax", .inputs = 1, .moves_values = 1},
     [MPB_ATTENTION] = {.name = "Attention", .inputs = 1},
+    [MPB_WHOLE_CONVOLVE] = {.name = "IntegerConvolve", .inputs = 1, .values = MPR_RULES},
+    [MPB_WHOLE_QUANTIZE] = {.name = "IntegerQuantize", .inputs = 1, .values = MPR_RULES},
+    [MPB_RESCALE] = {.name = "IntegerRescale", .inputs = 1, .values = MPR_RULES},
+    [MPB_ADD_CODES] = {.name = "IntegerAdd", .inputs = 2, .values = MPR_RULES},
 };
 /* clang-format on */
 
@@ -292,6 +303,7 @@ const char *mpr_operation_name(const mpb_step *step)
 {
     if (step->operation == MPB_CONVOLVE && step->pooled) return "ConvolvePool";
     if (step->operation == MPB_CONVOLVE && step->quantizes) return "ConvolveQuantize";
+    if (step->operation == MPB_WHOLE_CONVOLVE && step->pooled) return "IntegerConvolvePool";
     return step->operation >= 0 && step->operation < MPB_OPERATIONS ? mpr_operations[step->operation].name : "?";
 }
 
@@ -302,7 +314,11 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
     const int reals = mp_is_real(in->type) && mp_is_real(out->type), same_type = in->type == out->type;
     switch (step->operation) {
     case MPB_YOLO: return in == out && in->type == MP_TYPE_F32 ? 0 : "a head takes fp32";
-    case MPB_CONVOLVE: return convolve_problem(s, work);
+    case MPB_CONVOLVE:
+    case MPB_WHOLE_CONVOLVE: return convolve_problem(s, work);
+    case MPB_WHOLE_QUANTIZE:
+    case MPB_RESCALE:
+    case MPB_ADD_CODES: return mpr_whole_problem(s);
     case MPB_QUANTIZE: return real(in) && !real(out) && same_shape(in, out) ? 0 : "it cannot quantise this";
     case MPB_DEQUANTIZE: return !real(in) && real(out) && same_shape(in, out) ? 0 : "it cannot dequantise this";
     case MPB_CAST: return reals && !same_type && same_shape(in, out) ? 0 : "it cannot convert this";
@@ -333,7 +349,7 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
             if (part->type != out->type || !same_pixels(part, out)) return NOT_FITTING;
             channels += part->c;
         }
-        return reals && channels == out->c ? 0 : OTHER_SIZE;
+        return channels == out->c ? 0 : OTHER_SIZE;
     }
     case MPB_ADD:
         if (!fused(step->activation)) return "its activation is unknown";
@@ -374,7 +390,11 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
     const mpr_tensor *x = tensor(pass, s, 0);
     mpr_tensor *out = result(pass, s);
     switch (step->operation) {
-    case MPB_CONVOLVE: return convolve(pass, s);
+    case MPB_CONVOLVE:
+    case MPB_WHOLE_CONVOLVE: return convolve(pass, s);
+    case MPB_WHOLE_QUANTIZE:
+    case MPB_RESCALE:
+    case MPB_ADD_CODES: return mpr_whole_run(pass, s);
     case MPB_QUANTIZE: return quantize(pass, s);
     case MPB_DEQUANTIZE: return dequantize(pass, s);
     case MPB_CAST:

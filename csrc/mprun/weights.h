@@ -11,11 +11,13 @@ typedef struct {
     int threads;
     const void **packed; /* by convolution; NULL: not asked for yet */
     void **own;          /* what of it was packed here, to be freed */
+    int *farthest;       /* by convolution: what its whole sums were looked at for */
     int64_t mapped, packed_here;
 } mpr_weights;
 
 int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error);
 void mpr_weights_close(mpr_weights *weights);
-/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. */
-int mpr_weights_ready(mpr_weights *weights, int32_t number, char *error);
+/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. farthest: of the codes
+ * that it reads, in steps from the real 0, where it is one of whole numbers. */
+int mpr_weights_ready(mpr_weights *weights, int32_t number, int farthest, char *error);
 #endif

@@ -42,11 +42,13 @@ class Constants:
 
     weights:      (out, in / groups, size, size); of their stored type: float32, or int8 codes.
     bias:         float32 (out,), bias correction included. weight_scale: float32 (out,) of quantised weights, else None.
+    whole:        of IntegerConvolve.
     """
 
     weights: NDArray[Any]
     bias: Floats
     weight_scale: Floats | None
+    whole: WholeNumbers | None = None
 
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
@@ -290,7 +292,7 @@ class Prepared:
     def constants(self, operation: Convolve) -> Constants:
         """Weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
 
-        Raises: EngineError when calibration images are needed and none were shown.
+        Raises: EngineError when calibration images are needed and none were shown, or sums could leave their bits.
         """
         layer = operation.layer_of(self.network)
         folded = self.folded[layer.index]
@@ -306,7 +308,8 @@ class Prepared:
             bias = bias + self._bias_shift(operation, dequantize_weights(codes, scale))
         if isinstance(operation, IntegerConvolve):
             codes, scale = within_reach(codes, scale, bias, operation.codes, operation.result)
-        return Constants(codes, np.ascontiguousarray(bias), scale)
+        bias = np.ascontiguousarray(bias)
+        return Constants(codes, bias, scale, self._whole(operation, bias, scale, codes))
 
     def _whole(
         self, operation: Convolve, bias: Floats, scale: Floats | None, codes: NDArray[np.int8] | None = None
@@ -334,5 +337,5 @@ class Prepared:
         except KernelError as error:
             layer_text = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{layer_text} cannot run as {operation.precision}: {error}") from None
-        whole = self._whole(operation, constants.bias, constants.weight_scale, constants.weights)
-        return PreparedConvolution(packed, constants.bias, constants.weight_scale, kernel_activation(layer.activation), whole)
+        activation = kernel_activation(layer.activation)
+        return PreparedConvolution(packed, constants.bias, constants.weight_scale, activation, constants.whole)

@@ -196,8 +196,8 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
         raise ConfigError(_refusal(name, wanted, configuration, flavour, refused))
     if wanted.reads_weights and flavour not in wanted.whole_numbers and configuration.in_whole_numbers:
         raise ConfigError(
-            f"--to {name}: quantization.integer_only is written by --to tflite --flavour integer alone; use that, or leave it "
-            "out"
+            f"--to {name}: quantization.integer_only is written by --to bundle and --to tflite --flavour integer alone; use "
+            "one of them, or leave it out"
         )
     return wanted.write(configuration, flavour, given)
 

@@ -142,7 +142,9 @@ def configured(
     return decided(prepared, key, options, batch_of(network), content=text.encode(), **more)
 
 
-def trained(shared_data: Path, name: str, key: str, activations: ActivationOptions) -> tuple[Configuration, Floats]:
+def trained(
+    shared_data: Path, name: str, key: str, activations: ActivationOptions, quantization: QuantizationOptions = NO_OPTIONS
+) -> tuple[Configuration, Floats]:
     """A network of the developers' data (`aix` or `fastest`) and two of its images; ranges are of four others."""
     folder, stem, below, batch_norm = {
         "aix": ("aix2022", "yolov3-tiny-aix2022", "aix2022/images", "darknet"),
@@ -153,7 +155,7 @@ def trained(shared_data: Path, name: str, key: str, activations: ActivationOptio
     files = sorted((shared_data / below).iterdir())[:6]
     images = np.concatenate([preprocess(read_image(file), network.width, network.height, "stretch")[0] for file in files])
     prepared = Prepared(network, weights, kernels(), batch_norm=batch_norm)
-    return decided(prepared, key, QuantizationOptions(activations), images[2:]), images[:2]
+    return decided(prepared, key, QuantizationOptions(activations).overlaid(quantization), images[2:]), images[:2]
 
 
 def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, images: Floats, **more: Any) -> Configuration:

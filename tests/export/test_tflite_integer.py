@@ -66,11 +66,11 @@ def test_every_tensor_is_litert_s_to_the_bit(text: str, keys: tuple[str, ...], a
             np.testing.assert_array_equal(ours, other)
 
 
-@pytest.mark.parametrize(
-    ("name", "flavour"), [("tflite", "litert"), ("tflite", "armnn"), ("onnx", ""), ("ncnn", ""), ("bundle", "")]
-)
+@pytest.mark.parametrize(("name", "flavour"), [("tflite", "litert"), ("tflite", "armnn"), ("onnx", ""), ("ncnn", "")])
 def test_others_are_refused_in_one_line(name: str, flavour: str) -> None:
-    with pytest.raises(ConfigError, match=r"^[^\n]*integer_only is written by --to tflite --flavour integer alone[^\n]*$"):
+    with pytest.raises(
+        ConfigError, match=r"^[^\n]*integer_only is written by --to bundle and --to tflite --flavour integer alone[^\n]*$"
+    ):
         export(name, whole(EVERYTHING, "q", SYMMETRIC), flavour)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg.read import parse_cfg
-from tests.mprun.cases import FAMILY, configuration
+from tests.mprun.cases import FAMILY, configuration, whole_configuration
 
 MAX_BYTES = 10 << 10
 """Of a seed: mutations of large ones change little that matters. run.sh has room for no more."""
@@ -97,6 +97,10 @@ def main() -> None:
     for seed in range(8):
         content, _ = bundle_bytes(configuration(network, seed), ("scalar",) if seed % 2 else (), profile=False)
         (folder / f"network-{seed}.mpnet").write_bytes(content)
+    whole = parse_cfg(CFG.replace("mish", "relu6"), "whole")
+    for seed in range(4):
+        content, _ = bundle_bytes(whole_configuration(whole, seed), ("scalar",) if seed == 3 else (), profile=False)
+        (folder / f"whole-{seed}.mpnet").write_bytes(content)
     for level in ("avx2", "avx512vnni"):
         (folder / f"packed-{level}.mpnet").write_bytes(bundle_bytes(configuration(network, 5), (level,), profile=False)[0])
     others = {f"head-{decoder}": partial(imported, decoder) for decoder in IMPORTED}

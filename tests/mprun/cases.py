@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random configurations of four small networks as bundles, with the tensors that a session gives for one input.
+"""Random configurations of small networks as bundles, of two in whole numbers alone, with what a session gives for one input.
 
 Usage: cases.py FOLDER COUNT     writes them, and FOLDER/list.txt for heads.c; `compare FOLDER` looks at what heads.c wrote.
 """
@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -114,8 +115,33 @@ def pyramid() -> str:
     )
 
 
+def whole() -> str:
+    """All that whole numbers alone have: activations, depthwise layers, sums, fused pools and others, joined tensors."""
+    return (
+        _net(16)
+        + _conv(8)
+        + _section("maxpool", size=2, stride=2)
+        + _conv(8, groups=8, activation="relu6")
+        + _conv(8, 1, activation="relu")
+        + _section("shortcut", **{"from": -3}, activation="leaky")
+        + _conv(16, activation="linear")
+        + _section("activation", activation="leaky")
+        + _section("maxpool", size=3, stride=1)
+        + _section("route", layers=-1, groups=2, group_id=1)
+        + _section("upsample", stride=2)
+        + _section("route", layers="-1,0")
+        + _section("reorg", stride=2)
+        + _conv(14, 1, activation="linear")
+        + _yolo("0,1").replace("classes=3", "classes=2")
+    )
+
+
 NETWORKS = {"tiny": tiny_cfg, "residual": residual, "mobile": mobile, "pyramid": pyramid}
 FAMILY = {f"family-{name.replace(' ', '-')}": partial(family_cfg, name) for name in LAYERS}
+
+
+WHOLE = {"whole": whole, "whole-tiny": tiny_cfg}
+"""Those that configurations of whole numbers alone are made of."""
 
 
 def _said(draw: random.Random) -> QuantizationOptions:
@@ -161,6 +187,32 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         return made
 
 
+def whole_configuration(network: NetworkSpec, seed: int) -> Configuration:
+    """Random precisions in whole numbers alone, also of layers without weights, and random ways to quantise."""
+    draw = random.Random(f"{network.source} {seed}")
+    rows = [row for row in PRECISIONS.values() if row.carries_scale]
+    weights = random_weights(network, seed)
+    while True:
+        precisions = {
+            layer.index: (row := draw.choice(rows)) if layer.has_weights else row.tensor
+            for layer in network.layers
+            if layer.has_weights or (draw.random() < 0.3 and not layer.always_fp32)
+        }
+        mode = draw.choice(("affine", "symmetric", "power_of_two"))
+        said = _said(draw)
+        activations = ActivationOptions(mode, "calibrated", draw.choice(MODES[mode].roundings))
+        ranges = {index: (-draw.uniform(0.2, 3.0), draw.uniform(0.5, 4.0)) for index in range(-1, len(network.layers))}
+        options = resolve_options(network, replace(said, activations=activations, integer_only=True), ranges=ranges)
+        means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
+        prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
+        try:
+            made = Configuration.of(prepared, assign(network, overrides=precisions), options, content=b"")
+            Session(prepared, made.plan).forward(image(network))
+        except MpnetError:
+            continue  # not every range can be scaled to the next
+        return made
+
+
 def image(network: NetworkSpec) -> np.ndarray:
     """The input of all configurations of a network."""
     return np.random.default_rng(len(network.layers)).random((1, *network.in_shape), np.float32)
@@ -169,12 +221,12 @@ def image(network: NetworkSpec) -> np.ndarray:
 def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
     """`count` bundles of each network, a tenth of each kind of layer, their inputs, the expected tensors and heads.c's list."""
     lines = []
-    for name, text in {**NETWORKS, **FAMILY}.items():
+    for name, text in {**NETWORKS, **WHOLE, **FAMILY}.items():
         network = parse_cfg(text(), name)
         x = image(network)
         x.tofile(folder / f"{name}.input")
-        for seed in range(count if name in NETWORKS else -(-count // 10)):
-            made = configuration(network, seed)
+        for seed in range(-(-count // 10) if name in FAMILY else count):
+            made = (whole_configuration if name in WHOLE else configuration)(network, seed)
             stem = folder / f"{name}-{seed}"
             stem.with_suffix(".mpnet").write_bytes(bundle_bytes(made, levels, profile=False)[0])
             heads = Session(made.prepared, made.plan).forward(x)

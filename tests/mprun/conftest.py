@@ -82,6 +82,14 @@ def mprun() -> Program:
 
 
 @pytest.fixture(scope="session")
+def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """heads.c over the library."""
+    program = tmp_path_factory.mktemp("heads") / "heads"
+    mprun.compile(repository / "tests/mprun/heads.c", program)
+    return program
+
+
+@pytest.fixture(scope="session")
 def images(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with two JPEGs and a PPM of the demo, of different sizes."""
     folder = tmp_path_factory.mktemp("images")

@@ -32,14 +32,6 @@ def bundles(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture(scope="module")
-def heads(mprun: Program, repository: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """heads.c over the library."""
-    program = tmp_path_factory.mktemp("heads") / "heads"
-    mprun.compile(repository / "tests/mprun/heads.c", program)
-    return program
-
-
 @pytest.mark.parametrize("level", usable_levels())
 def test_tensors_of_random_configurations_equal_a_sessions(bundles: Path, heads: Path, level: str) -> None:
     for threads in ("1", "3") if level == usable_levels()[0] else ("1",):

@@ -7,17 +7,20 @@ What their tensors' codes mean is known before anything runs, so it belongs to t
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import ClassVar, Sequence
+from typing import Any, ClassVar, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
-from mpnet.engine.operations.base import Context, Operation
+from mpnet.engine.operations.base import Context, Operation, PreparedWeights
 from mpnet.engine.operations.convolve import Convolve
 from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.operations.rearrange import Concat
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import PrecisionError
+from mpnet.kernels._core import ffi
 from mpnet.kernels.call import Call
+from mpnet.model.network import Shape
 from mpnet.model.precision import INT8, Precision
 from mpnet.quantization.codes import LEAKY_SLOPE, Codes
 from mpnet.quantization.fixed_point import ADD_SHIFTS, Factor, factor_of
@@ -36,6 +39,14 @@ def bounds(codes: Codes, activation: str) -> tuple[int, int]:
     return low, min(codes.largest, codes.zero_point + int(np.floor(_f32(6) / _f32(codes.scale) + _f32(0.5))))
 
 
+def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), **fields: int) -> NDArray[np.int32]:
+    """What a bundle's step brings along, a whole mpb_whole. low, high: bounds of the result's codes."""
+    multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
+    known = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
+    made = ffi.new("mpb_whole *", {**known, "multiplier": multipliers, "shift": shifts, **fields})
+    return np.frombuffer(bytes(ffi.buffer(made)), np.int32)
+
+
 @dataclass(frozen=True)
 class IntegerQuantize(Operation):
     """Reals to codes: what enters a network of whole numbers. codes: of the result."""
@@ -43,6 +54,7 @@ class IntegerQuantize(Operation):
     codes: Codes = _NOTHING
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
+    bundle: ClassVar[str] = "WHOLE_QUANTIZE"
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale else self.target
@@ -53,6 +65,9 @@ class IntegerQuantize(Operation):
         arguments = (out.data, out.data.dtype, float(codes.scale), codes.zero_point, x.size)
         return [context.binder.call("quantize_by_division", x, *arguments)]
 
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        return _rules(self.codes, self.codes.least, self.codes.largest)
+
 
 @dataclass(frozen=True)
 class IntegerRescale(Operation):
@@ -62,6 +77,7 @@ class IntegerRescale(Operation):
     result: Codes = _NOTHING
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
+    bundle: ClassVar[str] = "RESCALE"
 
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes.carries_scale else None
@@ -88,6 +104,9 @@ class IntegerRescale(Operation):
         rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *above, *below)
         return [context.binder.call("rescale", x, x.dtype, out.data, out.data.dtype, *rules, x.size)]
 
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        return _rules(self.result, self.result.least, self.result.largest, self.whole_factors())
+
 
 @dataclass(frozen=True)
 class IntegerLeaky(IntegerRescale):
@@ -108,23 +127,32 @@ class IntegerAdd(Operation):
     codes: tuple[Codes, Codes] = (_NOTHING, _NOTHING)
     result: Codes = _NOTHING
     activation: str = "linear"
+    bundle: ClassVar[str] = "ADD_CODES"
 
     def gives(self, takes: Precision) -> Precision | None:
         return takes if takes.carries_scale else None
 
-    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+    def whole_factors(self) -> list[Factor]:
+        """Of a, of b, of their sum. Raises: PrecisionError where that would be shifted to the left."""
         (a, b), result = self.codes, self.result
-        out.code_map = CodeMap.of(result, inputs[0].images)
         wider = 2 * max(a.scale, b.scale)
         left = ADD_SHIFTS[result.bits]
         factors = [factor_of(a.scale / wider), factor_of(b.scale / wider), factor_of(wider / ((1 << left) * result.scale))]
         if factors[2].shift > 0:
             raise PrecisionError(f"the range of its sum is 2^{left} times narrower than those of its terms; calibrate again")
+        return factors
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        (a, b), result, factors = self.codes, self.result, self.whole_factors()
+        out.code_map = CodeMap.of(result, inputs[0].images)
         multipliers, shifts = (np.array(part, np.int32) for part in zip(*factors, strict=True))
         zero_points = np.array([a.zero_point, b.zero_point, result.zero_point], np.int32)
         x = inputs[0].data
         rules = (zero_points, multipliers, shifts, *bounds(result, self.activation))
         return [context.binder.call("add_codes", x, inputs[1].data, out.data, x.dtype, *rules, x.size)]
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        return _rules(self.result, *bounds(self.result, self.activation), self.whole_factors())
 
 
 @dataclass(frozen=True)
@@ -148,7 +176,7 @@ class IntegerConvolve(Convolve):
     activation: str = "linear"
     leaky: IntegerLeaky | None = None
     target: Precision = INT8
-    bundle: ClassVar[str] = ""
+    bundle: ClassVar[str] = "WHOLE_CONVOLVE"
 
     @property
     def name(self) -> str:
@@ -161,22 +189,42 @@ class IntegerConvolve(Convolve):
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes is self.precision.tensor else None
 
+    @property
+    def _target(self) -> Codes:
+        """Of what it gives."""
+        return self.result if self.leaky is None else self.leaky.result
+
+    @property
+    def _bounds(self) -> tuple[int, int]:
+        """Of its codes."""
+        return bounds(self._target, self.activation if self.leaky is None else "linear")
+
+    @property
+    def _steps(self) -> tuple[int, int]:
+        """Bounds of its sums before LeakyReLU, in steps from the real 0."""
+        low, high = bounds(self.result, self.activation)
+        return low - self.result.zero_point, high - self.result.zero_point
+
+    def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        if self.leaky is None:
+            return _rules(self._target, *self._bounds)
+        low, high = self._steps
+        return _rules(self._target, *self._bounds, self.leaky.whole_factors(), leaky=1, leaky_low=low, leaky_high=high)
+
     def joined(self, reader: Operation) -> Operation | None:
         if isinstance(reader, IntegerLeaky) and self.leaky is None and self.pool is None:
             return replace(self, leaky=reader)
         return replace(self, pool=reader) if isinstance(reader, MaxPool) and self.pools(reader) else None
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, ready, target = inputs[0], context.prepared.convolution(self.alone), self.result
+        x, ready, target = inputs[0], context.prepared.convolution(self.alone), self._target
         assert x.code_map is not None
         assert ready.whole is not None
         shape, leaky = ready.packed.shape, None
-        low, high = bounds(target, self.activation)
         if self.leaky is not None:
-            zero_point, target = target.zero_point, self.leaky.result
             multipliers, shifts = zip(*self.leaky.whole_factors(), strict=True)
-            leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), (low - zero_point, high - zero_point)
-            low, high = target.least, target.largest
+            leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), self._steps
+        low, high = self._bounds
         out.code_map = CodeMap.of(target, x.images)
         return [
             context.binder.conv(

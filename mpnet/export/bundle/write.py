@@ -52,7 +52,8 @@ def bundle_bytes(
     bundle = _Bundle(configuration.prepared)
     bundle.program(fuse_plan(configuration.plan), lib.MPB_CONFIGURATION)
     timed = _timed(configuration)
-    if profile and configuration.network.convolutions:
+    # Programs to be timed mix reals with codes, which whole numbers alone do not.
+    if profile and configuration.network.convolutions and not configuration.options.integer_only:
         options = _with_all_ranges(configuration)
         for plan in covering_plans(configuration.network, options, timed):
             bundle.program(plan, lib.MPB_COVERING)
@@ -149,10 +150,11 @@ class _Bundle:
         return operation.alone if purpose == lib.MPB_CONFIGURATION else replace(operation.alone, corrected=False)
 
     def _floats(self, operation: Convolve) -> dict[str, dict[str, int]]:
-        """The pieces of bias and scale."""
+        """The pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
         constants = self._constants(operation)
         scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
-        return {"bias": self._data.piece(constants.bias.tobytes()), "scale": self._data.piece(scale)}
+        bias = b"".join(part.tobytes() for part in constants.whole or (constants.bias,))
+        return {"bias": self._data.piece(bias), "scale": self._data.piece(scale)}
 
     def _constants(self, operation: Convolve) -> Constants:
         if operation not in self._made:
@@ -165,14 +167,15 @@ class _Bundle:
         layer = operation.layer_of(self._prepared.network)
         stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._with_weights[layer.index]
         constants = self._constants(operation)
-        shape = conv_shape(layer)
+        shape, whole = conv_shape(layer), constants.whole
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name],
-            activation=ACTIVATIONS.index(kernel_activation(layer.activation)),
+            activation=ACTIVATIONS.index(kernel_activation(layer.activation) if whole is None else "linear"),
             shape=list(astuple(shape)),
             stands_in=stands_in,
+            whole=0 if whole is None else whole.bias.itemsize // 4,
             **self._floats(operation),
         )
         self._known[operation] = number

@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: MIT
+"""Bundles of whole numbers alone: what experiments gave, and files whose numbers could leave their bits."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from typing import Any, Callable
+
+import pytest
+from mpnet.kernels._core import ffi, lib
+
+from mpnet.engine.session import Session
+from mpnet.export.bundle.records import crc
+from mpnet.export.bundle.write import bundle_bytes
+from mpnet.model.quantization import QuantizationOptions
+from tests.backends.foreign_cases import CALIBRATED, configured, trained
+from tests.mprun import cases
+from tests.mprun.conftest import Program, mpnet
+
+WHOLE = ("--set", "quantization={activations: calibrated, integer_only: true}", "--set", "data.calibration.count=3")
+WHOLE_OPTIONS = QuantizationOptions(integer_only=True)
+
+
+def run_of(experiment: Path, precision: str) -> Path:
+    """The folder of a run in whole numbers alone."""
+    return Path(
+        json.loads(mpnet("run", experiment, *WHOLE, "--set", f"precision={{default: {precision}}}", "--json"))["folder"]
+    )
+
+
+@pytest.mark.parametrize("precision", ["int8", "int16", "int8, layers: {heads: int16}"])
+def test_evaluation_writes_the_file_of_a_run(mprun: Program, jpeg_experiment: Path, tmp_path: Path, precision: str) -> None:
+    run, bundle = run_of(jpeg_experiment, precision), tmp_path / "net.mpnet"
+    mpnet("export", run, "--to", "bundle", "-o", bundle)
+    mprun(bundle, "--evaluate", jpeg_experiment.parent / "images", "-o", tmp_path / "detections.json")
+    assert (tmp_path / "detections.json").read_bytes() == (run / "detections.json").read_bytes()
+    assert len(json.loads((run / "detections.json").read_text(encoding="utf-8"))) > 5
+    result = json.loads((run / "result.json").read_text(encoding="utf-8"))
+    info = json.loads(mprun(bundle, "--info", "--json").stdout)
+    assert info["precision"] == result["precision"]["key"]
+    assert info["arena_bytes"] == result["cost"]["arena_bytes"]
+
+
+def test_steps_are_timed_one_by_one_and_nothing_else(mprun: Program, jpeg_experiment: Path, tmp_path: Path) -> None:
+    bundle = tmp_path / "net.mpnet"
+    mpnet("export", run_of(jpeg_experiment, "int8"), "--to", "bundle", "-o", bundle)
+    steps = json.loads(mprun(bundle, "--bench", "--json", "--repeats", 2).stdout)["steps"]
+    assert {step["step"].split()[0] for step in steps} >= {"IntegerConvolve", "IntegerQuantize", "Dequantize"}
+    said = mprun(bundle, "--profile", "-o", tmp_path / "board.json", check=2).stderr
+    assert "of whole numbers alone has no programs to time" in said
+
+
+@pytest.mark.parametrize(
+    ("name", "key"), [("aix", "qqqqqqqiqqi"), ("aix", "i" * 11), ("fastest", "q" * 84), ("fastest", "qqi" * 28)]
+)
+def test_heads_of_trained_networks_equal_a_sessions(
+    heads: Path, shared_data: Path, tmp_path: Path, name: str, key: str
+) -> None:
+    made, batch = trained(shared_data, name, key, CALIBRATED, WHOLE_OPTIONS)
+    (tmp_path / "net.mpnet").write_bytes(bundle_bytes(made)[0])
+    session = Session(made.prepared, made.plan)
+    for number, image in enumerate(batch):
+        image.tofile(tmp_path / f"{number}.input")
+        expected = [head.tobytes() for head in session.forward(image[None])]
+        (tmp_path / f"{number}.expected").write_bytes(b"".join(expected))
+    lines = [f"{tmp_path}/net.mpnet {tmp_path}/{number}.input {tmp_path}/{number}.found\n" for number in range(len(batch))]
+    (tmp_path / "list.txt").write_text("".join(lines), encoding="utf-8")
+    subprocess.run([str(heads), "auto", "2", str(tmp_path / "list.txt")], check=True)
+    assert cases.compare(tmp_path) == []
+
+
+class Opened:
+    """A bundle's records, to be changed in place."""
+
+    def __init__(self, content: bytes) -> None:
+        self.content = bytearray(content)
+        self._at = ffi.from_buffer(self.content)
+        self.header = ffi.cast("mpb_header *", self._at)
+        self.sections = ffi.cast("mpb_section *", self._at + ffi.sizeof("mpb_header"))
+
+    def records(self, section: int, kind: str) -> list[Any]:
+        """The records of a section."""
+        row = self.sections[section]
+        first = ffi.cast(f"{kind} *", self._at + row.at)
+        return [first + number for number in range(row.bytes // ffi.sizeof(kind))]
+
+    def bytes_of(self, piece: Any) -> Any:
+        """A piece's numbers, as int32."""
+        return ffi.cast("int32_t *", self._at + self.sections[lib.MPB_DATA].at + piece.at)
+
+    def closed(self) -> bytes:
+        """The file with its CRCs made right."""
+        pieces = [step.values for step in self.records(lib.MPB_STEPS, "mpb_step")]
+        pieces += [one.bias for one in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
+        for piece in pieces:
+            piece.crc = crc(ffi.buffer(self.bytes_of(piece), piece.bytes)) if piece.bytes else 0
+        for number in range(lib.MPB_DATA):
+            row = self.sections[number]
+            row.crc = crc(ffi.buffer(self._at + row.at, row.bytes)) if row.bytes else 0
+        self.header.crc = 0
+        head = ffi.sizeof("mpb_header") + lib.MPB_SECTIONS * ffi.sizeof("mpb_section")
+        self.header.crc = crc(bytes(self.content[:head]))
+        return bytes(self.content)
+
+
+def step_of(opened: Opened, operation: int) -> Any:
+    """The first step of an operation."""
+    return next(step for step in opened.records(lib.MPB_STEPS, "mpb_step") if step.operation == operation)
+
+
+def whole_of(opened: Opened, operation: int) -> Any:
+    """The rules of that step."""
+    return ffi.cast("mpb_whole *", opened.bytes_of(step_of(opened, operation).values))
+
+
+def set_whole(operation: str, **fields: Any) -> Callable[[Opened], None]:
+    """A change of rules."""
+
+    def change(opened: Opened) -> None:
+        rules = whole_of(opened, getattr(lib, f"MPB_{operation}"))
+        for name, value in fields.items():
+            setattr(rules, name, value)
+
+    return change
+
+
+def set_channel(part: int, value: int) -> Callable[[Opened], None]:
+    """A change of the first convolution's first bias (part 0), multiplier (1) or shift (2)."""
+
+    def change(opened: Opened) -> None:
+        own = opened.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0]
+        place = (part + own.whole - 1) * own.shape.out_c if part else 0
+        opened.bytes_of(own.bias)[place] = value
+
+    return change
+
+
+def set_record(**fields: int) -> Callable[[Opened], None]:
+    """A change of the first convolution."""
+
+    def change(opened: Opened) -> None:
+        for name, value in fields.items():
+            setattr(opened.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0], name, value)
+
+    return change
+
+
+def dynamic_input(opened: Opened) -> None:
+    """The image is quantised by its own range, which nobody knows before."""
+    step_of(opened, lib.MPB_WHOLE_QUANTIZE).operation = lib.MPB_QUANTIZE
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (set_whole("WHOLE_QUANTIZE", scale=0.0), "make no sense"),
+        (set_whole("WHOLE_QUANTIZE", scale=float("inf")), "make no sense"),
+        (set_whole("WHOLE_QUANTIZE", zero_point=128), "make no sense"),
+        (set_whole("WHOLE_CONVOLVE", low=-129), "make no sense"),
+        (set_whole("WHOLE_CONVOLVE", low=5, high=4), "make no sense"),
+        (set_whole("WHOLE_CONVOLVE", leaky_high=1 << 20), "make no sense"),
+        (set_whole("WHOLE_CONVOLVE", multiplier=[7, 1 << 30, 0]), "make no sense"),
+        (set_whole("WHOLE_CONVOLVE", shift=[23, 0, 0]), "make no sense"),
+        (set_channel(0, (1 << 31) - 1), "sums of channel 0 leave their bits"),
+        (set_channel(0, -(1 << 31)), "factor or bias 0 makes no sense"),
+        (set_channel(1, -5), "factor or bias 0 makes no sense"),
+        (set_channel(2, 8), "factor or bias 0 makes no sense"),
+        (set_record(whole=0), "its weights are of another arithmetic"),
+        (set_record(whole=2), "its weights are of another arithmetic"),
+        (set_record(whole=-1), "its weights are of another arithmetic"),
+        (dynamic_input, "reads codes that are not known before"),
+        (set_whole("ADD_CODES", shift=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
+        (set_whole("ADD_CODES", multiplier=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
+    ],
+)
+def test_numbers_that_could_leave_their_bits_are_refused_in_one_line(
+    mprun: Program, images: Path, tmp_path: Path, change: Callable[[Opened], None], said: str
+) -> None:
+    made = configured(cases.whole(), "q", CALIBRATED, quantization=WHOLE_OPTIONS)
+    opened = Opened(bundle_bytes(made, profile=False)[0])
+    assert Opened(opened.closed()).content == opened.content
+    change(opened)
+    (tmp_path / "net.mpnet").write_bytes(opened.closed())
+    done = mprun(tmp_path / "net.mpnet", images / "scene-0.jpg", check=2)
+    assert said in done.stderr
+    assert done.stderr.count("\n") == 1
