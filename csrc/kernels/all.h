@@ -6,10 +6,11 @@
 #include "activation.h"
 #include "elementwise.h"
 #include "output.h"
-#ifndef MP_INTEGER
-#define MP_INTEGER "integer.h"
+#ifdef MP_SHARED /* leaves that the level takes from another one, those of integer.h among them */
+#include MP_SHARED
+#else
+#include "integer.h"
 #endif
-#include MP_INTEGER
 #include "quantize.h"
 #include "add.h"
 #include "combine.h"

@@ -93,7 +93,7 @@ static void pair_s8(void *staged, const void *upper, const void *lower, size_t c
     for (size_t i = 0; i < count; i++)
         to[i] = (uint16_t)(first[i] - zero_point) | (uint32_t)(second[i] - zero_point) << 16;
 }
-#else
+#elif !defined MP_OWN_DEPTHWISE
 #define DW_VALUE vs
 #define DW_LOAD_X vs_load
 #define DW_LOAD_W vs_load

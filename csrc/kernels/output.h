@@ -258,8 +258,15 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
             BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                       \
     } while (0)
 
-static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
-                   size_t out_ld)
+#ifndef MP_SHARED
+#ifdef MP_OUTPUT_USUAL /* a level brings what is asked most: `output_usual` */
+#include MP_OUTPUT_USUAL
+#define OUTPUT_REST __attribute__((noinline))
+#else
+#define OUTPUT_REST inline
+#endif
+static OUTPUT_REST void output_rest(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel,
+                                    void *out, size_t out_ld)
 {
     if (o->kind == MP_SUM_FLOAT && o->out_type == MP_TYPE_I16)
         OUTPUT_CASE(MP_TYPE_I16, MP_SUM_FLOAT, o->activation);
@@ -274,6 +281,19 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
     else
         OUTPUT_CASE(o->out_type, MP_SUM_HALF, o->activation);
 }
+
+static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
+                   size_t out_ld)
+{
+    int done = 0;
+#ifdef MP_OUTPUT_USUAL
+    done = output_usual(o, acc, acc_ld, rows, channels, channel, out, out_ld);
+    if (done == channels) return;
+#endif
+    output_rest(o, (const int32_t *)acc + done, acc_ld, rows, channels - done, channel + done,
+                (char *)out + done * mp_type_bytes(o->out_type), out_ld);
+}
+#endif
 #undef OUTPUT_CASE
 #undef OUTPUT_ACTIVATIONS
 

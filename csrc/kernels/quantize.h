@@ -34,6 +34,14 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
     const vf inv = vf_set1(inv_scale), zero = vf_set1((float)zero_point);
     const vf bottom = vf_set1((float)(low - zero_point)), top = vf_set1((float)(high - zero_point));
 #define CLAMPED(AT, N) vf_min_any(vf_max(vf_mul(load_as(x, AT, type, N), inv), bottom), top)
+#ifdef MP_OUTPUT_USUAL
+    if (type == MP_TYPE_F32 && rounding == MP_HALF_TO_EVEN && out_type == MP_TYPE_I8) {
+        const size_t done = quantize_usual(x, out, count, inv_scale, zero_point, low, high);
+        x = (const float *)x + done;
+        out = (int8_t *)out + done;
+        count -= done;
+    }
+#endif
 #ifdef VI_STORES_FOUR
     if (rounding == MP_HALF_TO_EVEN && out_type == MP_TYPE_I8) {
         const size_t whole = count / (4 * VL) * (4 * VL);
@@ -58,6 +66,7 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
 #undef CLAMPED
 }
 
+#ifndef MP_SHARED
 static void quantize(const void *x, int type, void *out, int out_type, size_t count, float inv_scale, int zero_point,
                      int rounding, int low, int high)
 {
@@ -74,6 +83,7 @@ static void quantize(const void *x, int type, void *out, int out_type, size_t co
 #undef QUANTIZE
 #undef QUANTIZE_AS
 }
+#endif
 
 static inline __attribute__((always_inline)) void dequantize_to(const int out_type, const void *x, const int type,
                                                                 void *out, size_t count, float scale, int zero_point,

@@ -25,7 +25,7 @@ class HotLoop:
                   the same function, sums stay in registers.
 
     unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
-    Winograd, transformed.
+    Winograd, transformed. output_usual: eight vectors of sums. dw_row, dw_row_3x3: eight and three depthwise pixels of int16.
     """
 
     table: str
@@ -75,6 +75,10 @@ HOT_LOOPS = (
     HotLoop("neon", "arm_neon.c", "tile_s8", "sadalp", 16, 56, {"cortex-a57": 32.09, "neoverse-n1": 32.08}),
     HotLoop("neon", "arm_neon.c", "tile_s16", r"smlal2?\s+v\d+\.4s", 128, 150, {"cortex-a57": 128.1, "neoverse-n1": 128.08}),
     HotLoop("neon", "arm_neon.c", "quantize", "fcvtns", 4, 36, {"cortex-a57": 32.2, "neoverse-n1": 23.09}, stores=True),
+    HotLoop("neon", "arm_neon.c", "quantize", "fcvtns", 8, 41, {"cortex-a57": 30.17, "neoverse-n1": 23.47}, stores=True),
+    HotLoop("neon", "arm_neon.c", "output_usual", "fmla", 8, 66, {"cortex-a57": 58.07, "neoverse-n1": 36.04}, stores=True),
+    HotLoop("neon", "arm_neon.c", "dw_row_3x3", "smlal", 54, 71, {"cortex-a57": 54.06, "neoverse-n1": 54.06}, stores=True),
+    HotLoop("neon", "arm_neon.c", "dw_row", "smlal", 16, 29, {"cortex-a57": 16.09, "neoverse-n1": 16.08}),
     HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "tile_dot", "sdot", 64, 78, {"neoverse-n1": 32.05}),
     HotLoop("neon_dotprod", "arm_neon_dotprod.c", "unpack", r"mul\s+v\d+\.8h", 8, 79, {"neoverse-n1": 40.07}, stores=True),

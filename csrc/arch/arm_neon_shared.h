@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: MIT */
+/* What the levels above ARMv8.0 have nothing to add to: that level's leaves, so that the program for boards holds them once. */
+static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
+                   size_t out_ld)
+{
+    mp_table_neon.output(o, acc, acc_ld, rows, channels, channel, out, out_ld);
+}
+
+#define MP_OWN_DEPTHWISE
+static void depthwise_s16(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,
+                          const void *w, const void *init, void *acc)
+{
+    mp_table_neon.depthwise[MP_INT8]->row(a, tap, taps, step, pixels, channels, w, init, acc);
+}
+
+static void quantize(const void *x, int type, void *out, int out_type, size_t count, float inv_scale, int zero_point,
+                     int rounding, int low, int high)
+{
+    mp_table_neon.quantize(x, type, out, out_type, count, inv_scale, zero_point, rounding, low, high);
+}
+#include "arm_neon_integer.h"
