@@ -114,7 +114,7 @@ class Space:
             and rest == self.suffix
             and all(
                 codes[variable.positions[0]] in variable.codes
-                and len({codes[position] for position in variable.positions}) == 1
+                and all(codes[position] == codes[variable.positions[0]] for position in variable.positions[1:])
                 for variable in self.variables
             )
         )
