@@ -119,7 +119,7 @@ class Race:
                 field.predict(others, checked)
                 field.choose_next_check(others, number)
         rows = np.flatnonzero(field.left)
-        return Survivors(field.keys_at(rows), field.points[rows], rivals, ends[-1][1] if ends else 0), ruled_out
+        return Survivors(field.keys_at(rows), rivals.names, field.points[rows], ends[-1][1] if ends else 0), ruled_out
 
     def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
         """An order of the images that count (positions in `select`), those first on which a sample loses most.
@@ -131,12 +131,12 @@ class Race:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Of a race. points: (keys, objectives), the most that each can be; rivals: that they were held against; images: that they
-    ran on."""
+    """Of a race. names: of the objectives; points: (keys, objectives), the most that each can be; images: how many they ran
+    on."""
 
     keys: tuple[str, ...]
+    names: tuple[str, ...]
     points: NDArray[np.float64]
-    rivals: Rivals
     images: int
 
     def measured(self, measure: Callable[[Sequence[str]], Sequence[_Measured]]) -> list[_Measured]:
@@ -145,7 +145,7 @@ class Survivors:
         Keys that no other one could dominate, if all were as good as they can be, come first; they are rivals of the rest.
         measure: of keys, in order; what fails is left out.
         """
-        names, rivals = self.rivals.names, self.rivals
+        names = self.names
         objectives = [objective(name) for name in names]
         best = to_minimise(_at_best(self.points, objectives), objectives)
         left = np.arange(len(self.keys))

@@ -258,8 +258,8 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
     """b and d could be as good as 98 and 97, but a has more for less; where a fails, or disappoints, b has to be measured."""
     survivors = Survivors(
         ("a", "b", "c", "d"),
+        ("agreement_AP", "weight_bytes"),
         np.array([[99.0, 1.0], [98.0, 2.0], [100.0, 3.0], [97.0, 4.0]]),
-        Rivals(("agreement_AP", "weight_bytes"), ()),
         images=5,
     )
 
