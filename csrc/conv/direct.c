@@ -47,8 +47,17 @@ typedef struct {
 static inline void next_pixels(const mp_depth_pass *pass, int out_w, cursor *at, int rows, const char **a)
 {
     if (at->x + rows < out_w) {
-        for (int r = 0; r < rows; r++) a[r] = at->at + r * pass->pixel;
-        at->at += rows * pass->pixel;
+        const size_t step = pass->pixel;
+        const char *pixel = at->at;
+        int r = 0;
+        for (; r + 4 <= rows; r += 4, pixel += 4 * step) {
+            a[r] = pixel;
+            a[r + 1] = pixel + step;
+            a[r + 2] = pixel + 2 * step;
+            a[r + 3] = pixel + 3 * step;
+        }
+        for (; r < rows; r++, pixel += step) a[r] = pixel;
+        at->at = pixel;
         at->x += rows;
     } else {
         for (int r = 0; r < rows; r++) {
