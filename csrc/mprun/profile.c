@@ -224,13 +224,9 @@ int mpr_profile(mprun *net, const char *path, int repeats)
     table best = {0};
     mpr_output out;
     int result = 0;
-    const mpr_file *file = &net->file;
-    if (file->count[MPB_PROGRAMS] < 2 && file->count[MPB_CONVOLUTIONS] && file->convolutions[0].whole)
-        return mpr_fail(net->error, "%s: of whole numbers alone has no programs to time; --bench times its steps",
-                        file->name);
-    if (file->count[MPB_PROGRAMS] < 2)
+    if (net->file.count[MPB_PROGRAMS] < 2)
         return mpr_fail(net->error, "%s: was exported without programs to time; export it again without --no-profile",
-                        file->name);
+                        net->file.name);
     for (int round = 0; !result && round < MPB_PROFILE_ROUNDS && (!round || best.mean > MPB_PROFILE_PERCENT); round++) {
         table now;
         result = measure(net, &now, repeats);

@@ -24,7 +24,7 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Constants, Prepared, conv_shape
 from mpnet.engine.rules import kernel_activation
-from mpnet.errors import EngineError
+from mpnet.errors import EngineError, PrecisionError
 from mpnet.export import Configuration
 from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
@@ -34,7 +34,7 @@ from mpnet.kernels._core import lib
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.model.network import NETWORK_INPUT, LayerSpec, Shape
-from mpnet.model.precision import PRECISIONS, USUAL_NAMES, Precision
+from mpnet.model.precision import INT8, INT16, PRECISIONS, USUAL_NAMES, Precision
 
 CHECKS = 8
 _HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}
@@ -52,13 +52,12 @@ def bundle_bytes(
     bundle = _Bundle(configuration.prepared)
     bundle.program(fuse_plan(configuration.plan), lib.MPB_CONFIGURATION)
     timed = _timed(configuration)
-    # Programs to be timed mix reals with codes, which whole numbers alone do not.
-    if profile and configuration.network.convolutions and not configuration.options.integer_only:
+    if profile and configuration.network.convolutions:
         options = _with_all_ranges(configuration)
         for plan in covering_plans(configuration.network, options, timed):
-            bundle.program(plan, lib.MPB_COVERING)
+            bundle.timed(plan, lib.MPB_COVERING)
         for plan in random_plans(configuration.network, options, timed, CHECKS):
-            bundle.program(plan, lib.MPB_CHECK)
+            bundle.timed(plan, lib.MPB_CHECK)
     bundle.heads(configuration)
     for level in levels:
         bundle.packed(level)
@@ -69,6 +68,9 @@ def bundle_bytes(
 def _timed(configuration: Configuration) -> tuple[str, ...]:
     plan = configuration.precisions
     used = {str(plan[index]) for index in plan.weighted}
+    if configuration.options.integer_only:
+        whole = {name for name, row in PRECISIONS.items() if row.carries_scale}
+        return tuple(name for name in PRECISIONS if name in whole & {*used, INT8.name, INT16.name})
     return tuple(name for name in PRECISIONS if name in USUAL_NAMES or name in used)
 
 
@@ -95,12 +97,26 @@ class _Bundle:
         self._with_weights: dict[int, int] = {}  # by layer, the record that has weights
         self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
 
+    def timed(self, plan: Plan, purpose: int) -> None:
+        """A fused plan that is there to be timed, unless its ranges cannot be scaled in whole numbers: then it never runs."""
+        try:
+            self.program(plan, purpose)
+        except (EngineError, PrecisionError):
+            if not plan.options.integer_only:
+                raise
+
     def program(self, plan: Plan, purpose: int) -> None:
-        """A fused plan."""
+        """A fused plan. Raises: EngineError, PrecisionError, before anything of it is added."""
         # Floats first and together: where weights are packed for the level, nobody touches the pages of the others.
         for step in plan.steps:
             if isinstance(step.operation, Convolve):
                 self._floats(self._timed(step.operation, purpose))
+        tensors = [plan.slots[step.output].shape for step in plan.steps]
+        given = [[plan.slots[index].shape for index in step.inputs] for step in plan.steps]
+        brought = [
+            step.operation.step_values(self._prepared, shapes, tensor)
+            for step, shapes, tensor in zip(plan.steps, given, tensors, strict=True)
+        ]
         arena = plan_arena(plan)
         first_slot, first_step = len(self._slots), len(self._steps)
         for slot, offset in zip(plan.slots, arena.offsets, strict=True):
@@ -108,18 +124,16 @@ class _Bundle:
             self._slots.add(
                 at=offset, h=height, w=width, c=channels, type=TYPE_CODE[slot.precision.stored.dtype], layer=slot.layer
             )
-        for step in plan.steps:
+        for step, shapes, values in zip(plan.steps, given, brought, strict=True):
             layer = plan.network.layers[step.layer]
             fields = _step_fields(step, layer)
             if isinstance(step.operation, Convolve):
                 fields["convolution"] = self._convolution(self._timed(step.operation, purpose), purpose)
-            shapes = [plan.slots[index].shape for index in step.inputs]
             if isinstance(step.operation, Blur):
                 fields["convolution"] = self._blur(step.operation, shapes[0], step.takes, step.layer)
             if isinstance(step.operation, Normalize):
                 fields["length"], starts = step.operation.rows(shapes[0])
                 fields |= {"first_start": self._list(starts), "segments": len(starts) - 1}
-            values = step.operation.step_values(self._prepared, shapes, plan.slots[step.output].shape)
             self._steps.add(
                 values=self._data.piece(b"" if values is None else values.tobytes()),
                 layer=step.layer,
