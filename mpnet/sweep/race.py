@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import Measure, objective
 from mpnet.data.dataset import Dataset
-from mpnet.sweep.front import Rivals, non_dominated, to_minimise
+from mpnet.sweep.front import Rivals, dominated, non_dominated, to_minimise
 from mpnet.trial.kit import Kit, UpperBounds
 
 ROUND_ENDS = (0.02, 0.03, 0.04, 0.05, 0.07, 0.09, 0.12, 0.15, 0.18, 0.22, 0.26, 0.3, 0.35, 0.4, 0.46, 0.53, 0.62, 0.72, 0.84)
@@ -109,10 +109,10 @@ class Race:
                     evidence = bounds.evidence(runs.predictions(field.keys_at(rows), since), ends[since][0], last)
                     field.add_evidence(rows, evidence, bounds)
             field.since[checked] = number + 1
-            dominated = checked[field.are_dominated(field.points[checked])]
-            field.left[dominated] = False
-            if len(dominated):
-                ruled_out[last] += len(dominated)
+            beaten = checked[field.are_dominated(field.points[checked])]
+            field.left[beaten] = False
+            if len(beaten):
+                ruled_out[last] += len(beaten)
             field.choose_next_check(checked[field.left[checked]], number)
             others = np.flatnonzero(~first_checked)
             if number == 0 and len(others) and len(checked):
@@ -145,8 +145,7 @@ class Survivors:
         Keys that no other one could dominate, if all were as good as they can be, come first; they are rivals of the rest.
         measure: of keys, in order; what fails is left out.
         """
-        names = self.names
-        objectives = [objective(name) for name in names]
+        objectives = [objective(name) for name in self.names]
         best = to_minimise(_at_best(self.points, objectives), objectives)
         left = np.arange(len(self.keys))
         results: list[_Measured] = []
@@ -154,10 +153,9 @@ class Survivors:
             first = np.sort(non_dominated(best[left]))
             measured = measure([self.keys[row] for row in left[first]])
             results += measured
-            values = np.array([[one.values[name] for name in names] for one in measured]).reshape(-1, len(names))
-            rivals = Rivals(names, tuple(map(tuple, to_minimise(values, objectives).tolist())))
+            values = np.array([[one.values[name] for name in self.names] for one in measured]).reshape(-1, len(objectives))
             left = np.delete(left, first)
-            left = left[~rivals.beat(best[left])]
+            left = left[~dominated(best[left], to_minimise(values, objectives))]
         return results
 
 
@@ -231,9 +229,9 @@ class _Field:
         growth = LOSS_GROWTH * self._ends[number + 1 :] / self._ends[number]
         losses = (HIGHEST - self.points[rows])[:, None, :] * growth[None, :, None]
         later = np.where(self._bounded, HIGHEST - losses, self.points[rows][:, None, :])
-        dominated = self.are_dominated(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
-        first = number + 1 + np.argmax(dominated, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
-        self.next_check[rows] = np.where(dominated.any(axis=1), first, len(self._ends))
+        beaten = self.are_dominated(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
+        first = number + 1 + np.argmax(beaten, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
+        self.next_check[rows] = np.where(beaten.any(axis=1), first, len(self._ends))
 
 
 def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:

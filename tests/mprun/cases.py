@@ -138,8 +138,6 @@ def whole() -> str:
 
 NETWORKS = {"tiny": tiny_cfg, "residual": residual, "mobile": mobile, "pyramid": pyramid}
 FAMILY = {f"family-{name.replace(' ', '-')}": partial(family_cfg, name) for name in LAYERS}
-
-
 WHOLE = {"whole": whole, "whole-tiny": tiny_cfg}
 """Those that configurations of whole numbers alone are made of."""
 
