@@ -13,6 +13,7 @@
 enum { MP_OK = 0, MP_BAD_ARGUMENT = 1, MP_BAD_SHAPE = 2, MP_OVERFLOW = 3, MP_NONFINITE = 4, MP_UNSUPPORTED = 5 };
 enum { MP_FP32 = 0, MP_FP16 = 1, MP_INT8 = 2, MP_FP32_WINOGRAD = 3, MP_FP16_HALF = 4 }; /* precisions */
 enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9, MP_INT16 = 10 };
+enum { MP_INT16W6 = 11, MP_INT16W5 = 12, MP_INT16W4 = 13, MP_INT16W3 = 14 };
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3, MP_TYPE_I16 = 4 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
 /* Those that only mp_map has. */
@@ -93,8 +94,8 @@ const char *mp_cpu_feature(int index);
 const mp_table *mp_packing_table_at(int index);
 const mp_table *mp_packing_table(const char *name);
 
-/* Weights: (out_c, in_c / groups, size, size) floats; int8 in [-127, 127] for MP_INT8 and MP_INT16, in [-7, 7] for MP_INT4 and so on. Sizes are 0 when refused;
- * mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
+/* Weights: (out_c, in_c / groups, size, size) floats; int8 in [-127, 127] for MP_INT8 and MP_INT16, in [-7, 7] for MP_INT4, MP_INT16W4 and
+ * so on. Sizes are 0 when refused; mp_check_conv says why: MP_BAD_SHAPE, MP_OVERFLOW (int8 sums could leave int32), MP_UNSUPPORTED. */
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision);
 size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,

@@ -251,8 +251,8 @@ typedef struct {
 struct mp_table {
     const char *name;
     const char *fp16, *int8; /* what these cost on this level, in words */
-    /* NULL: this table lacks the precision; of narrow weights and int16, which have those of their mp_precision.tiles: it has none for
-     * them alone. */
+    /* NULL: this table lacks the precision; of narrow weights and int16, which have those of their mp_precision.tiles and depthwise: it
+     * has none for them alone. */
     const mp_micro *micro[MP_PRECISIONS];
     const mp_micro *matrix; /* int8 by a matrix unit, for shapes where that pays (conv/plan.c); or NULL */
     const mp_depthwise *depthwise[MP_PRECISIONS];

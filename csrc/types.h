@@ -64,22 +64,27 @@ enum mp_sum_kind {
 typedef struct {
     int type;  /* what its convolutions read. Weights come as int8 for codes, else as floats that are rounded to it */
     int sums;  /* enum mp_sum_kind */
-    int tiles; /* the precision whose kernels multiply, in every table */
+    int tiles; /* the precision whose kernels multiply, in every table; */
+    int depthwise; /* and that whose kernels do so for filters of one channel */
     int bits; /* of a weight in memory where that is fewer than its code's eight (conv/narrow.h); 0: as the kernels read it */
 } mp_precision;
 /* clang-format off */
 static const mp_precision mp_precisions[] = {
-    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32, 0},
-    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT, MP_FP16, 0},
-    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 0},
-    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD, 0},
-    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF, 0},
-    [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 4},
-    [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 5},
-    [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 6},
-    [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, 0},
-    [MP_INT3] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, 3},
-    [MP_INT16] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, 0},
+    [MP_FP32] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32, MP_FP32, 0},
+    [MP_FP16] = {MP_TYPE_F16, MP_SUM_FLOAT, MP_FP16, MP_FP16, 0},
+    [MP_INT8] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 0},
+    [MP_FP32_WINOGRAD] = {MP_TYPE_F32, MP_SUM_FLOAT, MP_FP32_WINOGRAD, MP_FP32_WINOGRAD, 0},
+    [MP_FP16_HALF] = {MP_TYPE_F16, MP_SUM_HALF, MP_FP16_HALF, MP_FP16_HALF, 0},
+    [MP_INT4] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 4},
+    [MP_INT5] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 5},
+    [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 6},
+    [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, MP_BF16, 0},
+    [MP_INT3] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 3},
+    [MP_INT16] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 0},
+    [MP_INT16W6] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 6},
+    [MP_INT16W5] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 5},
+    [MP_INT16W4] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 4},
+    [MP_INT16W3] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 3},
 };
 /* clang-format on */
 /* How weights of a precision come. */

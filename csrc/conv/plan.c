@@ -267,9 +267,8 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .stage_w = (out_w - 1) * s->stride + (int)reach,
         .row_span = (int)reach,
     };
-    plan->depthwise = plan->group_in == 1 && plan->group_out == 1 && s->groups > 1
-                          ? table->depthwise[traits->bits ? traits->tiles : precision]
-                          : 0;
+    plan->depthwise =
+        plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->depthwise] : 0;
     if (traits->sums == MP_SUM_HALVES && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
     if (plan->depthwise) {
         plan_depthwise(plan);

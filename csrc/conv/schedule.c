@@ -68,6 +68,8 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
         int unit = plan->step;
         while (plan->grouped && unit % MP_GROUP) unit += plan->step;
         schedule->pass_run = ceil_div(ceil_div(plan->run_padded, pieces), unit) * unit;
+        if (plan->carries) /* whose sums fit int32, up to whole groups or not */
+            schedule->pass_run = clamp(schedule->pass_run, unit, MP_INT16_MAX_DEPTH / unit * unit);
         schedule->pass_segments = 0;
         schedule->passes = plan->segments * ceil_div(plan->run_padded, schedule->pass_run);
     }

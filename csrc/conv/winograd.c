@@ -68,6 +68,7 @@ static void transform_narrow(mp_item *item, const char *stored, int first, int d
 static void multiply_narrow(mp_item *item, int tiles, int panel)
 {
     const mp_conv_plan *plan = item->plan;
+    const mp_schedule *schedule = item->schedule;
     const int nr = plan->micro->nr;
     const size_t position_bytes = (size_t)tiles * nr * 4;
     const char *stored = mp_packed_weights(plan, item->args->packed) + panel * plan->stored_bytes;
@@ -76,14 +77,16 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
         transform_narrow(item, stored, first, depth);
         /* The input of all positions is read again for every panel, and may have left the second cache level. */
         const int steps = depth / plan->micro->kstep * ceil_div(tiles, plan->micro->mr);
-        const size_t input = tiles * item->schedule->transformed_bytes;
+        const size_t input = tiles * schedule->transformed_bytes;
         for (int position = 0; position < MP_POSITIONS; position++) {
-            mp_ahead ahead = {item->transformed + (position + 1) % MP_POSITIONS * input, (ptrdiff_t)input / steps + 1,
-                              0};
-            ahead.per_tile = depth / plan->micro->kstep * ahead.step;
-            multiply(item, item->transformed, tiles, position, first, depth,
-                     item->kernels + position * mp_kernel_elements() * sizeof(int16_t),
-                     item->sums + (size_t)position * position_bytes, &ahead);
+            for (int half = 0; half < plan->halves; half++) {
+                const char *transformed = item->transformed + half * schedule->lower_transformed;
+                mp_ahead ahead = {transformed + (position + 1) % MP_POSITIONS * input, (ptrdiff_t)input / steps + 1, 0};
+                ahead.per_tile = depth / plan->micro->kstep * ahead.step;
+                multiply(item, transformed, tiles, position, first, depth,
+                         item->kernels + position * mp_kernel_elements() * sizeof(int16_t),
+                         item->sums + half * schedule->lower_sums + (size_t)position * position_bytes, &ahead);
+            }
         }
     }
 }

@@ -21,11 +21,13 @@ from mpnet.export.naming import layer_of
 # What the optimised graph calls a convolution: operator -> precision of its products.
 _CONVOLUTIONS = {"QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32"}
 _READ_AS_REALS = "its int8 convolution gives 8 bits only, and something reads this one's result as reals"
+_WIDE_AS_REALS = "it convolves no codes of 16 bits, but the reals that they mean"
 # What was asked for, and what runs.
 _WHY = {
     ("int8", "fp32"): _READ_AS_REALS,
     ("int4", "fp32"): _READ_AS_REALS,
-    ("int16", "fp32"): "it convolves no codes of 16 bits, but the reals that they mean",
+    ("int16", "fp32"): _WIDE_AS_REALS,
+    ("int16w4", "fp32"): _WIDE_AS_REALS,
     ("int4", "int8"): "codes are widened to 8 bits when loaded",
     ("fp16", "fp32"): "weights are widened when loaded, results rounded to half",
     ("bf16", "fp32"): "weights are widened when loaded, results rounded to bfloat16",

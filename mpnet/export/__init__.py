@@ -117,7 +117,8 @@ class Target:
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
         """'' or why a layer cannot be expressed."""
         if self.precisions is not None and not _is_usual(precision) and precision.name not in self.precisions.get(flavour, ()):
-            what = f"weights of {precision.weight_bits} bits" if precision.is_narrow else precision.stored.name
+            beside = "" if precision.multiplies_bytes else f" beside {precision.stored.name}"
+            what = f"weights of {precision.weight_bits} bits{beside}" if precision.is_narrow else precision.stored.name
             return f"it has no {what} that mpnet writes"
         return self.support(layer, precision, quantization, flavour)
 

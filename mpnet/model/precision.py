@@ -52,7 +52,7 @@ class Precision:
 
     name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
     code:        one character, used in a plan's canonical text (its identity).
-    base:        the precision that tensors between layers have; a variant (fp16_half, int4) shares its base's.
+    base:        the precision that tensors between layers have; a variant (fp16_half, int4, int16w4) shares its base's.
     stored:      how activations lie in memory.
     weight_bits: bits of one stored weight.
     accumulates: NumPy dtype name of what a convolution's sums are held in.
@@ -121,14 +121,22 @@ INT16 = Precision("int16", "i", "int16", CODE16, 8, "int64", "fp32", 2)
 # Declared variants: other arithmetic over the same storage, with their own fixed order of operations.
 FP32_WINOGRAD = Precision("fp32_winograd", "w", "fp32", FLOAT32, 32, "float32", "fp32", 3)
 FP16_HALF = Precision("fp16_half", "H", "fp16", FLOAT16, 16, "float16", "fp16", 2)
-# int8 with fewer bits for each weight.
+# int8 and int16 with fewer bits for each weight.
 INT6 = Precision("int6", "6", "int8", CODE8, 6, "int32", "fp32", 1)
 INT5 = Precision("int5", "5", "int8", CODE8, 5, "int32", "fp32", 1)
 INT4 = Precision("int4", "4", "int8", CODE8, 4, "int32", "fp32", 1)
 INT3 = Precision("int3", "3", "int8", CODE8, 3, "int32", "fp32", 1)
+INT16W6 = Precision("int16w6", "j", "int16", CODE16, 6, "int64", "fp32", 2)
+INT16W5 = Precision("int16w5", "k", "int16", CODE16, 5, "int64", "fp32", 2)
+INT16W4 = Precision("int16w4", "l", "int16", CODE16, 4, "int64", "fp32", 2)
+INT16W3 = Precision("int16w3", "m", "int16", CODE16, 3, "int64", "fp32", 2)
 
 PRECISIONS: dict[str, Precision] = {
-    p.name: p for p in (FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3, INT16)
+    p.name: p
+    for p in (
+        *(FP32, FP16, BF16, INT8, FP32_WINOGRAD, FP16_HALF, INT6, INT5, INT4, INT3),
+        *(INT16, INT16W6, INT16W5, INT16W4, INT16W3),
+    )
 }
 BY_CODE: dict[str, Precision] = {p.code: p for p in PRECISIONS.values()}
 BASE_NAMES: tuple[str, ...] = tuple(p.name for p in PRECISIONS.values() if p.base == p.name)

@@ -106,7 +106,7 @@ def test_what_int16_reads_of_int8_has_more_than_eight_bits() -> None:
 
 
 @pytest.mark.parametrize("layers", [{}, {"9": "int16"}, {"0": "int16", "3": "int16"}, {"8": "int16"}, {"2": "int16"}], ids=str)
-@pytest.mark.parametrize("precision", ["int8", "int16", "int4"])
+@pytest.mark.parametrize("precision", ["int8", "int16", "int4", "int16w4"])
 def test_fused_and_by_the_oracle_the_codes_are_the_same(precision: str, layers: dict[str, str]) -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
     asked = QuantizationOptions(narrow=NarrowOptions(rounding="nearest", bias_correction=False))

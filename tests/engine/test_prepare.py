@@ -20,7 +20,7 @@ from mpnet.errors import ConfigError, EngineError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import FP16, FP32, INT8
+from mpnet.model.precision import CODE16, FP16, FP32, INT8, PRECISIONS, Precision
 from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
 from mpnet.quantization.weights import WeightScheme
@@ -68,6 +68,22 @@ def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: W
         worker.join()
     assert all(ids == found[0] for ids in found)
     assert len(set(found[0])) == 4
+
+
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow and row.stored is CODE16], ids=str)
+def test_narrow_weights_are_the_same_codes_whatever_activations_are(
+    network: NetworkSpec, weights: Weights, row: Precision
+) -> None:
+    [other] = [each for each in PRECISIONS.values() if each.multiplies_bytes and each.weight_bits == row.weight_bits]
+    prepared, scheme = Prepared(network, weights, kernels()), WeightScheme("per_group", "mse", bits=row.weight_bits)
+    for layer in network.convolutions[:4]:
+        found, expected = (prepared.constants(Convolve(layer.index, each, scheme)) for each in (row, other))
+        assert found.weights.tobytes() == expected.weights.tobytes()
+        assert found.weight_scale is not None and expected.weight_scale is not None
+        assert found.weight_scale.tobytes() == expected.weight_scale.tobytes()
+        assert Convolve(layer.index, row, scheme).weight_bytes(layer) == Convolve(layer.index, other, scheme).weight_bytes(
+            layer
+        )
 
 
 def test_stored_bytes(network: NetworkSpec) -> None:

@@ -19,7 +19,7 @@ from mpnet.export.naming import layer_of
 from mpnet.export.onnx.rules import FLAVOURS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
-from mpnet.model.quantization import ActivationOptions, QuantizationOptions
+from mpnet.model.quantization import ActivationOptions, NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
 from tests.networks import NAMES
 
@@ -136,20 +136,24 @@ def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
-def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour: str) -> None:
+@pytest.mark.parametrize(("code", "weights"), [("i", onnx.TensorProto.INT8), ("l", onnx.TensorProto.INT4)])
+def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour: str, code: str, weights: int) -> None:
     network = prepared_tiny.network
     options = resolve_options(
         network,
-        QuantizationOptions(ActivationOptions(ranges="calibrated")),
+        QuantizationOptions(
+            ActivationOptions(ranges="calibrated"), narrow=NarrowOptions("per_channel", "mse", "nearest", False)
+        ),
         ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)),
     )
     model = onnx.load_from_string(
-        export("onnx", Configuration.of(prepared_tiny.prepared, assign_key(network, "i" * 13), options), flavour).content
+        export("onnx", Configuration.of(prepared_tiny.prepared, assign_key(network, code * 13), options), flavour).content
     )
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     zeros = [constants[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"]
     assert model.opset_import[0].version == 21
     assert {(zero.dtype.name, int(zero)) for zero in zeros} == {("int16", 0)}
+    assert {tensor.data_type for tensor in model.graph.initializer if tensor.name.endswith("_weights")} == {weights}
 
 
 @pytest.mark.parametrize(

@@ -150,21 +150,24 @@ def test_what_cannot_be_expressed_is_refused_by_layer(flavour: str, activations:
 
 
 @pytest.mark.parametrize(
-    ("flavour", "activations", "said"),
+    ("flavour", "activations", "key", "said"),
     [
         (
             "litert",
             DYNAMIC,
+            "i",
             "layer 0 .* as int16: LiteRT has no int16 range that is measured on the image; set .* to calibrated",
         ),
-        ("integer", DYNAMIC, "LiteRT takes no range that is measured on the image"),
-        ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "never towards zero"),
-        ("armnn", CALIBRATED, "it has no int16 that mpnet writes"),
+        ("integer", DYNAMIC, "i", "LiteRT takes no range that is measured on the image"),
+        ("litert", ActivationOptions(mode="power_of_two", ranges="calibrated"), "i", "never towards zero"),
+        ("armnn", CALIBRATED, "i", "it has no int16 that mpnet writes"),
+        ("litert", CALIBRATED, "l", "as int16w4: it has no weights of 4 bits beside int16 that mpnet writes; .* is i"),
+        ("integer", CALIBRATED, "j", "as int16w6: it has no weights of 6 bits beside int16 that mpnet writes; .* is i"),
     ],
 )
-def test_int16_that_cannot_be_expressed_is_refused_by_layer(flavour: str, activations: Any, said: str) -> None:
+def test_int16_that_cannot_be_expressed_is_refused_by_layer(flavour: str, activations: Any, key: str, said: str) -> None:
     with pytest.raises(ConfigError, match=f"^[^\n]*{said}[^\n]*$"):
-        _written(configured(one_layer(ONE), "i", activations), flavour)
+        _written(configured(one_layer(ONE), key, activations), flavour)
 
 
 def test_half_sums_are_refused() -> None:

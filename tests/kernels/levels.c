@@ -62,12 +62,14 @@ static void fill(void *to, size_t count, int type, int extreme)
 static const char *precision_name(int precision)
 {
     static const char *const NAMES[MP_PRECISIONS] = {
-        [MP_FP32] = "fp32",   [MP_FP32_WINOGRAD] = "fp32_winograd",
-        [MP_FP16] = "fp16",   [MP_FP16_HALF] = "fp16_half",
-        [MP_BF16] = "bf16",   [MP_INT8] = "int8",
-        [MP_INT6] = "int6",   [MP_INT5] = "int5",
-        [MP_INT4] = "int4",   [MP_INT3] = "int3",
-        [MP_INT16] = "int16",
+        [MP_FP32] = "fp32",       [MP_FP32_WINOGRAD] = "fp32_winograd",
+        [MP_FP16] = "fp16",       [MP_FP16_HALF] = "fp16_half",
+        [MP_BF16] = "bf16",       [MP_INT8] = "int8",
+        [MP_INT6] = "int6",       [MP_INT5] = "int5",
+        [MP_INT4] = "int4",       [MP_INT3] = "int3",
+        [MP_INT16] = "int16",     [MP_INT16W6] = "int16w6",
+        [MP_INT16W5] = "int16w5", [MP_INT16W4] = "int16w4",
+        [MP_INT16W3] = "int16w3",
     };
     return NAMES[precision] ? NAMES[precision] : "unnamed";
 }
@@ -299,7 +301,8 @@ static void matrices(void)
     /* Narrow weights differ before they are multiplied, so that one width says enough. */
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && level->matrix; i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++)
-            for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5 || precision == MP_INT16);
+            for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5 || precision == MP_INT16 ||
+                                            precision == MP_INT16W5);
                  pool++)
                 for (int out_type = 0; mp_is_type(out_type); out_type++)
                     if (out_type == MP_TYPE_F32 || out_type == MP_TYPE_I8)
@@ -335,7 +338,8 @@ static void in_codes(void)
         {6, 8, 12, 10, 1, 1, 0, 1, 1},  {7, 8, 10, 10, 3, 1, 1, 1, 10},  {23, 23, 18, 18, 23, 1, 0, 1, 18},
         {2, 2, 1100, 9, 1, 1, 0, 1, 1}, {5, 35, 16, 33, 3, 1, 1, 1, 1},  {3, 12, 4, 24, 1, 1, 0, 1, 1},
     };
-    static const int GIVES[][2] = {{MP_INT8, MP_TYPE_I8}, {MP_INT8, MP_TYPE_I16}, {MP_INT16, MP_TYPE_I16}};
+    static const int GIVES[][2] = {
+        {MP_INT8, MP_TYPE_I8}, {MP_INT8, MP_TYPE_I16}, {MP_INT16, MP_TYPE_I16}, {MP_INT16W5, MP_TYPE_I16}};
     part = IN_CODES;
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
         for (int g = 0; g < (int)(sizeof GIVES / sizeof *GIVES); g++)

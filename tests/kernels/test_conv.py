@@ -15,7 +15,7 @@ from mpnet.kernels import isa
 from mpnet.kernels.arguments import CODES, FLOAT, REALS
 from mpnet.kernels.interface import CodeRules, ConvShape, TensorQuant
 from mpnet.kernels.reference import ReferenceKernels
-from mpnet.model.precision import INT8, PRECISIONS, STORED_TYPES, Precision, precision
+from mpnet.model.precision import INT16, PRECISIONS, STORED_TYPES, Precision, precision
 from mpnet.model.reals import narrowed
 from tests.kernels.cases import ConvCase, conv_arguments, conv_cases, output_shape
 from tests.kernels.oracle import oracle
@@ -166,29 +166,32 @@ def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.tensor is INT16], ids=str)
 @pytest.mark.parametrize("code", [-32768, 32767, 255, -129])
-@pytest.mark.parametrize("sign", [-127, 127])
-def test_int16_sums_at_the_bound_are_rounded_once(level: str, code: int, sign: int) -> None:
-    """The deepest sum allowed, beyond int32, and one that has few products."""
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_int16_sums_at_the_bound_are_rounded_once(level: str, row: Precision, code: int, sign: int) -> None:
+    """The deepest sum allowed, beyond int32, parts of whole groups of channels among them, and one that has few products."""
     kernels = isa.kernels(level)
-    for depth in (66311, 600, 5):
-        packed = kernels.pack_conv(ConvShape(1, 1, depth, 2, 1), precision("int16"), np.full((2, depth, 1, 1), sign, np.int8))
+    weight = sign * row.largest_code * (1 << (8 - row.weight_bits) if row.is_narrow else 1)  # a group's largest multiple
+    for depth in (66311, 1028, 600, 5):
+        packed = kernels.pack_conv(ConvShape(1, 1, depth, 2, 1), row, np.full((2, depth, 1, 1), weight, np.int8))
         out, one = np.empty((1, 1, 1, 2), np.float32), np.ones(1, np.float32)
         x = np.full((1, 1, 1, depth), code, np.int16)
         scales: dict[str, Any] = {"bias": np.zeros(2, np.float32), "weight_scale": np.ones(2, np.float32)}
         kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one), **scales)
-        assert out.tolist() == [[[[float(np.float32(code * sign * depth))] * 2]]]
+        assert out.tolist() == [[[[float(np.float32(code * weight * depth))] * 2]]]
         with pytest.raises(KernelError, match="out of range"):
             kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.ones(1, np.int32), 0 * one), **scales)
 
 
 @pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.tensor is INT16], ids=str)
 @pytest.mark.parametrize("size", [5, 23])
-def test_int16_depthwise_is_exact_at_every_depth(level: str, size: int) -> None:
+def test_int16_depthwise_is_exact_at_every_depth(level: str, row: Precision, size: int) -> None:
     """Filters whose sums fit int32, and some that would leave it."""
     shape = ConvShape(size, size, 18, 18, size, groups=18)
     kernels, one = isa.kernels(level), np.ones(1, np.float32)
-    packed = kernels.pack_conv(shape, precision("int16"), np.full((18, 1, size, size), -127, np.int8))
+    packed = kernels.pack_conv(shape, row, np.full((18, 1, size, size), -row.largest_code, np.int8))
     out = np.empty((1, 1, 1, 18), np.float32)
     kernels.conv(
         packed,
@@ -198,7 +201,7 @@ def test_int16_depthwise_is_exact_at_every_depth(level: str, size: int) -> None:
         weight_scale=np.ones(18, np.float32),
         in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one),
     )
-    assert set(out.ravel().tolist()) == {float(np.float32(32768 * 127 * size * size))}
+    assert set(out.ravel().tolist()) == {float(np.float32(32768 * row.largest_code * size * size))}
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -244,8 +247,11 @@ def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row:
         signs = rng.choice(np.array([-1, 1]), size)
         signs[:2] = np.array([1, -1])[:, None, None, None]
         weights = (row.largest_code * multiplier * signs).astype(np.int8)
-        x = rng.choice(np.array([-128, 127], np.int8), (2, shape.in_h, shape.in_w, shape.in_channels), p=[0.1, 0.9])
-        quant = TensorQuant(np.ones(2, np.float32), np.array([-128, 127], np.int32), np.zeros(2, np.float32))
+        ends = np.iinfo(row.stored.dtype)
+        codes = np.array([ends.min, ends.max], ends.dtype)
+        x = rng.choice(codes, (2, shape.in_h, shape.in_w, shape.in_channels), p=[0.1, 0.9])
+        zero_points = np.array([-128, 127], np.int32) * row.multiplies_bytes
+        quant = TensorQuant(np.ones(2, np.float32), zero_points, np.zeros(2, np.float32))
         options = {"bias": np.zeros(size[0], np.float32), "weight_scale": np.ones(size[0], np.float32), "in_quant": quant}
         out, expected = np.empty((2, 2, shape.out_h, shape.out_w, size[0]), np.float32)
         k.conv(k.pack_conv(shape, row, weights), x, out, **options)
@@ -281,10 +287,11 @@ def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDA
     ids=str,
 )
 def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision, shape: ConvShape) -> None:
-    rng = np.random.default_rng(shape.depth)
+    rng, eight, ends = np.random.default_rng(shape.depth), row.tensor, np.iinfo(row.stored.dtype)
     weights = in_groups(rng, row, shape)
-    x = rng.integers(-128, 128, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
-    quant = TensorQuant(np.full(2, 0.02, np.float32), np.array([-3, 100], np.int32), np.zeros(2, np.float32))
+    x = rng.integers(ends.min, ends.max + 1, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(ends.dtype)
+    zero_points = np.array([-3, 100], np.int32) * row.multiplies_bytes
+    quant = TensorQuant(np.full(2, 0.02, np.float32), zero_points, np.zeros(2, np.float32))
     options = {
         "bias": rng.standard_normal(shape.out_channels).astype(np.float32),
         "in_quant": quant,
@@ -292,15 +299,15 @@ def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision
     }
     results = []
     for kernels in (*map(isa.kernels, LEVELS), *([ReferenceKernels()] if shape.depth < 2000 else [])):
-        for precise in (INT8, row):
+        for precise in (eight, row):
             packed = kernels.pack_conv(shape, precise, weights)
             out = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
             kernels.conv(packed, x, out, threads=2, **options)
             results.append(out)
     assert all(same(results[0], result) for result in results)
     if shape.depth > 1000:
-        sizes = {precise: isa.kernels().pack_conv(shape, precise, weights).data.nbytes for precise in (INT8, row)}
-        assert sizes[row] < sizes[INT8] * (row.weight_bits + 1) / 8
+        sizes = {precise: isa.kernels().pack_conv(shape, precise, weights).data.nbytes for precise in (eight, row)}
+        assert sizes[row] < sizes[eight] * (row.weight_bits + 1) / 8
 
 
 @pytest.mark.parametrize("level", [*LEVELS, "oracle"])

@@ -15,7 +15,7 @@ from mpnet.kernels.arguments import aligned
 from mpnet.kernels.calls import Binder
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.reference_math import times_32, times_64
-from mpnet.model.precision import INT8, INT16, Precision
+from mpnet.model.precision import INT8, INT16, INT16W5, Precision
 from tests.kernels.oracle import oracle
 
 ORACLE = oracle()
@@ -54,13 +54,14 @@ def convolved(
 ) -> NDArray[Any]:
     """Codes of two images."""
     rng = np.random.default_rng(shape.depth + shape.out_channels)
-    weights = rng.integers(-127, 128, (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
+    most = row.largest_code
+    weights = rng.integers(-most, most + 1, (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
     ends = np.iinfo(row.stored.dtype)
     x = rng.integers(ends.min, ends.max + 1, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(row.stored.dtype)
     ones, zeros, is_byte = np.ones(2, np.float32), np.zeros(2, np.float32), gives is INT8
     steps = np.iinfo(gives.stored.dtype)
     bias = rng.integers(-20000, 20001, shape.out_channels)
-    least = -22 if is_byte else -24 if row is INT16 else -14
+    least = -22 if is_byte else -14 if row is INT8 else -24
     multiplier, shift = factors(rng, shape.out_channels, least, 2 if is_byte else 7)
     shift[: shape.out_channels // 2] = least // 2
     zero_points = np.array([-7, 100], np.int32) * (row is INT8)
@@ -92,7 +93,7 @@ def convolved(
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("row", "gives"), [(INT8, INT8), (INT16, INT16), (INT8, INT16)], ids=str)
+@pytest.mark.parametrize(("row", "gives"), [(INT8, INT8), (INT16, INT16), (INT8, INT16), (INT16W5, INT16)], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_convolutions_give_the_same_codes_everywhere(level: str, row: Precision, gives: Precision, shape: ConvShape) -> None:
     kernels = isa.kernels(level)

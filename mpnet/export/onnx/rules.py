@@ -30,7 +30,7 @@ class Rules:
     coded_sums: bool = False
     half: str = "cast"
     integer: bool = True
-    precisions: tuple[str, ...] = ("bf16", "int4", "int16")
+    precisions: tuple[str, ...] = ("bf16", "int4", "int16", "int16w4")
 
 
 FLAVOURS: dict[str, Rules] = {
