@@ -80,6 +80,8 @@ def batch() -> Floats:
         ("4" * COUNT, QuantizationOptions(narrow=WITHOUT_STATISTICS), 2e-2),
         ("4bq4fhb4f", QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 2e-2),
         ("4" * COUNT, QuantizationOptions(CALIBRATED, narrow=replace(WITHOUT_STATISTICS, granularity="per_group")), 2e-2),
+        ("l" * COUNT, QuantizationOptions(CALIBRATED, narrow=WITHOUT_STATISTICS), 3e-3),
+        ("lqli4ifhl", QuantizationOptions(CALIBRATED, narrow=replace(WITHOUT_STATISTICS, granularity="per_group")), 2e-2),
         ("q" * COUNT, QuantizationOptions(CALIBRATED, WeightOptions(granularity="per_tensor")), 2e-2),
         ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric", ranges="calibrated")), 2e-2),
         ("q" * COUNT, QuantizationOptions(ActivationOptions(mode="symmetric")), 2e-2),
