@@ -238,6 +238,13 @@ static int seen(int precision)
     return 0;
 }
 
+/* Whether another width of weights has its turn, beside codes of 16 bits: widths differ before they are multiplied. */
+static int others_turn(int precision, int turn)
+{
+    const mp_precision *traits = &mp_precisions[precision];
+    return traits->type == MP_TYPE_I16 && traits->bits && turn % 4 != 6 - traits->bits;
+}
+
 static void convolutions(void)
 {
     static const mp_conv_shape SHAPES[] = {
@@ -257,7 +264,8 @@ static void convolutions(void)
             const int pool = extreme < 3 ? 0 : extreme - 2, how = extreme < 3 ? extreme : 0;
             if (how && i % 3) continue;
             for (int precision = 0; precision < MP_PRECISIONS; precision++)
-                for (int out_type = 0; mp_is_type(out_type) && !seen(precision); out_type++)
+                for (int out_type = 0;
+                     mp_is_type(out_type) && !seen(precision) && !others_turn(precision, i / 2 + extreme); out_type++)
                     if (out_type == mp_precisions[precision].type ||
                         (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
                         convolution("conv", SHAPES[i], precision, out_type, how, i, pool);
@@ -273,7 +281,7 @@ static void first_layers(void)
     for (int i = 0; i < (int)(sizeof SIDES / sizeof *SIDES); i++)
         for (int extreme = RANDOM; extreme <= HUGE_SUMS; extreme++)
             for (int precision = 0; precision < MP_PRECISIONS; precision++) {
-                if (seen(precision)) continue;
+                if (seen(precision) || others_turn(precision, i + extreme)) continue;
 #ifdef __SANITIZE_THREAD__ /* races don't ask for activations */
                 const int few = 1;
 #else
