@@ -27,7 +27,7 @@ from mpnet.kernels.call import ImageScales
 from mpnet.kernels.core import address, call
 from mpnet.kernels.interface import ConvShape
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
-from mpnet.model.precision import FP32, INT8, Precision
+from mpnet.model.precision import FP32, Precision
 from mpnet.trial.detection import DetectionDecoder
 from mpnet.trial.kit import Decoder
 
@@ -143,8 +143,8 @@ def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> di
 
 
 def _packed_as(operation: Convolve) -> Precision:
-    """Codes of fewer bits are packed as int8, which they are at any rate: so few cells do not pay for unpacking them."""
-    return INT8 if operation.precision.is_narrow else operation.precision
+    """Codes of fewer bits are packed as those of eight, which they are at any rate: so few cells do not pay for unpacking."""
+    return operation.precision.tensor if operation.precision.is_narrow else operation.precision
 
 
 def _pack(

@@ -85,12 +85,12 @@ def bound(tensor: Tensor, share: float) -> float:
 @pytest.mark.parametrize("confidence", [0.0, 0.52, *(pytest.param(c, marks=pytest.mark.slow) for c in (0.005, 0.45, 0.9999))])
 @pytest.mark.parametrize(("network", "codes"), [(tiny_yolo(), 6), (wide(), 3)], ids=["tiny_yolo", "wide"])
 def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence: float, granularity: str) -> None:
-    keys = [key for code in "fq654hbw" for key in (code * codes, "q" * (codes - 1) + code)]
+    keys = [key for code in "fq654ilhbw" for key in (code * codes, "q" * (codes - 1) + code)]
     whole, tensors = found(network, keys, confidence, granularity, likely=False)
     some, cells = found(network, keys, confidence, granularity)
     assert_same(some, whole)
     assert not any(isinstance(tensor, HeadCells) for tensor in tensors.values())
-    assert {name[-1] for (_, name), tensor in cells.items() if isinstance(tensor, HeadCells)} == set("fq654w")
+    assert {name[-1] for (_, name), tensor in cells.items() if isinstance(tensor, HeadCells)} == set("fq654ilw")
     if confidence == 0:
         head = cells[0, min(name for output, name in cells if output == 0 and name[-1] == "q")]
         assert isinstance(head, HeadCells)
@@ -102,7 +102,7 @@ def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence:
 @pytest.mark.parametrize("level", [*usable_levels(), "numpy"])
 @pytest.mark.parametrize("share", [0.3, 0.7, 1.0])
 def test_images_without_a_box_on_every_level(level: str, share: float) -> None:
-    network, keys = wide(), ["qq" + code for code in "fq654"]
+    network, keys = wide(), ["qq" + code for code in "fq654il"]
     table = ReferenceKernels() if level == "numpy" else kernels(level)
     whole, tensors = found(network, keys, 0.0, table=table, likely=False)
     confidence = bound(tensors[0, "qqq"], share)
