@@ -114,7 +114,7 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     mp_conv_plan plan;
     if (!table || !a || !a->packed || !a->in || !a->out || !a->bias || !a->scratch ||
         (uintptr_t)a->scratch % MP_ALIGN || (uintptr_t)a->packed % MP_ALIGN || a->threads < 1 || a->images < 0 ||
-        a->activation < 0 || a->activation > MP_SWISH || !mp_is_type(a->out_type))
+        a->activation < 0 || a->activation > MP_LAST_ACTIVATION || !mp_is_type(a->out_type))
         return MP_BAD_ARGUMENT;
     const mp_packed_header *header = a->packed;
     const int status = plan_of(table, header, &plan);

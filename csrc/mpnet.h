@@ -16,7 +16,7 @@ enum { MP_INT4 = 5, MP_INT5 = 6, MP_INT6 = 7, MP_BF16 = 8, MP_INT3 = 9, MP_INT16
 enum { MP_INT16W6 = 11, MP_INT16W5 = 12, MP_INT16W4 = 13, MP_INT16W3 = 14 };
 enum { MP_TYPE_F32 = 0, MP_TYPE_F16 = 1, MP_TYPE_I8 = 2, MP_TYPE_BF16 = 3, MP_TYPE_I16 = 4 }; /* stored types */
 enum { MP_LINEAR = 0, MP_LEAKY = 1, MP_RELU = 2, MP_RELU6 = 3, MP_LOGISTIC = 4, MP_MISH = 5, MP_SWISH = 6 };
-/* Those that only mp_map has. */
+/* Those that only mp_conv and mp_map have. */
 enum { MP_LOGGY = 7, MP_TANH = 8, MP_RELIE = 9, MP_RAMP = 10, MP_PLSE = 11, MP_ELU = 12, MP_SELU = 13, MP_GELU = 14 };
 enum { MP_STAIR = 15, MP_HARDTAN = 16, MP_LHTAN = 17, MP_HARD_MISH = 18, MP_HARD_SIGMOID = 19, MP_HARD_SWISH = 20 };
 enum { MP_GELU_ERF = 21, MP_LAST_ACTIVATION = MP_GELU_ERF };

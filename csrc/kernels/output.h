@@ -91,11 +91,22 @@ static inline int never_falls(int activation)
     return activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU || activation == MP_RELU6;
 }
 
-/* Only what is computed for every value of every layer is worth a copy of the code in each of its loops. */
-static inline __attribute__((always_inline)) vf activated(vf x, int activation)
+/* Besides MP_LINEAR ...: whatever comes behind MP_SWISH, asked at each call. */
+enum { OUT_RARE = -1 };
+
+/* Only what is computed for every value of every layer is worth a copy of the code in each of its loops. asked: o->activation. */
+static inline __attribute__((always_inline)) vf activated(vf x, int activation, int asked)
 {
     const int cheap = activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU;
-    return cheap ? vf_activate(x, activation) : vf_activate_apart(x, activation);
+    return cheap ? vf_activate(x, activation) : vf_activate_apart(x, asked);
+}
+
+/* The same for a result that is no window's. */
+static inline __attribute__((always_inline)) vf activated_here(vf x, const int activation, int asked)
+{
+    if (!__builtin_constant_p(activation)) return vf_activate(x, activation);
+    if (activation == MP_HARD_SWISH) return vf_hard_swish(x);
+    return activation == OUT_RARE ? vf_activate_apart(x, asked) : vf_activate(x, activation);
 }
 
 /* The program for boards is small: what a loop could be copied for is asked in each of its rounds there, 100 kB less in all. */
@@ -127,7 +138,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const vf scale0 = vf_load(o->scale + channel), bias0 = vf_load(o->bias + channel);
     const vf scale1 = vectors > 1 ? vf_load(o->scale + channel + VL) : scale0,
              bias1 = vectors > 1 ? vf_load(o->bias + channel + VL) : bias0;
-    const int rounding = o->rounding, measured = o->measured, windows = o->windows;
+    const int rounding = o->rounding, measured = o->measured, windows = o->windows, asked = o->activation;
     const size_t lower = o->lower;
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
@@ -136,7 +147,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
 #define ACTIVATED(X, V, ROW)                                                                                           \
     vf X = REAL(V, ROW);                                                                                               \
     bad = note_bad(bad, X);                                                                                            \
-    X = activated(X, activation);                                                                                      \
+    X = activated(X, activation, asked);                                                                               \
     if (narrow) {                                                                                                      \
         X = round_as(out_type, X);                                                                                     \
         bad = note_bad(bad, X);                                                                                        \
@@ -146,16 +157,16 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const vi upper##V = vi_max(vi_load(sums##V), vi_load(sums##V + acc_ld));                                           \
     const vi lower##V = vi_max(vi_load(sums##V + 2 * acc_ld), vi_load(sums##V + 3 * acc_ld));                          \
     const vf largest##V = scaled(vi_max(upper##V, lower##V), scale##V, bias##V);                                       \
-    const vf x##V = activated(lanes == VL ? largest##V : vf_keep_n(largest##V, lanes), activation);
+    const vf x##V = activated(lanes == VL ? largest##V : vf_keep_n(largest##V, lanes), activation, asked);
 #define LARGEST(V)                                                                                                     \
     ACTIVATED(x0##V, V, 0)                                                                                             \
     ACTIVATED(x1##V, V, 1)                                                                                             \
     ACTIVATED(x2##V, V, 2)                                                                                             \
     ACTIVATED(x3##V, V, 3)                                                                                             \
     const vf x##V = largest_of(x0##V, x1##V, x2##V, x3##V);
-#define UNCHECKED(V) const vf x##V = vf_activate(REAL(V, 0), activation);
+#define UNCHECKED(V) const vf x##V = activated_here(REAL(V, 0), activation, asked);
 #define CHECKED(V)                                                                                                     \
-    const vf y##V = REAL(V, 0), x##V = vf_activate(y##V, activation);                                                  \
+    const vf y##V = REAL(V, 0), x##V = activated_here(y##V, activation, asked);                                        \
     bad = note_bad(bad, y##V);
 #define MEASURE(V)                                                                                                     \
     minimum = vf_min_any(x##V, minimum);                                                                               \
@@ -254,8 +265,20 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
             BY_TYPE(OUTPUT_CASE, KIND, MP_LINEAR);                                                                     \
         else if (o->activation == MP_LEAKY)                                                                            \
             BY_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                      \
+        else if (!OUT_SMALL && o->activation == MP_HARD_SWISH)                                                         \
+            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, MP_HARD_SWISH);                                                       \
+        else if (o->activation > MP_SWISH)                                                                             \
+            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, OUT_RARE);                                                            \
         else                                                                                                           \
             BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                       \
+    } while (0)
+
+#define OUTPUT_ANY(TYPE, KIND)                                                                                         \
+    do {                                                                                                               \
+        if (o->activation > MP_SWISH)                                                                                  \
+            OUTPUT_CASE(TYPE, KIND, OUT_RARE);                                                                         \
+        else                                                                                                           \
+            OUTPUT_CASE(TYPE, KIND, o->activation);                                                                    \
     } while (0)
 
 #ifndef MP_SHARED
@@ -269,17 +292,17 @@ static OUTPUT_REST void output_rest(mp_output *o, const void *acc, size_t acc_ld
                                     void *out, size_t out_ld)
 {
     if (o->kind == MP_SUM_FLOAT && o->out_type == MP_TYPE_I16)
-        OUTPUT_CASE(MP_TYPE_I16, MP_SUM_FLOAT, o->activation);
+        OUTPUT_ANY(MP_TYPE_I16, MP_SUM_FLOAT);
     else if (o->kind == MP_SUM_FLOAT)
         OUTPUT_ACTIVATIONS(MP_SUM_FLOAT, BY_OUT_TYPE);
     else if (o->kind == MP_SUM_INT)
         OUTPUT_ACTIVATIONS(MP_SUM_INT, BY_USUAL_OUT_TYPE);
     else if (o->kind == MP_SUM_HALVES)
-        OUTPUT_CASE(o->out_type, MP_SUM_HALVES, o->activation);
+        OUTPUT_ANY(o->out_type, MP_SUM_HALVES);
     else if (o->out_type == MP_TYPE_F16)
-        OUTPUT_CASE(MP_TYPE_F16, MP_SUM_HALF, o->activation);
+        OUTPUT_ANY(MP_TYPE_F16, MP_SUM_HALF);
     else
-        OUTPUT_CASE(o->out_type, MP_SUM_HALF, o->activation);
+        OUTPUT_ANY(o->out_type, MP_SUM_HALF);
 }
 
 static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
@@ -296,6 +319,7 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
 #endif
 #undef OUTPUT_CASE
 #undef OUTPUT_ACTIVATIONS
+#undef OUTPUT_ANY
 
 #ifdef MP_FINISHES
 /* What becomes results while its sums are in registers, of whole vectors of channels: what is asked most. The rest goes through memory

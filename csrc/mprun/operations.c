@@ -12,7 +12,7 @@
 static int real(const mpb_slot *slot) { return mp_is_real(slot->type); }
 static int same_shape(const mpb_slot *a, const mpb_slot *b) { return a->h == b->h && a->w == b->w && a->c == b->c; }
 static int same_pixels(const mpb_slot *a, const mpb_slot *b) { return a->h == b->h && a->w == b->w; }
-/* Activations that kernels apply to their results; mp_map has more. */
+/* Activations that all kernels apply to their results; mp_conv and mp_map have more. */
 static int fused(int activation) { return activation >= 0 && activation <= MP_SWISH; }
 static const mpb_slot *slot(const mpr_operands *s, int input) { return &s->slots[s->inputs[input]]; }
 static mpr_tensor *tensor(mpr_pass *pass, const mpr_operands *s, int input) { return &pass->tensors[s->inputs[input]]; }
@@ -47,7 +47,8 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
     if (!mpr_has(s->file, MPB_CONVOLUTIONS, step->convolution, 1)) return "its convolution is missing";
     const mpb_convolution *own = &s->file->convolutions[step->convolution];
     const mp_conv_shape *k = &own->shape;
-    if (own->precision < 0 || own->precision >= MP_PRECISIONS || !fused(own->activation))
+    if (own->precision < 0 || own->precision >= MP_PRECISIONS || own->activation < 0 ||
+        own->activation > MP_LAST_ACTIVATION)
         return "its precision or activation is unknown";
     /* What a connected layer reads as channels of one pixel lies in memory as the tensor does. */
     if (in->type != mp_precisions[own->precision].type || k->in_h < 1 || k->in_w < 1 || k->in_c < 1 ||

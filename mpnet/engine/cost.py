@@ -94,7 +94,7 @@ class CostModel:
             return dict(zip(LAYER_COSTS, self._layer_sums(wanted), strict=True))
         layout = lay_out(self._lowerings, wanted)
         sums = _sums(map(self._counts_of, layout.lowerings))
-        fuse(layout)
+        fuse(layout, self._lowerings.network)
         return sums | {PEAK: layout.peak_bytes()}
 
     def _layer_sums(self, wanted: list[Precision | None]) -> tuple[int, ...]:

@@ -28,7 +28,8 @@ def _signature(step: Step, source: int) -> str:
     """source: the layer whose values the step reads first."""
     operation, name = step.operation, step.operation.name
     if isinstance(operation, Convolve):
-        return f"{step.layer} {name} {operation.precision} {step.gives}"
+        mapped = "" if operation.map is None else f" {operation.map.activation}"
+        return f"{step.layer} {name} {operation.precision} {step.gives}{mapped}"
     if operation.is_conversion:
         return f"{source} {name} {step.takes} {step.gives}"
     # Two slices of one layer differ by what they read.
@@ -51,7 +52,7 @@ def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Seq
         for layer, code in zip(network.convolutions, key, strict=True):
             wanted[layer.index] = BY_CODE[code]
         layout = lay_out(lowerings, wanted)
-        fuse(layout)
+        fuse(layout, network)
         new = {_signature(step, layout.layers[step.inputs[0]]) for step in layout.steps} - seen
         if new:
             seen |= new

@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: MIT
 """Fewer, larger kernel calls with the same bits.
 
+Where a convolution's fp32 result is read only by an activation that runs as a step of its own, the convolution applies it in
+its output stage.
+
 Where a convolution's fp32 result is read only by a Quantize with a calibrated range (perhaps through poolings and
 upsamplings), the convolution quantises in its output stage and what lies between works on int8: with fixed scale and
 zero point quantising never changes the order of values, so it commutes with taking maxima and with copying.
@@ -13,18 +16,20 @@ are in the caches: memory sees a quarter of the values.
 from __future__ import annotations
 
 from mpnet.engine.layout import Layout, Step
-from mpnet.engine.operations import Quantize
+from mpnet.engine.operations import Convolve, Map, Quantize
 from mpnet.engine.plan import Plan, layout_of, plan_of
+from mpnet.model.network import NetworkSpec
 
 
-def fuse_plan(plan: Plan) -> Plan:
-    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty."""
+def fuse_plan(plan: Plan, maps: bool = True) -> Plan:
+    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty. maps: as `fuse` says."""
     layout = layout_of(plan)
-    return plan_of(plan.network, plan.precision, plan.options, layout) if fuse(layout) else plan
+    joined = fuse(layout, plan.network, maps)
+    return plan_of(plan.network, plan.precision, plan.options, layout) if joined else plan
 
 
-def fuse(layout: Layout) -> bool:
-    """Join what can be joined. Returns whether there was anything."""
+def fuse(layout: Layout, network: NetworkSpec, maps: bool = True) -> bool:
+    """Join what can be joined. Returns whether there was anything. maps: activations with convolutions as well."""
     steps = layout.steps
     readers = [0] * len(layout.shapes)
     writers = [-1] * len(layout.shapes)
@@ -36,6 +41,9 @@ def fuse(layout: Layout) -> bool:
     for slot in layout.outputs:
         readers[slot] += 1
     gone = set()
+    for number, step in enumerate(steps if maps else ()):
+        if isinstance(step.operation, Map) and _map_earlier(layout, network, step, readers, writers):
+            gone.add(number)
     for number, step in enumerate(steps):
         fixed = isinstance(step.operation, Quantize) and step.operation.range is not None
         if fixed and _quantize_earlier(layout, step, readers, writers):
@@ -51,6 +59,23 @@ def fuse(layout: Layout) -> bool:
             gone.add(number)
     layout.steps = [step for number, step in enumerate(steps) if number not in gone]
     return bool(gone)
+
+
+def _map_earlier(layout: Layout, network: NetworkSpec, step: Step, readers: list[int], writers: list[int]) -> bool:
+    """Let the convolution that the values come from apply an activation, where nobody else reads what it gave."""
+    steps, [slot] = layout.steps, step.inputs
+    writer = writers[slot]
+    if writer < 0 or readers[slot] != 1 or step.takes is not step.gives:
+        return False
+    convolution, activation = steps[writer].operation, step.operation
+    joined = (
+        convolution.mapped(activation, network) if isinstance(convolution, Convolve) and isinstance(activation, Map) else None
+    )
+    if joined is None:
+        return False
+    steps[writer] = steps[writer]._replace(operation=joined, output=step.output)
+    writers[step.output] = writer
+    return True
 
 
 def _quantize_earlier(layout: Layout, quantize: Step, readers: list[int], writers: list[int]) -> bool:

@@ -18,7 +18,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, WIDE_INT, check, check_images, check_output, code_of
 from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
-from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
@@ -105,7 +105,7 @@ class Binder:
             "out": out,
             "out_type": out.dtype,
             "bias": bias,
-            "activation": code_of(activation, ACTIVATIONS, "activation"),
+            "activation": code_of(activation, ALL_ACTIVATIONS, "activation"),
         }
         if precision.carries_scale:
             scale, zero_point, offset = per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")

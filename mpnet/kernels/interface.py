@@ -9,10 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.model.layer import KERNEL_ACTIVATIONS
+from mpnet.model.layer import KERNEL_ACTIVATIONS, MAPPED_ACTIVATIONS
 from mpnet.model.precision import Precision
 
 ACTIVATIONS = KERNEL_ACTIVATIONS
+ALL_ACTIVATIONS = (*KERNEL_ACTIVATIONS, *MAPPED_ACTIVATIONS)
+"""Those of convolutions and of `map`, by their codes in csrc/mpnet.h."""
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")
 """What the second factor of a product has values for."""
 NORMALISATIONS: tuple[str, ...] = (

@@ -11,16 +11,14 @@ from numpy.typing import NDArray
 
 from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
-from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma, times_32
 from mpnet.kernels.rounding import quantized, round_whole
-from mpnet.model.layer import MAPPED_ACTIVATIONS
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 
 Array = NDArray[Any]
 _f32, _f64 = np.float32, np.float64
-_ALL_ACTIVATIONS = ACTIVATIONS + MAPPED_ACTIVATIONS
 
 
 def per_image(values: Array, like: Array) -> NDArray[Any]:
@@ -103,7 +101,7 @@ def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale
         value = widened(x) * _f32(scale)
         if shift != 0:
             value = value + _f32(shift)
-        out[:] = narrowed(activate(value, _ALL_ACTIVATIONS[activation]), out_dtype)
+        out[:] = narrowed(activate(value, ALL_ACTIVATIONS[activation]), out_dtype)
 
 
 def combine(

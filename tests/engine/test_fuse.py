@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mpnet.engine.assign import assign
+from mpnet.engine.covering import step_signature
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions, resolve_options, without_statistics
@@ -108,6 +109,67 @@ def test_a_calibrated_range_and_a_pooling_join_the_same_convolution(pools: Netwo
     ]
 
 
+@pytest.fixture(scope="module")
+def mapped() -> NetworkSpec:
+    """Activations that only convolutions and maps have: of a convolution, as layers of their own, with a second reader, behind
+    another activation, and one that may overflow."""
+    block = "[convolutional]\nfilters={}\nsize={}\npad=1\nactivation={}\n{}\n"
+    layers = (
+        block.format(16, 3, "hard_swish", "stride=2"),
+        block.format(16, 3, "hard_swish", "groups=16"),
+        block.format(20, 1, "gelu_erf", ""),
+        block.format(24, 3, "tanh", ""),
+        "[maxpool]\nsize=2\nstride=2\n",
+        block.format(24, 1, "linear", ""),
+        "[activation]\nactivation=hard_swish\n",
+        block.format(24, 3, "relu", ""),
+        "[activation]\nactivation=hard_swish\n",
+        block.format(24, 3, "linear", ""),
+        "[activation]\nactivation=hard_sigmoid\n",
+        "[route]\nlayers=-1,-2\n",
+        block.format(16, 1, "ramp", ""),
+        block.format(8, 1, "hard_sigmoid", ""),
+    )
+    return parse_cfg("[net]\nwidth=53\nheight=39\nchannels=3\n" + "".join(layers), "mapped.cfg")
+
+
+def test_a_convolution_applies_the_activation_that_it_alone_is_read_by(mapped: NetworkSpec) -> None:
+    fused = fuse_plan(plan_of(mapped, "fp32", False))
+    assert names(fused) == [
+        "Convolve (fp32; hard_swish)",
+        "Convolve (fp32; hard_swish)",
+        "Convolve (fp32; gelu_erf)",
+        "ConvolvePool (fp32; tanh; 2x2/2)",
+        "Convolve (fp32; hard_swish)",
+        "Convolve (fp32)",  # it has relu
+        "Map (hard_swish)",
+        "Convolve (fp32)",  # the route reads it as well
+        "Map (hard_sigmoid)",
+        "Concat",
+        "Convolve (fp32)",  # a finite value may become infinite, which only convolutions refuse before they activate
+        "Map (ramp)",
+        "Convolve (fp32; hard_sigmoid)",
+    ]
+    assert fuse_plan(fused) is fused
+    assert len({step_signature(fused, step) for step in fused.steps}) == len(fused.steps)
+    assert names(fuse_plan(plan_of(mapped, "int8", True)))[:5] == [
+        "Quantize (affine, calibrated)",
+        "ConvolveQuantize (int8; hard_swish; affine, calibrated)",
+        "ConvolveQuantize (int8; hard_swish; affine, calibrated)",
+        "ConvolveQuantize (int8; gelu_erf; affine, calibrated)",
+        "ConvolvePool (int8; tanh; affine, calibrated; 2x2/2)",
+    ]
+
+
+def test_a_result_that_is_rounded_before_its_activation_stays_so(mapped: NetworkSpec) -> None:
+    assert names(fuse_plan(plan_of(mapped, "fp16", False)))[1:5] == [
+        "Convolve (fp16)",
+        "Map (hard_swish)",
+        "Convolve (fp16)",
+        "Map (hard_swish)",
+    ]
+
+
 def test_fusing_twice_changes_nothing(pools: NetworkSpec) -> None:
     fused = fuse_plan(plan_of(pools, "int8", True))
     assert fuse_plan(fused) is fused
@@ -127,14 +189,17 @@ def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> No
     [pytest.param(name, marks=pytest.mark.slow if precision.is_narrow else ()) for name, precision in PRECISIONS.items()],
 )
 @pytest.mark.parametrize("calibrated", [False, True])
-def test_the_same_bits_fused_or_not_at_every_level(pools: NetworkSpec, precision: str, calibrated: bool) -> None:
-    weights = random_weights(pools)
-    plan = plan_of(pools, precision, calibrated)
-    batch = np.random.default_rng(7).random((2, 39, 53, 3), np.float32)
-    expected = Session(Prepared(pools, weights, ReferenceKernels()), plan, fuse=False).forward(batch)
-    for level in isa.usable_levels():
-        prepared = Prepared(pools, weights, isa.kernels(level))
-        for threads in (1, 3):
-            for fuse in (True, False):
-                found = Session(prepared, plan, threads, fuse).forward(batch)
-                assert [head.tobytes() for head in found] == [head.tobytes() for head in expected], (level, threads, fuse)
+def test_the_same_bits_fused_or_not_at_every_level(
+    pools: NetworkSpec, mapped: NetworkSpec, precision: str, calibrated: bool
+) -> None:
+    for network in (pools, mapped):
+        weights = random_weights(network)
+        plan = plan_of(network, precision, calibrated)
+        batch = np.random.default_rng(7).random((2, 39, 53, 3), np.float32)
+        expected = Session(Prepared(network, weights, ReferenceKernels()), plan, fuse=False).forward(batch)
+        for level in isa.usable_levels():
+            prepared = Prepared(network, weights, isa.kernels(level))
+            for threads in (1, 3):
+                for fuse in (True, False):
+                    found = Session(prepared, plan, threads, fuse).forward(batch)
+                    assert [head.tobytes() for head in found] == [head.tobytes() for head in expected], (level, threads, fuse)

@@ -217,7 +217,7 @@ def conv_cases() -> list[ConvCase]:
                     misaligned=i % 5,
                 )
             )
-        for activation in ACTIVATIONS:
+        for activation in (*ACTIVATIONS, "tanh", "hard_swish", "gelu_erf"):
             for out in outs:
                 seed += 1
                 cases.append(ConvCase(seed, row.name, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, out))
@@ -239,7 +239,7 @@ def finished_cases() -> list[ConvCase]:
         ConvShape(5, 13, 24, 24, 5, 1, 2, 1, 24),
     ]
     combinations = product(
-        shapes, ("linear", "leaky", "relu", "relu6"), (("fp32", "float32"), ("int8", "float32"), ("int8", "int8"))
+        shapes, ("linear", "leaky", "relu", "relu6", "hard_swish"), (("fp32", "float32"), ("int8", "float32"), ("int8", "int8"))
     )
     return [
         ConvCase(1000 + seed, name, shape, 2, activation, out, fill=FILLS[seed % 2 * 3])
@@ -265,7 +265,7 @@ def pooled_cases() -> list[ConvCase]:
                     row.name,
                     shape,
                     1 + i % 2,
-                    ("leaky", "linear", "mish")[i % 3],
+                    ("leaky", "linear", "mish", "hard_swish")[i % 4],
                     out,
                     fill=("random", "sparse", "ties")[i % 3],
                     misaligned=i % 3,
@@ -280,8 +280,8 @@ def first_layer_cases() -> list[ConvCase]:
     cases = []
     for row in PRECISIONS.values():
         for out in STORED_TYPES:
-            for i, activation in enumerate(("leaky", "linear", "relu", "relu6", "mish")):
-                shape = ConvShape(6 + 2 * (i % 2), 10 + 2 * i, 3, (16, 5, 33, 24, 17)[i], 3, 1, 1)
+            for i, activation in enumerate(("leaky", "linear", "relu", "relu6", "mish", "hard_sigmoid")):
+                shape = ConvShape(6 + 2 * (i % 2), 10 + 2 * i, 3, (16, 5, 33, 24, 17, 16)[i], 3, 1, 1)
                 fill = ("random", "denormal", "ties", "sparse", "random")[(i + len(cases)) % 5]
                 cases.append(ConvCase(7000 + len(cases), row.name, shape, 1 + i % 2, activation, out, fill=fill, pool=0))
     return cases

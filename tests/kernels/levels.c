@@ -99,6 +99,14 @@ static void draw_factors(int count, int least, int most)
     if (count > 4) multipliers[count - 1] = shifts[count - 1] = 0;
 }
 
+/* Each that all kernels have, and some of those that only convolutions and mp_map have. */
+static int activation_of(int number)
+{
+    static const int RARE[] = {MP_HARD_SWISH, MP_GELU_ERF, MP_TANH};
+    if (number > 20) return RARE[number % 3];
+    return number > MP_SWISH && number % 7 == MP_SWISH ? MP_HARD_SWISH : number % 7;
+}
+
 /* kind: the beginning of its name. pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. number: decides activation and rounding. */
 static void convolution(const char *kind, mp_conv_shape s, int precision, int out_type, int extreme, int number,
                         int pool)
@@ -165,7 +173,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
             a[k] = (mp_conv_args){
                 .shape = s,
                 .precision = precision,
-                .activation = part == IN_CODES ? MP_LINEAR : number % 7,
+                .activation = part == IN_CODES ? MP_LINEAR : activation_of(number),
                 .out_type = out_type,
                 .out_rounding = number % 3,
                 .out_low = out_type == MP_TYPE_I16 ? INT16_MIN : INT8_MIN,
@@ -402,7 +410,7 @@ static void elementwise(void)
                 if (mp_is_real(out_type))
                     OPERATION("cast", "to", out_type, n * mp_type_bytes(out_type),
                               called(mp_cast)(t, input, type, to, out_type, n, THREADS))
-            for (int activation = 0; activation < 19; activation++)
+            for (int activation = 0; activation <= MP_LAST_ACTIVATION; activation++)
                 OPERATION("map", "activation", activation, n * bytes,
                           called(mp_map)(t, input, type, to, type, activation, 1.5f, 0.25f, n, THREADS))
             for (int activation = 0; activation < 7; activation++) {

@@ -104,7 +104,7 @@ def test_bad_arguments_are_named(level: str) -> None:
     for change, message in (
         ({"threads": 0}, "threads is 0"),
         ({"threads": 2000}, "threads is 2000"),
-        ({"activation": "elu"}, "'elu'"),
+        ({"activation": "glu"}, "'glu'"),
         ({"bias": np.zeros(2, np.float32)}, "bias has shape"),
         ({"out": np.empty((1, 4, 4, 4), np.float32)}, "out has shape"),
         ({"out": np.empty((1, 4, 4, 3), np.int8)}, "out_quant is missing"),

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Sequence
 
 import numpy as np
 
 from mpnet.engine.operations.base import Context, Operation
 from mpnet.engine.operations.convert import Quantize
+from mpnet.engine.operations.elementwise import Map
 from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.interface import ACTIVATIONS
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
 from mpnet.model.quantization import KERNEL_MODES
@@ -27,6 +29,7 @@ class Convolve(Operation):
     corrected: whether the bias takes back the mean shift of the rounded weights (with `weights` only).
     quantize:  by a calibrated range, in the output stage: what a fused plan holds instead of a step of its own.
     pool:      2x2/2, before the results leave the caches; likewise.
+    map:       in place of the layer's own activation, which is linear; likewise.
     """
 
     layer: int = 0
@@ -35,6 +38,7 @@ class Convolve(Operation):
     corrected: bool = False
     quantize: Quantize | None = None
     pool: MaxPool | None = None
+    map: Map | None = field(default=None, kw_only=True)
     checks_result: ClassVar[bool] = True
     bundle: ClassVar[str] = "CONVOLVE"
 
@@ -44,13 +48,13 @@ class Convolve(Operation):
 
     @property
     def detail(self) -> str:
-        fused = [part.detail for part in (self.quantize, self.pool) if part is not None]
+        fused = [part.detail for part in (self.map, self.quantize, self.pool) if part is not None]
         return "; ".join([f"{self.precision}", *fused])
 
     @property
     def alone(self) -> Convolve:
         """Without what is done in the same pass: what its packed weights belong to."""
-        return self._doing(None, None) if self.quantize or self.pool else self
+        return self._doing(None, None, None) if self.map or self.quantize or self.pool else self
 
     def layer_of(self, network: NetworkSpec) -> ConvolutionSpec:
         """The layer whose weights it has."""
@@ -82,19 +86,25 @@ class Convolve(Operation):
         if self.pool is not None:
             return None
         if isinstance(reader, MaxPool):
-            return self._doing(self.quantize, reader) if self.pools(reader) else None
+            return self._doing(self.map, self.quantize, reader) if self.pools(reader) else None
         # A result of 16 bits is rounded before it is quantised; the output stage rounds once.
         if isinstance(reader, Quantize) and self.quantize is None and self.precision.widened.stored is FLOAT32:
             fits = reader.range is not None and reader.scheme.mode in KERNEL_MODES
-            return self._doing(reader, None) if fits else None
+            return self._doing(self.map, reader, None) if fits else None
         return None
+
+    def mapped(self, reader: Map, network: NetworkSpec) -> Convolve | None:
+        """With the activation that is the only reader of its result, where it has none itself and rounds nothing before."""
+        linear = self.layer_of(network).activation not in ACTIVATIONS[1:]
+        alone = self.alone is self and type(self) is Convolve and self.precision.widened.stored is FLOAT32
+        return self._doing(reader, None, None) if linear and alone and reader.keeps_finite else None
 
     def pools(self, reader: MaxPool) -> bool:
         """Whether the kernels take maxima in the same pass."""
         return self.pool is None and (reader.size, reader.stride) == (2, 2) and reader.padding <= 1
 
-    def _doing(self, quantize: Quantize | None, pool: MaxPool | None) -> Convolve:
-        return Convolve(self.layer, self.precision, self.weights, self.corrected, quantize, pool)
+    def _doing(self, map: Map | None, quantize: Quantize | None, pool: MaxPool | None) -> Convolve:
+        return Convolve(self.layer, self.precision, self.weights, self.corrected, quantize, pool, map=map)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, ready, binder = inputs[0], context.prepared.convolution(self.alone), context.binder
@@ -123,7 +133,7 @@ class Convolve(Operation):
                 values,
                 out.data,
                 bias=ready.bias,
-                activation=ready.activation,
+                activation=ready.activation if self.map is None else self.map.activation,
                 weight_scale=ready.weight_scale,
                 in_quant=None if x.code_map is None else x.code_map.scales,
                 ranges=ranges,

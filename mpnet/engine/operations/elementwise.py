@@ -14,8 +14,7 @@ from mpnet.engine.operations.base import Activated, Context, Floats, Operation, 
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.arguments import check, code_of
 from mpnet.kernels.call import Call
-from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, OPERANDS
-from mpnet.model.layer import MAPPED_ACTIVATIONS
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.model.layers import ImplicitSpec, L2normSpec, LayernormSpec, LayerSpec, LogisticSpec, NormalizationSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.tree import Tree
@@ -33,11 +32,16 @@ class Add(Activated):
 
 @dataclass(frozen=True)
 class Map(Activated):
-    """activation(x * scale + shift), with the activations that no convolution applies itself."""
+    """activation(x * scale + shift), of ALL_ACTIVATIONS."""
 
     scale: float = 1.0
     shift: float = 0.0
     bundle: ClassVar[str] = "MAP"
+
+    @property
+    def keeps_finite(self) -> bool:
+        """Whether no finite value becomes infinite."""
+        return (self.scale, self.shift) == (1.0, 0.0) and self.activation not in ("ramp", "selu")
 
     @property
     def detail(self) -> str:
@@ -46,12 +50,12 @@ class Map(Activated):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, result = inputs[0].data, out.data
-        code = code_of(self.activation, ACTIVATIONS + MAPPED_ACTIVATIONS, "activation")
+        code = code_of(self.activation, ALL_ACTIVATIONS, "activation")
         line = float(self.scale), float(self.shift)
         return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
 
     def step_fields(self) -> dict[str, Any]:
-        return {"activation": (ACTIVATIONS + MAPPED_ACTIVATIONS).index(self.activation), "parameters": [self.scale, self.shift]}
+        return {"activation": ALL_ACTIVATIONS.index(self.activation), "parameters": [self.scale, self.shift]}
 
 
 one_operation(LogisticSpec, lambda layer: Map("logistic"))

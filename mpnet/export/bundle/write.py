@@ -31,7 +31,7 @@ from mpnet.export.bundle.records import Data, Records, Texts, assembled
 from mpnet.export.bundle.weights import as_stored
 from mpnet.formats.documents.json_text import finite
 from mpnet.kernels._core import lib
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.model.network import NETWORK_INPUT, LayerSpec, Shape
 from mpnet.model.precision import INT8, INT16, PRECISIONS, USUAL_NAMES, Precision
@@ -128,7 +128,7 @@ class _Bundle:
             layer = plan.network.layers[step.layer]
             fields = _step_fields(step, layer)
             if isinstance(step.operation, Convolve):
-                fields["convolution"] = self._convolution(self._timed(step.operation, purpose), purpose)
+                fields["convolution"] = self._convolution(step.operation, purpose)
             if isinstance(step.operation, Blur):
                 fields["convolution"] = self._blur(step.operation, shapes[0], step.takes, step.layer)
             if isinstance(step.operation, Normalize):
@@ -176,9 +176,11 @@ class _Bundle:
         return self._made[operation]
 
     def _convolution(self, operation: Convolve, purpose: int) -> int:
-        if operation in self._known:
-            return self._known[operation]
+        map, operation = operation.map, self._timed(operation, purpose)
+        if (operation, map) in self._known:
+            return self._known[operation, map]
         layer = operation.layer_of(self._prepared.network)
+        word = kernel_activation(layer.activation) if map is None else map.activation
         stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._with_weights[layer.index]
         constants = self._constants(operation)
         shape, whole = conv_shape(layer), constants.whole
@@ -186,13 +188,13 @@ class _Bundle:
             weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name],
-            activation=ACTIVATIONS.index(kernel_activation(layer.activation) if whole is None else "linear"),
+            activation=ALL_ACTIVATIONS.index(word if whole is None else "linear"),
             shape=list(astuple(shape)),
             stands_in=stands_in,
             whole=0 if whole is None else whole.bias.itemsize // 4,
             **self._floats(operation),
         )
-        self._known[operation] = number
+        self._known[operation, map] = number
         if stands_in < 0:
             self._with_weights[layer.index] = number
             self._weights[number] = shape, operation.precision, constants.weights
