@@ -156,67 +156,6 @@ int mp_normalize(const mp_table *table, const void *x, void *out, int type, int 
     return MP_OK;
 }
 
-typedef struct {
-    const float *x;
-    float *out;
-    size_t positions; /* that attend to each other, one area after the other */
-    int heads, key, value;
-    float scale;
-} attended;
-
-/* Eight sums, each of every eighth product, then their sum in pairs: a compiler may compute them side by side. */
-static float dot(const float *a, const float *b, int count)
-{
-    float sums[8] = {0};
-    int i = 0;
-    for (; i + 8 <= count; i += 8)
-        for (int k = 0; k < 8; k++) sums[k] = sums[k] + a[i + k] * b[i + k];
-    for (int k = 0; i + k < count; k++) sums[k] = sums[k] + a[i + k] * b[i + k];
-    for (int half = 4; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) sums[k] = sums[k] + sums[k + half];
-    return sums[0];
-}
-
-/* One head of one pixel. */
-static void attention_item(const void *context, int64_t item, int member)
-{
-    const attended *o = context;
-    const size_t pixel = (size_t)item / o->heads, first = pixel / o->positions * o->positions;
-    const int head = (int)(item % o->heads), width = o->heads * (2 * o->key + o->value);
-    const float *query = o->x + pixel * width + (size_t)head * o->key;
-    const float *keys = o->x + first * width + (size_t)(o->heads + head) * o->key;
-    const float *values = o->x + first * width + (size_t)2 * o->heads * o->key + (size_t)head * o->value;
-    float *out = o->out + (size_t)item * o->value, shares[MP_MOST_POSITIONS], top = -INFINITY;
-    double sum = 0.0;
-    (void)member;
-    for (size_t j = 0; j < o->positions; j++) {
-        shares[j] = dot(query, keys + j * width, o->key) * o->scale;
-        top = shares[j] > top ? shares[j] : top;
-    }
-    for (size_t j = 0; j < o->positions; j++) {
-        shares[j] = mp_expf(shares[j] - top);
-        sum += shares[j];
-    }
-    for (int d = 0; d < o->value; d++) out[d] = 0.0f;
-    for (size_t j = 0; j < o->positions; j++) {
-        const float share = (float)(shares[j] / sum);
-        for (int d = 0; d < o->value; d++) out[d] = out[d] + share * values[j * width + d];
-    }
-}
-
-int mp_attention(const mp_table *table, const float *x, float *out, size_t images, size_t pixels, int heads, int key,
-                 int value, int areas, float scale, int threads)
-{
-    if (!table || !x || !out || threads < 1) return MP_BAD_ARGUMENT;
-    if (heads < 1 || key < 1 || value < 1 || areas < 1 || pixels % (size_t)areas ||
-        pixels / (size_t)areas > MP_MOST_POSITIONS)
-        return MP_BAD_SHAPE;
-    const attended o = {x, out, pixels / (size_t)areas, heads, key, value, scale};
-    const size_t rows = images * pixels * (size_t)heads;
-    mp_share(mp_team_size(threads, rows * o.positions * (size_t)key), (int64_t)rows, attention_item, &o);
-    return MP_OK;
-}
-
 int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
                      int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads)
 {

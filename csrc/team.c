@@ -9,7 +9,8 @@
 #include <stdatomic.h>
 #include <time.h>
 
-enum { MOST_HELPERS = 1023, LOOK_OUT_NS = 50000, WAIT_NS = 50000 };
+/* STACK_BYTES: some C libraries give threads less than attention takes. */
+enum { MOST_HELPERS = 1023, LOOK_OUT_NS = 50000, WAIT_NS = 50000, STACK_BYTES = 1 << 20 };
 
 typedef struct job {
     mp_work *work;
@@ -105,12 +106,16 @@ static void hire(void)
     if (needed > MOST_HELPERS) needed = MOST_HELPERS;
     if (!once++) pthread_atfork(0, 0, start_over);
     if (helpers >= needed) return;
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes)) return;
+    pthread_attr_setstacksize(&attributes, STACK_BYTES);
     sigset_t all, before; /* signals are the caller's */
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    for (pthread_t thread; helpers < needed && pthread_create(&thread, 0, help, 0) == 0; helpers++)
+    for (pthread_t thread; helpers < needed && pthread_create(&thread, &attributes, help, 0) == 0; helpers++)
         pthread_detach(thread);
     pthread_sigmask(SIG_SETMASK, &before, 0);
+    pthread_attr_destroy(&attributes);
 }
 
 void mp_share(int threads, int64_t items, mp_work *work, const void *context)

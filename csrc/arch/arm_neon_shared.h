@@ -18,4 +18,10 @@ static void quantize(const void *x, int type, void *out, int out_type, size_t co
 {
     mp_table_neon.quantize(x, type, out, out_type, count, inv_scale, zero_point, rounding, low, high);
 }
+
+static void attention(const float *queries, size_t count, const float *keys, const float *values, size_t row,
+                      size_t positions, int key, int value, float scale, float *out, size_t out_row)
+{
+    mp_table_neon.attention(queries, count, keys, values, row, positions, key, value, scale, out, out_row);
+}
 #include "arm_neon_integer.h"

@@ -241,6 +241,22 @@ static inline vf vf_round_odd(vf s, vf e)
     return _mm256_castsi256_ps(_mm256_add_epi32(bits, _mm256_and_si256(step, _mm256_and_si256(even, inexact))));
 }
 
+typedef struct {
+    __m256d low, high;
+} vd;
+static inline vd vd_set1(double x) { return (vd){_mm256_set1_pd(x), _mm256_set1_pd(x)}; }
+static inline vd vd_widen(vf x)
+{
+    return (vd){_mm256_cvtps_pd(_mm256_castps256_ps128(x)), _mm256_cvtps_pd(_mm256_extractf128_ps(x, 1))};
+}
+static inline vf vd_narrow(vd x)
+{
+    return _mm256_insertf128_ps(_mm256_castps128_ps256(_mm256_cvtpd_ps(x.low)), _mm256_cvtpd_ps(x.high), 1);
+}
+static inline vd vd_add(vd a, vd b) { return (vd){_mm256_add_pd(a.low, b.low), _mm256_add_pd(a.high, b.high)}; }
+static inline vd vd_sub(vd a, vd b) { return (vd){_mm256_sub_pd(a.low, b.low), _mm256_sub_pd(a.high, b.high)}; }
+static inline vd vd_div(vd a, vd b) { return (vd){_mm256_div_pd(a.low, b.low), _mm256_div_pd(a.high, b.high)}; }
+
 /* Integers: VL int32 sums. */
 static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m256i *)p); }
 static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }

@@ -121,6 +121,22 @@ static inline vf vf_round_odd(vf s, vf e)
     return _mm512_castsi512_ps(_mm512_mask_add_epi32(bits, even & inexact, bits, step));
 }
 
+typedef struct {
+    __m512d low, high;
+} vd;
+static inline vd vd_set1(double x) { return (vd){_mm512_set1_pd(x), _mm512_set1_pd(x)}; }
+static inline vd vd_widen(vf x)
+{
+    return (vd){_mm512_cvtps_pd(_mm512_castps512_ps256(x)), _mm512_cvtps_pd(_mm512_extractf32x8_ps(x, 1))};
+}
+static inline vf vd_narrow(vd x)
+{
+    return _mm512_insertf32x8(_mm512_castps256_ps512(_mm512_cvtpd_ps(x.low)), _mm512_cvtpd_ps(x.high), 1);
+}
+static inline vd vd_add(vd a, vd b) { return (vd){_mm512_add_pd(a.low, b.low), _mm512_add_pd(a.high, b.high)}; }
+static inline vd vd_sub(vd a, vd b) { return (vd){_mm512_sub_pd(a.low, b.low), _mm512_sub_pd(a.high, b.high)}; }
+static inline vd vd_div(vd a, vd b) { return (vd){_mm512_div_pd(a.low, b.low), _mm512_div_pd(a.high, b.high)}; }
+
 /* Integers: VL int32 sums. */
 static inline vi vi_load(const void *p) { return _mm512_loadu_si512(p); }
 static inline void vi_store(void *p, vi x) { _mm512_storeu_si512(p, x); }

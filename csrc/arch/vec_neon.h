@@ -155,6 +155,16 @@ static inline vf vf_round_odd(vf s, vf e)
     return vreinterpretq_f32_s32(vaddq_s32(bits, vandq_s32(step, vreinterpretq_s32_u32(vandq_u32(even, inexact)))));
 }
 
+typedef struct {
+    float64x2_t low, high;
+} vd;
+static inline vd vd_set1(double x) { return (vd){vdupq_n_f64(x), vdupq_n_f64(x)}; }
+static inline vd vd_widen(vf x) { return (vd){vcvt_f64_f32(vget_low_f32(x)), vcvt_high_f64_f32(x)}; }
+static inline vf vd_narrow(vd x) { return vcvt_high_f32_f64(vcvt_f32_f64(x.low), x.high); }
+static inline vd vd_add(vd a, vd b) { return (vd){vaddq_f64(a.low, b.low), vaddq_f64(a.high, b.high)}; }
+static inline vd vd_sub(vd a, vd b) { return (vd){vsubq_f64(a.low, b.low), vsubq_f64(a.high, b.high)}; }
+static inline vd vd_div(vd a, vd b) { return (vd){vdivq_f64(a.low, b.low), vdivq_f64(a.high, b.high)}; }
+
 /* Integers: VL int32 sums. There is no multiply of int16 pairs; depthwise, the one user here, needs single products. */
 static inline vi vi_load(const void *p) { return vld1q_s32((const int32_t *)p); }
 static inline void vi_store(void *p, vi x) { vst1q_s32((int32_t *)p, x); }

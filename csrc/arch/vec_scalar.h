@@ -71,6 +71,15 @@ static inline vf vf_round_odd(vf s, vf e)
     return vf_of_bits((bits ^ vf_bits(e)) >> 31 ? bits - 1 : bits + 1);
 }
 
+/* vd: VL doubles. */
+typedef double vd;
+static inline vd vd_set1(double x) { return x; }
+static inline vd vd_widen(vf x) { return x; }
+static inline vf vd_narrow(vd x) { return (float)x; }
+static inline vd vd_add(vd a, vd b) { return a + b; }
+static inline vd vd_sub(vd a, vd b) { return a - b; }
+static inline vd vd_div(vd a, vd b) { return a / b; }
+
 /* Integers: VL int32 sums. dot16: plus the products of pairs of int16, of which one lane has none. */
 typedef int32_t vi;
 static inline vi vi_load(const void *p) { int32_t x; memcpy(&x, p, sizeof x); return x; }

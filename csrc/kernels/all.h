@@ -10,6 +10,7 @@
 #include MP_SHARED
 #else
 #include "integer.h"
+#include "attention.h"
 #endif
 #include "quantize.h"
 #include "add.h"

@@ -434,6 +434,31 @@ static void elementwise(void)
     }
 }
 
+/* Whole and partial blocks of queries, vectors of channels and eights of products; keys too long to be turned, and positions too many
+ * for two vectors of queries. */
+static void attention(void)
+{
+    static const int SIZES[][5] = {
+        /* positions, areas, heads, key, value */
+        {1, 1, 1, 1, 1},   {7, 2, 2, 5, 3},    {10, 1, 3, 8, 33},  {33, 2, 2, 12, 17},
+        {49, 1, 1, 64, 8}, {40, 1, 2, 32, 64}, {37, 1, 1, 515, 5}, {2300, 1, 1, 4, 9},
+    };
+    for (int i = 0; i < (int)(sizeof SIZES / sizeof *SIZES); i++)
+        for (int extreme = 0; extreme < 5; extreme += extreme ? 1 : 3) {
+            const int positions = SIZES[i][0], areas = SIZES[i][1], heads = SIZES[i][2], key = SIZES[i][3],
+                      value = SIZES[i][4];
+            const size_t pixels = (size_t)positions * areas;
+            CASE("attention-%d-areas%d-heads%d-%d-%d-%s", positions, areas, heads, key, value, FILLS[extreme])
+            {
+                fill(input, pixels * heads * (2 * key + value), MP_TYPE_F32, extreme);
+                BOTH(pixels * heads * value * sizeof(float),
+                     called(mp_attention)(t, (const float *)input, (float *)to, 1, pixels, heads, key, value, areas,
+                                          0.5f, THREADS))
+                if (status[0]) fails("status %d", status[0]);
+            }
+        }
+}
+
 /* What is between convolutions where there are codes alone. */
 static void between_codes(void)
 {
@@ -511,7 +536,7 @@ int main(int count, char **words)
         matrices();
         partial_sums();
         in_codes();
-        if (!seen(-1)) elementwise(), between_codes();
+        if (!seen(-1)) elementwise(), attention(), between_codes();
         cases += compared;
         if (options.list) continue;
         if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(level));

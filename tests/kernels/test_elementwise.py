@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
+from mpnet.kernels.calls import Binder, Kernels
 from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
@@ -28,7 +29,7 @@ def agree(call: Any, out: NDArray[Any], place: str) -> None:
     expected = np.empty_like(out)
     call(ORACLE, expected, 1)
     for level in LEVELS:
-        for threads in (1, 2):
+        for threads in (1, 3):
             room = np.full(out.nbytes + 64, 0x5A, np.uint8)
             actual = room[32 : 32 + out.nbytes].view(out.dtype).reshape(out.shape)
             call(isa.kernels(level), actual, threads)
@@ -173,6 +174,39 @@ def test_avgpool(dtype: Any) -> None:
     for h, w, c in ((1, 1, 1), (7, 5, 17), (13, 13, 64), (3, 2, 33)):
         x = narrowed(values(h + c, 2 * h * w * c, np.float32) / 100, dtype).reshape(2, h, w, c)
         agree(lambda k, out, t, x=x: k.avgpool(x, out, threads=t), np.empty((2, 1, 1, c), dtype), f"{h}x{w}x{c}")
+
+
+def bound(function: str, x: NDArray[Any], *rest: Any) -> Any:
+    """A call for `agree` of what has no method of its own; out follows x, threads come last."""
+
+    def call(kernels: Kernels, out: NDArray[Any], threads: int) -> None:
+        kernels._run(Binder(kernels, threads).call(function, x, out, *rest), function)
+
+    return call
+
+
+@pytest.mark.parametrize(
+    ("positions", "areas", "heads", "key", "value"),
+    [
+        (1, 1, 1, 5, 3),
+        (1, 3, 2, 8, 33),
+        (7, 2, 3, 5, 3),
+        (7, 1, 2, 12, 33),
+        (49, 4, 2, 8, 16),
+        (197, 1, 2, 64, 33),
+        (197, 1, 1, 12, 3),
+        (50, 2, 3, 32, 64),
+        (40, 1, 1, 513, 5),
+        (2100, 1, 1, 4, 9),
+    ],
+)
+def test_attention(positions: int, areas: int, heads: int, key: int, value: int) -> None:
+    n, pixels = 2 if positions < 2000 else 1, positions * areas
+    rng = np.random.default_rng(positions + key)
+    x = (rng.standard_normal((n, pixels, heads * (2 * key + value))) * 10.0 ** rng.integers(-2, 2)).astype(np.float32)
+    x[rng.random(x.shape) < 0.05] = -0.0
+    rest = (n, pixels, heads, key, value, areas, float(np.float32(key**-0.5)))
+    agree(bound("attention", x, *rest), np.empty((n, pixels, heads * value), np.float32), f"{positions} positions")
 
 
 @pytest.mark.parametrize("dtype", ANY, ids=str)
