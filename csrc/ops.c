@@ -18,7 +18,7 @@ typedef struct {
     const int32_t *zero_point;
     float multiplier, shift;
     const float *a_weight, *b_weight;
-    int h, w, c, out_h, out_w, b_h, b_w, b_c, size, stride, padding, factor;
+    int h, w, c, out_h, out_w, b_h, b_w, b_c, size, stride, stride_y, padding, factor;
     size_t out_pixel;
 } op;
 
@@ -321,6 +321,39 @@ int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t
     for (size_t image = 0; image < images; image++)
         table->mean((const char *)x + image * pixels * c * bytes, (char *)out + image * c * bytes, type, pixels,
                     (size_t)c);
+    return MP_OK;
+}
+
+static void local_mean_item(const void *context, int64_t item, int member)
+{
+    const op *o = context;
+    (void)member;
+    const size_t row = o->w * o->pixel;
+    const int offset = o->padding / 2, top = (int)(item % o->out_h) * o->stride_y - offset;
+    const int y0 = top < 0 ? 0 : top, y1 = top + o->size < o->h ? top + o->size : o->h;
+    o->table->local_mean(o->x + ((size_t)(item / o->out_h) * o->h + y0) * row, row, y1 - y0, o->w, o->c, o->type,
+                         o->size, o->stride, offset, o->out_w, o->out + (size_t)item * o->out_w * o->pixel);
+}
+
+/* Whether every window has a value of the `length` there are; all sizes from 1 to 2^24. */
+static int windows_hold_some(int length, int windows, int size, int stride, int before)
+{
+    return size > before && (int64_t)(windows - 1) * stride - before < length;
+}
+
+int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
+                     int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads)
+{
+    if (!table || !x || !out || !mp_is_real(type) || threads < 1) return MP_BAD_ARGUMENT;
+    if (h < 1 || w < 1 || c < 1 || out_h < 1 || out_w < 1 || size < 1 || stride_x < 1 || stride_y < 1 || padding < 0 ||
+        h > 1 << 24 || w > 1 << 24 || size > 1 << 24 || !windows_hold_some(h, out_h, size, stride_y, padding / 2) ||
+        !windows_hold_some(w, out_w, size, stride_x, padding / 2))
+        return MP_BAD_SHAPE;
+    op o = op_of(table, x, NULL, out, type, type);
+    o.pixel = (size_t)c * mp_type_bytes(type);
+    o.h = h, o.w = w, o.c = c, o.out_h = out_h, o.out_w = out_w;
+    o.size = size, o.stride = stride_x, o.stride_y = stride_y, o.padding = padding;
+    mp_share(mp_team_size(threads, images * out_h * out_w * c), (int64_t)images * out_h, local_mean_item, &o);
     return MP_OK;
 }
 

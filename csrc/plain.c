@@ -156,32 +156,6 @@ int mp_normalize(const mp_table *table, const void *x, void *out, int type, int 
     return MP_OK;
 }
 
-int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
-                     int out_h, int out_w, int size, int stride_x, int stride_y, int padding, int threads)
-{
-    if (!table || !x || !out || !mp_is_real(type) || threads < 1) return MP_BAD_ARGUMENT;
-    if (h < 1 || w < 1 || c < 1 || out_h < 1 || out_w < 1 || size < 1 || stride_x < 1 || stride_y < 1 || padding < 0)
-        return MP_BAD_SHAPE;
-    const int before = padding / 2;
-    for (size_t image = 0; image < images; image++)
-        for (int oy = 0; oy < out_h; oy++)
-            for (int ox = 0; ox < out_w; ox++) {
-                const int top = oy * stride_y - before, left = ox * stride_x - before;
-                const int y0 = top < 0 ? 0 : top, y1 = top + size < h ? top + size : h;
-                const int x0 = left < 0 ? 0 : left, x1 = left + size < w ? left + size : w;
-                if (y0 >= y1 || x0 >= x1) return MP_BAD_SHAPE;
-                const size_t to = ((image * out_h + oy) * out_w + ox) * c;
-                for (int k = 0; k < c; k++) {
-                    float sum = 0.0f;
-                    for (int y = y0; y < y1; y++)
-                        for (int at = x0; at < x1; at++)
-                            sum = sum + mp_real_at(x, ((image * h + y) * w + at) * c + k, type);
-                    mp_put_real(out, to + k, type, sum / (float)((y1 - y0) * (x1 - x0)));
-                }
-            }
-    return MP_OK;
-}
-
 int mp_channel_max(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c,
                    int threads)
 {

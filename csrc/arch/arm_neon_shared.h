@@ -19,6 +19,12 @@ static void quantize(const void *x, int type, void *out, int out_type, size_t co
     mp_table_neon.quantize(x, type, out, out_type, count, inv_scale, zero_point, rounding, low, high);
 }
 
+static void local_mean(const char *x, size_t row_bytes, int count, int w, int channels, int type, int size, int stride,
+                       int offset, int out_w, void *out)
+{
+    mp_table_neon.local_mean(x, row_bytes, count, w, channels, type, size, stride, offset, out_w, out);
+}
+
 static void attention(const float *queries, size_t count, const float *keys, const float *values, size_t row,
                       size_t positions, int key, int value, float scale, float *out, size_t out_row)
 {

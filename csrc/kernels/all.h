@@ -10,6 +10,7 @@
 #include MP_SHARED
 #else
 #include "integer.h"
+#include "local_mean.h"
 #include "attention.h"
 #endif
 #include "quantize.h"

@@ -399,6 +399,8 @@ static void elementwise(void)
                       called(mp_upsample)(t, input, to, type, 1, 5, 6, (int)n, 2, THREADS))
             if (!mp_is_real(type)) continue;
             OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
+            OPERATION("local-avgpool", "", -1, n * 15 * bytes,
+                      called(mp_local_avgpool)(t, input, to, type, 1, 5, 6, (int)n, 3, 5, 3, 1, 2, 2, THREADS))
             OPERATION("range", "", -1, 8, called(mp_value_range)(t, input, type, 1, n, (float *)to, THREADS))
             for (int rounding = 0; rounding < 3; rounding++)
                 for (int wide = 0; wide < 2; wide++)

@@ -185,6 +185,23 @@ def bound(function: str, x: NDArray[Any], *rest: Any) -> Any:
     return call
 
 
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+@pytest.mark.parametrize(
+    ("size", "strides", "padding"),
+    [(3, (1, 1), 2), (2, (2, 2), 0), (3, (2, 1), 1), (5, (1, 3), 4), (1, (1, 1), 0), (7, (7, 7), 0)],
+)
+def test_local_avgpool(dtype: Any, size: int, strides: tuple[int, int], padding: int) -> None:
+    n = 2
+    for h, w, c in ((7, 9, 1), (8, 8, 40), (9, 7, 33), (40, 41, 35)):
+        x = narrowed(values(h + c, n * h * w * c, np.float32) / 100, dtype).reshape(n, h, w, c)
+        sizes = ((h + padding - size) // strides[1] + 1, (w + padding - size) // strides[0] + 1)
+        agree(
+            bound("local_avgpool", x, dtype, n, h, w, c, *sizes, size, *strides, padding),
+            np.empty((n, *sizes, c), dtype),
+            f"{h}x{w}x{c}",
+        )
+
+
 @pytest.mark.parametrize(
     ("positions", "areas", "heads", "key", "value"),
     [
