@@ -50,10 +50,11 @@ int mp_gather(const mp_table *table, const void *x, void *out, int type, size_t 
 }
 
 typedef struct {
+    const mp_table *table;
     const void *x;
     void *out;
     int type, kind, segments;
-    size_t length;
+    size_t rows, length;
     const int32_t *starts;
     float p[4];
 } normalised;
@@ -113,21 +114,6 @@ static void shares(const normalised *o, size_t at, size_t count)
 #undef PART
 }
 
-/* Values less their mean, over their deviation; p[0] is added to the variance. */
-static void layer(const normalised *o, size_t at, size_t count)
-{
-    double sum = 0.0, squares = 0.0;
-    for (size_t i = 0; i < count; i++) sum += mp_real_at(o->x, at + i, o->type);
-    const double mean = sum / (double)count;
-    for (size_t i = 0; i < count; i++) {
-        const double centred = mp_real_at(o->x, at + i, o->type) - mean;
-        squares += centred * centred;
-    }
-    const double deviation = sqrt(squares / (double)count + o->p[0]);
-    for (size_t i = 0; i < count; i++)
-        mp_put_real(o->out, at + i, o->type, (float)((mp_real_at(o->x, at + i, o->type) - mean) / deviation));
-}
-
 static void normalize_item(const void *context, int64_t item, int member)
 {
     const normalised *o = context;
@@ -137,9 +123,23 @@ static void normalize_item(const void *context, int64_t item, int member)
         local_response(o, at);
         return;
     }
-    void (*segment)(const normalised *, size_t, size_t) = o->kind == MP_LAYER ? layer : shares;
-    for (int s = 0; s < o->segments; s++)
-        segment(o, at + (size_t)o->starts[s], (size_t)(o->starts[s + 1] - o->starts[s]));
+    for (int i = 0; i < o->segments; i++)
+        shares(o, at + (size_t)o->starts[i], (size_t)(o->starts[i + 1] - o->starts[i]));
+}
+
+/* Rows that a level has side by side, and some more. */
+enum { LAYER_ROWS = 8 };
+static void layer_item(const void *context, int64_t item, int member)
+{
+    const normalised *o = context;
+    const size_t row = (size_t)item * LAYER_ROWS, left = o->rows - row, bytes = mp_type_bytes(o->type);
+    (void)member;
+    for (int s = 0; s < o->segments; s++) {
+        const size_t at = (row * o->length + (size_t)o->starts[s]) * bytes;
+        o->table->layer_norm((const char *)o->x + at, (char *)o->out + at, o->type,
+                             left < LAYER_ROWS ? left : LAYER_ROWS, o->length,
+                             (size_t)(o->starts[s + 1] - o->starts[s]), o->p[0]);
+    }
 }
 
 int mp_normalize(const mp_table *table, const void *x, void *out, int type, int kind, size_t rows, size_t length,
@@ -151,8 +151,10 @@ int mp_normalize(const mp_table *table, const void *x, void *out, int type, int 
     if (starts[0] != 0 || (size_t)starts[segments] != length) return MP_BAD_SHAPE;
     for (int s = 0; s < segments; s++)
         if (starts[s + 1] <= starts[s]) return MP_BAD_SHAPE;
-    const normalised o = {x, out, type, kind, segments, length, starts, {p0, p1, p2, p3}};
-    mp_share(mp_team_size(threads, rows * length), (int64_t)rows, normalize_item, &o);
+    const normalised o = {table, x, out, type, kind, segments, rows, length, starts, {p0, p1, p2, p3}};
+    const int is_layer = kind == MP_LAYER;
+    mp_share(mp_team_size(threads, rows * length), (int64_t)(is_layer ? (rows + LAYER_ROWS - 1) / LAYER_ROWS : rows),
+             is_layer ? layer_item : normalize_item, &o);
     return MP_OK;
 }
 

@@ -215,6 +215,7 @@ typedef struct {
  * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of
  *   their channels, as they were unpacked (conv/groups.h), in the order of these tiles, whose step is that of int8's or a part of it.
  * local_mean: one output row of a pool: the means of windows of `size` wide, as maxpool has them, over `count` rows row_bytes apart.
+ * layer_norm: rows `row` elements apart, of each the first `length`.
  * attention: `count` queries, `row` elements apart, as keys and values are, of which `positions` follow each other -> their values.
  * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
 /* clang-format off */
@@ -248,6 +249,8 @@ typedef struct {
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
     LEAF(void, local_mean, (const char *x, size_t row_bytes, int count, int w, int channels, int type, int size,       \
                             int stride, int offset, int out_w, void *out))                                             \
+    LEAF(void, layer_norm, (const void *x, void *out, int type, size_t rows, size_t row, size_t length,                \
+                            float epsilon))                                                                            \
     LEAF(void, attention, (const float *queries, size_t count, const float *keys, const float *values, size_t row,     \
                            size_t positions, int key, int value, float scale, float *out, size_t out_row))             \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))

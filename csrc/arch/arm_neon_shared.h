@@ -25,6 +25,11 @@ static void local_mean(const char *x, size_t row_bytes, int count, int w, int ch
     mp_table_neon.local_mean(x, row_bytes, count, w, channels, type, size, stride, offset, out_w, out);
 }
 
+static void layer_norm(const void *x, void *out, int type, size_t rows, size_t row, size_t length, float epsilon)
+{
+    mp_table_neon.layer_norm(x, out, type, rows, row, length, epsilon);
+}
+
 static void attention(const float *queries, size_t count, const float *keys, const float *values, size_t row,
                       size_t positions, int key, int value, float scale, float *out, size_t out_row)
 {

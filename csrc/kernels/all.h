@@ -11,6 +11,7 @@
 #else
 #include "integer.h"
 #include "local_mean.h"
+#include "layer_norm.h"
 #include "attention.h"
 #endif
 #include "quantize.h"

@@ -389,6 +389,7 @@ static void elementwise(void)
     for (int i = 0; i < 512; i++) scales[i] = 0.001f + 0.01f * (float)(i * 37 & 255);
     for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++) {
         const size_t n = COUNTS[i];
+        const int32_t parts[3] = {0, COUNTS[i] > 1 ? COUNTS[i] / 2 : 1, COUNTS[i]};
         for (int type = 0; mp_is_type(type); type++) {
             const size_t bytes = mp_type_bytes(type);
             OPERATION("maxpool", "", -1, n * 12 * bytes,
@@ -401,6 +402,9 @@ static void elementwise(void)
             OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
             OPERATION("local-avgpool", "", -1, n * 15 * bytes,
                       called(mp_local_avgpool)(t, input, to, type, 1, 5, 6, (int)n, 3, 5, 3, 1, 2, 2, THREADS))
+            OPERATION("layer-norm", "", -1, n * 30 * bytes,
+                      called(mp_normalize)(t, input, to, type, MP_LAYER, 30, n, parts, n > 1 ? 2 : 1, 1e-5f, 0, 0, 0,
+                                           THREADS))
             OPERATION("range", "", -1, 8, called(mp_value_range)(t, input, type, 1, n, (float *)to, THREADS))
             for (int rounding = 0; rounding < 3; rounding++)
                 for (int wide = 0; wide < 2; wide++)

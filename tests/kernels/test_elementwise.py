@@ -13,7 +13,7 @@ from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import isa
 from mpnet.kernels.arguments import ANY, CODES, REALS
 from mpnet.kernels.calls import Binder, Kernels
-from mpnet.kernels.interface import ACTIVATIONS, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, NORMALISATIONS, TensorQuant
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 from tests.kernels.oracle import oracle
@@ -200,6 +200,16 @@ def test_local_avgpool(dtype: Any, size: int, strides: tuple[int, int], padding:
             np.empty((n, *sizes, c), dtype),
             f"{h}x{w}x{c}",
         )
+
+
+@pytest.mark.parametrize("dtype", REALS, ids=str)
+def test_layer_norm(dtype: Any) -> None:
+    kind = NORMALISATIONS.index("layer")
+    for rows, *ends in ((1, 1), (3, 7, 8), (4, 33), (13, 64, 70), (197, 192, 400), (2, 40000)):
+        length, starts = ends[-1], np.array([0, *ends], np.int32)
+        x = narrowed(values(rows + length, rows * length, np.float32) / 100, dtype).reshape(rows, length)
+        rest = (dtype, kind, rows, length, starts, len(ends), 1e-5, 0.0, 0.0, 0.0)
+        agree(bound("normalize", x, *rest), np.empty_like(x), f"{rows} rows of {ends}")
 
 
 @pytest.mark.parametrize(
