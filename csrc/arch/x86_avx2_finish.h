@@ -14,7 +14,7 @@
 #define FINISH_ONE(SUM, V, i)                                                                                          \
     vf x##V = FINISH_REAL_##SUM(V, c##i##V);                                                                           \
     if (vectors == 0) x##V = vf_keep_n(x##V, VL / 2);                                                                  \
-    FINISH_CHECK_##SUM(V, i) x##V = vf_activate(x##V, activation);                                                     \
+    FINISH_CHECK_##SUM(V, i) x##V = activated_here(x##V, activation, activation);                                      \
     if (measured) {                                                                                                    \
         minimum = vf_min_any(x##V, minimum);                                                                           \
         maximum = vf_max_any(x##V, maximum);                                                                           \
@@ -74,6 +74,7 @@ FINISH_AS(vi)
     case MP_LINEAR: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LINEAR, CODES); break;            \
     case MP_LEAKY: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LEAKY, CODES); break;              \
     case MP_RELU: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU, CODES); break;                \
+    case MP_HARD_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_HARD_SWISH, CODES); break;    \
     default: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU6, CODES); break;                    \
     }
 static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors,

@@ -6,7 +6,7 @@
 #define DW_RESULT(i)                                                                                                   \
     vf x##i = DW_REAL(s##i);                                                                                           \
     if (DW_CHECKED) bad[i & 1] = note_bad(bad[i & 1], x##i);                                                           \
-    x##i = vf_activate(x##i, activation);                                                                              \
+    x##i = activated_here(x##i, activation, activation);                                                               \
     if (measured) {                                                                                                    \
         minimum = vf_min_any(x##i, minimum);                                                                           \
         maximum = vf_max_any(x##i, maximum);                                                                           \
@@ -76,4 +76,5 @@
     case MP_LINEAR: DW_CASE(F, MP_LINEAR, CODES)                                                                       \
     case MP_LEAKY: DW_CASE(F, MP_LEAKY, CODES)                                                                         \
     case MP_RELU: DW_CASE(F, MP_RELU, CODES)                                                                           \
+    case MP_HARD_SWISH: DW_CASE(F, MP_HARD_SWISH, CODES)                                                               \
     default: DW_CASE(F, MP_RELU6, CODES)

@@ -101,10 +101,12 @@ static inline __attribute__((always_inline)) vf activated(vf x, int activation, 
     return cheap ? vf_activate(x, activation) : vf_activate_apart(x, asked);
 }
 
-/* The same for a result that is no window's. */
+/* The same for a result that is no window's. What is no constant is none behind MP_SWISH; without optimisation nothing is one. */
 static inline __attribute__((always_inline)) vf activated_here(vf x, const int activation, int asked)
 {
+#ifdef __OPTIMIZE__
     if (!__builtin_constant_p(activation)) return vf_activate(x, activation);
+#endif
     if (activation == MP_HARD_SWISH) return vf_hard_swish(x);
     return activation == OUT_RARE ? vf_activate_apart(x, asked) : vf_activate(x, activation);
 }
@@ -326,7 +328,7 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
  * to `output`, which gives the same bits. */
 static inline int finishes(const mp_output *o)
 {
-    if (!never_falls(o->activation) || o->windows) return 0;
+    if ((!never_falls(o->activation) && o->activation != MP_HARD_SWISH) || o->windows) return 0;
     if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32;
     return o->kind == MP_SUM_INT && o->rising &&
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
