@@ -65,10 +65,14 @@ static inline __attribute__((always_inline)) eight_sums four_scores(const float 
 /* A key too long to be turned: one score. */
 static float score_of(const float *query, const float *key, int count)
 {
-    float sums[8] = {0};
+    float s0 = 0.0f, s1 = 0.0f, s2 = 0.0f, s3 = 0.0f, s4 = 0.0f, s5 = 0.0f, s6 = 0.0f, s7 = 0.0f;
     int d = 0;
-    for (; d + 8 <= count; d += 8)
-        for (int k = 0; k < 8; k++) sums[k] = sums[k] + query[d + k] * key[d + k];
+    for (; d + 8 <= count; d += 8) {
+        const float *q = query + d, *k = key + d;
+        s0 = s0 + q[0] * k[0], s1 = s1 + q[1] * k[1], s2 = s2 + q[2] * k[2], s3 = s3 + q[3] * k[3];
+        s4 = s4 + q[4] * k[4], s5 = s5 + q[5] * k[5], s6 = s6 + q[6] * k[6], s7 = s7 + q[7] * k[7];
+    }
+    float sums[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
     for (int k = 0; d + k < count; k++) sums[k] = sums[k] + query[d + k] * key[d + k];
     for (int half = 4; half > 0; half /= 2)
         for (int k = 0; k < half; k++) sums[k] = sums[k] + sums[k + half];
