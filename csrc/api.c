@@ -23,26 +23,35 @@ static int same_shape(const mp_conv_shape *a, const mp_conv_shape *b)
 int mp_check_conv(const mp_table *table, const mp_conv_shape *shape, int precision)
 {
     mp_conv_plan plan;
-    return table && shape ? mp_conv_plan_make(&plan, table, shape, precision, MP_DIRECT, 0) : MP_BAD_ARGUMENT;
+    return table && shape ? mp_conv_plan_make(&plan, table, shape, precision, MP_DIRECT, 0, 0) : MP_BAD_ARGUMENT;
 }
 
-size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights)
+static size_t pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, int as)
 {
     mp_conv_plan plan;
-    if (!table || !shape || mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights) != MP_OK)
+    if (!table || !shape || mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS | as, weights, 0) != MP_OK)
         return 0;
     return mp_conv_packed_bytes(&plan);
 }
 
-static int pack(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
-                int stored_weights, void *packed, size_t packed_bytes)
+size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights)
+{
+    return pack_bytes(table, shape, precision, weights, 0);
+}
+
+size_t mp_pack_bytes_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights)
+{
+    return pack_bytes(table, shape, precision, weights, MP_STORED_WEIGHTS);
+}
+
+static int pack(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, int as,
+                void *packed, size_t packed_bytes)
 {
     mp_conv_plan plan;
     if (!table || !shape || !weights || !packed || (uintptr_t)packed % MP_ALIGN) return MP_BAD_ARGUMENT;
-    const int status = mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS, weights);
+    const int status = mp_conv_plan_make(&plan, table, shape, precision, MP_BY_WEIGHTS | as, weights, 0);
     if (status != MP_OK) return status;
     if (packed_bytes != mp_conv_packed_bytes(&plan)) return MP_BAD_ARGUMENT;
-    plan.stored_weights = stored_weights;
     if (plan.codes && !mp_conv_packable(&plan, weights)) return MP_OVERFLOW;
     mp_conv_pack(&plan, table, weights, packed);
     return MP_OK;
@@ -57,7 +66,7 @@ int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precisio
 int mp_pack_conv_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
                         void *packed, size_t packed_bytes)
 {
-    return pack(table, shape, precision, weights, 1, packed, packed_bytes);
+    return pack(table, shape, precision, weights, MP_STORED_WEIGHTS, packed, packed_bytes);
 }
 
 /* The packed buffer's own header says how it was packed; it is the one that this table would write. */
@@ -65,7 +74,7 @@ static int plan_of(const mp_table *table, const mp_packed_header *h, mp_conv_pla
 {
     if (!table || !h || (uintptr_t)h % MP_ALIGN || h->magic != MP_PACKED_MAGIC) return MP_BAD_ARGUMENT;
     const int asked = (h->winograd ? MP_WINOGRAD : MP_DIRECT) | (h->grouped ? MP_GROUPED : 0);
-    const int status = mp_conv_plan_make(plan, table, &h->shape, h->precision, asked, 0);
+    const int status = mp_conv_plan_make(plan, table, &h->shape, h->precision, asked, 0, &h->empty);
     if (status != MP_OK) return status;
     mp_packed_header expected;
     mp_packed_header_of(plan, table, &expected);

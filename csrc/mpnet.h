@@ -101,6 +101,7 @@ size_t mp_pack_bytes(const mp_table *table, const mp_conv_shape *shape, int prec
 int mp_pack_conv(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights, void *packed,
                  size_t packed_bytes);
 /* The same from weights as the precision stores them: reals of 16 bits are rounded already. */
+size_t mp_pack_bytes_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights);
 int mp_pack_conv_stored(const mp_table *table, const mp_conv_shape *shape, int precision, const void *weights,
                         void *packed, size_t packed_bytes);
 /* Packed weights hold no address, so they may come from a file: MP_OK when this table would have begun packed_bytes of its own

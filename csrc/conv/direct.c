@@ -194,9 +194,10 @@ static void segment_offsets(const mp_item *item, int first, int count, int k)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
-    const int per_row = plan->segments > s->size ? s->size : 1; /* segments of one kernel row */
+    const int rows = mp_tap_rows(plan), per_row = plan->segments / rows; /* segments of one kernel row */
     for (int i = 0; i < count; i++) {
-        const int ky = (first + i) / per_row * s->dilation, x = (first + i) % per_row * s->dilation;
+        const int ky = (plan->empty.top + (first + i) / per_row) * s->dilation,
+                  x = (plan->empty.left + (first + i) % per_row) * s->dilation;
         const size_t elements = plan->blocks
                                     ? (size_t)mp_stage_place(plan, x) * plan->micro->kstep + (size_t)k * plan->stage_w
                                     : (size_t)x * s->in_c + k;

@@ -6,15 +6,6 @@
 #include "groups.h"
 #include "narrow.h"
 
-/* weights[index] as the products see it; codes are exact. */
-static float weight_at(const mp_conv_plan *plan, const void *weights, size_t index)
-{
-    const int type = plan->traits->type;
-    if (plan->codes) return ((const int8_t *)weights)[index];
-    if (plan->stored_weights) return mp_real_at(weights, index, type);
-    return mp_round_real(((const float *)weights)[index], type);
-}
-
 static inline __attribute__((always_inline)) void put_as(int type, float weight, char *packed, size_t at)
 {
     switch (type) {
@@ -37,14 +28,16 @@ static void put(const mp_conv_plan *plan, float weight, char *packed, size_t at)
 static inline __attribute__((always_inline)) void pack_as(const mp_conv_plan *plan, const void *weights, size_t source,
                                                           int j, char *out, int codes, int type)
 {
-    const int nr = plan->micro->nr, kstep = plan->micro->kstep, taps = plan->shape.size * plan->shape.size;
+    const int nr = plan->micro->nr, kstep = plan->micro->kstep, size = plan->shape.size, taps = size * size;
+    const int columns = mp_tap_columns(plan), between = mp_tap_rows(plan) * columns;
     const size_t segment = (size_t)(plan->run_padded / kstep);
     size_t step = 0, next = segment;
     int k = 0, part = 0; /* of a segment; of a step */
-    for (int tap = 0; tap < taps; tap++)
+    for (int i = 0; i < between; i++)
         for (int c = 0; c < plan->group_in; c++) {
+            const int tap = (plan->empty.top + i / columns) * size + plan->empty.left + i % columns;
             const size_t from = source + (size_t)c * taps + tap, to = (step * nr + j) * kstep + part;
-            put_as(type, codes ? ((const int8_t *)weights)[from] : weight_at(plan, weights, from), out, to);
+            put_as(type, codes ? ((const int8_t *)weights)[from] : mp_weight_at(plan, weights, from), out, to);
             part = part + 1 == kstep ? 0 : part + 1;
             step += part == 0;
             if (++k < plan->run) continue;
@@ -78,7 +71,7 @@ static void pack_beside(const mp_conv_plan *plan, const void *weights, char *out
                         const int j = pixel * s->out_c + channel, k = (x + pixel * s->stride) * s->in_c + c;
                         const size_t from = (((size_t)channel * s->in_c + c) * s->size + y) * s->size + x;
                         const size_t step = (size_t)y * plan->run_padded / kstep + k / kstep;
-                        put(plan, weight_at(plan, weights, from), out + j / nr * plan->stored_bytes,
+                        put(plan, mp_weight_at(plan, weights, from), out + j / nr * plan->stored_bytes,
                             (step * nr + j % nr) * kstep + k % kstep);
                     }
 }
@@ -161,7 +154,7 @@ static void pack_winograd(const mp_conv_plan *plan, const void *weights, char *p
         for (int c = 0; c < plan->shape.in_c; c++) {
             float kernel[9];
             for (int t = 0; t < 9; t++)
-                kernel[t] = weight_at(plan, weights, ((size_t)k * plan->shape.in_c + c) * 9 + t);
+                kernel[t] = mp_weight_at(plan, weights, ((size_t)k * plan->shape.in_c + c) * 9 + t);
             const size_t at =
                 (size_t)(k / nr) * position_elements + ((size_t)(c / kstep) * nr + k % nr) * kstep + c % kstep;
             for (int position = 0; position < MP_POSITIONS; position++)
@@ -182,7 +175,7 @@ static void pack_pairs(const mp_conv_plan *plan, const void *weights, char *out)
             const int pair = s->dilation > 1 ? y : row / 2;
             const size_t at = (size_t)(phase * taps + pair * s->size + tap % s->size) * plan->packed_channels;
             for (int c = 0; c < plan->beside * s->out_c; c++)
-                put(plan, weight_at(plan, weights, (size_t)(c % s->out_c) * plan->depth + tap), out,
+                put(plan, mp_weight_at(plan, weights, (size_t)(c % s->out_c) * plan->depth + tap), out,
                     2 * (at + c) + row % 2);
         }
 }
@@ -230,6 +223,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->weight_type = plan->weight_type;
     header->grouped = plan->grouped;
     header->beside = plan->beside - 1;
+    header->empty = plan->empty;
 }
 
 /* Zeros, which are no zero bytes. */
@@ -260,7 +254,7 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
     else if (plan->depthwise)
         for (int c = 0; c < plan->beside * plan->shape.out_c; c++)
             for (int tap = 0; tap < plan->depth; tap++)
-                put(plan, weight_at(plan, weights, (size_t)(c % plan->shape.out_c) * plan->depth + tap), out,
+                put(plan, mp_weight_at(plan, weights, (size_t)(c % plan->shape.out_c) * plan->depth + tap), out,
                     (size_t)tap * plan->packed_channels + c);
     else if (plan->beside > 1)
         pack_beside(plan, weights, out);

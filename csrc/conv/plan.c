@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 #include "plan.h"
 #include <stdlib.h>
+#include "../half.h"
 #include "narrow.h"
 
 /* Below this many channels the transforms cost more than they save. For fp32_winograd part of the contract. The second: of the
@@ -44,6 +45,14 @@ int mp_are_codes(const mp_conv_plan *plan, const int8_t *weights)
     return 1;
 }
 
+float mp_weight_at(const mp_conv_plan *plan, const void *weights, size_t index)
+{
+    const int type = plan->traits->type;
+    if (plan->codes) return ((const int8_t *)weights)[index];
+    if (plan->stored_weights) return mp_real_at(weights, index, type);
+    return mp_round_real(((const float *)weights)[index], type);
+}
+
 /* Several pixels beside each other: what lies between multiplications (stores of sums, the output stage) is done in whole vectors,
  * and few channels would leave most of one empty. `cost` is that of a row of sums; the cheapest per pixel is taken. */
 enum { MOST_BESIDE = 4 };
@@ -75,6 +84,47 @@ static int tile_cost(const mp_conv_plan *plan, int beside, int lanes)
 static int is_first_layer(const mp_conv_shape *s)
 {
     return s->size == 3 && s->stride == 1 && s->in_c == MP_WINDOW_CHANNELS;
+}
+
+/* Whether no filter has a weight in row or column `line` of its taps. */
+static int is_empty(const mp_conv_plan *plan, const void *weights, int line, int column)
+{
+    const int size = plan->shape.size, step = column ? size : 1;
+    const size_t taps = (size_t)size * size, filters = (size_t)plan->shape.out_c * plan->group_in;
+    for (size_t filter = 0; filter < filters; filter++)
+        for (int i = 0; i < size; i++)
+            if (mp_weight_at(plan, weights, filter * taps + (column ? line : line * size) + i * step) != 0.0f) return 0;
+    return 1;
+}
+
+static int empty_lines(const mp_conv_plan *plan, const void *weights, int column, int16_t *first)
+{
+    const int size = plan->shape.size;
+    int before = 0, after = 0;
+    while (before < size - 1 && is_empty(plan, weights, before, column)) before++;
+    while (after < size - 1 - before && is_empty(plan, weights, size - 1 - after, column)) after++;
+    *first = (int16_t)before;
+    return after;
+}
+
+/* Worth while, and part of the contract of floats, whose -0 would become 0 by adding 0 * x: at most half of the taps are left. */
+static int has_edges(const mp_conv_plan *plan, const mp_edges *empty)
+{
+    const int size = plan->shape.size, rows = size - empty->top - empty->bottom,
+              columns = size - empty->left - empty->right;
+    return empty->top >= 0 && empty->bottom >= 0 && empty->left >= 0 && empty->right >= 0 && rows > 0 && columns > 0 &&
+           2 * rows * columns <= size * size;
+}
+
+static void leave_out(mp_conv_plan *plan, const void *weights, const mp_edges *known)
+{
+    mp_edges empty = known ? *known : (mp_edges){0};
+    if (plan->traits->bits || plan->sums == MP_SUM_HALF || plan->group_in == 1) return;
+    if (weights) {
+        empty.bottom = (int16_t)empty_lines(plan, weights, 0, &empty.top);
+        empty.right = (int16_t)empty_lines(plan, weights, 1, &empty.left);
+    }
+    if (has_edges(plan, &empty)) plan->empty = empty;
 }
 
 /* Only whole numbers: adding 0 * x changes no integer, but makes 0 of a float's -0. */
@@ -123,9 +173,10 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     /* Taps of one kernel row are contiguous in NHWC unless dilation or groups tear them apart. */
     const int joined = (s->groups == 1 && s->dilation == 1) || s->size == 1;
     plan->blocks = !plan->winograd && plan->micro->tile_blocks && s->groups == 1 && s->in_c % depth == 0;
-    plan->segments = plan->winograd || s->size == 1 ? 1 : joined && !plan->blocks ? s->size : s->size * s->size;
-    plan->run = plan->winograd ? s->in_c : plan->depth / plan->segments;
-    if (may_stand_beside(plan)) choose_beside(plan, lanes, tile_cost);
+    const int rows = mp_tap_rows(plan), columns = mp_tap_columns(plan), apart = !joined || plan->blocks;
+    plan->segments = plan->winograd || s->size == 1 ? 1 : rows * (apart ? columns : 1);
+    plan->run = plan->winograd ? s->in_c : plan->group_in * rows * columns / plan->segments;
+    if (may_stand_beside(plan) && rows * columns == s->size * s->size) choose_beside(plan, lanes, tile_cost);
     if (plan->beside > 1) {
         plan->run = (s->size + (plan->beside - 1) * s->stride) * s->in_c;
         matrix = 0;
@@ -225,7 +276,7 @@ static const mp_micro *narrow_tiles(const mp_conv_plan *plan, const mp_table *ta
 }
 
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int asked,
-                      const void *weights)
+                      const void *weights, const mp_edges *empty)
 {
     /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
     enum { SIDE = 1 << 16, CHANNELS = 1 << 20 };
@@ -258,6 +309,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .codes = !mp_is_real(traits->type),
         .sums = traits->sums,
         .halves = 1,
+        .stored_weights = (asked & MP_STORED_WEIGHTS) != 0,
         .beside = 1,
         .out_h = (int)(h / s->stride) + 1,
         .out_w = out_w,
@@ -281,11 +333,14 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
     const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
+    const mp_winograd *winograd =
+        winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) ? table->winograd[traits->tiles] : 0;
+    if (plan->codes || !winograd) leave_out(plan, by_weights ? weights : 0, empty);
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
     const int whole = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
-    if (!whole && winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) &&
+    if (!whole && winograd && mp_tap_rows(plan) * mp_tap_columns(plan) == s->size * s->size &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
-        plan->winograd = table->winograd[traits->tiles];
+        plan->winograd = winograd;
         plan->micro = plan->winograd->micro;
     }
     const mp_micro *shallow = plan->winograd ? 0 : short_tiles(plan, table->winograd[traits->tiles]);

@@ -17,6 +17,11 @@ enum {
 };
 static inline size_t mp_align(size_t bytes) { return (bytes + MP_ALIGN - 1) / MP_ALIGN * MP_ALIGN; }
 
+/* Outer rows and columns of taps that have no weight but 0: those of a filter of 1 x 7 in a square of 7 x 7. */
+typedef struct {
+    int16_t top, bottom, left, right;
+} mp_edges;
+
 typedef struct {
     mp_conv_shape shape;
     int precision;
@@ -32,6 +37,7 @@ typedef struct {
     int out_h, out_w;
     int group_in, group_out; /* channels per group */
     int depth;
+    mp_edges empty;    /* direct: taps that are neither packed nor multiplied */
     int segments, run; /* direct: depth = segments runs of contiguous staged elements; depthwise: its taps */
     int pairs;         /* 1: depthwise, staged rows and weights go by pairs; taps of both phases (below) */
     int run_padded;    /* run, up to a whole number of these: */
@@ -72,6 +78,16 @@ static inline int mp_pair_of(const mp_conv_shape *s, int phase, int i)
     return s->dilation > 1 ? (phase + i * s->dilation) / 2 : i;
 }
 
+/* The taps between empty edges. */
+static inline int mp_tap_rows(const mp_conv_plan *plan)
+{
+    return plan->shape.size - plan->empty.top - plan->empty.bottom;
+}
+static inline int mp_tap_columns(const mp_conv_plan *plan)
+{
+    return plan->shape.size - plan->empty.left - plan->empty.right;
+}
+
 /* Rows of sums of an output row. */
 static inline int mp_sums_w(const mp_conv_plan *plan) { return plan->out_w / plan->beside; }
 
@@ -82,11 +98,15 @@ enum mp_algorithm {
     MP_GROUPED = 2,
     /* int8: Winograd if the shape allows and these weights cannot make a result wrap, else direct; narrow weights: grouped
      * if one of these is beyond their codes */
-    MP_BY_WEIGHTS = 4
+    MP_BY_WEIGHTS = 4,
+    MP_STORED_WEIGHTS = 8 /* they come as the precision stores them */
 };
-/* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only. */
+/* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only; empty: what those had, or NULL. */
 int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int asked,
-                      const void *weights);
+                      const void *weights, const mp_edges *empty);
+
+/* weights[index] as the products see it; codes are exact. */
+float mp_weight_at(const mp_conv_plan *plan, const void *weights, size_t index);
 
 /* Whether all weights are codes of the precision. */
 int mp_are_codes(const mp_conv_plan *plan, const int8_t *weights);

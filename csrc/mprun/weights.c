@@ -201,7 +201,7 @@ static int ready(mpr_weights *weights, int32_t number, int farthest, char *error
         free(codes);
         return -1;
     }
-    const size_t bytes = mp_pack_bytes(table, s, own->precision, source);
+    const size_t bytes = mp_pack_bytes_stored(table, s, own->precision, source);
     void *packed = bytes ? mpr_take(bytes) : 0;
     int packed_well = -1;
     if (packed) packed_well = mp_pack_conv_stored(table, s, own->precision, source, packed, bytes);

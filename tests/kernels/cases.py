@@ -34,6 +34,8 @@ class ConvCase:
     misaligned: int = 0
     pool: int | None = None
     """2x2/2 pooling behind it with this padding, 0 or 1."""
+    kept: tuple[int, int, int, int] | None = None
+    """First and last row, first and last column of the taps whose weights are not 0."""
 
     @property
     def products(self) -> int:
@@ -46,7 +48,7 @@ class ConvCase:
         return (
             f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}"
             f"s{s.stride}p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}"
-            f"{'' if self.pool is None else f' pool p{self.pool}'}"
+            f"{'' if self.pool is None else f' pool p{self.pool}'}{'' if self.kept is None else f' taps {self.kept}'}"
         )
 
 
@@ -107,6 +109,12 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
         weights = (rng.standard_normal(weight_shape) / np.sqrt(s.depth)).astype(np.float32)
         if case.fill == "ties":
             weights = (rng.integers(-4, 5, weight_shape) * 0.25).astype(np.float32)
+    if case.kept is not None:
+        top, bottom, left, right = case.kept
+        kept = np.zeros((s.size, s.size), bool)
+        kept[top : bottom + 1, left : right + 1] = True
+        weights[..., ~kept] = 0
+        options["bias"][::2] = -0.0  # which adding 0 * x would change
     if STORED_TYPES[case.out].is_code:
         options["out_quant"] = TensorQuant(
             (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
@@ -224,7 +232,27 @@ def conv_cases() -> list[ConvCase]:
         for fill in FILLS:
             seed += 1
             cases.append(ConvCase(seed, row.name, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
-    return cases + pooled_cases() + first_layer_cases() + finished_cases()
+    return cases + pooled_cases() + first_layer_cases() + finished_cases() + edge_cases()
+
+
+def edge_cases() -> list[ConvCase]:
+    """Filters of 1x7 and such, in squares whose other taps are 0."""
+    shapes = [
+        (ConvShape(9, 8, 6, 20, 7, 1, 3), (3, 3, 0, 6)),
+        (ConvShape(8, 9, 16, 33, 7, 1, 3), (0, 6, 3, 3)),
+        (ConvShape(7, 9, 24, 40, 3, 1, 1), (0, 0, 0, 2)),
+        (ConvShape(12, 7, 3, 17, 3, 1, 1), (0, 2, 2, 2)),
+        (ConvShape(9, 9, 8, 8, 4, 2, 1), (1, 2, 1, 2)),
+        (ConvShape(9, 9, 8, 12, 5, 1, 4, 2, 2), (4, 4, 0, 3)),
+        (ConvShape(7, 7, 16, 16, 3, 1, 1), (0, 1, 0, 2)),  # more than half of the taps
+        (ConvShape(7, 7, 16, 16, 3, 1, 1), (1, 0, 1, 0)),  # none
+        (ConvShape(9, 9, 16, 16, 5, 1, 2, 1, 16), (2, 2, 0, 4)),
+    ]
+    outs = ("float32", "float32", "int8", "float16")
+    return [
+        ConvCase(9000 + seed, row.name, shape, 2, ("linear", "leaky")[seed % 2], outs[seed % 4], fill=fill, kept=kept)
+        for seed, (row, (shape, kept), fill) in enumerate(product(PRECISIONS.values(), shapes, ("random", "sparse")))
+    ]
 
 
 def finished_cases() -> list[ConvCase]:

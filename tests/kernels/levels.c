@@ -84,6 +84,9 @@ static const char *type_name(int type)
 }
 static const char *const FILLS[] = {"random", "largest", "least", "tiny", "huge"};
 
+/* 1: only the middle row of their taps has weights, 2: only the last column. */
+static int kept;
+
 /* What the convolutions compared next begin from, or give: sums of whole numbers; or codes alone, by factors. */
 static enum { WHOLE, TAKES_SUMS, GIVES_SUMS, IN_CODES } part;
 
@@ -136,6 +139,11 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
             for (size_t i = 0; i < taps; i++)
                 ((int8_t *)weights)[i] =
                     (int8_t)(((int8_t *)weights)[i] % (mp_largest_code(&mp_precisions[precision]) + 1));
+        for (size_t i = 0; kept && i < taps; i++) {
+            const int tap = (int)(i % (size_t)(s.size * s.size)), bytes = codes ? 1 : (int)sizeof(float);
+            if (kept == 1 ? tap / s.size != s.size / 2 : tap % s.size != s.size - 1)
+                memset(weights + i * bytes, 0, bytes);
+        }
         /* Narrow ones of every other convolution in groups: multiples of codes, for each channel, tap and 32 inputs. */
         const int square = s.size * s.size, inputs = s.in_c / s.groups, bits = mp_precisions[precision].bits;
         if (bits && number % 2)
@@ -278,6 +286,21 @@ static void convolutions(void)
                         (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
                         convolution("conv", SHAPES[i], precision, out_type, how, i, pool);
         }
+}
+
+/* Filters of one row or column of taps. */
+static void edges(void)
+{
+    static const mp_conv_shape SHAPES[] = {{9, 8, 20, 33, 7, 1, 3, 1, 1},
+                                           {6, 20, 64, 40, 3, 1, 1, 1, 1},
+                                           {8, 6, 3, 16, 3, 1, 1, 1, 1},
+                                           {9, 9, 16, 24, 5, 2, 2, 1, 2}};
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
+        for (int precision = 0; precision < MP_PRECISIONS; precision++)
+            for (kept = 1; kept < 3 && !seen(precision); kept++)
+                convolution(kept == 1 ? "row" : "column", SHAPES[i], precision, i % 2 ? MP_TYPE_F32 : MP_TYPE_I8,
+                            RANDOM, i, i == 2);
+    kept = 0;
 }
 
 /* Which have kernels of their own where they are pooled (mp_micro.windows): every activation, rounding and type; panels that are
@@ -538,6 +561,7 @@ int main(int count, char **words)
         compared = 0;
         const int before = wrong;
         convolutions();
+        edges();
         first_layers();
         matrices();
         partial_sums();

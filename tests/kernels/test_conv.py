@@ -62,6 +62,21 @@ def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> N
             assert same(scalar_ranges, ranges), f"{level} with {threads} threads: ranges differ from scalar: {case}"
 
 
+@pytest.mark.parametrize("level", ["oracle", *LEVELS])
+@pytest.mark.parametrize("rows, negative", [(1, True), (3, True), (4, False)], ids=str)
+def test_empty_edges_are_not_summed_where_half_of_the_taps_are_left(level: str, rows: int, negative: bool) -> None:
+    """Adding 0 * 0 to -0 gives 0."""
+    shape = ConvShape(8, 9, 6, 20, 7, 1, 3)
+    weights = np.zeros((20, 6, 7, 7), np.float32)
+    weights[:, :, 2 : 2 + rows] = -1
+    kernels = ORACLE if level == "oracle" else isa.kernels(level)
+    out = np.empty((1, 8, 9, 20), np.float32)
+    packed = kernels.pack_conv(shape, precision("fp32"), weights)
+    kernels.conv(packed, np.zeros((1, 8, 9, 6), np.float32), out, bias=np.full(20, -0.0, np.float32))
+    assert (out == 0).all()
+    assert (np.signbit(out) == negative).all()
+
+
 def call(level: str, shape: ConvShape, x: NDArray[np.float32], **change: Any) -> NDArray[np.float32]:
     """A plain fp32 convolution, all weights 1."""
     kernels = isa.kernels(level)
