@@ -14,7 +14,7 @@ from typing import Any, Mapping, Sequence
 from mixbench.problem import COLUMNS, HERE, Problem, load_problem
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.sweep.loop import Sweep, WorkerPool
+from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.problem import Batch, Walk, objectives_of
 from mpnet.sweep.problem import Problem as SweepProblem
 from mpnet.sweep.setup import SweepSetup, make_context, make_executor, section_of, set_up
@@ -36,9 +36,11 @@ class Measurer:
     """Runs assignments; what it ran stays in a store. Images are read when the first one is missing there.
 
     problem: the experiment file. store: None: that of the problem's own sweep, which `mixbench.table make` takes up.
+    on_update: gets the sweep's state whenever more is done.
     """
 
-    def __init__(self, problem: Path, store: Path | None = None) -> None:
+    def __init__(self, problem: Path, store: Path | None = None, on_update: OnUpdate = lambda state: None) -> None:
+        self._on_update = on_update
         self._setup, self._sweep = sweep_of(problem)
         self._stack = ExitStack()
         self._store = self._stack.enter_context(TrialStore.open(store or self._setup.store_path, self._setup.subject))
@@ -69,7 +71,8 @@ class Measurer:
         def asked(problem: SweepProblem) -> Walk:
             yield Batch([Configuration(key) for key in {problem.baseline: None, **dict.fromkeys(whole)}])
 
-        Sweep(self._sweep, self._setup.bench.network, self._store, self._contexts, self._opened).run(asked)
+        network, contexts = self._setup.bench.network, self._contexts
+        Sweep(self._sweep, network, self._store, contexts, self._opened, on_update=self._on_update).run(asked)
         found = self._store.find(self._contexts[0], whole)
         return [{name: found[key].get(name) for name in COLUMNS} for key in whole]
 

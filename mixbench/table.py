@@ -16,6 +16,7 @@ import random
 import sys
 import tempfile
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
@@ -43,16 +44,17 @@ _KEPT = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "v
 """Of what a store says of its sweep, that which a table says as well."""
 
 
+def _progress(name: str, total: int | None, state: SweepState) -> None:
+    print(f"\r{name}: {state.done:,} of {total or state.total or 0:,} assignments", end="", file=sys.stderr, flush=True)
+
+
 def make(problem: Path, table: Path, workers: int | None = None) -> None:
     """Sweep what is missing of a problem, an experiment file, and write its table; of strategy exact_front, what may be on the
     front and whatever else the sweep's store has."""
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
 
-    def progress(state: SweepState) -> None:
-        print(f"\r{name}: {state.done:,} of {state.total or 0:,} assignments", end="", file=sys.stderr, flush=True)
-
-    found = run_sweep(experiment, workers=workers, yes=True, on_update=progress)
+    found = run_sweep(experiment, workers=workers, yes=True, on_update=partial(_progress, name, None))
     print(file=sys.stderr)
     names = {layer.index: layer.name for layer in setup.bench.network.layers}
     heads = set(select_layers(setup.bench.network, "heads"))
@@ -120,12 +122,15 @@ def check(problem: Path, table: Path, count: int) -> int:
     expected, generator = read_table(table), random.Random(0)
     quality, costs = expected.columns[QUALITY], expected.columns[COST]
     known, ruled_out = np.flatnonzero(~np.isnan(quality)).tolist(), np.flatnonzero(np.isnan(quality)).tolist()
-    keys = expected.keys
-    equal = [keys[row] for row in generator.sample(known, min(count, len(known)))]
-    beaten = [keys[row] for row in generator.sample(ruled_out, min(count, len(ruled_out)))]
-    with tempfile.TemporaryDirectory() as folder, Measurer(problem, Path(folder) / "check.sqlite") as measurer:
+    assignments = expected.keys
+    equal = [assignments[row] for row in generator.sample(known, min(count, len(known)))]
+    beaten = [assignments[row] for row in generator.sample(ruled_out, min(count, len(ruled_out)))]
+    keys = [*equal, *beaten]
+    progress = partial(_progress, expected.name, len(keys))
+    with tempfile.TemporaryDirectory() as folder, Measurer(problem, Path(folder) / "check.sqlite", progress) as measurer:
         measurer.check(expected.metadata)
-        anew = dict(zip([*equal, *beaten], measurer([*equal, *beaten]), strict=True))
+        anew = dict(zip(keys, measurer(keys), strict=True))
+    print(file=sys.stderr)
     differ = 0
     for key in equal:
         row = expected.number(key)

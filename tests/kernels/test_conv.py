@@ -63,7 +63,7 @@ def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> N
 
 
 @pytest.mark.parametrize("level", ["oracle", *LEVELS])
-@pytest.mark.parametrize("rows, negative", [(1, True), (3, True), (4, False)], ids=str)
+@pytest.mark.parametrize(("rows", "negative"), [(1, True), (3, True), (4, False)], ids=str)
 def test_empty_edges_are_not_summed_where_half_of_the_taps_are_left(level: str, rows: int, negative: bool) -> None:
     """Adding 0 * 0 to -0 gives 0."""
     shape = ConvShape(8, 9, 6, 20, 7, 1, 3)
