@@ -423,7 +423,7 @@ static void elementwise(void)
                       called(mp_upsample)(t, input, to, type, 1, 5, 6, (int)n, 2, THREADS))
             if (!mp_is_real(type)) continue;
             OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
-            OPERATION("local-avgpool", "", -1, n * 15 * bytes,
+            OPERATION("local-mean", "", -1, n * 15 * bytes,
                       called(mp_local_avgpool)(t, input, to, type, 1, 5, 6, (int)n, 3, 5, 3, 1, 2, 2, THREADS))
             OPERATION("layer-norm", "", -1, n * 30 * bytes,
                       called(mp_normalize)(t, input, to, type, MP_LAYER, 30, n, parts, n > 1 ? 2 : 1, 1e-5f, 0, 0, 0,

@@ -14,7 +14,7 @@ import pytest
 from mpnet.kernels import isa
 
 pytestmark = pytest.mark.slow
-CASE = "local-avgpool-F32-17"
+CASE = "avgpool-F32-17"
 
 
 @pytest.fixture(scope="module")
