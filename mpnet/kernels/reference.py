@@ -65,8 +65,8 @@ def _summed(packed: PackedConv) -> Sequence[int]:
         return range(shape.depth)
     kept = np.zeros((shape.size, shape.size, channels), bool)
     kept[top : bottom + 1, left : right + 1] = True
-    places: list[int] = np.flatnonzero(kept).tolist()
-    return places
+    counting: list[int] = np.flatnonzero(kept).tolist()
+    return counting
 
 
 def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) -> NDArray[Any]:
