@@ -25,14 +25,14 @@ static const struct {
 static const struct {
     const char *name;
     int precision, type;
-    int weight; /* all of them: 0, or what only multiples of narrow codes are */
+    int weight; /* all of them, of codes: 1, or what only multiples of narrow codes are */
 } PRECISIONS[] = {
     {"fp32", MP_FP32, MP_TYPE_F32, 0},        {"fp32_winograd", MP_FP32_WINOGRAD, MP_TYPE_F32, 0},
     {"fp16", MP_FP16, MP_TYPE_F16, 0},        {"fp16_half", MP_FP16_HALF, MP_TYPE_F16, 0},
-    {"int8", MP_INT8, MP_TYPE_I8, 0},         {"int6", MP_INT6, MP_TYPE_I8, 0},
-    {"int5", MP_INT5, MP_TYPE_I8, 0},         {"int4", MP_INT4, MP_TYPE_I8, 0},
+    {"int8", MP_INT8, MP_TYPE_I8, 1},         {"int6", MP_INT6, MP_TYPE_I8, 1},
+    {"int5", MP_INT5, MP_TYPE_I8, 1},         {"int4", MP_INT4, MP_TYPE_I8, 1},
     {"int6_groups", MP_INT6, MP_TYPE_I8, 62}, {"int5_groups", MP_INT5, MP_TYPE_I8, 30},
-    {"int4_groups", MP_INT4, MP_TYPE_I8, 14}, {"int16", MP_INT16, MP_TYPE_I16, 0},
+    {"int4_groups", MP_INT4, MP_TYPE_I8, 14}, {"int16", MP_INT16, MP_TYPE_I16, 1},
 };
 
 static void *buffer(size_t bytes)
@@ -54,7 +54,11 @@ static int run(const mp_table *table, int number, int layer)
           ranges[2];
     int32_t zero = type == MP_TYPE_I16 ? 0 : -3;
     void *weights = buffer(taps * 4);
-    if (PRECISIONS[number].weight) memset(weights, PRECISIONS[number].weight, taps);
+    /* None is 0: rows and columns of taps without weights are left out. */
+    if (mp_is_real(mp_precisions[precision].type))
+        for (size_t i = 0; i < taps; i++) ((float *)weights)[i] = 1.0f;
+    else
+        memset(weights, PRECISIONS[number].weight, taps);
     const size_t bytes = mp_pack_bytes(table, s, precision, weights);
     void *packed = buffer(bytes);
     if (!bytes || mp_pack_conv(table, s, precision, weights, packed, bytes)) return 1;
