@@ -176,7 +176,7 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     const int rows = mp_tap_rows(plan), columns = mp_tap_columns(plan), apart = !joined || plan->blocks;
     plan->segments = plan->winograd || s->size == 1 ? 1 : rows * (apart ? columns : 1);
     plan->run = plan->winograd ? s->in_c : plan->group_in * rows * columns / plan->segments;
-    if (may_stand_beside(plan) && rows * columns == s->size * s->size) choose_beside(plan, lanes, tile_cost);
+    if (may_stand_beside(plan) && mp_has_all_taps(plan)) choose_beside(plan, lanes, tile_cost);
     if (plan->beside > 1) {
         plan->run = (s->size + (plan->beside - 1) * s->stride) * s->in_c;
         matrix = 0;
@@ -338,7 +338,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     if (plan->codes || !winograd) leave_out(plan, by_weights ? weights : 0, empty);
     /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
     const int whole = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
-    if (!whole && winograd && mp_tap_rows(plan) * mp_tap_columns(plan) == s->size * s->size &&
+    if (!whole && winograd && mp_has_all_taps(plan) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = winograd;
         plan->micro = plan->winograd->micro;

@@ -88,6 +88,11 @@ static inline int mp_tap_columns(const mp_conv_plan *plan)
     return plan->shape.size - plan->empty.left - plan->empty.right;
 }
 
+static inline int mp_has_all_taps(const mp_conv_plan *plan)
+{
+    return mp_tap_rows(plan) * mp_tap_columns(plan) == plan->shape.size * plan->shape.size;
+}
+
 /* Rows of sums of an output row. */
 static inline int mp_sums_w(const mp_conv_plan *plan) { return plan->out_w / plan->beside; }
 

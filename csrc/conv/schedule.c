@@ -46,7 +46,7 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     if (pooled) schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
     schedule->first_layer = schedule->windows && plan->micro->windows && plan->halves == 1 && plan->shape.size == 3 &&
-                            plan->segments == 3 && mp_tap_columns(plan) == 3 && plan->shape.stride == 1 &&
+                            plan->segments == 3 && mp_has_all_taps(plan) && plan->shape.stride == 1 &&
                             plan->shape.in_c == MP_WINDOW_CHANNELS && plan->out_w / 2 >= MP_LEAST_WINDOWS;
     schedule->unit = (plan->micro->mr < FEW_ROWS ? 8 : 4) * plan->micro->mr;
     schedule->pool_rows =

@@ -71,6 +71,7 @@ def _summed(packed: PackedConv) -> Sequence[int]:
 
 def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) -> NDArray[Any]:
     """The chains of section 2. They start from the bias."""
+    summed = range(packed.shape.depth) if kind is np.float16 else _summed(packed)
 
     def add(taps: NDArray[Any], weights: NDArray[Any], channels: slice) -> NDArray[Any]:
         start = fields["bias"][channels].astype(kind)
@@ -78,8 +79,6 @@ def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) 
         for depth in summed:
             sums = fma(taps[depth][..., None], weights[depth], sums, kind)
         return sums
-
-    summed = range(packed.shape.depth) if kind is np.float16 else _summed(packed)
 
     return _sums(packed, x, add)
 
