@@ -161,6 +161,9 @@ int mp_local_avgpool(const mp_table *table, const void *x, void *out, int type, 
 /* out[g] = the largest of the channels g, g + out_c, g + 2 out_c, ... of a pixel. */
 int mp_channel_max(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c,
                    int threads);
+/* Of each pixel: out[i * groups + g] = x[g * (c / groups) + i]. */
+int mp_shuffle(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int groups,
+               int threads);
 /* Codes in whole numbers alone (docs/arithmetic.md, section 10). rescale: of what lies below zero_point by a factor of its own. */
 enum { MP_ADD_SHIFT_8 = 20, MP_ADD_SHIFT_16 = 15 }; /* of codes before they are added */
 enum { MP_MOST_SHIFT = 7 };                         /* of a convolution's factors */

@@ -107,7 +107,8 @@ enum {
     MPB_WHOLE_QUANTIZE = 21,
     MPB_RESCALE = 22,
     MPB_ADD_CODES = 23,
-    MPB_OPERATIONS = 24
+    MPB_SHUFFLE = 24,
+    MPB_OPERATIONS = 25
 };
 
 /* How codes become others in whole numbers: of steps from MPB_WHOLE_CONVOLVE to MPB_ADD_CODES. */
@@ -136,7 +137,7 @@ typedef struct {
     float ensure_minimum_range, low, high;
     int32_t size, stride, padding; /* MPB_MAXPOOL, MPB_LOCAL_AVGPOOL; padding of both sides together */
     int32_t stride_y;              /* MPB_LOCAL_AVGPOOL, whose stride is the horizontal one */
-    int32_t factor;                /* MPB_UPSAMPLE; MPB_ATTENTION: heads */
+    int32_t factor;                /* MPB_UPSAMPLE; MPB_ATTENTION: heads; MPB_SHUFFLE: groups */
     int32_t first;                 /* MPB_SLICE: channel */
     int32_t activation;            /* MPB_ADD, MPB_MAP, MPB_COMBINE, MPB_MULTIPLY */
     int32_t kind;    /* MPB_MULTIPLY: what the second input has values for; MPB_NORMALIZE: MP_SOFTMAX, ... */

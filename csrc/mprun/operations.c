@@ -297,6 +297,7 @@ const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_WHOLE_QUANTIZE] = {.name = "IntegerQuantize", .inputs = 1, .values = MPR_RULES},
     [MPB_RESCALE] = {.name = "IntegerRescale", .inputs = 1, .values = MPR_RULES},
     [MPB_ADD_CODES] = {.name = "IntegerAdd", .inputs = 2, .values = MPR_RULES},
+    [MPB_SHUFFLE] = {.name = "Shuffle", .inputs = 1, .moves_values = 1},
 };
 /* clang-format on */
 
@@ -376,6 +377,9 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
     case MPB_CHANNEL_MAX:
         *work += (int64_t)mpr_values(in);
         return same_type && same_pixels(in, out) && out->c <= in->c ? 0 : "it pools something else";
+    case MPB_SHUFFLE:
+        if (step->factor < 1 || in->c % step->factor) return "its groups make no sense";
+        return same_type && same_shape(in, out) ? 0 : NOT_FITTING;
     default: return "this program does not know the operation; build a newer mprun";
     }
 }
@@ -434,6 +438,8 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
                                 step->stride, step->stride_y, step->padding, threads);
     case MPB_CHANNEL_MAX:
         return mp_channel_max(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, to->c, threads);
+    case MPB_SHUFFLE:
+        return mp_shuffle(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, step->factor, threads);
     default: return MP_OK; /* a head hands its tensor over */
     }
 }

@@ -11,7 +11,7 @@ from mpnet.engine.lowering import range_owner
 from mpnet.importing.cfg_writer import WEIGHTED, Writer
 from mpnet.importing.graph import NodeGraph
 from mpnet.importing.layer_graph import LayerGraph
-from mpnet.model.layers import MaxpoolSpec, UpsampleSpec
+from mpnet.model.layers import MaxpoolSpec, ShuffleSpec, UpsampleSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights
 
@@ -57,7 +57,7 @@ def quantised_keys(
             bits |= {index: bits[writer.layer_of[name]]} if writer.layer_of[name] in bits else {}
     for layer in network.layers:
         # What moves values of a range has values of that range.
-        if isinstance(layer, (MaxpoolSpec, UpsampleSpec)) and layer.index not in ranges:
+        if isinstance(layer, (MaxpoolSpec, UpsampleSpec, ShuffleSpec)) and layer.index not in ranges:
             owner = range_owner(network, layer.inputs[0])
             if owner in ranges:
                 ranges[layer.index] = ranges[owner]

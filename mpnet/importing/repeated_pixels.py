@@ -5,6 +5,7 @@ anew by Reshape, Transpose, Reshape. Found by running a chain on numbers."""
 from __future__ import annotations
 
 import math
+from itertools import pairwise
 
 import numpy as np
 
@@ -17,7 +18,7 @@ _LONGEST, _MAX_VALUES, _MAX_SHUFFLED = 12, 1 << 24, 2048
 
 
 def find_repeats(graph: NodeGraph) -> None:
-    """Put a Resize where a chain of nodes gives each pixel `factor` times along both axes, and a 1x1 convolution where it gives
+    """Put a Resize where a chain of nodes gives each pixel `factor` times along both axes, and a channel shuffle where it gives
     the channels in another order."""
     readers, outputs, budget = graph.readers(), set(graph.outputs), Budget(1 << 28, 1 << 62)
     resizes: dict[int, Node | None] = {}
@@ -39,10 +40,8 @@ def find_repeats(graph: NodeGraph) -> None:
             for node in chain[: count - 1]:
                 resizes[id(node)] = None
                 graph.outcomes[node.name] = f"a part of {last.name}, which orders channels anew"
-            weights, channels = f"{last.output}/order", np.arange(shape[1])
-            graph.constants[weights] = (order[:, None] == channels).astype(np.float32).reshape(shape[1], shape[1], 1, 1)
             graph.shapes[last.output] = shape
-            resizes[id(last)] = Node("Conv", last.name, [start.inputs[0], weights], [last.output])
+            resizes[id(last)] = _ordered(graph, last, start.inputs[0], order)
             continue
         scales = f"{last.output}/scales"
         graph.constants[scales] = np.array([1, 1, factor, factor], np.float32)
@@ -61,6 +60,17 @@ def find_repeats(graph: NodeGraph) -> None:
     graph.nodes = [node for node in nodes if node is not None]
 
 
+def _ordered(graph: NodeGraph, last: Node, x: str, order: Array) -> Node:
+    """The node that gives the channels of `x` in this order: a channel shuffle, or a 1x1 convolution where it is none."""
+    channels = np.arange(len(order))
+    groups = len(order) // max(1, int(order[1 % len(order)]))
+    if len(order) % groups == 0 and np.array_equal(order, channels.reshape(groups, -1).T.ravel()):
+        return Node("mpnet.Shuffle", last.name, [x], [last.output], {"groups": groups})
+    weights = f"{last.output}/order"
+    graph.constants[weights] = (order[:, None] == channels).astype(np.float32)[:, :, None, None]
+    return Node("Conv", last.name, [x, weights], [last.output])
+
+
 def _chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> list[Node]:
     """The nodes from `start` on that only move values, each read by the next alone."""
     chain = [start]
@@ -75,8 +85,10 @@ def _chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> li
 
 def _may_shuffle(graph: NodeGraph, chain: list[Node]) -> bool:
     """Whether channels are parted into groups, and these exchanged."""
-    operators = [node.operator for node in chain[:3]]
-    return operators == ["Reshape", "Transpose", "Reshape"] and len(graph.shapes.get(chain[0].output, ())) == 5
+    return any(
+        node.operator == "Reshape" and after.operator == "Transpose" and len(graph.shapes.get(node.output, ())) in (3, 5)
+        for node, after in pairwise(chain[:4])
+    )
 
 
 def _moved(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: Budget) -> tuple[int, int, Array | None]:
@@ -89,7 +101,7 @@ def _moved(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: 
             [x] = evaluate(Call(node, [x, *constants]), budget)
         except Refused:
             break
-        if x.shape == shape and count == 3 and shape[1] <= _MAX_SHUFFLED:
+        if x.shape == shape and count > 2 and shape[1] <= _MAX_SHUFFLED:
             order = x[0, :, 0, 0] // math.prod(shape[2:])
             if np.array_equal(x, values[:, order]):
                 return 1, count, order

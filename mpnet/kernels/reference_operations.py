@@ -257,6 +257,10 @@ def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: in
     out[:] = result if dtype in CODES else narrowed(result, dtype)
 
 
+def shuffle(x: Array, out: Array, dtype: Any, pixels: int, c: int, groups: int, *_: int) -> None:
+    out[:] = x.reshape(pixels, groups, c // groups).swapaxes(1, 2).reshape(out.shape)
+
+
 def rescale(
     x: Array, dtype: Any, out: Array, out_dtype: Any, zero_point: int, out_zero_point: int, low: int, high: int, *rest: int
 ) -> None:
@@ -296,7 +300,7 @@ FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
         value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, concat_part, add, map, combine, multiply, gather,
-        normalize, attention, local_avgpool, channel_max, rescale, add_codes, quantize_by_division,
+        normalize, attention, local_avgpool, channel_max, shuffle, rescale, add_codes, quantize_by_division,
     )
 }  # fmt: skip
 """By name in csrc/mpnet.h, without mp."""

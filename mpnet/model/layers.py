@@ -187,6 +187,13 @@ class SliceSpec(LayerSpec, kind="slice"):
 
 
 @dataclass(frozen=True)
+class ShuffleSpec(LayerSpec, kind="shuffle"):
+    """Channel shuffle: of `groups` equal parts of the channels the first of each, then the second of each, and so on."""
+
+    groups: int = field(default=2, metadata=integer(1, MAX_CHANNELS, cfg="groups"))
+
+
+@dataclass(frozen=True)
 class ReorgSpec(LayerSpec, kind="reorg"):
     """Darknet's old permutation of pixels to channels (or back), which is not space-to-depth.
 

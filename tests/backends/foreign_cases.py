@@ -114,6 +114,14 @@ anchors=2,3, 4,5, 6,7, 8,9
 """
 
 
+SHUFFLED = (
+    "[net]\nwidth=13\nheight=9\nchannels=8\n"
+    "[convolutional]\nfilters=24\nsize=1\nactivation=relu\n"
+    "[shuffle]\n[shuffle]\ngroups=3\n[convolutional]\nfilters=24\nsize=3\ngroups=24\nactivation=linear\n"
+)
+"""Two channel shuffles, of which an error in the order of channels would survive the depthwise layer behind them."""
+
+
 def one_layer(section: str, width: int = 13, height: int = 9, channels: int = 8) -> str:
     """A cfg of one section."""
     return f"[net]\nwidth={width}\nheight={height}\nchannels={channels}\n{section}"

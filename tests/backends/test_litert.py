@@ -17,6 +17,7 @@ from tests.backends.foreign_cases import (
     CALIBRATED,
     DYNAMIC,
     ODD,
+    SHUFFLED,
     WITHOUT_STATISTICS,
     batch_of,
     configured,
@@ -47,6 +48,12 @@ def test_fp32_gives_the_same_bits() -> None:
     batch = batch_of(configuration.network, 3)
     for found, wanted in zip(_open(configuration).forward(batch), own(configuration, batch), strict=True):
         np.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("flavour", ["litert", "integer"])
+@pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("q", 2e-2), ("i", 1e-3)])
+def test_channel_shuffles_carry_what_they_read(key: str, most: float, flavour: str) -> None:
+    assert _error(configured(SHUFFLED, key, CALIBRATED), flavour) <= most
 
 
 @pytest.mark.parametrize("key", ["4", "4qhfq4f4h"])

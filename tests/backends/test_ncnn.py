@@ -14,6 +14,7 @@ from mpnet.errors import EngineError
 from mpnet.export import Configuration, Exported, export
 from tests.backends.foreign_cases import (
     ODD,
+    SHUFFLED,
     SYMMETRIC,
     Floats,
     batch_of,
@@ -90,6 +91,12 @@ def test_a_mean_over_everything_and_what_follows(key: str) -> None:
 def test_mixed_configurations_stay_within_what_is_promised() -> None:
     base = configured(tiny_cfg(), "q", SYMMETRIC)
     assert max(_error(with_key(base, key)) for key in random_keys(base, 6)) <= 2e-2
+
+
+@pytest.mark.parametrize("own_precision", ["", "int8=1\n"])
+def test_channel_shuffles(own_precision: str) -> None:
+    assert _error(configured(SHUFFLED.replace("groups=3\n", "groups=3\n" + own_precision), "f", SYMMETRIC)) <= 2e-6
+    _same_bits(configured(SHUFFLED, "q", SYMMETRIC), batch_of(configured(SHUFFLED, "q", SYMMETRIC).network))
 
 
 def test_int8_tensors_between_layers_without_weights_mean_their_codes() -> None:

@@ -79,6 +79,7 @@ LAYERS: dict[str, str] = {
     "sam": A + B + "[sam]\nfrom=-2\nactivation=linear\n[implicit]\nfilters=8\n[scale_channels]\nfrom=-2\n" + END,
     "normalization": A + "[normalization]\nsize=5\nkappa=2\nalpha=0.001\n[empty]\n[l2norm]\n" + END,
     "reshape": A + "[reshape]\nwidth=5\n" + END,
+    "shuffle": CONV.format(12, 2) + "[shuffle]\n[shuffle]\ngroups=3\n" + END,
     "layernorm": A + "[layernorm]\nepsilon=1e-3\n" + B + "[layernorm]\nwhole=1\n" + END,
     "contrastive": A + "[contrastive]\n" + END,
     "region": A + END.replace("4", "14") + "[region]\nclasses=2\nnum=2\nanchors=1,2,3,4\nsoftmax=1\n",

@@ -22,7 +22,8 @@ from tests.engine.family import LAYERS, family_cfg
 # ONNX has a form for most of them, LiteRT for some.
 WRITERS = ("tflite", "ncnn")
 ORDINARY = ("share_index", "batchnorm", "region", "gaussian")
-LITERT = ("classifier", "squeeze", "contrastive")
+LITERT = ("classifier", "squeeze", "contrastive", "shuffle")
+NCNN = ("shuffle",)
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
@@ -33,8 +34,8 @@ def test_layers_without_a_form_are_refused(name: str) -> None:
         for flavour in target.flavours or ("",):
             reasons = [target.support(layer, FP32, LayerQuantization(), flavour) for layer in network.layers]
             # Shared weights and batch normalisation alone are ordinary convolutions.
-            of_litert = flavour in ("litert", "integer") and name in LITERT
-            assert any(reasons) or name in ORDINARY or of_litert, (target.what, flavour)
+            others = {"litert": LITERT, "integer": LITERT, "": NCNN}.get(flavour, ())
+            assert any(reasons) or name in (*ORDINARY, *others), (target.what, flavour)
 
 
 @pytest.mark.parametrize("name", LITERT)

@@ -123,6 +123,8 @@ def test_precision_keys_are_read() -> None:
         ("[net]\nwidth=32\n" + CONV, "t.cfg:1: width and height of the image are missing or 0; add them to [net]"),
         (NET + "[convolutional\n", "t.cfg:5: '[convolutional' is no section header; write [name]"),
         (NET + CONV + "oops\n", "t.cfg:11: 'oops' is neither [section] nor key=value"),
+        (NET + "[shuffle]\n", "t.cfg:5: groups=2 does not divide 3 channels"),
+        (NET + "[shuffle]\ngroups=0\n", "t.cfg:6: groups=0 is out of range; use 1 to 65536"),
         (NET + "[lstm]\n", "t.cfg:5: [lstm] is not supported: recurrent networks read sequences, and mpnet runs images"),
         (
             NET + "[local]\n",

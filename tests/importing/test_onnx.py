@@ -66,6 +66,11 @@ def _repeated(b: Builder, x: str) -> str:
     return str(b.node("Transpose", [b.reshape(x, [1, 24, 24, 8])], 8, perm=[0, 3, 1, 2]))
 
 
+def _shuffled(b: Builder, x: str, channels: int, groups: int) -> str:
+    parts = b.reshape(x, [1, groups, channels // groups, 8, 8])
+    return str(b.reshape(b.node("Transpose", [parts], perm=[0, 2, 1, 3, 4]), [1, channels, 8, 8]))
+
+
 FORMS: dict[str, Callable[[Builder, str], str]] = {
     "prelu": lambda b, x: b.node("PRelu", [x, b.constant(np.linspace(-0.2, 0.7, 8).reshape(8, 1, 1))]),
     "leaky": lambda b, x: b.node("LeakyRelu", [b.conv(x, 8)], alpha=0.3),
@@ -88,8 +93,9 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
     "repeated, then flat": lambda b, x: b.node(
         "Gemm", [b.reshape(_repeated(b, x), [1, -1]), b.constant(b.random.normal(0, 0.1, (8 * 24 * 24, 5)))], 5
     ),
-    "shuffle": lambda b, x: b.conv(
-        b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 4, 8, 8])], perm=[0, 2, 1, 3, 4]), [1, 8, 8, 8]), 5
+    "shuffle": lambda b, x: b.conv(_shuffled(b, x, 8, 2), 5),
+    "three axes of channels": lambda b, x: b.conv(
+        b.reshape(b.node("Transpose", [b.reshape(x, [1, 2, 2, 2, 64])], perm=[0, 3, 2, 1, 4]), [1, 8, 8, 8]), 5
     ),
     "transposed": lambda b, x: b.node(
         "ConvTranspose", [x, b.constant(b.random.normal(0, 0.3, (8, 5, 2, 2)))], 5, kernel_shape=[2, 2], strides=[2, 2]
@@ -149,6 +155,22 @@ def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None
     for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         assert own.shape == other.shape
         assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+
+
+@pytest.mark.parametrize("groups", [2, 3, 4])
+def test_channel_shuffles_are_layers_of_their_own(groups: int, importing: Importing) -> None:
+    """As ShuffleNetV2 has them: half of the channels pass by, the other half is convolved. Nothing but values is moved."""
+
+    def then(b: Builder, x: str) -> str:
+        x = b.conv(x, 24)
+        first, second = b.node("Split", [x, b.constant([12, 12], np.int64)], 12, 2, axis=1)
+        return _shuffled(b, b.node("Concat", [first, b.conv(second, 12, act="Relu")], 24, axis=1), 24, groups)
+
+    path, imported = importing(small(then=then))
+    assert [layer.groups for layer in imported.network.layers if layer.kind == "shuffle"] == [groups]  # type: ignore[attr-defined]
+    x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
+    [own], [other] = heads_of(imported, x), reference_heads(path, imported, x)
+    assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
 
 
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {

@@ -22,6 +22,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights, random_weights
+from tests.engine.family import family_cfg
 from tests.importing.conftest import heads_of
 from tests.importing.graphs import LARGE, MODELS
 from tests.networks import NAMES, tiny_cfg
@@ -51,6 +52,24 @@ def test_heads_and_digests_are_the_same(tmp_path: Path) -> None:
     assert second.weights == first.weights == weights_content(weights, first.network)
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     assert [y.tobytes() for y in heads_of(second, x)] == [y.tobytes() for y in heads_of(first, x)]
+
+
+@pytest.mark.parametrize("target", ["onnx", "tflite"])
+def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
+    network = parse_cfg(family_cfg("shuffle"), "t.cfg")
+    weights = random_weights(network, 3)
+    prepared = Prepared(network, weights, kernels())
+    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network))
+    path = tmp_path / f"net.{target}"
+    path.write_bytes(export(target, configuration, "", {}).content)
+    imported = import_model(path)
+    assert [(one.kind, getattr(one, "groups", 0)) for one in imported.network.layers[:-1]] == [
+        (one.kind, getattr(one, "groups", 0)) for one in network.layers
+    ]
+    x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
+    # The first convolution's batch norm is folded.
+    [own], [before] = heads_of(imported, x), Session(prepared, configuration.plan).forward(x)
+    np.testing.assert_allclose(own, before, rtol=1e-5, atol=1e-6)
 
 
 def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:

@@ -421,6 +421,8 @@ static void elementwise(void)
                       called(mp_maxpool)(t, input, to, type, 1, 5, 6, (int)n, 5, 6, 2, 1, 1, THREADS))
             OPERATION("upsample", "", -1, n * 120 * bytes,
                       called(mp_upsample)(t, input, to, type, 1, 5, 6, (int)n, 2, THREADS))
+            OPERATION("shuffle", "", -1, n * 30 * bytes,
+                      called(mp_shuffle)(t, input, to, type, 5, (int)n * 6, 2 + i % 2, THREADS))
             if (!mp_is_real(type)) continue;
             OPERATION("avgpool", "", -1, n * bytes, called(mp_avgpool)(t, input, to, type, 1, 5, 6, (int)n, THREADS))
             OPERATION("local-mean", "", -1, n * 15 * bytes,

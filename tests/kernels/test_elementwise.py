@@ -249,6 +249,13 @@ def test_upsample_and_concat(dtype: Any) -> None:
         agree(lambda k, out, t, parts=parts: k.concat(parts, out, threads=t), np.empty((2, h, w, 3 * c + 1), dtype), "concat")
 
 
+@pytest.mark.parametrize("dtype", ANY, ids=str)
+def test_shuffle(dtype: Any) -> None:
+    for pixels, c, groups in ((1, 1, 1), (3, 116, 2), (200, 34, 2), (70, 48, 3), (65, 20, 4), (5, 7, 7), (4, 6, 1)):
+        x = stored(np.clip(values(pixels, pixels * c, np.float32), -128, 127), dtype).reshape(pixels, c)
+        agree(bound("shuffle", x, dtype, pixels, c, groups), np.empty_like(x), f"{c} channels in {groups} groups")
+
+
 @pytest.mark.parametrize("level", LEVELS)
 def test_bad_arguments_are_named(level: str) -> None:
     k = isa.kernels(level)

@@ -125,6 +125,7 @@ def whole() -> str:
         + _conv(8, 1, activation="relu")
         + _section("shortcut", **{"from": -3}, activation="leaky")
         + _conv(16, activation="linear")
+        + _section("shuffle", groups=4)
         + _section("activation", activation="leaky")
         + _section("maxpool", size=3, stride=1)
         + _section("route", layers=-1, groups=2, group_id=1)

@@ -25,6 +25,7 @@ from mpnet.engine.operations.rearrange import (
     Reorg,
     Reorg3d,
     Sample,
+    Shuffle,
     Slice,
     Spread,
     Unflatten,

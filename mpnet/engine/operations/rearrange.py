@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations.base import Context, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
-from mpnet.model.layers import Reorg3dSpec, ReshapeSpec
+from mpnet.model.layers import Reorg3dSpec, ReshapeSpec, ShuffleSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import Precision
 
@@ -89,6 +89,30 @@ class Upsample(Operation):
 
     def step_fields(self) -> dict[str, Any]:
         return {"factor": self.factor}
+
+
+@dataclass(frozen=True)
+class Shuffle(Operation):
+    """Channel shuffle of so many groups: of each group the first channel, then of each the second, and so on."""
+
+    groups: int = 2
+    moves_values: ClassVar[bool] = True
+    keeps_order: ClassVar[bool] = True
+    bundle: ClassVar[str] = "SHUFFLE"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.groups} groups"
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, channels = inputs[0].data, inputs[0].shape[2]
+        return [context.binder.call("shuffle", x, out.data, x.dtype, x.size // channels, channels, self.groups)]
+
+    def step_fields(self) -> dict[str, Any]:
+        return {"factor": self.groups}
+
+
+one_operation(ShuffleSpec, lambda layer: Shuffle(layer.groups))
 
 
 @dataclass(frozen=True)

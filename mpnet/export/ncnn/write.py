@@ -8,7 +8,19 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.operations import Add, AvgPool, Cast, Concat, Convolve, Dequantize, MaxPool, Quantize, Slice, Upsample
+from mpnet.engine.operations import (
+    Add,
+    AvgPool,
+    Cast,
+    Concat,
+    Convolve,
+    Dequantize,
+    MaxPool,
+    Quantize,
+    Shuffle,
+    Slice,
+    Upsample,
+)
 from mpnet.engine.plan import Step
 from mpnet.engine.prepare import Constants
 from mpnet.export.configuration import Configuration
@@ -271,6 +283,11 @@ class NcnnExport:
             p5=operation.stop - operation.start,
         )
 
+    def _shuffle(self, step: Step, name: str) -> str:
+        operation = step.operation
+        assert isinstance(operation, Shuffle)
+        return self.files.layer("ShuffleChannel", name, [self._blobs[step.inputs[0]]], p0=operation.groups)
+
     def _concat(self, step: Step, name: str) -> str:
         return self.files.layer("Concat", name, [self._blobs[slot] for slot in step.inputs], p0=0)
 
@@ -292,6 +309,7 @@ _WRITERS: dict[type[Any], Callable[[NcnnExport, Step, str], str]] = {
     Convolve: NcnnExport._convolve,
     MaxPool: NcnnExport._maxpool,
     Upsample: NcnnExport._upsample,
+    Shuffle: NcnnExport._shuffle,
     Slice: NcnnExport._slice,
     Concat: NcnnExport._concat,
     Add: NcnnExport._add,

@@ -26,6 +26,7 @@ from mpnet.engine.operations import (
     Pad,
     Rearrange,
     Reorg3d,
+    Shuffle,
     Slice,
     Upsample,
 )
@@ -130,6 +131,14 @@ def _upsample(job: Job) -> str:
 def _slice(job: Job) -> str:
     numbers = [job.graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (job.operation.start, job.operation.stop, 1)]
     return job.node("Slice", [*job.inputs, *numbers])
+
+
+def _shuffle(job: Job) -> str:
+    height, width, channels = job.shape
+    groups = job.operation.groups
+    parts = job.constant("parts", [1, groups, channels // groups, height, width], np.int64)
+    turned = job.node("Transpose", [job.node("Reshape", [*job.inputs, parts], "groups")], "turned", perm=[0, 2, 1, 3, 4])
+    return job.node("Reshape", [turned, job.constant("shape", [1, channels, height, width], np.int64)])
 
 
 def _rearrange(job: Job) -> str:
@@ -295,6 +304,7 @@ _WRITERS: dict[type[Operation], Callable[[Job], str]] = {
     AvgPool: lambda job: job.node("GlobalAveragePool", job.inputs),
     ChannelMax: _channel_max,
     Upsample: _upsample,
+    Shuffle: _shuffle,
     Slice: _slice,
     Pad: _pad,
     Reorg3d: _reorg3d,

@@ -17,6 +17,7 @@ from mpnet.engine.operations import (
     MaxPool,
     Pad,
     Reorg3d,
+    Shuffle,
     Slice,
     Upsample,
 )
@@ -111,6 +112,12 @@ def _part(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> in
     return export._writer.part(x[0], operation.start, operation.stop, codes)
 
 
+def _shuffle(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+    operation = step.operation
+    assert isinstance(operation, Shuffle)
+    return export._writer.shuffle(x[0], operation.groups, codes)
+
+
 def _upsample(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
     operation = step.operation
     assert isinstance(operation, Upsample)
@@ -133,6 +140,7 @@ _WRITERS: dict[type[Any], Callable[[IntegerExport, Step, Sequence[int], Any], in
     Dequantize: lambda export, _, x, codes: export._writer.dequantize(x[0]),
     MaxPool: IntegerExport._maxpool,
     Upsample: _upsample,
+    Shuffle: _shuffle,
     Slice: _part,
     Pad: IntegerExport._pad,
     Reorg3d: IntegerExport._space_to_depth,

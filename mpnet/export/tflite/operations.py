@@ -169,6 +169,19 @@ class Writer:
             blockSize=block,
         )
 
+    def shuffle(self, x: int, groups: int, codes: Codes | None) -> int:
+        """The channels of so many groups in turn."""
+        shape = self.graph.shape(x)
+        pixels, part = shape[1] * shape[2], shape[CHANNELS] // groups
+        turned = self.graph.operator(
+            "TRANSPOSE",
+            [self._reshaped(x, (pixels, groups, part), "groups", codes), self.fixed("order", [0, 2, 1])],
+            self.made("turned", (pixels, part, groups), codes),
+            version=_version("TRANSPOSE", codes),
+            options="TransposeOptions",
+        )
+        return self._reshaped(turned, shape, "shuffled", codes)
+
     def softmax(self, x: int) -> int:
         """The softmax over the channels of each pixel."""
         out = self.made("softmax", self.graph.shape(x))
@@ -247,9 +260,15 @@ class Writer:
 
     def copy(self, x: int) -> int:
         """The same values as a tensor of its own."""
-        shape = self.graph.shape(x)
+        return self._reshaped(x, self.graph.shape(x), "copy", None)
+
+    def _reshaped(self, x: int, shape: Sequence[int], name: str, codes: Codes | None) -> int:
         return self.graph.operator(
-            "RESHAPE", [x, self.fixed("shape", shape)], self.made("copy", shape), options="ReshapeOptions", newShape=list(shape)
+            "RESHAPE",
+            [x, self.fixed("shape", shape)],
+            self.made(name, shape, codes),
+            options="ReshapeOptions",
+            newShape=list(shape),
         )
 
     def _number(self, value: float) -> int:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Callable, Sequence
 
-from mpnet.engine.operations import Add, AvgPool, Map, Multiply, Normalize, Operation, Pad, Reorg3d
+from mpnet.engine.operations import Add, AvgPool, Map, Multiply, Normalize, Operation, Pad, Reorg3d, Shuffle
 from mpnet.engine.options import LayerQuantization
 from mpnet.export.basic import beyond
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
@@ -112,6 +112,8 @@ def _known(operation: Operation) -> bool:
         return not operation.edge
     if isinstance(operation, Reorg3d):
         return not operation.reverse
+    if isinstance(operation, Shuffle):
+        return True
     return type(operation) in COMPUTED and getattr(operation, "activation", "linear") in MAPPED_ACTIVATIONS
 
 

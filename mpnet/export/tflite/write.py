@@ -8,7 +8,19 @@ from typing import Any, Callable
 
 import numpy as np
 
-from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, MaxPool, Pad, Quantize, Reorg3d, Slice, Upsample
+from mpnet.engine.operations import (
+    Cast,
+    Concat,
+    Convolve,
+    Dequantize,
+    MaxPool,
+    Pad,
+    Quantize,
+    Reorg3d,
+    Shuffle,
+    Slice,
+    Upsample,
+)
 from mpnet.engine.plan import Step
 from mpnet.export.configuration import Configuration
 from mpnet.export.naming import layer_name
@@ -137,6 +149,8 @@ class TfliteExport:
             return self._writer.pad(tensors[0], around, form, channels=(operation.front, operation.back))
         if isinstance(operation, Reorg3d):
             return self._writer.space_to_depth(tensors[0], operation.stride, form)
+        if isinstance(operation, Shuffle):
+            return self._writer.shuffle(tensors[0], operation.groups, form)
         return self._writer.concatenate(tensors, form)
 
     def _outputs(self) -> list[int]:
@@ -173,4 +187,5 @@ _WRITERS: dict[type[Any], Callable[[TfliteExport, int, Step, Form], int]] = {
     Concat: TfliteExport._moved,
     Pad: TfliteExport._moved,
     Reorg3d: TfliteExport._moved,
+    Shuffle: TfliteExport._moved,
 }

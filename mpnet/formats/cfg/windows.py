@@ -19,6 +19,7 @@ from mpnet.model.layers import (
     ReorgSpec,
     ReshapeSpec,
     Shape,
+    ShuffleSpec,
     SliceSpec,
     UpsampleSpec,
 )
@@ -128,6 +129,14 @@ def slice_(section: CfgSection, at: Position) -> LayerSpec:
     return SliceSpec(**at.common(section, (height, width, fields["channels"])), **fields)
 
 
+def shuffle(section: CfgSection, at: Position) -> LayerSpec:
+    """Reads a [shuffle] section; its groups must divide the channels."""
+    fields, channels = section.fields_of(ShuffleSpec), at.in_shape[2]
+    if channels % fields["groups"]:
+        section.fail(f"groups={fields['groups']} does not divide {channels} channels", "groups")
+    return ShuffleSpec(**at.common(section, at.in_shape), **fields)
+
+
 def reshape(section: CfgSection, at: Position) -> LayerSpec:
     """Reads a [reshape] section; its width must divide the pixels."""
     height, width, channels = at.in_shape
@@ -188,6 +197,7 @@ READERS = {
     "crop": SectionReader(crop, "flip angle saturation exposure shift"),
     "pad": SectionReader(pad),
     "slice": SectionReader(slice_),
+    "shuffle": SectionReader(shuffle),
     "reshape": SectionReader(reshape),
     "reorg": SectionReader(reorg),
     "reorg3d": SectionReader(reorg3d, alexeyab=True),

@@ -325,6 +325,7 @@ OPERATORS: dict[str, Operator] = {
         lift=_lift_channels,
         keeps_sign=True,
     ),
+    "mpnet.Shuffle": Operator(lift=lambda to, call: to.apply(call, "shuffle", groups=call.integer("groups")), keeps_sign=True),
     "mpnet.Attention": Operator(lift=_lift_attention),
     "mpnet.FlattenLast": Operator(lift=lambda to, call: to.apply(call, "flatten", last=True), keeps_sign=True),
     "mpnet.Reshape": Operator(lift=lambda to, call: to.apply(call, "reshape", width=call.integer("width")), keeps_sign=True),
