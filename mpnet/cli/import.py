@@ -58,6 +58,14 @@ from mpnet.report.terminal import print_table
     type=click.Choice(("file", "int8")),
     help="Of quantised files: wherever they round to 8 bits, as deployed, or only where int8 layers read, which is more exact.",
 )
+@click.option(
+    "--branches",
+    default="merged",
+    show_default=True,
+    type=click.Choice(("merged", "apart")),
+    help="Parallel convolutions (RepVGG, MobileOne): added into one, as they are deployed, or left, which is slower and may be "
+    "closer in int8.",
+)
 @click.option("--resize", default="", type=click.Choice(("", *RESIZES)), help="How images fit in.")
 def command(
     model: Path,
@@ -72,6 +80,7 @@ def command(
     std: str,
     bgr: bool,
     rounding: str,
+    branches: str,
     resize: str,
     as_json: bool,
 ) -> None:
@@ -97,6 +106,7 @@ def command(
         _size(size),
         pixels,
         rounding == "file",
+        branches == "merged",
     )
     imported = import_model(model, choices)
     files = {

@@ -117,7 +117,7 @@ class Writer:
         else:
             index_of_result = index
         self.layer_of[operation.output] = index_of_result
-        if index >= 0:
+        if index >= 0 and not operation.values.get("merged"):  # of several nodes a recipe for the file could name none
             first = (operation.values["node"],) if "node" in operation.values else ()
             self.sources[index] = (*self.sources.get(index, ()), *first, *operation.nodes)
         for node in operation.nodes:

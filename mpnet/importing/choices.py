@@ -16,6 +16,7 @@ class Choices:
              does not tell; anchors by head.
     size:    (width, height) where the file leaves them open. pixels: how images enter; None: as the file says.
     rounded: round wherever a quantised file does, as what was deployed does; else only where int8 layers read.
+    merged:  add parallel convolutions into one (RepVGG), as they are deployed.
     """
 
     heads: tuple[tuple[str, ...], ...] = ()
@@ -25,3 +26,4 @@ class Choices:
     size: tuple[int, int] | None = None
     pixels: Pixels | None = None
     rounded: bool = True
+    merged: bool = True

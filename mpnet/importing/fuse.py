@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Callable
+from typing import Any, Callable
 
 import numpy as np
 
@@ -17,17 +17,29 @@ _ALMOST = 1e-6
 _MAX_PASSES = 100
 
 
-def fuse(layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset(), quantised: bool = False) -> None:
-    """Make the graph as short as layers can say it.
+def fuse(
+    layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset(), quantised: bool = False, branches: bool = True
+) -> int:
+    """Make the graph as short as layers can say it; how many branches of convolutions were merged with others.
 
     kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
-    quantised: whether weights have codes, which a factor per input channel would change.
+    quantised: whether weights have codes, which a factor per input channel, and weights of another branch, would change.
+    branches:  whether to merge parallel convolutions.
     """
     rewriter = _Rewriter(layers, frozenset(kept), apart)
-    for rule in (_same_shape, _gates, _lines, _into_weights, _channels, _samples, _order, _padding, _activations):
+    for rule in (_same_shape, _gates, _lines, _into_weights, _channels, _samples, _order, _padding):
         rewriter.apply(rule)
+    merged = 0
+    if branches and not quantised:
+        before = len(layers.operations)
+        rewriter.apply(_branches)
+        merged = before - len(layers.operations)
+        # A batch norm of the sum.
+        rewriter.apply(_into_weights)
+    rewriter.apply(_activations)
     if not quantised:
         rewriter.apply(_into_next)
+    return merged // 2  # a branch and its sum
 
 
 class _Rewriter:
@@ -253,6 +265,52 @@ def _into_next(to: _Rewriter, operation: LayerOperation) -> bool:
     operation.values = values
     to.absorb(operation, before)
     return True
+
+
+def _branches(to: _Rewriter, operation: LayerOperation) -> bool:
+    """Convolutions of one tensor, and batch norms of it, that are added are one convolution, as networks that were trained with
+    such branches are deployed. Sources: Ding et al., RepVGG, 2021, section 3.3; Vasu et al., MobileOne, 2023."""
+    if operation.kind != "add" or len(set(operation.inputs)) != 2:
+        return False
+    parts = [part for name in operation.inputs if (part := to.made(name, "conv", "affine")) is not None]
+    if (
+        len(parts) < 2
+        or parts[0].inputs != parts[1].inputs
+        or any(part.activation != "linear" or not to.only(part.output) for part in parts)
+    ):
+        return False
+    one, other = sorted(parts, key=lambda part: part.kind == "conv" and part.values["weights"][0, 0].size, reverse=True)
+    values = _merged(one.values, other.values) if one.kind == "conv" else None
+    if values is None:
+        return False
+    operation.kind, operation.values = "conv", values | {"activation": operation.activation}
+    operation.nodes = [*one.nodes, *other.nodes, *operation.nodes]
+    to.set_inputs(operation, one.inputs)
+    return True
+
+
+def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any] | None:
+    """The convolution that gives the sum of a convolution and of another or a line; None where its window does not hold the
+    other's. Weights and biases are float64 as long as further ones may be added."""
+    filters, depth, *window = one["weights"].shape
+    if "scale" in other:
+        own = np.zeros((filters, depth))
+        channels = np.arange(filters)
+        own[channels, channels % depth] = other["scale"]
+        other = one | {"weights": own[:, :, None, None], "bias": other["shift"], "pads": [0] * 4, "strides": [1, 1]}
+    if other["groups"] != one["groups"] or list(other["strides"]) != list(one["strides"]):
+        return None
+    weights = one["weights"].astype(np.float64)
+    places: list[slice] = []
+    for axis, side in enumerate(window):
+        size, dilation = other["weights"].shape[2 + axis], one["dilations"][axis]
+        first, rest = divmod(one["pads"][axis] - other["pads"][axis], dilation)
+        if rest or first < 0 or first + size > side or (size > 1 and other["dilations"][axis] != dilation):
+            return None
+        places.append(slice(first, first + size))
+    weights[:, :, places[0], places[1]] += other["weights"]
+    bias = np.add(one["bias"], other["bias"], dtype=np.float64)
+    return one | {"weights": weights, "weights_name": "", "bias": bias, "merged": True}
 
 
 def _channels(to: _Rewriter, operation: LayerOperation) -> bool:

@@ -128,7 +128,7 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
     pixels = pixels_of(graph, choice.what, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
-    fuse(layers, kept, frozenset(rounded), bool(graph.quantization))
+    merged = fuse(layers, kept, frozenset(rounded), bool(graph.quantization), choices.merged)
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
     named = operators if graph.format == "ONNX" else ()
@@ -145,6 +145,11 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
             f"rounded to {' and '.join(sorted({name[3:] for name in rounded.values()}, key=int))} bits as in the file, besides "
             f"what layers on integers read: {len(rounded)} tensors; "
             "--rounding int8 leaves that out, which is more exact than what was deployed"
+        )
+    if merged:
+        notes.append(
+            f"merged {merged} branches of convolutions with those whose results they are added to; --branches apart leaves "
+            "them, which int8 may be closer with and recipes for the file need"
         )
     heads = tuple(head.tensors for head in choice.heads)
     all_notes = (*notes, *quantization_notes, pixels.note, names_note)

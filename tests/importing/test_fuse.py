@@ -34,3 +34,82 @@ def test_new_operations_stay_where_others_left(unread: int) -> None:
     assert [name for operation in layers.operations for name in operation.inputs if name not in made] == []
     words = [operation.values.get("word", operation.activation) for operation in layers.operations]
     assert words.count("hard_sigmoid") == 50
+
+
+def branch(name: str, size: int, groups: int = 1, stride: int = 1, dilation: int = 1, x: str = "x") -> LayerOperation:
+    """A convolution of 4 channels by random weights that keeps the sides, over the stride."""
+    random = np.random.default_rng(size + stride)
+    values = {
+        "weights": random.normal(size=(4, 4 // groups, size, size)).astype(np.float32),
+        "weights_name": name,
+        "bias": random.normal(size=4).astype(np.float32),
+        "groups": groups,
+        "strides": [stride] * 2,
+        "dilations": [dilation] * 2,
+        "pads": [size // 2 * dilation] * 4,
+    }
+    return LayerOperation("conv", [name], [x], name, SHAPES[0], values)
+
+
+def norm(name: str) -> LayerOperation:
+    return LayerOperation("affine", [name], ["x"], name, SHAPES[0], {"scale": np.arange(1.0, 5.0), "shift": np.full(4, 0.1)})
+
+
+SHAPES = ((4, 6, 6), (4, 6, 6))
+
+
+def summed(*parts: LayerOperation, kept: str = "") -> tuple[LayerGraph, int]:
+    """The sum of all branches of one tensor, and how many were merged."""
+    operations = [LayerOperation("maxpool", [], ["image"], "x", SHAPES[0]), *parts]
+    total = parts[0].output
+    for number, part in enumerate(parts[1:]):
+        total = f"sum {number}"
+        inputs = [operations[-1].output if number else parts[0].output, part.output]
+        operations.append(LayerOperation("add", [total], inputs, total, SHAPES[0]))
+    layers = LayerGraph(operations, {"image": SHAPES[0], **{one.output: one.shape for one in operations}}, {})
+    return layers, fuse(layers, [total, kept])
+
+
+def test_parallel_convolutions_are_one_rounded_once() -> None:
+    parts = [branch("3x3", 3), branch("1x1", 1), norm("norm"), branch("5x5", 5)]
+    layers, merged = summed(*parts)
+    [pool, conv] = layers.operations
+    assert (pool.kind, conv.kind, conv.inputs, merged) == ("maxpool", "conv", ["x"], 3)
+    expected = parts[3].values["weights"].astype(np.float64)
+    expected[:, :, 1:4, 1:4] += parts[0].values["weights"]
+    expected[:, :, 2:3, 2:3] += parts[1].values["weights"]
+    expected[:, :, 2, 2] += np.diag(np.arange(1.0, 5.0))
+    np.testing.assert_allclose(conv.values["weights"], expected, rtol=1e-15)
+    bias = sum(part.values["bias"].astype(np.float64) for part in (parts[0], parts[1], parts[3])) + 0.1
+    np.testing.assert_allclose(conv.values["bias"], bias, rtol=1e-15)
+    assert conv.nodes == ["5x5", "3x3", "1x1", "sum 0", "norm", "sum 1", "sum 2"]
+
+
+def test_so_are_depthwise_ones_and_those_that_stride() -> None:
+    layers, merged = summed(branch("3x3", 3, 4), norm("norm"))
+    assert merged == 1
+    np.testing.assert_array_equal(
+        layers.operations[-1].values["weights"][:, 0, 1, 1],
+        branch("", 3, 4).values["weights"][:, 0, 1, 1] + np.arange(1.0, 5.0),
+    )
+    assert summed(branch("1x1", 1, 2, stride=2), branch("3x3", 3, 2, stride=2))[1] == 1
+
+
+@pytest.mark.parametrize(
+    "parts",
+    [
+        (branch("3x3", 3), branch("in groups", 1, groups=4)),
+        (branch("3x3", 3), branch("strided", 1, stride=2)),
+        (branch("3x3", 3, dilation=2), branch("near", 3)),
+        (branch("3x3", 3), branch("of another", 1, x="image")),
+        (norm("norm"), norm("another")),
+    ],
+    ids=lambda parts: parts[1].output,
+)
+def test_what_is_no_branch_stays(parts: tuple[LayerOperation, LayerOperation]) -> None:
+    layers, merged = summed(*parts)
+    assert (merged, len(layers.operations)) == (0, 4)
+
+
+def test_a_branch_that_somebody_else_reads_stays() -> None:
+    assert summed(branch("3x3", 3), branch("1x1", 1), kept="1x1")[1] == 0

@@ -173,6 +173,29 @@ def test_channel_shuffles_are_layers_of_their_own(groups: int, importing: Import
     assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
 
 
+@pytest.mark.parametrize("groups", [1, 8])
+def test_branches_are_merged_as_networks_with_them_are_deployed(groups: int, importing: Importing) -> None:
+    """RepVGG's block: 3x3, 1x1 and a batch norm of one tensor, added."""
+
+    def then(b: Builder, x: str) -> str:
+        parts = [b.conv(x, 8, size, groups=groups, bn=True) for size in (3, 1)]
+        norm = [b.constant(values) for values in b.random.uniform(0.5, 1.5, (4, 8))]
+        total = b.node("Add", [b.node("Add", parts), b.node("BatchNormalization", [x, *norm], 8)])
+        return b.conv(b.act(total, "Relu"), 5)
+
+    path, imported = importing(small(then=then))
+    assert [layer.kind for layer in imported.network.layers] == ["convolutional"] * 3 + ["yolo"]
+    assert any(note.startswith("merged 2 branches") for note in imported.notes)
+    assert [bool(layer.source) for layer in imported.network.convolutions] == [True, False, True]
+    _, apart = importing(small(then=then), merged=False)
+    assert [layer.kind for layer in apart.network.layers].count("shortcut") == 2
+    x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
+    [other] = reference_heads(path, imported, x)
+    for one in (imported, apart):
+        [own] = heads_of(one, x)
+        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+
+
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
     "attention": (
         lambda b, x: b.conv(b.node("Einsum", [x, x], 8, equation="nchw,nkhw->nchw"), 4),
