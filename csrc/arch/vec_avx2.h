@@ -220,7 +220,7 @@ static inline void vf_store_s16_n(int16_t *p, vf x, int n)
 static inline vf vf_pow2(vf x)
 {
     const __m256i n = _mm256_slli_epi32(_mm256_castps_si256(x), 23);
-    return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_set1_epi32(0x3f800000)));
+    return _mm256_castsi256_ps(_mm256_add_epi32(n, _mm256_castps_si256(vf_set1(1.0f))));
 }
 static inline vf vf_keep_n(vf x, int n)
 {

@@ -101,7 +101,7 @@ static inline void vf_store_s16_n(int16_t *p, vf x, int n)
 static inline vf vf_pow2(vf x)
 {
     const __m512i n = _mm512_slli_epi32(_mm512_castps_si512(x), 23);
-    return _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_set1_epi32(0x3f800000)));
+    return _mm512_castsi512_ps(_mm512_add_epi32(n, _mm512_castps_si512(vf_set1(1.0f))));
 }
 static inline vf vf_keep_n(vf x, int n)
 {

@@ -75,6 +75,7 @@ FINISH_AS(vi)
     case MP_LEAKY: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LEAKY, CODES); break;              \
     case MP_RELU: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU, CODES); break;                \
     case MP_HARD_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_HARD_SWISH, CODES); break;    \
+    case MP_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_SWISH, CODES); break;              \
     default: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU6, CODES); break;                    \
     }
 static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors,

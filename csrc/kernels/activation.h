@@ -5,8 +5,7 @@
 
 static inline vf vf_exp(vf x)
 {
-    x = vf_select_gt(x, vf_set1(MP_EXP_HIGH), vf_set1(MP_EXP_HIGH), x);
-    x = vf_select_gt(vf_set1(MP_EXP_LOW), x, vf_set1(MP_EXP_LOW), x);
+    x = vf_max(vf_set1(MP_EXP_LOW), vf_min(vf_set1(MP_EXP_HIGH), x)); /* a NaN stays one */
     const vf shifted = vf_fma(x, vf_set1(MP_EXP_LOG2E), vf_set1(MP_EXP_MAGIC));
     const vf n = vf_sub(shifted, vf_set1(MP_EXP_MAGIC));
     vf r = vf_fma(n, vf_set1(-MP_EXP_LN2_HIGH), x);

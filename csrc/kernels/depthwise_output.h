@@ -77,4 +77,5 @@
     case MP_LEAKY: DW_CASE(F, MP_LEAKY, CODES)                                                                         \
     case MP_RELU: DW_CASE(F, MP_RELU, CODES)                                                                           \
     case MP_HARD_SWISH: DW_CASE(F, MP_HARD_SWISH, CODES)                                                               \
+    case MP_SWISH: DW_CASE(F, MP_SWISH, CODES)                                                                         \
     default: DW_CASE(F, MP_RELU6, CODES)

@@ -269,6 +269,8 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
             BY_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                      \
         else if (!OUT_SMALL && o->activation == MP_HARD_SWISH)                                                         \
             BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, MP_HARD_SWISH);                                                       \
+        else if (!OUT_SMALL && o->activation == MP_SWISH)                                                              \
+            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, MP_SWISH);                                                            \
         else if (o->activation > MP_SWISH)                                                                             \
             BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, OUT_RARE);                                                            \
         else                                                                                                           \
@@ -328,7 +330,8 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
  * to `output`, which gives the same bits. */
 static inline int finishes(const mp_output *o)
 {
-    if ((!never_falls(o->activation) && o->activation != MP_HARD_SWISH) || o->windows) return 0;
+    const int falls = !never_falls(o->activation) && o->activation != MP_HARD_SWISH && o->activation != MP_SWISH;
+    if (falls || o->windows) return 0;
     if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32;
     return o->kind == MP_SUM_INT && o->rising &&
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
