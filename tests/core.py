@@ -4,6 +4,7 @@ tests that read its objects. csrc/mprun/Makefile does it, on all cores, and only
 
 core.py [-DNAME=VALUE...] SOURCE PROGRAM [CC...] [-- FLAGS...]     a program of one C file over the library, FLAGS for both;
                                         without any it is static. The definitions in front are the source's own.
+core.py --extension FOLDER [CC...] [-- FLAGS...]                   _core.abi3.so, which this Python can load
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import os
 import shlex
 import subprocess
 import sys
+import sysconfig
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,12 +56,37 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
     return folder
 
 
+def extension(out: Path, compiler: list[str], flags: list[str], *include: Path) -> None:
+    """The extension module of the package over the same objects, in the folder `out`; include: where Python's headers are."""
+    from build_ffi import ffi
+
+    out.mkdir(parents=True, exist_ok=True)
+    ffi.emit_c_code(str(out / "_core.c"))
+    library = core(compiler, flags, "libmprun.a") / "libmprun.a"
+    places = [f"-I{folder}" for folder in (ROOT / "csrc", *include)]
+    made = [
+        "-shared",
+        "-pthread",
+        "-fPIC",
+        *places,
+        str(out / "_core.c"),
+        str(library),
+        "-lm",
+        "-o",
+        str(out / "_core.abi3.so"),
+    ]
+    subprocess.run([*compiler, *COMMON, *flags, *made], check=True)
+
+
 def main() -> int:
     words = sys.argv[1:]
     at = next(number for number, word in enumerate(words) if not word.startswith("-D"))
     own, (source, program, *rest) = words[:at], words[at:]
     at = rest.index("--") if "--" in rest else len(rest)
     compiler, flags = rest[:at] or ["gcc"], rest[at + 1 :]
+    if source == "--extension":
+        extension(Path(program), compiler, flags, Path(sysconfig.get_path("include")))
+        return 0
     library = core(compiler, flags, "libmprun.a") / "libmprun.a"
     Path(program).parent.mkdir(parents=True, exist_ok=True)
     subprocess.run(

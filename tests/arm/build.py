@@ -11,17 +11,13 @@ import compileall
 import os
 import shlex
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(REPOSITORY), str(REPOSITORY / "csrc")]
+sys.path[:0] = [str(REPOSITORY)]
 
-from build_ffi import ffi  # noqa: E402
-from isa_flags import COMMON  # noqa: E402
-
-from tests.core import core  # noqa: E402
+from tests.core import extension  # noqa: E402
 
 
 def main() -> int:
@@ -30,26 +26,7 @@ def main() -> int:
     package = out / "mpnet"
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(REPOSITORY / "mpnet", package, ignore=shutil.ignore_patterns("*.so", "_core.c", "__pycache__"))
-    module = out / "_core.c"
-    ffi.emit_c_code(str(module))
-    include = [f"-I{REPOSITORY / 'csrc'}", f"-I{root / 'usr/include/python3.11'}", f"-I{root / 'usr/include'}"]
-    library = core(compiler, [], "libmprun.a") / "libmprun.a"
-    subprocess.run(
-        [
-            *compiler,
-            *COMMON,
-            "-shared",
-            "-pthread",
-            "-fPIC",
-            *include,
-            str(module),
-            str(library),
-            "-lm",
-            "-o",
-            str(package / "kernels" / "_core.abi3.so"),
-        ],
-        check=True,
-    )
+    extension(package / "kernels", compiler, [], root / "usr/include/python3.11", root / "usr/include")
     if sys.version_info[:2] == (3, 11):  # as in ROOT; emulated, each process would do it anew
         compileall.compile_dir(package, quiet=1)
     return 0

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: MIT
-# `make test-arm`: the kernel tests and a whole network through the real package on emulated arm64 CPUs, and what the kernels cost
-# there in instructions (needs x86-64 Debian 12). Says which parts ran, and for how long.
+# `make test-arm`: every kernel in C, some kernel tests and a whole network through the real package on emulated arm64 CPUs, and what
+# the kernels cost there in instructions (needs x86-64 Debian 12). Says which parts ran, and for how long.
 # Usage: run.sh [CPU...]     default: the six that stand for the supported boards. PYTHON: one with mpnet and pytest installed.
 # a64fx stands for CPUs with fp16 and without dot products; its SVE, which mpnet does not use and glibc does, takes minutes to emulate.
 set -euo pipefail
@@ -36,11 +36,14 @@ core() {
     size=$(stat -c %s build/mprun-arm/mprun)
     [ "$size" -le 1600000 ] || { echo "mprun has $size bytes; 1,600,000 are the limit" >&2; return 1; }
     aarch64-linux-gnu-gcc -static -Icsrc/mprun tests/mprun/heads.c build/mprun-arm/libmprun.a -lm -pthread -o "$cache/heads"
+    "$PYTHON" tests/core.py tests/kernels/levels.c "$cache/levels" aarch64-linux-gnu-gcc
     aarch64-linux-gnu-gcc -O1 -static tests/arm/half_storage.c -o "$cache/half_storage"
 }
 here() {
     "$PYTHON" tests/arm/network.py | tee "$cache/expected.txt"
     "$PYTHON" -m pytest -q $kernel_files
+    "$PYTHON" tests/core.py tests/kernels/levels.c "$cache/levels-here"
+    "$cache/levels-here" --digest --level=scalar | grep '^digest ' | LC_ALL=C sort -u >"$cache/digests.txt"
 }
 package() {
     "$PYTHON" tests/arm/build.py "$cache/root" "$cache/out"
@@ -55,12 +58,22 @@ network() {
     QCPU=$1 "$armpy" tests/arm/network.py >"$cache/$1.txt"
     cmp "$cache/expected.txt" "$cache/$1.txt"
 }
+# All kernels that this CPU would take against its scalar ones, which give what they give on this machine, where the oracle says what
+# that must be. LEVEL: of a CPU whose lesser levels another one compares.
+levels() {
+    local status=0
+    qemu-aarch64-static -cpu "$1" "$cache/levels" --digest ${2:+--level="$2"} >"$cache/levels-$1.txt" || status=$?
+    grep -v '^digest ' "$cache/levels-$1.txt"
+    [ $status = 0 ] || return 1
+    grep '^digest ' "$cache/levels-$1.txt" | LC_ALL=C sort -u | LC_ALL=C comm -23 - "$cache/digests.txt" >"$cache/differ-$1.txt"
+    [ ! -s "$cache/differ-$1.txt" ] || { echo "scalar kernels give something else than on this machine:"; head "$cache/differ-$1.txt"; return 1; }
+}
 # Nothing above the tree may be listed: there the emulator shows the arm64 root's folders (its /tmp is empty).
 kernel_tests() {
     cd "$cache/tree"
-    # One width of narrow weights beside each kind of codes: what unpacks the others, levels.c compares here.
-    QCPU=$1 "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. --confcutdir=. $kernel_files \
-        -k 'not int16w6 and not int16w5 and not int16w3 and not int6 and not int5 and not int3'
+    # One width of narrow weights beside each kind of codes, and some of the cases that `levels` has likewise: the package's calls.
+    QCPU=$1 MPNET_CASES_EVERY=23 "$armpy" -m pytest -q -x -p no:cacheprovider -c /dev/null --rootdir=. --confcutdir=. $kernel_files \
+        -k 'not int16w6 and not int16w5 and not int16w3 and not int6 and not int5 and not int3 and not 2100-1-1-4-9'
 }
 # mprun, static: what sessions of this machine expect of random configurations, with weights packed here for the board.
 bundles() {
@@ -85,7 +98,17 @@ start "the same networks and kernels on this machine" 600 here
 finish
 start "the package on the root" 120 package
 finish
-for cpu in "${both[@]}"; do start "kernel tests on $cpu" 1300 kernel_tests "$cpu"; done
+for cpu in "${cpus[@]}"; do
+    case $cpu in
+    max*)
+        start "kernel tests on $cpu" 900 kernel_tests "$cpu"
+        start "kernels on $cpu" 900 levels "$cpu"
+        ;;
+    cortex-a57) start "kernels on $cpu" 600 levels "$cpu" neon ;;
+    a64fx*) start "kernels on $cpu" 600 levels "$cpu" neon_fp16 ;;
+    cortex-a76) start "kernels on $cpu" 600 levels "$cpu" neon_dotprod ;;
+    esac
+done
 start "docs/board.md, command by command" 900 env MPNET_ARM=1 "$PYTHON" -m pytest -q tests/mprun/test_board.py
 start "mprun: random configurations on ${both[*]}" 600 bundles "${both[@]}"
 for cpu in "${cpus[@]}"; do start "whole network on $cpu" 600 network "$cpu"; done

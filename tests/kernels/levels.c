@@ -3,12 +3,13 @@
  * emulators that run nothing else, and for sanitizers on other architectures. LEFT_OUT names a table that is not compared.
  * The tests in Python cover far more cases; these cover every template with tails, borders and extreme values.
  *
- * levels [--list] [--test=NAME] [--level=NAME] [--seed=N] [--bench=NAME]
+ * levels [--list] [--test=NAME] [--level=NAME] [--seed=N] [--bench=NAME] [--digest]
  *   --list        names of cases, a line for each level and case; runs none
  *   --test=NAME   only cases with NAME in their names, such as --test=conv-3x3-s1 or --test=int8
- *   --level=NAME  only this table
+ *   --level=NAME  only this table; the reference itself: every case of any table
  *   --seed=N      other values; the same N and case give the same ones, whichever cases run beside it
  *   --bench=NAME  cases as by --test, and how long each takes with this table and with the reference (the fastest of many calls)
+ *   --digest      lines with digests of what the reference gives, the same on every CPU: `digest CASE results HEX`
  *
  * Beside equal bits every case asks that nothing is written beside results, scratch and packed weights, that every function keeps the
  * registers that it must (checked_call.h; with one thread), and that nothing crashes: a signal is caught and said with its case.
@@ -35,9 +36,10 @@ static float edge(int extreme)
     return extreme == TINY ? tiny[next() & 7] : next() % 5 ? real() : real() * 0x1p+8f;
 }
 
-/* extreme: one of the above; codes know the first three. */
+/* to: `input`, `other` or `weights`, which hold as much from then on. extreme: one of the above; codes know the first three. */
 static void fill(void *to, size_t count, int type, int extreme)
 {
+    HOLDS(to, count * mp_type_bytes(type), sizeof input);
     if (extreme > LEAST && !mp_is_real(type)) extreme = RANDOM;
     for (size_t i = 0; i < count; i++) {
         if (extreme > LEAST && type != MP_TYPE_F32) {
@@ -132,6 +134,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
         if (storage == MP_TYPE_I16) /* around 0, its results about as large as those of int8 */
             zero[0] = zero[1] = 0, in_scale[0] /= 256.0f, in_scale[1] /= 256.0f;
+        if (codes && part == WHOLE && number % 4 == 1) in_offset[0] = 0.01f, in_offset[1] = -0.25f;
         if (out_type == MP_TYPE_I16) out_zero[0] = out_zero[1] = 0, inverse[0] *= 256.0f, inverse[1] *= 256.0f;
         fill(input, IMAGES * pixels, storage, extreme);
         fill(weights, taps, codes ? MP_TYPE_I8 : MP_TYPE_F32, extreme);
@@ -151,10 +154,13 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
                 const size_t c = i / square % inputs, group = (i / square / inputs * square + i % square) * 40 + c / 32;
                 ((int8_t *)weights)[i] = (int8_t)(((int8_t *)weights)[i] * (1 + (int)(group * 7 % (1u << (8 - bits)))));
             }
+        HOLDS(bias, (size_t)s.out_c * sizeof *bias, sizeof bias);
+        HOLDS(scales, (size_t)s.out_c * sizeof *scales, sizeof scales);
         for (int i = 0; i < s.out_c; i++) {
             bias[i] = extreme == TINY ? edge(TINY) : real();
             scales[i] = 0.001f + 0.01f * (float)(next() & 255);
         }
+        HOLDS(other, part == TAKES_SUMS ? IMAGES * results * sizeof(int32_t) : 0, sizeof other);
         for (size_t i = 0; part == TAKES_SUMS && i < IMAGES * results; i++)
             ((int32_t *)other)[i] = (int32_t)(next() & 0xfffff) - 0x80000;
         const int wide = storage == MP_TYPE_I16 || out_type == MP_TYPE_I16, leaky = part == IN_CODES && number % 2;
@@ -171,11 +177,13 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         mp_conv_args a[2];
         int written = 0;
         for (int k = 0; k < 2; k++) {
+            HOLDS(packed[k], sizeof packed[k], sizeof packed[k]);
             const size_t size = mp_pack_bytes(tables[k], &s, precision, weights);
             if (size == 0 || size > PACKED) break;
             memset(packed[k] + size, GUARDED, GUARD);
             if (mp_pack_conv(tables[k], &s, precision, weights, packed[k], size)) break;
             if (is_touched(packed[k] + size)) fails("%s packed more than it said", mp_table_name(tables[k]));
+            HOLDS(packed[k], size, sizeof packed[k]);
             const size_t needed = mp_conv_scratch_bytes(tables[k], packed[k], pool, THREADS);
             if (needed > SCRATCH) break;
             a[k] = (mp_conv_args){
@@ -226,15 +234,19 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
             BOTH(stored, (memset(scratch + a[k].scratch_bytes, GUARDED, GUARD),
                           called(mp_conv)(t, &a[k]) + 100 * is_touched(scratch + a[k].scratch_bytes)))
             if (part == IN_CODES && status[0]) fails("status %d", status[0]);
-            if (measured && !failed && !status[0] && memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
-                fails("ranges differ from those of %s", REFERENCE);
+            if (measured && !failed && !status[0]) {
+                digest("ranges", ranges[0], sizeof ranges[0]);
+                if (memcmp(ranges[0], ranges[1], sizeof ranges[0]) != 0)
+                    fails("ranges differ from those of %s", REFERENCE);
+            }
         }
     }
 }
 
 static int is_compared(const mp_table *table)
 {
-    return table != reference() && mp_table_usable(table) && strcmp(mp_table_name(table), LEFT_OUT) != 0 &&
+    if (!options.level && table == reference()) return 0;
+    return mp_table_usable(table) && strcmp(mp_table_name(table), LEFT_OUT) != 0 &&
            (!options.level || strcmp(mp_table_name(table), options.level) == 0);
 }
 
@@ -316,7 +328,8 @@ static void first_layers(void)
 #ifdef __SANITIZE_THREAD__ /* races don't ask for activations */
                 const int few = 1;
 #else
-                const int few = !level->micro[mp_precisions[precision].tiles]->windows || mp_precisions[precision].bits;
+                const int few = mp_precisions[precision].bits ||
+                                (level != reference() && !level->micro[mp_precisions[precision].tiles]->windows);
 #endif
                 const int numbers = few ? (extreme ? FEW_EDGES : FEW_NUMBERS) : (extreme ? EDGES : NUMBERS);
                 for (int number = 0; number < numbers; number++)
@@ -338,7 +351,7 @@ static void matrices(void)
         {10, 17, 20, 20, 5, 1, 4, 2, 1}, {3, 300, 16, 8, 1, 2, 0, 1, 1},
     };
     /* Narrow weights differ before they are multiplied, so that one width says enough. */
-    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && level->matrix; i++)
+    for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES) && (level->matrix || level == reference()); i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++)
             for (int pool = 0; pool < 3 && (precision == MP_INT8 || precision == MP_INT5 || precision == MP_INT16 ||
                                             precision == MP_INT16W5);
@@ -409,6 +422,7 @@ static void elementwise(void)
     static const int COUNTS[] = {1, 3, 8, 15, 16, 17, 31, 33, 64, 67, 129};
     const float inverse[1] = {20.0f}, scale[1] = {0.05f}, offset[1] = {0.01f};
     const int32_t zero[1] = {-3};
+    HOLDS(scales, sizeof scales, sizeof scales);
     for (int i = 0; i < 512; i++) scales[i] = 0.001f + 0.01f * (float)(i * 37 & 255);
     for (int i = 0; i < (int)(sizeof COUNTS / sizeof *COUNTS); i++) {
         const size_t n = COUNTS[i];
@@ -548,9 +562,10 @@ int main(int count, char **words)
 {
     for (int i = 1; i < count; i++)
         if (!understood(words[i])) {
-            fprintf(stderr,
-                    "levels: %s: not an option; --list, --test=NAME, --level=NAME, --seed=N and --bench=NAME are\n",
-                    words[i]);
+            fprintf(
+                stderr,
+                "levels: %s: not an option; --list, --test=NAME, --level=NAME, --seed=N, --bench=NAME and --digest are\n",
+                words[i]);
             return 2;
         }
     if (!reference() || !mp_table_usable(reference())) return printf("no table %s here\n", REFERENCE), 1;

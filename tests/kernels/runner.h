@@ -34,13 +34,26 @@
 
 enum { IMAGES = 2, MOST = 1 << 17, SCRATCH = 8 << 20, PACKED = 4 << 20, GUARD = 64, GUARDED = 0x55 };
 static alignas(64) uint8_t out[2][MOST * 4 + 2 * GUARD];
+
+/* Of an array of SIZE bytes the address sanitizer lets nobody read what is behind those USED, until the next of these. */
+#if __has_include(<sanitizer/asan_interface.h>)
+#include <sanitizer/asan_interface.h>
+#define HOLDS(ARRAY, USED, SIZE)                                                                                       \
+    do {                                                                                                               \
+        ASAN_UNPOISON_MEMORY_REGION(ARRAY, SIZE);                                                                      \
+        ASAN_POISON_MEMORY_REGION((uint8_t *)(ARRAY) + (USED), (SIZE) - (USED));                                       \
+    } while (0)
+#else
+#define HOLDS(ARRAY, USED, SIZE) (void)(USED)
+#endif
+
 static uint64_t seed;
 static int wrong, compared;
 
 static struct {
     const char *test, *level, *bench;
     uint64_t seed;
-    int list;
+    int list, digest;
 } options = {.test = TEST, .seed = 1};
 
 static char name[128];            /* of the case that runs */
@@ -125,11 +138,21 @@ static int is_touched(const uint8_t *from)
     return 0;
 }
 
+/* Of what the reference gave, if that is asked. */
+static void digest(const char *what, const void *data, size_t bytes)
+{
+    uint64_t sum = 0xcbf29ce484222325u; /* FNV-1a */
+    for (size_t i = 0; options.digest && i < bytes; i++) sum = (sum ^ ((const uint8_t *)data)[i]) * 0x100000001b3u;
+    if (options.digest) printf("digest %s %s %016llx\n", name, what, (unsigned long long)sum);
+}
+
 /* How the tables' calls ended, and what is asked of what they left in `out`. */
 static int status[2];
 static void check(size_t bytes)
 {
     running = 0;
+    digest(status[0] ? "status" : "results", status[0] ? (void *)status : out[0] + GUARD,
+           status[0] ? sizeof *status : bytes);
     if (status[0] != status[1])
         fails("status %d, of the reference %d", status[1], status[0]);
     else if (!status[0] && memcmp(out[0] + GUARD, out[1] + GUARD, bytes))
@@ -282,6 +305,8 @@ static int understood(const char *word)
     char *end = "";
     if (strcmp(word, "--list") == 0)
         options.list = 1;
+    else if (strcmp(word, "--digest") == 0)
+        options.digest = 1;
     else if (strncmp(word, "--test=", 7) == 0)
         options.test = word + 7;
     else if (strncmp(word, "--level=", 8) == 0)

@@ -47,6 +47,21 @@ def test_cases_are_chosen_by_name_and_the_same_under_any_seed(levels: Path) -> N
     assert " ns, scalar " in timed
 
 
+def test_digests_are_of_what_the_reference_gives_whichever_level_is_compared(levels: Path) -> None:
+    level = isa.usable_levels()[0]
+    lines = {
+        name: {
+            line for line in run(levels, "--digest", "--test=-s2-", f"--level={name}").stdout.splitlines() if "digest " in line
+        }
+        for name in (level, "scalar")
+    }
+    assert {line.split(" ")[2] for line in lines[level]} == {"results", "ranges"}
+    assert lines[level] <= lines["scalar"]
+    assert len({line.split(" ")[3] for line in lines[level]}) > 200
+    broken = run(levels, "--digest", f"--test={CASE}", f"--level={level}", fault="result").stdout.splitlines()[0]
+    assert broken in run(levels, "--digest", f"--test={CASE}", "--level=scalar").stdout.splitlines()
+
+
 @pytest.mark.parametrize("option", ["--tset=add", "--seed=x", "add", "--test=nothing-of-this-name"])
 def test_options_that_mean_nothing_are_errors(levels: Path, option: str) -> None:
     done = run(levels, option)
