@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked most of output stages, in assembly: floats of whole sums that they rise with, with their range, and codes of floats.
- * Four rows at a time of one or two vectors of channels; what a compiler makes of `output_columns` moves each address by itself and
- * asks in every row whether the range is wanted: 16 instructions a vector instead of 8.
+/* What is asked most of output stages, in assembly: of whole sums that they rise with floats and their range, or codes;
+ * of floats codes. Four rows at a time of one or two vectors of channels; what a compiler makes of `output_columns` moves each
+ * address by itself and asks in every row whether the range is wanted: 16 instructions a vector instead of 8, for codes 18
+ * instead of 11.
  *
  * v0-v7 sums, v16-v23 results; a vector of channels has every second of them where there are two. */
 #ifndef MP_ARM_NEON_OUTPUT_H
@@ -9,8 +10,11 @@
 
 typedef struct {
     float32x4_t scale[2], bias[2], minimum, maximum;
+    float32x4_t inv_scale;
+    int16x8_t zero_point;
+    int8x16_t low, high;
     const int32_t *sums;
-    float *out;
+    char *out;
     ptrdiff_t sums_ld, out_ld; /* bytes */
     int rows;
 } output_block;
@@ -57,16 +61,49 @@ typedef struct {
     O_STORE_1(16) O_STORE_1(17) O_STORE_1(18) O_STORE_1(19)
 #define O_ROW_1(ACTIVATED) O_LOAD_1(0) O_REAL(O_ONE, ACTIVATED) O_RANGE_1 O_STORE_1(16)
 
-/* VECTORS of channels of all rows. */
-#define OUTPUT_BLOCK(VECTORS, ACTIVATED)                                                                               \
+/* Results as codes: narrowing clamps to what 16 and 8 bits hold, bytes are clamped further. */
+#define O_NEAR(s, x, v)                                                                                                \
+    "fmul v" #x ".4s, v" #x ".4s, %[inv].4s\n"                                                                         \
+    "fcvtns v" #x ".4s, v" #x ".4s\n"
+#define O_HALF(x) "sqxtn v" #x ".4h, v" #x ".4s\n"
+#define O_HALF_2(x, other) "sqxtn2 v" #x ".8h, v" #other ".4s\n"
+#define O_ZERO(x) "sqadd v" #x ".8h, v" #x ".8h, %[zero_point].8h\n"
+#define O_BYTE(x) "sqxtn v" #x ".8b, v" #x ".8h\n"
+#define O_BYTE_2(x, other) "sqxtn2 v" #x ".16b, v" #other ".8h\n"
+#define O_CLAMP(x)                                                                                                     \
+    "smax v" #x ".16b, v" #x ".16b, %[low].16b\n"                                                                      \
+    "smin v" #x ".16b, v" #x ".16b, %[high].16b\n"
+#define O_PUT(x, lane) "st1 {v" #x "." #lane ", [%[out]], %[out_ld]\n"
+#define O_CODES_2(ACTIVATED)                                                                                           \
+    O_LOAD_2(0, 1) O_LOAD_2(2, 3) O_LOAD_2(4, 5) O_LOAD_2(6, 7)                                                        \
+    O_REAL(O_EIGHT, ACTIVATED) O_EIGHT(O_NEAR)                                                                         \
+    O_HALF(16) O_HALF(18) O_HALF(20) O_HALF(22)                                                                        \
+    O_HALF_2(16, 17) O_HALF_2(18, 19) O_HALF_2(20, 21) O_HALF_2(22, 23)                                                \
+    O_ZERO(16) O_ZERO(18) O_ZERO(20) O_ZERO(22)                                                                        \
+    O_BYTE(16) O_BYTE(20) O_BYTE_2(16, 18) O_BYTE_2(20, 22) O_CLAMP(16) O_CLAMP(20)                                    \
+    O_PUT(16, d}[0]) O_PUT(16, d}[1]) O_PUT(20, d}[0]) O_PUT(20, d}[1])
+#define O_CODE_2(ACTIVATED)                                                                                            \
+    O_LOAD_2(0, 1) O_REAL(O_TWO, ACTIVATED) O_TWO(O_NEAR)                                                              \
+    O_HALF(16) O_HALF_2(16, 17) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, d}[0])
+#define O_CODES_1(ACTIVATED)                                                                                           \
+    O_LOAD_1(0) O_LOAD_1(1) O_LOAD_1(2) O_LOAD_1(3)                                                                    \
+    O_REAL(O_FOUR, ACTIVATED) O_FOUR(O_NEAR)                                                                           \
+    O_HALF(16) O_HALF(18) O_HALF_2(16, 17) O_HALF_2(18, 19) O_ZERO(16) O_ZERO(18)                                      \
+    O_BYTE(16) O_BYTE_2(16, 18) O_CLAMP(16)                                                                            \
+    O_PUT(16, s}[0]) O_PUT(16, s}[1]) O_PUT(16, s}[2]) O_PUT(16, s}[3])
+#define O_CODE_1(ACTIVATED)                                                                                            \
+    O_LOAD_1(0) O_REAL(O_ONE, ACTIVATED) O_ONE(O_NEAR) O_HALF(16) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, s}[0])
+
+/* All rows; MANY: four of them, ONE: one. */
+#define OUTPUT_BLOCK(MANY, ONE)                                                                                        \
     __asm__ volatile("subs %w[rows], %w[rows], #4\n"                                                                   \
                      "b.lt 2f\n"                                                                                       \
-                     "1:\n" O_ROWS_##VECTORS(ACTIVATED)                                                                \
+                     "1:\n" MANY                                                                                       \
                      "subs %w[rows], %w[rows], #4\n"                                                                   \
                      "b.ge 1b\n"                                                                                       \
                      "2: adds %w[rows], %w[rows], #4\n"                                                                \
                      "b.eq 4f\n"                                                                                       \
-                     "3:\n" O_ROW_##VECTORS(ACTIVATED)                                                                 \
+                     "3:\n" ONE                                                                                        \
                      "subs %w[rows], %w[rows], #1\n"                                                                   \
                      "b.ne 3b\n"                                                                                       \
                      "4:\n"                                                                                            \
@@ -74,36 +111,50 @@ typedef struct {
                        [maximum] "+w"(k.maximum)                                                                       \
                      : [sums_ld] "r"(k.sums_ld), [out_ld] "r"(k.out_ld), [scale0] "w"(k.scale[0]),                     \
                        [scale1] "w"(k.scale[1]), [bias0] "w"(k.bias[0]), [bias1] "w"(k.bias[1]),                       \
-                       [tenth] "w"(vdupq_n_f32(0.1f)), [zero] "w"(vdupq_n_f32(0.0f)), [six] "w"(vdupq_n_f32(6.0f))     \
+                       [tenth] "w"(vdupq_n_f32(0.1f)), [zero] "w"(vdupq_n_f32(0.0f)), [six] "w"(vdupq_n_f32(6.0f)),    \
+                       [inv] "w"(k.inv_scale), [zero_point] "w"(k.zero_point), [low] "w"(k.low), [high] "w"(k.high)    \
                      : "memory", "cc", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19",     \
                        "v20", "v21", "v22", "v23")
-#define OUTPUT_COLUMNS(VECTORS, ACTIVATED)                                                                             \
+/* RESULT: ROW or CODE. */
+#define OUTPUT_COLUMNS(RESULT, VECTORS, ACTIVATED)                                                                     \
     for (; c + VECTORS * VL <= channels; c += VECTORS * VL) {                                                          \
-        output_block k = {.scale = {vf_load(o->scale + channel + c)},                                                  \
-                          .bias = {vf_load(o->bias + channel + c)},                                                    \
-                          .minimum = minimum,                                                                          \
-                          .maximum = maximum,                                                                          \
-                          .sums = sums + c,                                                                            \
-                          .out = out + c,                                                                              \
-                          .sums_ld = (ptrdiff_t)acc_ld * 4,                                                            \
-                          .out_ld = (ptrdiff_t)out_ld * 4,                                                             \
-                          .rows = rows};                                                                               \
+        output_block k = all;                                                                                          \
+        k.sums += c, k.out += c * bytes;                                                                               \
+        k.scale[0] = vf_load(o->scale + channel + c);                                                                  \
+        k.bias[0] = vf_load(o->bias + channel + c);                                                                    \
         k.scale[1] = VECTORS > 1 ? vf_load(o->scale + channel + c + VL) : k.scale[0];                                  \
         k.bias[1] = VECTORS > 1 ? vf_load(o->bias + channel + c + VL) : k.bias[0];                                     \
-        OUTPUT_BLOCK(VECTORS, ACTIVATED);                                                                              \
-        minimum = k.minimum, maximum = k.maximum;                                                                      \
+        OUTPUT_BLOCK(O_##RESULT##S_##VECTORS(ACTIVATED), O_##RESULT##_##VECTORS(ACTIVATED));                           \
+        all.minimum = k.minimum, all.maximum = k.maximum;                                                              \
     }
-#define O_CASE(ACTIVATION)                                                                                        \
-    case MP_##ACTIVATION: OUTPUT_COLUMNS(2, O_##ACTIVATION) OUTPUT_COLUMNS(1, O_##ACTIVATION) break;
+#define O_CASE(ACTIVATION)                                                                                             \
+    case MP_##ACTIVATION:                                                                                              \
+        if (codes) {                                                                                                   \
+            OUTPUT_COLUMNS(CODE, 2, O_##ACTIVATION) OUTPUT_COLUMNS(CODE, 1, O_##ACTIVATION)                            \
+        } else {                                                                                                       \
+            OUTPUT_COLUMNS(ROW, 2, O_##ACTIVATION) OUTPUT_COLUMNS(ROW, 1, O_##ACTIVATION)                              \
+        }                                                                                                              \
+        break;
 
 /* The first channels of `output`'s in whole vectors; how many. */
 static __attribute__((noinline)) int output_usual(mp_output *o, const int32_t *sums, size_t acc_ld, int rows,
                                                   int channels, int channel, void *to, size_t out_ld)
 {
-    if (o->kind != MP_SUM_INT || !o->rising || o->windows || o->out_type != MP_TYPE_F32) return 0;
-    float *out = to;
+    const int codes = o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN && !o->measured;
+    if (o->kind != MP_SUM_INT || !o->rising || o->windows || !(codes || o->out_type == MP_TYPE_F32)) return 0;
+    const int bytes = codes ? 1 : 4, zero_point = codes ? (int)o->zero_point : 0;
+    output_block all = {.minimum = vf_load(o->minimum),
+                        .maximum = vf_load(o->maximum),
+                        .inv_scale = vdupq_n_f32(o->inv_scale),
+                        .zero_point = vdupq_n_s16((int16_t)zero_point),
+                        .low = vdupq_n_s8((int8_t)(codes ? (int)o->low + zero_point : 0)),
+                        .high = vdupq_n_s8((int8_t)(codes ? (int)o->high + zero_point : 0)),
+                        .sums = sums,
+                        .out = to,
+                        .sums_ld = (ptrdiff_t)acc_ld * 4,
+                        .out_ld = (ptrdiff_t)out_ld * bytes,
+                        .rows = rows};
     int c = 0;
-    vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);
     switch (o->activation) {
         O_CASE(LINEAR)
         O_CASE(LEAKY)
@@ -112,8 +163,8 @@ static __attribute__((noinline)) int output_usual(mp_output *o, const int32_t *s
     default: return 0;
     }
     if (o->measured) {
-        vf_store(o->minimum, minimum);
-        vf_store(o->maximum, maximum);
+        vf_store(o->minimum, all.minimum);
+        vf_store(o->maximum, all.maximum);
     }
     return c;
 }

@@ -25,7 +25,8 @@ class HotLoop:
                   the same function, sums stay in registers.
 
     unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
-    Winograd, transformed. output_usual: eight vectors of sums. dw_row, dw_row_3x3: eight and three depthwise pixels of int16.
+    Winograd, transformed. output_usual: eight vectors of sums, to floats and to codes. dw_row, dw_row_3x3: eight and three
+    depthwise pixels of int16.
     """
 
     table: str
@@ -76,7 +77,17 @@ HOT_LOOPS = (
     HotLoop("neon", "arm_neon.c", "tile_s16", r"smlal2?\s+v\d+\.4s", 128, 150, {"cortex-a57": 128.1, "neoverse-n1": 128.08}),
     HotLoop("neon", "arm_neon.c", "quantize", "fcvtns", 4, 36, {"cortex-a57": 32.2, "neoverse-n1": 23.09}, stores=True),
     HotLoop("neon", "arm_neon.c", "quantize", "fcvtns", 8, 41, {"cortex-a57": 30.17, "neoverse-n1": 23.47}, stores=True),
-    HotLoop("neon", "arm_neon.c", "output_usual", "fmla", 8, 66, {"cortex-a57": 58.07, "neoverse-n1": 36.04}, stores=True),
+    HotLoop(
+        "neon",
+        "arm_neon.c",
+        "output_usual",
+        r"st1\s+\{v\d+\.4s",
+        4,
+        66,
+        {"cortex-a57": 58.07, "neoverse-n1": 36.04},
+        stores=True,
+    ),
+    HotLoop("neon", "arm_neon.c", "output_usual", "fcvtns", 8, 86, {"cortex-a57": 61.2, "neoverse-n1": 48.13}, stores=True),
     HotLoop("neon", "arm_neon.c", "dw_row_3x3", "smlal", 54, 71, {"cortex-a57": 54.06, "neoverse-n1": 54.06}, stores=True),
     HotLoop("neon", "arm_neon.c", "dw_row", "smlal", 16, 29, {"cortex-a57": 16.09, "neoverse-n1": 16.08}),
     HotLoop("neon_fp16", "arm_neon_fp16.c", "tile_f16", r"fmla\s+v\d+\.8h", 128, 146, {"neoverse-n1": 64.06}),
