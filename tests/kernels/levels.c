@@ -112,6 +112,9 @@ static int activation_of(int number)
     return number > MP_SWISH && number % 7 == MP_SWISH ? MP_HARD_SWISH : number % 7;
 }
 
+/* Whether a level was compared before this one. */
+static int again;
+
 /* kind: the beginning of its name. pool: 0, or 1 + the padding of a 2x2/2 pooling behind it. number: decides activation and rounding. */
 static void convolution(const char *kind, mp_conv_shape s, int precision, int out_type, int extreme, int number,
                         int pool)
@@ -124,6 +127,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
     if (pool && (!pool_h || !pool_w)) return;
     const size_t taps = (size_t)s.out_c * s.in_c / s.groups * s.size * s.size;
     const size_t stored = (pool ? (size_t)pool_h * pool_w * s.out_c : results) * IMAGES * mp_type_bytes(out_type);
+    repeats = again && !codes;
     CASE("%s%s-%dx%d-s%d-p%d-d%d-g%d-%dx%dx%d-%d-%s-%s-%s-%d", kind,
          pool ? (pool == 1 ? "-pooled" : "-pooled-padded") : "", s.size, s.size, s.stride, s.padding, s.dilation,
          s.groups, s.in_h, s.in_w, s.in_c, s.out_c, precision_name(precision), type_name(out_type), FILLS[extreme],
@@ -583,8 +587,9 @@ int main(int count, char **words)
         matrices();
         partial_sums();
         in_codes();
+        repeats = again;
         if (!seen(-1)) elementwise(), attention(), between_codes();
-        cases += compared;
+        cases += compared, again = 1;
         if (options.list) continue;
         if (matrix_in_use()) wrong++, printf("%s: leaves tiles in use\n", mp_table_name(level));
         printf("%s: %d of %d comparisons with %s equal\n", mp_table_name(level), compared - (wrong - before), compared,

@@ -8,7 +8,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/../../.."
 program=.cache/levels-avx512
-python3 tests/core.py '-DREFERENCE="avx2"' '-DLEFT_OUT="scalar"' tests/kernels/levels.c "$program" ${CC:-gcc} -- -static -DMP_EMULATED_TILES
+python3 tests/core.py -DREPEATED=4 '-DREFERENCE="avx2"' '-DLEFT_OUT="scalar"' tests/kernels/levels.c "$program" ${CC:-gcc} -- -static -DMP_EMULATED_TILES
 status=0
 found=$(tests/kernels/bochs/run.sh "$program" "${1:-600}") || status=$?
 echo "$found"
