@@ -12,6 +12,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import platform
 import shlex
 import subprocess
 import sys
@@ -25,6 +26,22 @@ from isa_flags import COMMON  # noqa: E402
 
 # What `make mprun` and `make mprun-arm` build, so that they find it built.
 _FOLDERS = {"gcc": "build/mprun", "aarch64-linux-gnu-gcc": "build/mprun-arm"}
+# Words of /proc/cpuinfo without which nothing can run a level.
+_NEEDS = {
+    "avx2": {"avx2"},
+    "avx512": {"avx512dq", "avx512bw", "avx512vl"},
+    "avx512vnni": {"avx512_vnni"},
+    "avx512amx": {"avx512_vnni"},
+}
+
+
+def _unsanitized(compiler: list[str], flags: list[str]) -> list[str]:
+    """Files of levels that no program of these flags runs on this machine."""
+    cpuinfo = Path("/proc/cpuinfo")
+    if compiler[0].startswith("aarch64") or platform.machine() != "x86_64" or not cpuinfo.exists() or "-static" in flags:
+        return []
+    words = set(cpuinfo.read_text(encoding="utf-8").split())
+    return [f"arch/x86_{level}.c" for level, needed in _NEEDS.items() if not needed <= words]
 
 
 def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
@@ -43,6 +60,7 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
         str(ROOT / "csrc/mprun"),
         f"CC={shlex.join(compiler)}",
         f"CFLAGS={shlex.join(flags)}",
+        f"UNSANITIZED={' '.join(_unsanitized(compiler, flags))}",
         f"OUT={folder}",
         *(f"{folder}/{target}" for target in targets),
     ]
