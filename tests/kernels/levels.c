@@ -61,29 +61,6 @@ static void fill(void *to, size_t count, int type, int extreme)
     }
 }
 
-static const char *precision_name(int precision)
-{
-    static const char *const NAMES[MP_PRECISIONS] = {
-        [MP_FP32] = "fp32",       [MP_FP32_WINOGRAD] = "fp32_winograd",
-        [MP_FP16] = "fp16",       [MP_FP16_HALF] = "fp16_half",
-        [MP_BF16] = "bf16",       [MP_INT8] = "int8",
-        [MP_INT6] = "int6",       [MP_INT5] = "int5",
-        [MP_INT4] = "int4",       [MP_INT3] = "int3",
-        [MP_INT16] = "int16",     [MP_INT16W6] = "int16w6",
-        [MP_INT16W5] = "int16w5", [MP_INT16W4] = "int16w4",
-        [MP_INT16W3] = "int16w3",
-    };
-    return NAMES[precision] ? NAMES[precision] : "unnamed";
-}
-static const char *type_name(int type)
-{
-    switch (type) {
-#define TYPE_NAME(NAME, ...)                                                                                           \
-    case MP_TYPE_##NAME: return #NAME;
-        MP_STORED_TYPES(TYPE_NAME)
-    default: return "unnamed";
-    }
-}
 static const char *const FILLS[] = {"random", "largest", "least", "tiny", "huge"};
 
 /* 1: only the middle row of their taps has weights, 2: only the last column. */
