@@ -25,6 +25,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 SLOW_FIXTURES = {"shared_data", "browser", "scheduler", "mprun"}
 
 
+# Begun first: each takes over half a minute, for which other processes would wait at the end.
+LONGEST = ("test_a_new_users_session", "test_published_networks", "test_cases_are_chosen_by_name_and_the_same_under_any_seed")
+
+
 SHARED_MEMORY, ENOUGH_BYTES = Path("/dev/shm"), 2 << 30
 """Where tests write if there is as much room: results and stores wait for a disk at each of their commits, but not there."""
 
@@ -41,7 +45,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark tests as slow by what they need."""
+    """Mark tests as slow by what they need, and begin with the longest."""
+    items.sort(key=lambda item: item.name not in LONGEST)
     for item in items:
         if SLOW_FIXTURES & set(getattr(item, "fixturenames", ())):
             item.add_marker(pytest.mark.slow)

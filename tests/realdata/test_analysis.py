@@ -22,13 +22,8 @@ PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor")
 
 @pytest.mark.parametrize(
     ("name", "options", "percents"),
-    [
-        ("aix", PER_TENSOR, (3.0, 10.0)),
-        ("tiny", PER_TENSOR, (3.0,)),
-        ("tiny", NO_OPTIONS, (10.0,)),
-        ("fastest", PER_TENSOR, (10.0,)),
-    ],
-    ids=["aix-tensor-3-10", "tiny-tensor-3", "tiny-channel-10", "fastest-tensor-10"],
+    [("aix", PER_TENSOR, (3.0, 10.0)), ("tiny", NO_OPTIONS, (10.0,)), ("fastest", PER_TENSOR, (10.0,))],
+    ids=["aix-tensor-3-10", "tiny-channel-10", "fastest-tensor-10"],
 )
 def test_the_proposal_is_no_worse_than_the_heads(
     request: pytest.FixtureRequest, analyzed: Analyzed, name: str, options: QuantizationOptions, percents: tuple[float, ...]
