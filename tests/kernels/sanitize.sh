@@ -28,5 +28,5 @@ for compiler in "${@:-gcc}"; do
     # From a copy of the tree, for the current folder comes first where Python looks for packages.
     (cd "$work" && LD_PRELOAD=$runtime ASAN_OPTIONS=detect_leaks=0 OMP_NUM_THREADS=2 \
         "$python" -m pytest -q -c /dev/null --rootdir=. -p no:cacheprovider tests/kernels tests/detection \
-        -k 'not int16w6 and not int16w5 and not int16w3') # which are unpacked as int6, int5 and int3 are
+        --ignore tests/kernels/test_levels.py -k 'not int16w6 and not int16w5 and not int16w3') # unpacked as int6, int5 and int3
 done
