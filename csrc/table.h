@@ -165,6 +165,24 @@ typedef struct mp_micro {
 /* Of depth, that a tile consumes at a time. */
 static inline int mp_micro_depth(const mp_micro *micro) { return micro->kstep * (micro->steps ? micro->steps : 1); }
 
+/* A row of results of a depthwise convolution of MP_MOST_LINES or 3 taps squared, at stride 1 or 2 and without dilation. */
+enum { MP_MOST_LINES = 5, MP_LEAST_PIXELS = 4 };
+typedef struct {
+    int size, stride;
+    int padding; /* columns of zeros before and behind each line: at most size / 2 */
+    /* What its rows of taps read: a line's first pixel, or one pixel of zeros for all of it; */
+    const char *line[MP_MOST_LINES];
+    size_t step[MP_MOST_LINES]; /* bytes from a pixel to the next: of zeros 0 */
+    int width;                  /* pixels of a line */
+    int pixels;                 /* of the result, at least MP_LEAST_PIXELS */
+    int channels;               /* whole vectors */
+    int zero_point;             /* of codes */
+    const void *weights, *init;
+    size_t weights_ld, out_ld; /* elements from a tap to the next, from a result's pixel to the next */
+    mp_output *output;         /* NULL: sums are asked for */
+    char *out;
+} mp_depthwise_row;
+
 /* Depthwise: channels are the vector, taps the depth. */
 typedef struct {
     int a_bytes, weight_type, needs_stage, subtracts_zero, bias_q;
@@ -180,6 +198,10 @@ typedef struct {
      * out: pixels of out_c results. */
     int (*row_output)(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,
                       const void *w, const void *init, mp_output *o, int out_c, void *out);
+    /* The same for the usual squares of taps, faster, from lines that need no padding; or NULL. 0: as above. */
+    int (*lines)(const mp_depthwise_row *row);
+    int in_place;       /* 1: which may be those of the input */
+    int least_channels; /* from which on it is faster at stride 1 */
 } mp_depthwise;
 
 /* Winograd: so many narrow weights of a panel are transformed at a time, whole groups of channels (types.h), so that all positions stay

@@ -180,6 +180,7 @@ static inline void vi_pack_s8(int8_t *p, vi a, vi zero)
                                      _mm256_castsi256_si128(zero));
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
 }
+#define VI_PACKS_FOUR
 /* Four vectors, ld bytes apart. */
 static inline void vi_pack_four_s8(int8_t *p, size_t ld, vi a, vi b, vi c, vi d, vi zero)
 {
@@ -307,4 +308,10 @@ static inline vi vi_repeat(const void *p, int bytes)
 /* acc += the products of each lane's pair of int16, both added. */
 #define MP_DOT_PAIRS
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm256_add_epi32(acc, _mm256_madd_epi16(a, b)); }
+/* Codes of two rows as pairs of int16. */
+static inline vi vi_pair_s8(const void *upper, const void *lower)
+{
+    const __m128i a = _mm_loadl_epi64((const __m128i *)upper), b = _mm_loadl_epi64((const __m128i *)lower);
+    return _mm256_cvtepi8_epi16(_mm_unpacklo_epi8(a, b));
+}
 #endif

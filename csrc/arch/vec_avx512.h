@@ -168,4 +168,10 @@ static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }
 static inline vi vi_max(vi a, vi b) { return _mm512_max_epi32(a, b); }
 #define MP_DOT_PAIRS
 static inline vi vi_dot16(vi acc, vi a, vi b) { return _mm512_add_epi32(acc, _mm512_madd_epi16(a, b)); }
+static inline vi vi_pair_s8(const void *upper, const void *lower)
+{
+    const __m128i a = _mm_loadu_si128((const __m128i *)upper), b = _mm_loadu_si128((const __m128i *)lower);
+    const __m256i pairs = _mm256_set_m128i(_mm_unpackhi_epi8(a, b), _mm_unpacklo_epi8(a, b));
+    return _mm512_cvtepi8_epi16(pairs);
+}
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The output stage of a full tile whose sums are still in registers, of one or two vectors of channels, or half of one: what
- * `finishes` (output.h). */
+ * `finishes_vectors` (output.h). */
 #ifndef MP_X86_AVX2_FINISH_H
 #define MP_X86_AVX2_FINISH_H
 

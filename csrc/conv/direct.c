@@ -318,9 +318,61 @@ static void pair_offsets(const mp_item *item)
                                         2 * (size_t)x * s->dilation * s->in_c * plan->a_bytes);
 }
 
+/* The lines that row y of the block reads. staged: padded rows, or lines of codes that were converted, or those of the input. */
+static void find_lines(const mp_item *item, const char *staged, const char *zeros, int y, mp_depthwise_row *row)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const int top = (item->block * item->schedule->rows + y) * s->stride - s->padding,
+              before = mp_is_staged(item) ? 0 : s->padding;
+    for (int k = 0; k < s->size; k++) {
+        const int inside = plan->staged || (top + k >= 0 && top + k < s->in_h);
+        const ptrdiff_t line = y * s->stride + k - before;
+        row->line[k] = inside ? staged + line * (ptrdiff_t)item->schedule->stage_row : zeros;
+        row->step[k] = inside ? s->in_c * plan->a_bytes : 0;
+    }
+}
+
+/* Result rows from the item's row `first` on, by mp_depthwise.lines. */
+static void run_lines(mp_item *item, const char *staged, char *out, int first, int rows)
+{
+    const mp_conv_plan *plan = item->plan;
+    const mp_conv_shape *s = &plan->shape;
+    const size_t channels = (size_t)s->out_c, out_row = plan->out_w * channels * mp_type_bytes(item->args->out_type);
+    const char *zeros = plan->staged ? 0 : mp_item_zeros(item);
+    mp_depthwise_row row = {
+        .size = s->size,
+        .stride = s->stride,
+        .padding = plan->staged ? 0 : s->padding,
+        .width = plan->stage_w,
+        .pixels = plan->out_w,
+        .channels = s->out_c,
+        .zero_point = mp_item_zero_point(item),
+        .weights = mp_item_weights(item, mp_packed_weights(plan, item->args->packed), 0,
+                                   plan->panel_bytes / plan->weight_bytes),
+        .weights_ld = (size_t)plan->packed_channels,
+        .init = item->init,
+        .out_ld = channels,
+    };
+    for (int y = first; y < first + rows; y++, out += out_row) {
+        find_lines(item, staged, zeros, y, &row);
+        row.output = &item->output;
+        row.out = out;
+        if (plan->depthwise->lines(&row)) continue;
+        row.output = 0;
+        row.out = item->sums;
+        plan->depthwise->lines(&row);
+        mp_item_output(item, item->sums, channels, plan->out_w, s->out_c, 0, out, channels);
+    }
+}
+
 /* Result rows from the item's row `first` on. */
 static void run_depthwise(mp_item *item, const char *staged, char *out, int first, int rows)
 {
+    if (item->plan->lines) {
+        run_lines(item, staged, out, first, rows);
+        return;
+    }
     const mp_conv_plan *plan = item->plan;
     const mp_conv_shape *s = &plan->shape;
     const size_t out_row = (size_t)plan->out_w * s->out_c * mp_type_bytes(item->args->out_type);

@@ -333,15 +333,33 @@ static void stage_pair(const mp_item *item, char *to, int iy)
     plan->depthwise->pair(to, item->unpaired, lower, count, zero);
 }
 
+int mp_item_zero_point(const mp_item *item) { return item->plan->codes ? zero_point(item, 0) : 0; }
+
+/* For mp_depthwise.lines, which need no padding. */
+static void stage_line(const mp_item *item, char *to, int iy)
+{
+    const mp_conv_shape *s = &item->plan->shape;
+    const size_t count = (size_t)s->in_w * s->in_c;
+    if (iy >= 0 && iy < s->in_h) memcpy(to, input_row(item, iy, count), count * item->plan->a_bytes);
+}
+
+const char *mp_item_zeros(const mp_item *item)
+{
+    fill(item->zeros, (size_t)item->plan->shape.in_c, item->plan->a_bytes, mp_item_zero_point(item));
+    return item->zeros;
+}
+
 void mp_item_stage(const mp_item *item, int oy, int count)
 {
     const mp_conv_plan *plan = item->plan;
     const size_t bytes = item->schedule->stage_row;
     const int first = oy * plan->shape.stride - plan->shape.padding;
-    const int staged = plan->pairs ? count / 2 + 1 : count;
+    const int staged = mp_stages_pairs(plan) ? count / 2 + 1 : count;
     for (int r = 0; r < staged; r++) {
         char *to = item->stage + r * bytes;
-        if (plan->pairs) /* a row that no output reads meets weights that are zeros */
+        if (!plan->staged && plan->lines)
+            stage_line(item, to, first + r);
+        else if (plan->pairs) /* a row that no output reads meets weights that are zeros */
             stage_pair(item, to, first + 2 * r);
         else
             stage_row(item, to, first + r);

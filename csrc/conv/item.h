@@ -64,6 +64,10 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch);
 const int8_t *mp_item_multipliers(mp_item *item, const char *stored);
 /* Direct: weights first .. first + count of a panel that is stored at `stored`, as tiles read them; valid until the next call. */
 const char *mp_item_weights(mp_item *item, const char *stored, size_t first, size_t count);
+/* Of codes: the zero point of this image; else 0. */
+int mp_item_zero_point(const mp_item *item);
+/* A pixel of the real 0 as lines of the input hold it (mp_depthwise.lines). */
+const char *mp_item_zeros(const mp_item *item);
 /* Pads and converts `count` input rows, from the first that output row oy reads. */
 void mp_item_stage(const mp_item *item, int oy, int count);
 /* Pools rows x width results of some channels, dense in item->pool, whose first pixel is (oy, ox), both even,

@@ -135,7 +135,16 @@ static int may_stand_beside(const mp_conv_plan *plan)
            s->groups == 1 && s->dilation == 1 && !is_first_layer(s);
 }
 
-static void plan_depthwise(mp_conv_plan *plan)
+/* Whether the table's kernel for the usual squares of taps computes such a layer. */
+static int has_lines(const mp_conv_plan *plan, int lanes)
+{
+    const mp_conv_shape *s = &plan->shape;
+    return plan->depthwise->lines && (s->size == 3 || s->size == MP_MOST_LINES) && s->stride <= 2 && s->dilation == 1 &&
+           s->padding <= s->size / 2 && plan->out_w >= MP_LEAST_PIXELS && s->out_c % lanes == 0 &&
+           (s->stride > 1 || s->out_c >= plan->depthwise->least_channels);
+}
+
+static void plan_depthwise(mp_conv_plan *plan, int lanes)
 {
     const mp_depthwise *kernel = plan->depthwise;
     plan->a_bytes = kernel->a_bytes;
@@ -152,7 +161,12 @@ static void plan_depthwise(mp_conv_plan *plan)
     if (plan->shape.stride == 1) choose_beside(plan, MP_MAX_LANES, depthwise_cost);
     plan->packed_channels = ceil_div(plan->beside * plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
     plan->panel_bytes = (size_t)plan->segments * plan->packed_channels * plan->weight_bytes * (plan->pairs ? 2 : 1);
-    plan->staged = 1;
+    plan->lines = has_lines(plan, lanes);
+    plan->staged = !plan->lines || !kernel->in_place;
+    if (plan->staged) return;
+    plan->stage_w = plan->shape.in_w;
+    plan->a_bytes = mp_type_bytes(plan->traits->type);
+    plan->subtracts_zero = 0;
 }
 
 /* The depth of a matrix unit's steps: equal parts of a segment, since one setting of its tiles serves a whole layer. 0 where it
@@ -323,7 +337,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->depthwise] : 0;
     if (traits->sums == MP_SUM_HALVES && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
     if (plan->depthwise) {
-        plan_depthwise(plan);
+        plan_depthwise(plan, table->lanes);
         plan_stored(plan);
         return MP_OK;
     }

@@ -28,6 +28,7 @@ typedef struct {
     const mp_precision *traits;
     const mp_micro *micro;
     const mp_depthwise *depthwise; /* set: depthwise path */
+    int lines;                     /* 1: by mp_depthwise.lines */
     const mp_winograd *winograd;   /* set: Winograd path */
     int codes;                     /* 1: codes in, weights with scales; 0: reals */
     int sums;                      /* enum mp_sum_kind */
@@ -72,6 +73,8 @@ static inline int mp_stage_place(const mp_conv_plan *plan, int x)
 /* Depthwise in pairs: staged row 2 i and the next are pair i. An output row whose first staged row is t reads pairs from t / 2 on and has the
  * phase t % 2, with weights of its own: zeros stand beside the first or the last of its rows. So many pairs: */
 static inline int mp_pair_rows(const mp_conv_shape *s) { return s->dilation > 1 ? s->size : s->size / 2 + 1; }
+/* Whether staged rows go by pairs: where its lines are read as they are only weights do, those of phase 0. */
+static inline int mp_stages_pairs(const mp_conv_plan *plan) { return plan->pairs && !plan->lines; }
 /* The pair, from the first, that holds its i-th row of taps; without dilation two share one. */
 static inline int mp_pair_of(const mp_conv_shape *s, int phase, int i)
 {

@@ -26,7 +26,7 @@ static size_t pooled_row_bytes(const mp_conv_plan *plan)
 static size_t staged_rows(const mp_conv_plan *plan, int out_rows)
 {
     const size_t rows = (size_t)(out_rows - 1) * plan->shape.stride + plan->row_span;
-    return plan->pairs ? rows / 2 + 1 : rows;
+    return mp_stages_pairs(plan) ? rows / 2 + 1 : rows;
 }
 
 static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
@@ -161,7 +161,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     schedule->lower_tile = mp_align(tile);
     schedule->lower_init = mp_align(channels);
     at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->halves : 0);
-    at->unpaired = place(&end, plan->pairs ? schedule->stage_row + MP_PAST_STAGE : 0);
+    at->unpaired = place(&end, mp_stages_pairs(plan) ? schedule->stage_row + MP_PAST_STAGE : 0);
     at->converted = place(&end, plan->staged || plan->codes
                                     ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
                                     : 0);
@@ -173,7 +173,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     at->bias = place(&end, channels);
     at->scale = place(&end, channels);
     at->init = place(&end, schedule->lower_init * plan->halves);
-    at->zeros = place(&end, zeros);
+    at->zeros = place(&end, plan->depthwise && !plan->staged ? channels : zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
     at->kernels =
@@ -187,7 +187,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
     *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
-    if (plan->pairs) schedule->stage_row *= 2;
+    if (mp_stages_pairs(plan)) schedule->stage_row *= 2;
     schedule->windows = pooled && !plan->depthwise && plan->beside == 1 && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     if (plan->winograd)
         cut_winograd(plan, threads, schedule);

@@ -19,7 +19,7 @@ typedef struct {
     size_t part;              /* direct, where the plan carries: of a unit and a part of the depth */
     size_t tile;              /* Winograd: sums of a few finished tiles side by side */
     size_t bias, scale, init; /* per packed channel */
-    size_t zeros;             /* Winograd: what products start from */
+    size_t zeros;             /* Winograd: what products start from; depthwise: a pixel beyond the input */
     size_t segments;          /* direct: offsets */
     size_t weights;           /* narrow ones, unpacked: of a pass; Winograd: of a group; */
     size_t kernels;           /* Winograd: those of some channels, transformed */

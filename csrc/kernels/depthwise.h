@@ -100,3 +100,13 @@ static void pair_s8(void *staged, const void *upper, const void *lower, size_t c
 #define DW_MAC(x, w, s) vi_multiply_add(s, x, w)
 DEPTHWISE(depthwise_s16, int16_t, 2)
 #endif
+
+#ifdef MP_DOT_PAIRS
+#include "depthwise_lines.h"
+#define LINES_INT
+#include "depthwise_lines.h"
+#undef LINES_INT
+#define MP_LINES(SUMS) .lines = depthwise_lines_##SUMS
+#else
+#define MP_LINES(SUMS) .lines = 0
+#endif

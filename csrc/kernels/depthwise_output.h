@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Depthwise rows with their output stage, of whole vectors of channels: sums become results in registers (`finishes`, output.h). */
+/* Depthwise rows with their output stage, of whole vectors of channels: sums become results in registers (`finishes_vectors`, output.h). */
 
 /* Codes less their zero, clamped here or by packing. */
 #define DW_CODE(i) finished_code(&q, x##i, codes)
@@ -53,7 +53,7 @@
     static int NAME##_output(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,     \
                              const void *w, const void *init, mp_output *o, int out_c, void *out)                      \
     {                                                                                                                  \
-        if (!finishes(o) || out_c % VL) return 0;                                                                      \
+        if (!finishes_vectors(o) || out_c % VL) return 0;                                                                      \
         if (o->out_type == MP_TYPE_F32) {                                                                              \
             switch (o->activation) {                                                                                   \
                 DW_CASES(NAME##_as, 0)                                                                                 \

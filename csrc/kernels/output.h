@@ -325,10 +325,9 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
 #undef OUTPUT_ACTIVATIONS
 #undef OUTPUT_ANY
 
-#ifdef MP_FINISHES
 /* What becomes results while its sums are in registers, of whole vectors of channels: what is asked most. The rest goes through memory
  * to `output`, which gives the same bits. */
-static inline int finishes(const mp_output *o)
+static inline int finishes_vectors(const mp_output *o)
 {
     const int falls = !never_falls(o->activation) && o->activation != MP_HARD_SWISH && o->activation != MP_SWISH;
     if (falls || o->windows) return 0;
@@ -337,6 +336,7 @@ static inline int finishes(const mp_output *o)
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
 }
 
+#ifdef MP_FINISHES
 /* The code's distance from its zero; codes: 1: clamped, 2: clamped where it is packed (mp_output.packs). */
 static inline __attribute__((always_inline)) vi finished_code(const out_scale *q, vf x, const int codes)
 {

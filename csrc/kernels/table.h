@@ -97,16 +97,16 @@ static const mp_micro micro_i16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_byt
 #elif !defined(MP_INT16_TILES)
 #define MP_INT16_TILES 0
 #endif
-static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output};
-static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32, .row_output = depthwise_f32_output};
-static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32, .row_output = depthwise_f32_output};
+static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals), .in_place = 1};
+static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals)};
+static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals)};
 static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
 #ifdef MP_DOT_PAIRS
 #define MP_DEPTHWISE_ROW(TYPE) .pair = pair_##TYPE, .row = depthwise_pairs, .row_output = depthwise_pairs_output
 #else
 #define MP_DEPTHWISE_ROW(TYPE) .row = depthwise_s16
 #endif
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8)};
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8), MP_LINES(codes), .in_place = 1, .least_channels = 64};
 static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW(s16)};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
