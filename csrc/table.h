@@ -120,6 +120,21 @@ typedef struct {
     size_t fetched_bytes;  /* and of one of them what is worth fetching before it is overwritten, 0: nothing */
 } mp_tile_run;
 
+/* Pixels that lie evenly apart, with their results; names as of mp_tile_run. */
+enum { MP_LEAST_POINTS = 12 };
+typedef struct {
+    const char *a;
+    size_t pixel; /* bytes from one to the next */
+    int pixels;   /* at least MP_LEAST_POINTS */
+    const ptrdiff_t *seg;
+    int segments, steps; /* steps: ksteps of a segment */
+    const char *b, *init;
+    mp_output *output;
+    int channel, channels;
+    char *out;
+    size_t out_ld;
+} mp_points;
+
 /* One way to compute tiles of `mr` output pixels x `nr` output channels. */
 typedef struct mp_micro {
     int mr, nr;
@@ -146,6 +161,8 @@ typedef struct mp_micro {
     /* The last pass of full tiles and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
      * output, and has done nothing. */
     int (*tile_output)(const mp_tile_run *run);
+    /* The same of a short depth, for which tiles begin and end too often; or NULL. */
+    int (*points)(const mp_points *points);
     /* The same where channels are staged in blocks of kstep, each a row of pixels, so that neighbours lie side by side; or NULL.
      * block: bytes from a kstep of a pixel to its next. run: whole ksteps of a tap. */
     void (*tile_blocks)(const char *const *a, const ptrdiff_t *seg, int segments, int run, ptrdiff_t block,

@@ -23,6 +23,8 @@ TILE_OUTPUT(tile_f32, 1)
 TILE_OUTPUT(tile_s16, 0)
 #define TILE_OUTPUT_F32 tile_f32_output
 #define TILE_OUTPUT_I8 tile_s16_output
+#include "x86_avx2_points.h"
+#define MP_POINTS(SUMS) .points = points_##SUMS
 #include "x86_avx2_bytes.h"
 /* First layers: one window x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)

@@ -141,8 +141,40 @@ static inline int run_tiles_output(const mp_item *item, const mp_depth_pass *pas
     return tiles && m->tile_output(&run) ? rows : 0;
 }
 
+/* Whole results of a short depth; 0: not by this kernel. */
+static int run_points(const mp_item *item, const mp_depth_pass *pass)
+{
+    enum { SHORT = 64, LONG_ROW = 2 * MP_LEAST_POINTS };
+    const mp_conv_plan *plan = item->plan;
+    const mp_micro *m = plan->micro;
+    const int row = mp_sums_w(plan), joined = pass->row == row * pass->pixel, steps = pass->run / m->kstep;
+    if (!m->points || plan->halves > 1 || plan->sums == MP_SUM_HALVES || item->schedule->windows || !pass->output ||
+        !pass->init || pass->segments * steps > SHORT || (!joined && row < LONG_ROW))
+        return 0;
+    mp_points points = {.a = pass->a,
+                        .pixel = pass->pixel,
+                        .pixels = joined ? pass->pixels : row,
+                        .seg = item->segments,
+                        .segments = pass->segments,
+                        .steps = steps,
+                        .b = pass->b,
+                        .init = pass->init,
+                        .output = pass->output,
+                        .channel = pass->packed_channel,
+                        .channels = pass->channels,
+                        .out = pass->out,
+                        .out_ld = pass->out_ld};
+    for (int at = 0; at < pass->pixels; at += points.pixels) {
+        if (!m->points(&points)) return 0;
+        points.a += pass->row;
+        points.out += points.pixels * pass->out_ld * pass->out_bytes;
+    }
+    return 1;
+}
+
 static void run_pass(mp_item *item, const mp_depth_pass *pass)
 {
+    if (run_points(item, pass)) return;
     const mp_micro *m = item->plan->micro;
     const mp_ahead ahead = pass->ahead;
     const int carries = item->plan->carries;

@@ -11,6 +11,7 @@
 #define LINES_VALUE vi
 #define LINES_BYTES 1
 #define LINES_PARTS (SIZE / 2 + 1)
+#define LINES_LINES(M) M(0) M(1) M(2)
 #define LINES_ZERO zero_point
 #define LINES_LOAD vi_load
 #define LINES_WEIGHT int32_t
@@ -26,6 +27,7 @@
 #define LINES_VALUE vf
 #define LINES_BYTES 4
 #define LINES_PARTS SIZE
+#define LINES_LINES(M) M(0) M(1) M(2) M(3) M(4)
 #define LINES_ZERO vf_set1(0.0f)
 #define LINES_LOAD(p) vf_load((const float *)(p))
 #define LINES_WEIGHT float
@@ -116,9 +118,8 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
     for (int c = 0; c < row->channels; c += VL) {
         const LINES_SUM first = LINES_LOAD((const char *)row->init + c * 4);
         LINES_SEVEN(LINES_BEGIN)
-        LINES_PART(0)
-        LINES_PART(1) LINES_PART(2) LINES_PART(3) LINES_PART(4) if (!o)
-        {
+        LINES_LINES(LINES_PART)
+        if (!o) {
             LINES_SEVEN(LINES_KEEP)
             continue;
         }
@@ -209,6 +210,7 @@ static int LINES_NAME(depthwise_lines)(const mp_depthwise_row *row)
 #undef LINES_VALUE
 #undef LINES_BYTES
 #undef LINES_PARTS
+#undef LINES_LINES
 #undef LINES_ZERO
 #undef LINES_LOAD
 #undef LINES_WEIGHT

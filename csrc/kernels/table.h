@@ -11,6 +11,9 @@
 #ifndef MP_NARROW_TILES
 #define MP_NARROW_TILES
 #endif
+#ifndef MP_POINTS
+#define MP_POINTS(SUMS) .points = 0
+#endif
 #ifndef TILE_OUTPUT_F32
 #define TILE_OUTPUT_F32 0
 #endif
@@ -69,11 +72,11 @@
 
 /* clang-format off */
 static const mp_micro micro_f32 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                   .stage = stage_f32, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
+                                   .stage = stage_f32, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, MP_POINTS(f32), .windows = windows_f32};
 static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32, .needs_stage = 1,
-                                   .stage = stage_f16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
+                                   .stage = stage_f16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, MP_POINTS(f32), .windows = windows_f32};
 static const mp_micro micro_bf16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
-                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, .windows = windows_f32};
+                                    .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, MP_POINTS(f32), .windows = windows_f32};
 #ifndef MP_OWN_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
@@ -83,13 +86,13 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_byte
                                   .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
 #elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
-                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
+                                  .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, MP_POINTS(s16), .windows = windows_i8};
 #endif
 #ifdef MP_DOT_PAIRS
 #ifdef MP_HAS_DOT8 /* a deeper layer's halves are as quick, and its weights half as long */
 #define MP_INT16_PARTS .carry = 0
 #else
-#define MP_INT16_PARTS .tile_output = TILE_OUTPUT_I8, .windows = windows_i8, .carry = carry
+#define MP_INT16_PARTS .tile_output = TILE_OUTPUT_I8, MP_POINTS(s16), .windows = windows_i8, .carry = carry
 #endif
 static const mp_micro micro_i16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_bytes = 2, .weight_type = MP_W_I16,
                                    .subtracts_zero = 1, .stage = stage_i16, .tile = tile_s16, MP_INT16_PARTS};

@@ -65,7 +65,7 @@
     }                                                                                                                  \
     static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
-        if (!finishes_vectors(t->output)) return 0;                                                                            \
+        if (!finishes_vectors(t->output)) return 0;                                                                    \
         if (t->channels == 2 * VL)                                                                                     \
             NAME##_run(t, 2);                                                                                          \
         else if (t->channels == VL)                                                                                    \

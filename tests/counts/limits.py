@@ -68,6 +68,8 @@ HOT_LOOPS = (
     HotLoop("avx2", "x86_avx2.c", "tile_bytes_groups_2", "vpmaddubsw", 24, 87, {"haswell": 36.13}),
     HotLoop("avx2", "x86_avx2.c", "tile_bytes_groups_4", "vpmaddubsw", 48, 167, {"haswell": 61.12}),
     HotLoop("avx2", "x86_avx2.c", "tile_f32", r"vfmadd\d+ps", 12, 26, {"haswell": 6.57}),
+    HotLoop("avx2", "x86_avx2.c", "points_f32", r"vfmadd\d+ps", 12, 30, {"haswell": 7.57}),
+    HotLoop("avx2", "x86_avx2.c", "points_s16", "vpmaddwd", 12, 42, {"haswell": 12.08}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "unpack", "vp(add|sub)b", 2, 24, {"cascadelake": 7.11}, stores=True),
     HotLoop("avx2", "x86_avx2.c", "unpack", "vp(add|sub)b", 4, 43, {"haswell": 12.1}, stores=True),
     HotLoop("avx2", "x86_avx2.c", "unpack", "vpmullw", 8, 83, {"haswell": 26.09}, stores=True),

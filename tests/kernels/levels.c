@@ -266,6 +266,7 @@ static void convolutions(void)
         {11, 10, 16, 20, 3, 3, 2, 2, 1}, {2, 94, 64, 65, 3, 1, 1, 1, 1}, {5, 16, 8, 4, 1, 1, 0, 1, 1},
         {3, 12, 4, 24, 1, 1, 0, 1, 1},   {7, 8, 3, 8, 3, 2, 1, 1, 1},    {5, 4, 24, 24, 5, 1, 2, 1, 24},
         {3, 5, 600, 20, 1, 1, 0, 1, 1},  {4, 7, 70, 40, 3, 2, 1, 1, 1},  {2, 2, 1100, 9, 1, 1, 0, 1, 1},
+        {5, 49, 3, 8, 3, 2, 1, 1, 1},    {2, 13, 12, 28, 1, 1, 0, 1, 1},
     };
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
         for (int extreme = 0; extreme < 5; extreme++) {
@@ -296,26 +297,22 @@ static void edges(void)
     kept = 0;
 }
 
-/* Of whole vectors of channels, by mp_depthwise.lines where a table has them: rows of one group, of several, and of what two groups
- * share; squares, strides, padding on one side, both or none; every activation. */
+/* Whole vectors of channels, for mp_depthwise.lines: rows of one group, of several, and of what two share; every activation. */
 static void depthwise(void)
 {
     static const int SHAPES[][6] = {/* in_h, in_w, channels, size, stride, padding */
                                     {3, 4, 16, 3, 1, 1},  {5, 7, 32, 5, 1, 2},  {4, 14, 16, 5, 2, 2},
                                     {9, 9, 48, 3, 2, 1},  {3, 20, 16, 3, 1, 0}, {6, 10, 16, 5, 1, 0},
-                                    {8, 13, 32, 3, 1, 1}, {1, 5, 16, 3, 1, 1},  {5, 11, 16, 5, 2, 1},
-                                    {8, 17, 16, 3, 2, 0}, {4, 8, 16, 5, 1, 2}};
+                                    {8, 13, 64, 3, 1, 1}, {1, 5, 16, 3, 1, 1},  {5, 11, 16, 5, 2, 1},
+                                    {8, 17, 16, 3, 2, 0}, {4, 8, 64, 5, 1, 2}};
     for (int i = 0; i < (int)(sizeof SHAPES / sizeof *SHAPES); i++)
         for (int precision = 0; precision < MP_PRECISIONS; precision++)
-            for (int extreme = RANDOM; extreme <= (mp_precisions[precision].bits ? RANDOM : HUGE_SUMS) &&
-                                       !seen(precision) && !others_turn(precision, i);
-                 extreme++)
-                for (int out_type = 0; mp_is_type(out_type); out_type++) {
-                    const int *of = SHAPES[i], pool = i == 2 || i == 8;
+            for (int extreme = RANDOM; extreme <= (mp_precisions[precision].bits ? RANDOM : HUGE_SUMS); extreme++)
+                for (int type = 0; mp_is_type(type) && !seen(precision) && !others_turn(precision, i); type++) {
+                    const int *of = SHAPES[i], own = mp_precisions[precision].type;
                     const mp_conv_shape s = {of[0], of[1], of[2], of[2], of[3], of[4], of[5], 1, of[2]};
-                    if (out_type == mp_precisions[precision].type ||
-                        (out_type == MP_TYPE_F32 && !mp_is_real(mp_precisions[precision].type)))
-                        convolution("depthwise", s, precision, out_type, extreme, i + 3 * extreme, pool);
+                    if (type == own || (type == MP_TYPE_F32 && !mp_is_real(own)))
+                        convolution("depthwise", s, precision, type, extreme, i + 3 * extreme, i == 2 || i == 8);
                 }
 }
 
