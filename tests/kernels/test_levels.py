@@ -55,7 +55,7 @@ def test_digests_are_of_what_the_reference_gives_whichever_level_is_compared(lev
         }
         for name in (level, "scalar")
     }
-    assert {line.split(" ")[2] for line in lines[level]} == {"results", "ranges"}
+    assert {line.split(" ")[2] for line in lines[level]} >= {"results", "ranges"}
     assert lines[level] <= lines["scalar"]
     assert len({line.split(" ")[3] for line in lines[level]}) > 200
     broken = run(levels, "--digest", f"--test={CASE}", f"--level={level}", fault="result").stdout.splitlines()[0]
