@@ -111,8 +111,9 @@ static inline __attribute__((always_inline)) vf activated_here(vf x, const int a
     return activation == OUT_RARE ? vf_activate_apart(x, asked) : vf_activate(x, activation);
 }
 
-/* The program for boards is small: what a loop could be copied for is asked in each of its rounds there, 100 kB less in all. */
-#if defined(__aarch64__)
+/* The program for boards is small: what a loop could be copied for is asked in each of its rounds there, 100 kB less in all. So it is
+ * without optimisation (sanitizers), where each copy takes stack of its own, more than a helper's in all. */
+#if defined(__aarch64__) || !defined(__OPTIMIZE__)
 enum { OUT_SMALL = 1 };
 #define MP_ASKED_EACH_TIME(x) __asm__("" : "+r"(x))
 #else
