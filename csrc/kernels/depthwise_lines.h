@@ -53,7 +53,8 @@
 /* A line, or two; the last has none below itself, and weights that are 0 for it. */
 #define LINES_PART(k)                                                                                                  \
     if (k < LINES_PARTS) {                                                                                             \
-        const int first_line = LINES_BYTES == 1 ? 2 * k : k, next = first_line + 1 < SIZE ? first_line + 1 : 2 * k;    \
+        const int first_line = LINES_BYTES == 1 ? 2 * k : k,                                                           \
+                  next = first_line + 1 < SIZE ? first_line + 1 : first_line;                                          \
         const ptrdiff_t step = (ptrdiff_t)row->step[first_line], below = (ptrdiff_t)row->step[next];                   \
         const char *upper = from[first_line] + c * LINES_BYTES, *lower = from[next] + c * LINES_BYTES;                 \
         const LINES_WEIGHT *w = (const LINES_WEIGHT *)row->weights + k * SIZE * row->weights_ld + c;                   \
