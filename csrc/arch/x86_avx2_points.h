@@ -2,24 +2,14 @@
 /* mp_micro.points on AVX2: layers whose depth is so short that a tile's beginning and end cost more than its products. Six pixels
  * x two vectors of channels, or twelve x one, whose second six stand in the second vectors' sums; the last tile begins early where it
  * would not be full, and computes some results once more. */
-#define POINTS_AT(i) (const char *)((i < 3 ? near : far) + i % 3 * pixel) + k *POINTS_STEP
-#define POINTS_BEYOND(i) (const char *)((i < 3 ? near : far) + (6 + i % 3) * pixel) + k *POINTS_STEP
+#define POINTS_AT(i) (const char *)((i < 3 ? near : far) + i % 3 * pixel) + (k * POINTS_STEP)
+#define POINTS_BEYOND(i) (const char *)((i < 3 ? near : far) + (6 + i % 3) * pixel) + (k * POINTS_STEP)
 #define POINTS_DECLARE_vf(i) vf c##i##0 = first, c##i##1 = second;
 #define POINTS_DECLARE_vi(i) vi c##i##0 = first, c##i##1 = second;
 #define POINTS_ADD_vf(x, w, sum) sum = vf_fma(vf_set1(*(const float *)(x)), w, sum);
 #define POINTS_ADD_vi(x, w, sum) sum = vi_dot16(sum, vi_set1(load_group(x)), w);
-#define POINTS_TWO_vf(i)                                                                                               \
-    {                                                                                                                  \
-        const vf x = vf_set1(*(const float *)(POINTS_AT(i)));                                                          \
-        c##i##0 = vf_fma(x, w0, c##i##0);                                                                              \
-        c##i##1 = vf_fma(x, w1, c##i##1);                                                                              \
-    }
-#define POINTS_TWO_vi(i)                                                                                               \
-    {                                                                                                                  \
-        const vi x = vi_set1(load_group(POINTS_AT(i)));                                                                \
-        c##i##0 = vi_dot16(c##i##0, x, w0);                                                                            \
-        c##i##1 = vi_dot16(c##i##1, x, w1);                                                                            \
-    }
+#define POINTS_TWO_vf(i) POINTS_ADD_vf(POINTS_AT(i), w0, c##i##0) POINTS_ADD_vf(POINTS_AT(i), w1, c##i##1)
+#define POINTS_TWO_vi(i) POINTS_ADD_vi(POINTS_AT(i), w0, c##i##0) POINTS_ADD_vi(POINTS_AT(i), w1, c##i##1)
 #define POINTS_ONE_vf(i) POINTS_ADD_vf(POINTS_AT(i), w0, c##i##0) POINTS_ADD_vf(POINTS_BEYOND(i), w0, c##i##1)
 #define POINTS_ONE_vi(i) POINTS_ADD_vi(POINTS_AT(i), w0, c##i##0) POINTS_ADD_vi(POINTS_BEYOND(i), w0, c##i##1)
 #define POINTS_SECOND(i) c##i##1, c##i##1,

@@ -67,8 +67,12 @@
 #define LINES_RESULT(i) vf x##i = LINES_REAL(i);
 #define LINES_CHECK(i)                                                                                                 \
     if (COUNT > i) measures->bad[i & 1] = note_bad(measures->bad[i & 1], x##i);
-#define LINES_ACTIVATE(i)                                                                                              \
-    if (COUNT > i) x##i = activated_here(x##i, LINES_ACTIVATION, LINES_ACTIVATION);
+#define LINES_ACTIVATE(i, ACTIVATION)                                                                                  \
+    if (COUNT > i) x##i = activated_here(x##i, ACTIVATION, ACTIVATION);
+#define LINES_CASE(A)                                                                                                  \
+    LINES_ACTIVATE(0, A)                                                                                               \
+    LINES_ACTIVATE(1, A)                                                                                               \
+    LINES_ACTIVATE(2, A) LINES_ACTIVATE(3, A) LINES_ACTIVATE(4, A) LINES_ACTIVATE(5, A) LINES_ACTIVATE(6, A) break;
 #define LINES_MEASURE(i)                                                                                               \
     if (COUNT > i) {                                                                                                   \
         measures->minimum = vf_min_any(x##i, measures->minimum);                                                       \
@@ -126,29 +130,19 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
         }
 #ifdef LINES_INT
         const vf scale = vf_load(o->scale + c), bias = vf_load(o->bias + c);
+#endif
         LINES_SEVEN(LINES_RESULT)
-#else
-        LINES_SEVEN(LINES_RESULT)
+#ifndef LINES_INT
         LINES_SEVEN(LINES_CHECK)
 #endif
         /* Asked of each group: a copy of the products for each would be some 50 kB more. */
         switch (o->activation) {
         case MP_LINEAR: break;
-#define LINES_ACTIVATION MP_LEAKY
-        case MP_LEAKY: LINES_SEVEN(LINES_ACTIVATE) break;
-#undef LINES_ACTIVATION
-#define LINES_ACTIVATION MP_RELU
-        case MP_RELU: LINES_SEVEN(LINES_ACTIVATE) break;
-#undef LINES_ACTIVATION
-#define LINES_ACTIVATION MP_HARD_SWISH
-        case MP_HARD_SWISH: LINES_SEVEN(LINES_ACTIVATE) break;
-#undef LINES_ACTIVATION
-#define LINES_ACTIVATION MP_SWISH
-        case MP_SWISH: LINES_SEVEN(LINES_ACTIVATE) break;
-#undef LINES_ACTIVATION
-#define LINES_ACTIVATION MP_RELU6
-        default: LINES_SEVEN(LINES_ACTIVATE) break;
-#undef LINES_ACTIVATION
+        case MP_LEAKY: LINES_CASE(MP_LEAKY)
+        case MP_RELU: LINES_CASE(MP_RELU)
+        case MP_HARD_SWISH: LINES_CASE(MP_HARD_SWISH)
+        case MP_SWISH: LINES_CASE(MP_SWISH)
+        default: LINES_CASE(MP_RELU6)
         }
         if (o->measured) {
             LINES_SEVEN(LINES_MEASURE)
