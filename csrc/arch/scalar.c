@@ -2,6 +2,7 @@
 /* Portable C, one lane: the reference of all other levels. Tiles are written out plainly, not from the template. */
 #include "../table.h"
 #include "vec_scalar.h"
+#define MP_REFERENCE
 #include "../kernels/all.h"
 
 enum { MR = 4, NR = 2 };

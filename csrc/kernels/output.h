@@ -43,21 +43,24 @@ static inline __attribute__((always_inline)) void store_code(void *out, size_t a
 }
 static inline vi code_of(const out_scale *q, vf x) { return vi_add(vi_near(clamped(q, x)), q->zero); }
 
-/* The first n lanes of x to element `at` of out, as out_type; returns bad with what rounding to a narrow type made infinite. */
+/* The first n lanes of x to element `at` of out, as a real type; returns bad with what rounding to a narrow one made infinite. */
+static inline __attribute__((always_inline)) vf store_real(char *out, size_t at, const int type, vf x, int n, vf bad)
+{
+    if (mp_type_bytes(type) < sizeof(float)) bad = note_bad(bad, round_as(type, x));
+    store_as(out, at, type, x, n);
+    return bad;
+}
+
+/* The same as any type. */
 static inline __attribute__((always_inline)) vf store_finished(const out_scale *q, const int rounding, char *out,
                                                                size_t at, const int out_type, vf x, int n, vf bad)
 {
-    if (!mp_is_real(out_type)) {
-        if (out_type == OUT_I8_EVEN) {
-            store_code(out, at, clamped(q, x), q->zero, n);
-            return bad;
-        }
-        x = vf_add(round_by(clamped(q, x), rounding), q->zero_point);
-    } else if (mp_type_bytes(out_type) < sizeof(float)) {
-        x = round_as(out_type, x);
-        bad = note_bad(bad, x);
+    if (out_type == OUT_I8_EVEN) {
+        store_code(out, at, clamped(q, x), q->zero, n);
+        return bad;
     }
-    store_as(out, at, out_type, x, n);
+    if (mp_is_real(out_type)) return store_real(out, at, out_type, x, n, bad);
+    store_as(out, at, out_type, vf_add(round_by(clamped(q, x), rounding), q->zero_point), n);
     return bad;
 }
 
@@ -91,14 +94,14 @@ static inline int never_falls(int activation)
     return activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU || activation == MP_RELU6;
 }
 
-/* Besides MP_LINEAR ...: whatever comes behind MP_SWISH, asked at each call. */
-enum { OUT_RARE = -1 };
+/* Besides MP_LINEAR ...: any, asked at each value. */
+enum { OUT_ASKED = -1 };
 
 /* Only what is computed for every value of every layer is worth a copy of the code in each of its loops. asked: o->activation. */
 static inline __attribute__((always_inline)) vf activated(vf x, int activation, int asked)
 {
-    const int cheap = activation == MP_LINEAR || activation == MP_LEAKY || activation == MP_RELU;
-    return cheap ? vf_activate(x, activation) : vf_activate_apart(x, asked);
+    if (activation == OUT_ASKED) activation = asked;
+    return activation <= MP_RELU6 ? vf_activate(x, activation) : vf_activate_apart(x, asked);
 }
 
 /* The same for a result that is no window's. What is no constant is none behind MP_SWISH; without optimisation nothing is one. */
@@ -108,12 +111,12 @@ static inline __attribute__((always_inline)) vf activated_here(vf x, const int a
     if (!__builtin_constant_p(activation)) return vf_activate(x, activation);
 #endif
     if (activation == MP_HARD_SWISH) return vf_hard_swish(x);
-    return activation == OUT_RARE ? vf_activate_apart(x, asked) : vf_activate(x, activation);
+    return activation == OUT_ASKED ? activated(x, OUT_ASKED, asked) : vf_activate(x, activation);
 }
 
 /* The program for boards is small: what a loop could be copied for is asked in each of its rounds there, 100 kB less in all. So it is
  * without optimisation (sanitizers), where each copy takes stack of its own, more than a helper's in all. */
-#if defined(__aarch64__) || !defined(__OPTIMIZE__)
+#if defined(__aarch64__) || !defined(__OPTIMIZE__) || defined(MP_REFERENCE)
 enum { OUT_SMALL = 1 };
 #define MP_ASKED_EACH_TIME(x) __asm__("" : "+r"(x))
 #else
@@ -145,7 +148,7 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     const size_t lower = o->lower;
     const int rising = kind == MP_SUM_INT && o->rising;
     const int narrow = mp_is_real(out_type) && mp_type_bytes(out_type) < sizeof(float);
-    const int by_sums = rising && !narrow && never_falls(activation);
+    const int by_sums = rising && !narrow && never_falls(activation == OUT_ASKED ? asked : activation);
 #define REAL(V, ROW) real_of(kind, sums + (ROW) * acc_ld + V * VL, lower, scale##V, bias##V, lanes)
 #define ACTIVATED(X, V, ROW)                                                                                           \
     vf X = REAL(V, ROW);                                                                                               \
@@ -214,29 +217,6 @@ static inline __attribute__((always_inline)) void output_columns(mp_output *o, c
     vf_store(o->bad, bad);
 }
 
-static inline __attribute__((always_inline)) void output_rows(mp_output *o, const int kind, const int activation,
-                                                              const int out_type, const int32_t *acc, size_t acc_ld,
-                                                              int rows, int channels, int channel, char *out,
-                                                              size_t out_ld)
-{
-    int c = 0;
-#define COLUMNS(VECTORS, N)                                                                                            \
-    output_columns(o, kind, activation, out_type, acc + c, acc_ld, rows, channel + c, out, (size_t)c, out_ld, VECTORS, \
-                   N)
-    if (!OUT_SMALL && out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
-        for (; c + 2 * VL <= channels; c += 2 * VL) COLUMNS(2, VL);
-    /* What is written most has a copy for whole vectors. */
-    const int usual = (out_type == MP_TYPE_F32 || out_type == (kind == MP_SUM_INT ? OUT_I8_EVEN : MP_TYPE_F16)) &&
-                      (kind == MP_SUM_HALF || __builtin_constant_p(activation));
-    if (!OUT_SMALL || usual) {
-        for (; c + VL <= channels; c += VL) COLUMNS(1, VL);
-        if (c < channels) COLUMNS(1, channels - c);
-    } else {
-        for (; c < channels; c += VL) COLUMNS(1, channels - c < VL ? channels - c : VL);
-    }
-#undef COLUMNS
-}
-
 /* CALL(type, ...) with the type as a constant, for o->out_type, which is not int16. */
 #define BY_OUT_TYPE(CALL, ...)                                                                                         \
     do {                                                                                                               \
@@ -249,65 +229,93 @@ static inline __attribute__((always_inline)) void output_rows(mp_output *o, cons
                 CALL(MP_TYPE_I8, __VA_ARGS__);                                                                         \
         }                                                                                                              \
     } while (0)
-/* The same with constants for what is written most: the others are asked at every vector, which is little beside an exponential
- * or the sums of an int8 layer, and each constant is a copy of all loops. */
-#define BY_USUAL_OUT_TYPE(CALL, ...)                                                                                   \
-    do {                                                                                                               \
-        if (o->out_type == MP_TYPE_F32)                                                                                \
-            CALL(MP_TYPE_F32, __VA_ARGS__);                                                                            \
-        else if (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN)                                          \
-            CALL(OUT_I8_EVEN, __VA_ARGS__);                                                                            \
-        else                                                                                                           \
-            CALL(o->out_type, __VA_ARGS__);                                                                            \
-    } while (0)
-#define OUTPUT_CASE(TYPE, KIND, ACTIVATION)                                                                            \
-    output_rows(o, KIND, ACTIVATION, TYPE, acc, acc_ld, rows, channels, channel, out, out_ld)
-#define OUTPUT_ACTIVATIONS(KIND, BY_TYPE)                                                                              \
-    do {                                                                                                               \
-        if (o->activation == MP_LINEAR)                                                                                \
-            BY_TYPE(OUTPUT_CASE, KIND, MP_LINEAR);                                                                     \
-        else if (o->activation == MP_LEAKY)                                                                            \
-            BY_TYPE(OUTPUT_CASE, KIND, MP_LEAKY);                                                                      \
-        else if (!OUT_SMALL && o->activation == MP_HARD_SWISH)                                                         \
-            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, MP_HARD_SWISH);                                                       \
-        else if (!OUT_SMALL && o->activation == MP_SWISH)                                                              \
-            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, MP_SWISH);                                                            \
-        else if (o->activation > MP_SWISH)                                                                             \
-            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, OUT_RARE);                                                            \
-        else                                                                                                           \
-            BY_USUAL_OUT_TYPE(OUTPUT_CASE, KIND, o->activation);                                                       \
-    } while (0)
-
-#define OUTPUT_ANY(TYPE, KIND)                                                                                         \
-    do {                                                                                                               \
-        if (o->activation > MP_SWISH)                                                                                  \
-            OUTPUT_CASE(TYPE, KIND, OUT_RARE);                                                                         \
-        else                                                                                                           \
-            OUTPUT_CASE(TYPE, KIND, o->activation);                                                                    \
-    } while (0)
 
 #ifndef MP_SHARED
+#define OUTPUT_VECTORS(KIND, ACTIVATION, TYPE, VECTORS, N)                                                             \
+    output_columns(o, KIND, ACTIVATION, TYPE, (const int32_t *)acc + c, acc_ld, rows, channel + c, out, (size_t)c,     \
+                   out_ld, VECTORS, N)
+#define OUTPUT_ARGUMENTS                                                                                               \
+    mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, char *out, size_t out_ld
+
+/* From channel `c` on: type and activation asked at each vector, which may be a part of one. */
+static inline __attribute__((always_inline)) void output_asked(const int kind, int c, OUTPUT_ARGUMENTS)
+{
+    for (; c < channels; c += VL)
+        OUTPUT_VECTORS(kind, OUT_ASKED, o->out_type, 1, channels - c < VL ? channels - c : VL);
+}
+static __attribute__((noinline)) void output_from(int c, OUTPUT_ARGUMENTS)
+{
+    switch (o->kind) {
+    case MP_SUM_FLOAT: output_asked(MP_SUM_FLOAT, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
+    case MP_SUM_INT: output_asked(MP_SUM_INT, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
+    case MP_SUM_HALVES: output_asked(MP_SUM_HALVES, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
+    default: output_asked(MP_SUM_HALF, c, o, acc, acc_ld, rows, channels, channel, out, out_ld);
+    }
+}
+
+#ifndef MP_REFERENCE
+/* Whole vectors of what is written most, each with a copy of the loops. The result: how many channels that are. */
+static inline __attribute__((always_inline)) int output_whole(const int kind, const int activation, const int out_type,
+                                                              OUTPUT_ARGUMENTS)
+{
+    int c = 0;
+    if (!OUT_SMALL && out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
+        for (; c + 2 * VL <= channels; c += 2 * VL) OUTPUT_VECTORS(kind, activation, out_type, 2, VL);
+    for (; c + VL <= channels; c += VL) OUTPUT_VECTORS(kind, activation, out_type, 1, VL);
+    return c;
+}
+#endif
+
 #ifdef MP_OUTPUT_USUAL /* a level brings what is asked most: `output_usual` */
 #include MP_OUTPUT_USUAL
 #define OUTPUT_REST __attribute__((noinline))
 #else
 #define OUTPUT_REST inline
 #endif
-static OUTPUT_REST void output_rest(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel,
-                                    void *out, size_t out_ld)
+#define OUTPUT_CASE(TYPE, KIND, ACTIVATION)                                                                            \
+    done = output_whole(KIND, ACTIVATION, TYPE, o, acc, acc_ld, rows, channels, channel, out, out_ld)
+/* Where tiles are finished in registers, exponentials have their copies there. */
+#ifdef MP_FINISHES
+enum { OUT_SWISHES = 0 };
+#else
+enum { OUT_SWISHES = !OUT_SMALL };
+#endif
+#define OUTPUT_ACTIVATIONS(TYPE, KIND)                                                                                 \
+    do {                                                                                                               \
+        if (o->activation == MP_LINEAR)                                                                                \
+            OUTPUT_CASE(TYPE, KIND, MP_LINEAR);                                                                        \
+        else if (o->activation == MP_LEAKY)                                                                            \
+            OUTPUT_CASE(TYPE, KIND, MP_LEAKY);                                                                         \
+        else if (OUT_SWISHES && o->activation == MP_SWISH)                                                             \
+            OUTPUT_CASE(TYPE, KIND, MP_SWISH);                                                                         \
+        else if (OUT_SWISHES && o->activation == MP_HARD_SWISH)                                                        \
+            OUTPUT_CASE(TYPE, KIND, MP_HARD_SWISH);                                                                    \
+        else if (o->activation <= MP_SWISH)                                                                            \
+            OUTPUT_CASE(TYPE, KIND, o->activation);                                                                    \
+    } while (0)
+#define OUTPUT_TYPES(KIND)                                                                                             \
+    do {                                                                                                               \
+        if (o->out_type == MP_TYPE_F32)                                                                                \
+            OUTPUT_ACTIVATIONS(MP_TYPE_F32, KIND);                                                                     \
+        else if (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN)                                          \
+            OUTPUT_ACTIVATIONS(OUT_I8_EVEN, KIND);                                                                     \
+    } while (0)
+
+static OUTPUT_REST void output_rest(OUTPUT_ARGUMENTS)
 {
-    if (o->kind == MP_SUM_FLOAT && o->out_type == MP_TYPE_I16)
-        OUTPUT_ANY(MP_TYPE_I16, MP_SUM_FLOAT);
-    else if (o->kind == MP_SUM_FLOAT)
-        OUTPUT_ACTIVATIONS(MP_SUM_FLOAT, BY_OUT_TYPE);
-    else if (o->kind == MP_SUM_INT)
-        OUTPUT_ACTIVATIONS(MP_SUM_INT, BY_USUAL_OUT_TYPE);
-    else if (o->kind == MP_SUM_HALVES)
-        OUTPUT_ANY(o->out_type, MP_SUM_HALVES);
-    else if (o->out_type == MP_TYPE_F16)
-        OUTPUT_ANY(MP_TYPE_F16, MP_SUM_HALF);
-    else
-        OUTPUT_ANY(o->out_type, MP_SUM_HALF);
+    int done = 0;
+#ifndef MP_REFERENCE
+    if (o->kind == MP_SUM_FLOAT && o->out_type == MP_TYPE_F16) {
+        OUTPUT_ACTIVATIONS(MP_TYPE_F16, MP_SUM_FLOAT);
+    } else if (o->kind == MP_SUM_FLOAT) {
+        OUTPUT_TYPES(MP_SUM_FLOAT);
+    } else if (o->kind == MP_SUM_INT) {
+        OUTPUT_TYPES(MP_SUM_INT);
+    } else if (o->kind == MP_SUM_HALF && o->out_type == MP_TYPE_F16 && o->activation <= MP_SWISH) {
+        OUTPUT_CASE(MP_TYPE_F16, MP_SUM_HALF, o->activation);
+    }
+#endif
+    if (done < channels) output_from(done, o, acc, acc_ld, rows, channels, channel, out, out_ld);
 }
 
 static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,
@@ -321,10 +329,12 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
     output_rest(o, (const int32_t *)acc + done, acc_ld, rows, channels - done, channel + done,
                 (char *)out + done * mp_type_bytes(o->out_type), out_ld);
 }
-#endif
 #undef OUTPUT_CASE
 #undef OUTPUT_ACTIVATIONS
-#undef OUTPUT_ANY
+#undef OUTPUT_TYPES
+#undef OUTPUT_ARGUMENTS
+#undef OUTPUT_VECTORS
+#endif
 
 /* What becomes results while its sums are in registers, of whole vectors of channels: what is asked most. The rest goes through memory
  * to `output`, which gives the same bits. */
