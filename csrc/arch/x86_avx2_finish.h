@@ -19,6 +19,7 @@
         minimum = vf_min_any(x##V, minimum);                                                                           \
         maximum = vf_max_any(x##V, maximum);                                                                           \
     }
+#define FINISH_HALF(V, i, N) bad##V[(i) & 1] = store_real(out, V * VL, MP_TYPE_F16, x##V, N, bad##V[(i) & 1]);
 #define FINISH_ROW(SUM, i)                                                                                             \
     {                                                                                                                  \
         FINISH_ONE(SUM, 0, i)                                                                                          \
@@ -26,10 +27,15 @@
             FINISH_ONE(SUM, 1, i)                                                                                      \
             if (codes) {                                                                                               \
                 vi_pack_two_s8((int8_t *)out, finished_code(&q, x0, codes), finished_code(&q, x1, codes), zero);       \
+            } else if (halves) {                                                                                       \
+                FINISH_HALF(0, i, VL)                                                                                  \
+                FINISH_HALF(1, i, VL)                                                                                  \
             } else {                                                                                                   \
                 vf_store((float *)out, x0);                                                                            \
                 vf_store((float *)out + VL, x1);                                                                       \
             }                                                                                                          \
+        } else if (halves) {                                                                                           \
+            FINISH_HALF(0, i, vectors ? VL : VL / 2)                                                                   \
         } else if (vectors == 0) {                                                                                     \
             vf_store_n((float *)out, x0, VL / 2);                                                                      \
         } else if (codes) {                                                                                            \
@@ -42,13 +48,13 @@
 #define FINISH_ROW_vf(i) FINISH_ROW(vf, i)
 #define FINISH_ROW_vi(i) FINISH_ROW(vi, i)
 #define FINISH_AS(SUM)                                                                                                 \
-    static inline                                                                                                      \
-        __attribute__((always_inline)) void finish_as_##SUM(TILE_ROWS(FINISH_SUMS_##SUM) const tile_results *results,  \
-                                                            const int vectors, const int activation, const int codes)  \
+    static inline __attribute__((always_inline)) void finish_as_##SUM(                                                 \
+        TILE_ROWS(FINISH_SUMS_##SUM) const tile_results *results, const int vectors, const int activation,             \
+        const int codes, const int halves)                                                                             \
     {                                                                                                                  \
         mp_output *o = results->output;                                                                                \
         char *out = results->out;                                                                                      \
-        const size_t step = results->out_ld * (codes ? 1 : sizeof(float));                                             \
+        const size_t step = results->out_ld * (codes ? 1 : halves ? sizeof(uint16_t) : sizeof(float));                 \
         const out_scale q = out_scale_of(o);                                                                           \
         const vi zero = zero_words(o);                                                                                 \
         const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \
@@ -69,29 +75,35 @@ FINISH_AS(vf)
 FINISH_AS(vi)
 
 #define FINISH_ARGUMENTS(i) c##i##0, c##i##1,
-#define FINISH_ACTIVATIONS(SUM, VECTORS, CODES)                                                                        \
+#define FINISH_ACTIVATIONS(SUM, VECTORS, CODES, HALVES)                                                                \
     switch (results->output->activation) {                                                                             \
-    case MP_LINEAR: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LINEAR, CODES); break;            \
-    case MP_LEAKY: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LEAKY, CODES); break;              \
-    case MP_RELU: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU, CODES); break;                \
-    case MP_HARD_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_HARD_SWISH, CODES); break;    \
-    case MP_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_SWISH, CODES); break;              \
-    default: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU6, CODES); break;                    \
+    case MP_LINEAR: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LINEAR, CODES, HALVES); break;    \
+    case MP_LEAKY: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_LEAKY, CODES, HALVES); break;      \
+    case MP_RELU: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU, CODES, HALVES); break;        \
+    case MP_HARD_SWISH:                                                                                                \
+        finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_HARD_SWISH, CODES, HALVES);                   \
+        break;                                                                                                         \
+    case MP_SWISH: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_SWISH, CODES, HALVES); break;      \
+    default: finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, VECTORS, MP_RELU6, CODES, HALVES); break;            \
     }
 static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors,
                                                             const tile_results *results)
 {
-    FINISH_ACTIVATIONS(vf, vectors, 0)
+    if (results->output->out_type == MP_TYPE_F32) {
+        FINISH_ACTIVATIONS(vf, vectors, 0, 0)
+    } else {
+        FINISH_ACTIVATIONS(vf, vectors, 0, 1)
+    }
 }
 static inline __attribute__((always_inline)) void finish_vi(TILE_ROWS(FINISH_SUMS_vi) const int vectors,
                                                             const tile_results *results)
 {
     if (results->output->out_type == MP_TYPE_F32) {
-        FINISH_ACTIVATIONS(vi, vectors, 0)
+        FINISH_ACTIVATIONS(vi, vectors, 0, 0)
     } else if (results->output->packs) {
-        FINISH_ACTIVATIONS(vi, vectors, 2)
+        FINISH_ACTIVATIONS(vi, vectors, 2, 0)
     } else {
-        FINISH_ACTIVATIONS(vi, vectors, 1)
+        FINISH_ACTIVATIONS(vi, vectors, 1, 0)
     }
 }
 #define TILE_FINISH(SUM) finish_##SUM(TILE_ROWS(FINISH_ARGUMENTS) C, results)

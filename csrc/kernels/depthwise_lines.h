@@ -80,6 +80,9 @@
     }
 #define LINES_STORE(i)                                                                                                 \
     if (COUNT > i) vf_store((float *)(out + i * out_row) + c, x##i);
+#define LINES_STORE_HALF(i)                                                                                            \
+    if (COUNT > i)                                                                                                     \
+        measures->bad[i & 1] = store_real(out + i * out_row, (size_t)c, MP_TYPE_F16, x##i, VL, measures->bad[i & 1]);
 #ifdef VI_PACKS_FOUR
 #define LINES_FOUR(a, b, d, e, CODES)                                                                                  \
     vi_pack_four_s8((int8_t *)out + c + a * out_row, out_row, finished_code(&q, x##a, CODES),                          \
@@ -110,7 +113,7 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
     const char *from[MP_MOST_LINES];
     for (int k = 0; k < SIZE; k++) from[k] = row->line[k] + column * (ptrdiff_t)row->step[k];
     mp_output *o = row->output;
-    const size_t out_row = row->out_ld * (o && o->out_type == MP_TYPE_I8 ? 1 : 4);
+    const size_t out_row = row->out_ld * (o ? mp_type_bytes(o->out_type) : 4);
     char *out = row->out + (size_t)x * out_row;
 #ifdef LINES_INT
     const vi zero_point = vi_set1((row->zero_point & 0xffff) | (int32_t)((uint32_t)row->zero_point << 16));
@@ -154,6 +157,11 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
             } else {
                 LINES_CODES(1)
             }
+            continue;
+        }
+#else
+        if (o->out_type == MP_TYPE_F16) {
+            LINES_SEVEN(LINES_STORE_HALF)
             continue;
         }
 #endif

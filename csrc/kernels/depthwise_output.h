@@ -53,7 +53,7 @@
     static int NAME##_output(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,     \
                              const void *w, const void *init, mp_output *o, int out_c, void *out)                      \
     {                                                                                                                  \
-        if (!finishes_vectors(o) || out_c % VL) return 0;                                                              \
+        if (!finishes_vectors(o) || out_c % VL || mp_type_bytes(o->out_type) == 2) return 0;                           \
         if (o->out_type == MP_TYPE_F32) {                                                                              \
             switch (o->activation) {                                                                                   \
                 DW_CASES(NAME##_as, 0)                                                                                 \

@@ -342,7 +342,7 @@ static inline int finishes_vectors(const mp_output *o)
 {
     const int falls = !never_falls(o->activation) && o->activation != MP_HARD_SWISH && o->activation != MP_SWISH;
     if (falls || o->windows) return 0;
-    if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32;
+    if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32 || o->out_type == MP_TYPE_F16;
     return o->kind == MP_SUM_INT && o->rising &&
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
 }
