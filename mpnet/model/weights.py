@@ -51,12 +51,15 @@ def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
     shortcuts = [layer for layer in network.layers if isinstance(layer, ShortcutSpec)]
     added = {layer.index - 1 for layer in shortcuts} if len(shortcuts) > MANY_SHORTCUTS else set[int]()
     calm = len(shortcuts) ** -0.5 if shortcuts else 1.0
+    ends = {i for index in network.outputs for i in (index, *network.layers[index].inputs)}
     layers: dict[int, ConvolutionWeights] = {}
     for layer in network.convolutions:
         if layer.shares is not None:
             layers[layer.index] = layers[layer.shares]
             continue
-        spread = np.float32(np.sqrt(2.0 / layer.depth) * (calm if layer.index in added else 1.0))
+        # An activation halves the mean square; without one, many layers would overflow halves.
+        gain = 1.0 if layer.activation == "linear" and layer.index not in ends else 2.0
+        spread = np.float32(np.sqrt(gain / layer.depth) * (calm if layer.index in added else 1.0))
         weights = random.standard_normal(layer.weight_shape, np.float32) * spread
         biases = random.standard_normal(layer.filters, np.float32) * np.float32(0.1)
         if layer.batch_normalize:

@@ -76,3 +76,11 @@ def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, more: list[st
     assert result.stdout == ""
     assert message in result.stderr
     assert len(result.stderr.splitlines()) == 1
+
+
+def test_random_weights_of_many_layers_without_activation_stay_within_halves(mpnet: Mpnet, tmp_path: Path) -> None:
+    """As in networks of narrow linear layers between depthwise ones; `bench` without weights draws its own."""
+    linear = "[convolutional]\nbatch_normalize=1\nfilters=4\nsize=1\nactivation=linear\n\n"
+    (tmp_path / "net.cfg").write_text("[net]\nwidth=8\nheight=8\nchannels=3\n\n" + 60 * linear, encoding="ascii")
+    document = document_of(mpnet("bench", tmp_path / "net.cfg", "--precisions", "fp16", "--repeats", 3, "--json"))
+    assert [case["precision"] for case in document["cases"]] == ["fp16"]
