@@ -112,7 +112,7 @@ done
 start "docs/board.md, command by command" 900 env MPNET_ARM=1 "$PYTHON" -m pytest -q tests/mprun/test_board.py
 start "mprun: random configurations on ${both[*]}" 600 bundles "${both[@]}"
 for cpu in "${cpus[@]}"; do start "whole network on $cpu" 600 network "$cpu"; done
-start "hot loops as compiled, and modelled cycles" 600 "$PYTHON" -m pytest -q tests/counts -k neon
+start "hot loops as compiled, and modelled cycles" 600 env MPNET_ARM=1 "$PYTHON" -m pytest -q tests/counts -k neon
 start "executed instructions, emulated" 600 "$PYTHON" tests/counts/executed.py "$cache/counts"
 finish
 echo "test-arm: passed on ${cpus[*]}"

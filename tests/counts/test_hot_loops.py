@@ -32,6 +32,8 @@ def _missing(loop: HotLoop, family: str) -> str | None:
     """Why this loop cannot be compiled and read here."""
     if _isa(loop) is X86 and platform.machine() not in ("x86_64", "AMD64"):
         return "x86 tables are compiled on x86-64 only"
+    if _isa(loop) is ARM and platform.machine() != "aarch64" and "MPNET_ARM" not in os.environ:
+        return "make test-arm runs it"
     if _compiler(loop, family) is None:
         return f"SKIPPED WITHOUT A COMPILER: no {family} for {loop.source}"
     return None if shutil.which(_isa(loop).objdump) else f"SKIPPED WITHOUT {_isa(loop).objdump}"
