@@ -2,7 +2,7 @@
 /* ARMv8.2 with half arithmetic, the dot product and int8 matrix multiplication. */
 #include "../table.h"
 #if defined(__aarch64__)
-#define MP_SHARED "../arch/arm_neon_shared.h"
+#define MP_SHARED mp_table_neon
 #include "arm_neon_templates.h"
 #include "arm_neon_f16.h"
 #include "arm_neon_mmla.h"

@@ -3,6 +3,7 @@
  * (x86_avx512amx.c). */
 #include "../table.h"
 #if defined(__x86_64__)
+#define MP_SHARED mp_table_avx512
 #include "vec_avx512.h"
 /* Instead of the two instructions of AVX-512. */
 static inline vi vi_dot16_vnni(vi acc, vi a, vi b)

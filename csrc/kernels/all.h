@@ -6,8 +6,8 @@
 #include "activation.h"
 #include "elementwise.h"
 #include "output.h"
-#ifdef MP_SHARED /* leaves that the level takes from another one, those of integer.h among them */
-#include MP_SHARED
+#ifdef MP_SHARED
+#include "shared.h"
 #else
 #include "integer.h"
 #include "local_mean.h"
