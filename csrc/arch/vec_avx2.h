@@ -165,14 +165,29 @@ static inline void vi_store_four_s8(int8_t *p, vi a, vi b, vi c, vi d, int zero)
     const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
     _mm256_storeu_si256((__m256i *)p, _mm256_permutevar8x32_epi32(_mm256_packs_epi16(ab, cd), order));
 }
-/* Sums of codes and `zero`, clamped by packing; they make results of sums in registers. */
+/* Results are made of sums in registers (kernels/finish.h); those of 2x2 windows are not. */
 #define MP_FINISHES
+#define MP_FINISHES_WINDOWS 0
 static inline vi vi_set1_s16(int16_t x) { return _mm256_set1_epi16(x); }
-static inline void vi_pack_two_s8(int8_t *p, vi a, vi b, vi zero)
+/* Sums of codes and `zero`, clamped by packing: of rows ld bytes apart, two of one vector or of two, or four of one; n lanes of a row's
+ * last vector, here always all. */
+static inline void vi_pack_two_by_two_s8(int8_t *p, size_t ld, vi a0, vi a1, vi b0, vi b1, vi zero, int n)
+{
+    const __m256i s = _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(a0, a1), zero),
+                                         _mm256_adds_epi16(_mm256_packs_epi32(b0, b1), zero));
+    const __m256i codes = _mm256_permutevar8x32_epi32(s, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
+    (void)n;
+    _mm_storeu_si128((__m128i *)p, _mm256_castsi256_si128(codes));
+    _mm_storeu_si128((__m128i *)(p + ld), _mm256_extracti128_si256(codes, 1));
+}
+static inline void vi_pack_two_s8(int8_t *p, size_t ld, vi a, vi b, vi zero, int n)
 {
     const __m256i s = _mm256_adds_epi16(_mm256_packs_epi32(a, b), zero);
     const __m128i codes = _mm_packs_epi16(_mm256_castsi256_si128(s), _mm256_extracti128_si256(s, 1));
-    _mm_storeu_si128((__m128i *)p, _mm_shuffle_epi32(codes, _MM_SHUFFLE(3, 1, 2, 0)));
+    const __m128i rows = _mm_shuffle_epi32(codes, _MM_SHUFFLE(3, 1, 2, 0));
+    (void)n;
+    _mm_storel_epi64((__m128i *)p, rows);
+    _mm_storeh_pd((double *)(p + ld), _mm_castsi128_pd(rows));
 }
 static inline void vi_pack_s8(int8_t *p, vi a, vi zero)
 {
@@ -181,7 +196,6 @@ static inline void vi_pack_s8(int8_t *p, vi a, vi zero)
     _mm_storel_epi64((__m128i *)p, _mm_packs_epi16(s, s));
 }
 #define VI_PACKS_FOUR
-/* Four vectors, ld bytes apart. */
 static inline void vi_pack_four_s8(int8_t *p, size_t ld, vi a, vi b, vi c, vi d, vi zero)
 {
     const __m256i s = _mm256_packs_epi16(_mm256_adds_epi16(_mm256_packs_epi32(a, b), zero),

@@ -80,6 +80,45 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 {
     _mm_mask_storeu_epi8(p, v_first(n), _mm512_cvtsepi32_epi8(x));
 }
+/* As in vec_avx2.h; windows as well. */
+#define MP_FINISHES
+#define MP_FINISHES_WINDOWS 1
+static inline vi vi_set1_s16(int16_t x) { return _mm512_set1_epi16(x); }
+/* Codes of rows a to d from words of each two, as packing in lanes of 128 bits lays them. */
+static inline __m512i v_rows_s8(__m512i ab, __m512i cd)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(ab, cd));
+}
+static inline vi v_words(vi a, vi b, vi zero) { return _mm512_adds_epi16(_mm512_packs_epi32(a, b), zero); }
+static inline void vi_pack_two_by_two_s8(int8_t *p, size_t ld, vi a0, vi a1, vi b0, vi b1, vi zero, int n)
+{
+    const __m512i codes = v_rows_s8(v_words(a0, a1, zero), v_words(b0, b1, zero));
+    const __mmask32 kept = 0xffffffffu >> (VL - n);
+    _mm256_mask_storeu_epi8(p, kept, _mm512_castsi512_si256(codes));
+    _mm256_mask_storeu_epi8(p + ld, kept, _mm512_extracti64x4_epi64(codes, 1));
+}
+static inline void vi_pack_two_s8(int8_t *p, size_t ld, vi a, vi b, vi zero, int n)
+{
+    const vi words = v_words(a, b, zero);
+    const __m256i codes = _mm512_castsi512_si256(v_rows_s8(words, words));
+    _mm_mask_storeu_epi8(p, v_first(n), _mm256_castsi256_si128(codes));
+    _mm_mask_storeu_epi8(p + ld, v_first(n), _mm256_extracti128_si256(codes, 1));
+}
+static inline void vi_pack_s8(int8_t *p, vi a, vi zero)
+{
+    _mm_storeu_si128((__m128i *)p,
+                     _mm256_cvtsepi16_epi8(_mm256_adds_epi16(_mm512_cvtsepi32_epi16(a), _mm512_castsi512_si256(zero))));
+}
+#define VI_PACKS_FOUR
+static inline void vi_pack_four_s8(int8_t *p, size_t ld, vi a, vi b, vi c, vi d, vi zero)
+{
+    const __m512i codes = v_rows_s8(v_words(a, b, zero), v_words(c, d, zero));
+    _mm_storeu_si128((__m128i *)p, _mm512_castsi512_si128(codes));
+    _mm_storeu_si128((__m128i *)(p + ld), _mm512_extracti32x4_epi32(codes, 1));
+    _mm_storeu_si128((__m128i *)(p + 2 * ld), _mm512_extracti32x4_epi32(codes, 2));
+    _mm_storeu_si128((__m128i *)(p + 3 * ld), _mm512_extracti32x4_epi32(codes, 3));
+}
 static inline void vf_store_s8(int8_t *p, vf x) { vi_store_s8(p, vi_near(x)); }
 static inline void vf_store_s8_n(int8_t *p, vf x, int n) { vi_store_s8_n(p, vi_near(x), n); }
 static inline vf vf_load_s16(const int16_t *p)

@@ -39,10 +39,10 @@ enum { POINTS_STEP = 4, POINTS_PANEL = 2 * VL * POINTS_STEP };
                 }                                                                                                      \
             }                                                                                                          \
             tile_results results = {t->output, t->channel, t->out + at * out_pixel, t->out_ld};                        \
-            finish_##SUM(TILE_ROWS(FINISH_ARGUMENTS) vectors, &results);                                               \
+            finish_##SUM(TILE_ROWS(FINISH_ARGUMENTS) vectors > 1 ? 2 : 1, vectors ? VL : VL / 2, &results);            \
             if (vectors == 2) continue;                                                                                \
             results.out += SIX * out_pixel;                                                                            \
-            finish_##SUM(TILE_ROWS(POINTS_SECOND) vectors, &results);                                                  \
+            finish_##SUM(TILE_ROWS(POINTS_SECOND) 1, vectors ? VL : VL / 2, &results);                                 \
         }                                                                                                              \
     }                                                                                                                  \
     static int NAME(const mp_points *t)                                                                                \

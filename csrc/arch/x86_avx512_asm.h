@@ -24,7 +24,8 @@ typedef struct {
     ptrdiff_t b_run;      /* bytes of weights of a segment */
     ptrdiff_t ahead_step;
     void *acc;            /* where the sums go, or */
-    tile_results results; /* their results */
+    tile_results results; /* their results: */
+    int last;             /* channels of the last vector */
 } asm_tile;
 
 /* M(row, row's distance) */
@@ -55,16 +56,19 @@ typedef struct {
 #define ASM_SUM(name) , [name] "=&v"(name)
 #define ASM_SUMS_1(i) ASM_SUM(c##i##0)
 #define ASM_SUMS_2(i) ASM_SUM(c##i##0) ASM_SUM(c##i##1)
-#define ASM_DECLARE_1(i) vi c##i##0;
-#define ASM_DECLARE_2(i) vi c##i##0, c##i##1;
-#define ASM_STORE_1(i) vi_store(acc + i * 8 * VL, c##i##0);
-#define ASM_STORE_2(i) ASM_STORE_1(i) vi_store(acc + i * 8 * VL + 4 * VL, c##i##1);
+#define ASM_DECLARE_vf_1(i) vf c##i##0;
+#define ASM_DECLARE_vf_2(i) vf c##i##0, c##i##1;
+#define ASM_DECLARE_vi_1(i) vi c##i##0;
+#define ASM_DECLARE_vi_2(i) vi c##i##0, c##i##1;
+#define ASM_STORE(p, sum) memcpy(p, &sum, sizeof sum)
+#define ASM_STORE_1(i) ASM_STORE(acc + i * 8 * VL, c##i##0);
+#define ASM_STORE_2(i) ASM_STORE_1(i) ASM_STORE(acc + i * 8 * VL + 4 * VL, c##i##1);
 
 /* FINISH: what else may be done with the sums. */
-#define ASM_TILE(NAME, ROW, VECTORS, FINISH)                                                                           \
+#define ASM_TILE(NAME, ROW, SUM, VECTORS, FINISH)                                                                           \
     __attribute__((noinline)) static void NAME(const asm_tile *tile)                                                   \
     {                                                                                                                  \
-        TILE_ROWS(ASM_DECLARE_##VECTORS)                                                                               \
+        TILE_ROWS(ASM_DECLARE_##SUM##_##VECTORS) \
         const asm_tile *at = tile;                                                                                     \
         __asm__ volatile("lea -128(%%rsp), %%rsp\n"                                                                    \
                          "push %%rbx\n"                                                                                \
@@ -116,6 +120,8 @@ typedef struct {
 #define ASM_TILE_OF(KSTEP)                                                                                             \
     .rows = a, .ahead = ahead, .seg = seg, .segments = segments, .start = init ? init : acc,                           \
     .start_step = init ? 0 : ASM_ROW_BYTES, .b = b, .b_run = run / KSTEP * ASM_ROW_BYTES, .ahead_step = ahead_step
+#define ASM_FETCH(FROM, BYTES)                                                                                         \
+    for (ptrdiff_t fetched = 0, bytes = BYTES; fetched < bytes; fetched += 64) __builtin_prefetch((FROM) + fetched, 0, 2);
 #define ASM_FULL(NAME, KSTEP)                                                                                          \
     if (rows >= MP_MR) {                                                                                               \
         const asm_tile tile = {ASM_TILE_OF(KSTEP), .acc = acc};                                                        \
@@ -123,30 +129,37 @@ typedef struct {
             NAME##_full(&tile);                                                                                        \
             return;                                                                                                    \
         }                                                                                                              \
-        const char *const end = ahead + (ptrdiff_t)segments * (run / KSTEP) * ahead_step;                              \
-        for (const char *line = ahead; line < end; line += 64) __builtin_prefetch(line, 0, 2);                         \
+        ASM_FETCH(ahead, segments * (run / KSTEP) * ahead_step)                                                        \
         NAME##_half(&tile);                                                                                            \
         return;                                                                                                        \
     }                                                                                                                  \
     if (rows < 1)                                                                                                      \
         __builtin_unreachable();
-#define ASM_FINISH                                                                                                     \
+#define ASM_SUMS_GIVEN_1(i) c##i##0, c##i##0,
+#define ASM_SUMS_GIVEN_2(i) c##i##0, c##i##1,
+#define ASM_FINISH(SUM, VECTORS)                                                                                       \
     if (tile->results.output) {                                                                                        \
-        finish_tile(TILE_ROWS(FINISH_ARGUMENTS) &tile->results);                                                       \
+        finish_##SUM(TILE_ROWS(ASM_SUMS_GIVEN_##VECTORS) VECTORS, tile->last, &tile->results);                         \
         return;                                                                                                        \
     }
 #define ASM_OUTPUT(NAME, KSTEP)                                                                                        \
     static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
-        if (!finishes(t->output) || t->channels != 2 * VL) return 0;                                                   \
+        if (!finishes_vectors(t->output)) return 0;                                                                    \
+        const int half = t->channels <= VL;                                                                            \
         asm_tile tile = {.rows = t->a, .ahead = t->ahead, .seg = t->seg, .segments = t->segments,                      \
                          .start = t->init ? t->init : t->acc, .start_step = t->init ? 0 : ASM_ROW_BYTES, .b = t->b,    \
                          .b_run = t->run / KSTEP * ASM_ROW_BYTES, .ahead_step = t->ahead_step,                         \
-                         .results = {t->output, t->channel, t->out, t->out_ld}};                                       \
+                         .results = {t->output, t->channel, t->out, t->out_ld}, .last = t->channels - (half ? 0 : VL)};\
         for (int i = 0; i < t->tiles; i++) {                                                                           \
             if (t->fetched_bytes)                                                                                      \
                 mp_fetch_results(tile.results.out, t->results, t->out_tile / t->results, t->fetched_bytes);            \
-            NAME##_full(&tile);                                                                                        \
+            if (half) {                                                                                                \
+                ASM_FETCH(tile.ahead, t->segments * (t->run / KSTEP) * t->ahead_step)                                  \
+                NAME##_half(&tile);                                                                                    \
+            } else {                                                                                                   \
+                NAME##_full(&tile);                                                                                    \
+            }                                                                                                          \
             tile.rows += MP_MR;                                                                                        \
             tile.ahead += t->ahead_tile;                                                                               \
             if (!t->init) tile.start = (const char *)tile.start + t->acc_tile;                                         \
@@ -154,21 +167,21 @@ typedef struct {
         }                                                                                                              \
         return 1;                                                                                                      \
     }
-ASM_TILE(tile_f32_full, F32, 2, )
-ASM_TILE(tile_f32_half, F32, 1, )
+#define ASM_TILES(NAME, ROW, SUM, KSTEP)                                                                               \
+    ASM_TILE(NAME##_full, ROW, SUM, 2, ASM_FINISH(SUM, 2))                                                             \
+    ASM_TILE(NAME##_half, ROW, SUM, 1, ASM_FINISH(SUM, 1))                                                             \
+    ASM_OUTPUT(NAME, KSTEP)
+ASM_TILES(tile_f32, F32, vf, 1)
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
+#define TILE_OUTPUT_F32 tile_f32_output
 #ifdef MP_HAS_DOT8
-ASM_TILE(tile_u8_full, U8, 2, ASM_FINISH)
-ASM_TILE(tile_u8_half, U8, 1, )
-ASM_OUTPUT(tile_u8, 4)
+ASM_TILES(tile_u8, U8, vi, 4)
 #define TILE_FULL_U8 ASM_FULL(tile_u8, 4)
 #define TILE_OUTPUT_I8 tile_u8_output
-ASM_TILE(tile_s16_full, S16, 2, )
-ASM_TILE(tile_s16_half, S16, 1, )
+ASM_TILE(tile_s16_full, S16, vi, 2, )
+ASM_TILE(tile_s16_half, S16, vi, 1, )
 #else
-ASM_TILE(tile_s16_full, S16, 2, ASM_FINISH)
-ASM_TILE(tile_s16_half, S16, 1, )
-ASM_OUTPUT(tile_s16, 2)
+ASM_TILES(tile_s16, S16, vi, 2)
 #define TILE_OUTPUT_I8 tile_s16_output
 #endif
 #define TILE_FULL_S16 ASM_FULL(tile_s16, 2)

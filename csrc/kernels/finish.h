@@ -1,85 +1,138 @@
 /* SPDX-License-Identifier: MIT */
-/* The output stage of a full tile of whole numbers whose sums are still in registers: MP_MR pixels x 2 VL channels, named as in
- * tile.h. Only what is asked most; the rest goes through memory to `output`, which gives the same bits. */
+/* The output stage of a full tile whose sums are still in registers: MP_MR pixels, an even number, x one or two vectors of channels,
+ * named as in tile.h. For what `finishes_vectors` (output.h). last: channels of the last vector; sums behind them are 0. */
+#ifndef MP_FINISH_H
+#define MP_FINISH_H
 
-static inline int finishes(const mp_output *o)
-{
-    return o->rising && (o->activation == MP_LINEAR || o->activation == MP_LEAKY) &&
-           (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
-}
-
-#define FINISH_SUMS(i) vi c##i##0, vi c##i##1,
-static inline __attribute__((always_inline)) void finish_as(TILE_ROWS(FINISH_SUMS) const tile_results *results,
-                                                            const int activation, const int out_type, const int windows)
-{
-    mp_output *o = results->output;
-    char *out = results->out;
-    const out_scale q = out_scale_of(o);
-    const size_t ld = results->out_ld;
-    const int measured = o->measured;
-    const vf bad = vf_set1(0.0f); /* what rises is finite */
-    vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);
-#define FINISH(SUM, AT)                                                                                                \
-    {                                                                                                                  \
-        const vf x = vf_activate(scaled(SUM, scale, bias), activation);                                                \
-        if (measured) {                                                                                                \
-            minimum = vf_min_any(x, minimum);                                                                          \
-            maximum = vf_max_any(x, maximum);                                                                          \
-        }                                                                                                              \
-        store_finished(&q, MP_HALF_TO_EVEN, out, AT, out_type, x, VL, bad);                                            \
-    }
-#define FINISH_VECTOR(v)                                                                                               \
-    {                                                                                                                  \
-        const vf scale = vf_load(o->scale + results->channel + v * VL),                                                \
-                 bias = vf_load(o->bias + results->channel + v * VL);                                                  \
-        size_t at = v * VL;                                                                                            \
-        if (windows) {                                                                                                 \
-            vi largest = vi_set1(0);                                                                                   \
-            TILE_ROWS(FINISH_WINDOW_##v)                                                                               \
-        } else {                                                                                                       \
-            TILE_ROWS(FINISH_ROW_##v)                                                                                  \
-        }                                                                                                              \
-    }
-#define FINISH_ROW(SUM)                                                                                                \
-    FINISH(SUM, at)                                                                                                    \
-    at += ld;
-#define FINISH_WINDOW(i, SUM)                                                                                          \
-    largest = i % 4 ? vi_max(largest, SUM) : SUM;                                                                      \
-    if (i % 4 == 3) {                                                                                                  \
-        FINISH(largest, at)                                                                                            \
-        at += ld;                                                                                                      \
-    }
-#define FINISH_ROW_0(i) FINISH_ROW(c##i##0)
-#define FINISH_ROW_1(i) FINISH_ROW(c##i##1)
-#define FINISH_WINDOW_0(i) FINISH_WINDOW(i, c##i##0)
-#define FINISH_WINDOW_1(i) FINISH_WINDOW(i, c##i##1)
-    FINISH_VECTOR(0)
-    FINISH_VECTOR(1)
-    vf_store(o->minimum, minimum);
-    vf_store(o->maximum, maximum);
-#undef FINISH
-}
-
+#define FINISH_SUMS_vf(i) vf c##i##0, vf c##i##1,
+#define FINISH_SUMS_vi(i) vi c##i##0, vi c##i##1,
 #define FINISH_ARGUMENTS(i) c##i##0, c##i##1,
-#define FINISH_CASE(ACTIVATION, TYPE)                                                                                  \
-    do {                                                                                                               \
-        if (results->output->windows)                                                                                  \
-            finish_as(TILE_ROWS(FINISH_ARGUMENTS) results, ACTIVATION, TYPE, 1);                                       \
-        else                                                                                                           \
-            finish_as(TILE_ROWS(FINISH_ARGUMENTS) results, ACTIVATION, TYPE, 0);                                       \
-    } while (0)
-static inline __attribute__((always_inline)) void finish_tile(TILE_ROWS(FINISH_SUMS) const tile_results *results)
+#define FINISH_REAL_vf(V, SUM) SUM
+#define FINISH_REAL_vi(V, SUM) scaled(SUM, vf_load(scale + V * VL), vf_load(bias + V * VL))
+/* In several chains: one would wait for itself longer than the tile's products take. */
+#define FINISH_CHECK_vf(V, i) bad##V[(i) & 1] = note_bad(bad##V[(i) & 1], x##V);
+#define FINISH_CHECK_vi(V, i) /* what rises is finite */
+#define FINISH_ONE(SUM, V, i, OF, LANES)                                                                               \
+    vf x##V = FINISH_REAL_##SUM(V, OF);                                                                                \
+    FINISH_CHECK_##SUM(V, i) x##V = activated_here(x##V, activation, activation);                                      \
+    if (measured) {                                                                                                    \
+        const vf measured##V = (LANES) == VL ? x##V : vf_keep_n(x##V, LANES);                                          \
+        minimum = vf_min_any(measured##V, minimum);                                                                    \
+        maximum = vf_max_any(measured##V, maximum);                                                                    \
+    }                                                                                                                  \
+    if (codes)                                                                                                         \
+        code[i % 2][V] = finished_code(&q, x##V, codes);                                                               \
+    else if (halves)                                                                                                   \
+        bad##V[(i) & 1] = store_real(out, V * VL, MP_TYPE_F16, x##V, LANES, bad##V[(i) & 1]);                          \
+    else                                                                                                               \
+        store_as(out, V *VL, MP_TYPE_F32, x##V, LANES);
+#define FINISH_VECTORS(SUM, i, OF0, OF1)                                                                               \
+    FINISH_ONE(SUM, 0, i, OF0, vectors > 1 ? VL : last)                                                                \
+    if (vectors > 1) {                                                                                                 \
+        FINISH_ONE(SUM, 1, i, OF1, last)                                                                               \
+    }
+/* Codes of two rows are packed together. */
+#define FINISH_ROW(SUM, i)                                                                                             \
+    {                                                                                                                  \
+        FINISH_VECTORS(SUM, i, c##i##0, c##i##1)                                                                       \
+        if (codes && i % 2) {                                                                                          \
+            int8_t *const before = (int8_t *)out - step;                                                               \
+            if (vectors > 1)                                                                                           \
+                vi_pack_two_by_two_s8(before, step, code[0][0], code[0][1], code[1][0], code[1][1], zero, last);       \
+            else                                                                                                       \
+                vi_pack_two_s8(before, step, code[0][0], code[1][0], zero, last);                                      \
+        }                                                                                                              \
+        out += step;                                                                                                   \
+    }
+#define FINISH_ROW_vf(i) FINISH_ROW(vf, i)
+#define FINISH_ROW_vi(i) FINISH_ROW(vi, i)
+/* Every four rows are a window. */
+#define FINISH_WINDOW_vf(i)
+#define FINISH_WINDOW_vi(i)                                                                                            \
+    largest[0] = i % 4 ? vi_max(largest[0], c##i##0) : c##i##0;                                                        \
+    if (vectors > 1) largest[1] = i % 4 ? vi_max(largest[1], c##i##1) : c##i##1;                                       \
+    if (i % 4 == 3) {                                                                                                  \
+        FINISH_VECTORS(vi, i, largest[0], largest[1])                                                                  \
+        if (codes) {                                                                                                   \
+            vi_store_s8_n((int8_t *)out, vi_add(code[1][0], q.zero), vectors > 1 ? VL : last);                         \
+            if (vectors > 1) vi_store_s8_n((int8_t *)out + VL, vi_add(code[1][1], q.zero), last);                      \
+        }                                                                                                              \
+        out += step;                                                                                                   \
+    }
+#define FINISH_AS(SUM)                                                                                                 \
+    static inline __attribute__((always_inline)) void finish_as_##SUM(                                                 \
+        TILE_ROWS(FINISH_SUMS_##SUM) const tile_results *results, const int vectors, const int last,                   \
+        const int activation, const int codes, const int halves, const int windows)                                    \
+    {                                                                                                                  \
+        mp_output *o = results->output;                                                                                \
+        char *out = results->out;                                                                                      \
+        const size_t step = results->out_ld * (codes ? 1 : halves ? sizeof(uint16_t) : sizeof(float));                 \
+        const out_scale q = out_scale_of(o);                                                                           \
+        const vi zero = zero_words(o);                                                                                 \
+        const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \
+        const int measured = o->measured;                                                                              \
+        vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);                                               \
+        vf bad0[2] = {vf_load(o->bad), vf_set1(0.0f)}, bad1[2] = {vf_set1(0.0f), vf_set1(0.0f)};                       \
+        vi code[2][2] = {{zero, zero}, {zero, zero}}, largest[2] = {zero, zero};                                       \
+        (void)scale, (void)bias, (void)code, (void)largest;                                                            \
+        if (windows) {                                                                                                 \
+            TILE_ROWS(FINISH_WINDOW_##SUM)                                                                             \
+        } else {                                                                                                       \
+            TILE_ROWS(FINISH_ROW_##SUM)                                                                                \
+        }                                                                                                              \
+        if (measured) {                                                                                                \
+            vf_store(o->minimum, minimum);                                                                             \
+            vf_store(o->maximum, maximum);                                                                             \
+        }                                                                                                              \
+        vf_store(o->bad, vf_add(vf_add(bad0[0], bad0[1]), vf_add(bad1[0], bad1[1])));                                  \
+    }
+FINISH_AS(vf)
+FINISH_AS(vi)
+
+#define FINISH_CASE(SUM, ACTIVATION, ...)                                                                              \
+    finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, vectors, last, ACTIVATION, __VA_ARGS__);                      \
+    break;
+/* ...: codes, halves, windows */
+#define FINISH_ACTIVATIONS(SUM, ...)                                                                                   \
+    switch (results->output->activation) {                                                                             \
+    case MP_LINEAR: FINISH_CASE(SUM, MP_LINEAR, __VA_ARGS__)                                                           \
+    case MP_LEAKY: FINISH_CASE(SUM, MP_LEAKY, __VA_ARGS__)                                                             \
+    case MP_RELU: FINISH_CASE(SUM, MP_RELU, __VA_ARGS__)                                                               \
+    case MP_HARD_SWISH: FINISH_CASE(SUM, MP_HARD_SWISH, __VA_ARGS__)                                                   \
+    case MP_SWISH: FINISH_CASE(SUM, MP_SWISH, __VA_ARGS__)                                                             \
+    default: FINISH_CASE(SUM, MP_RELU6, __VA_ARGS__)                                                                   \
+    }
+#define FINISH_WINDOWS(CODES)                                                                                          \
+    switch (results->output->activation) {                                                                             \
+    case MP_LINEAR: FINISH_CASE(vi, MP_LINEAR, CODES, 0, 1)                                                            \
+    case MP_LEAKY: FINISH_CASE(vi, MP_LEAKY, CODES, 0, 1)                                                              \
+    case MP_RELU: FINISH_CASE(vi, MP_RELU, CODES, 0, 1)                                                                \
+    default: FINISH_CASE(vi, MP_RELU6, CODES, 0, 1)                                                                    \
+    }
+static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors, const int last,
+                                                            const tile_results *results)
 {
-    const int leaky = results->output->activation == MP_LEAKY;
     if (results->output->out_type == MP_TYPE_F32) {
-        if (leaky)
-            FINISH_CASE(MP_LEAKY, MP_TYPE_F32);
-        else
-            FINISH_CASE(MP_LINEAR, MP_TYPE_F32);
+        FINISH_ACTIVATIONS(vf, 0, 0, 0)
     } else {
-        if (leaky)
-            FINISH_CASE(MP_LEAKY, OUT_I8_EVEN);
-        else
-            FINISH_CASE(MP_LINEAR, OUT_I8_EVEN);
+        FINISH_ACTIVATIONS(vf, 0, 1, 0)
     }
 }
+static inline __attribute__((always_inline)) void finish_vi(TILE_ROWS(FINISH_SUMS_vi) const int vectors, const int last,
+                                                            const tile_results *results)
+{
+    if (MP_FINISHES_WINDOWS && results->output->windows) {
+        if (results->output->out_type == MP_TYPE_F32) {
+            FINISH_WINDOWS(0)
+        } else {
+            FINISH_WINDOWS(1)
+        }
+    } else if (results->output->out_type == MP_TYPE_F32) {
+        FINISH_ACTIVATIONS(vi, 0, 0, 0)
+    } else if (results->output->packs) {
+        FINISH_ACTIVATIONS(vi, 2, 0, 0)
+    } else {
+        FINISH_ACTIVATIONS(vi, 1, 0, 0)
+    }
+}
+#endif

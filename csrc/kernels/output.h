@@ -338,10 +338,13 @@ static void output(mp_output *o, const void *acc, size_t acc_ld, int rows, int c
 
 /* What becomes results while its sums are in registers, of whole vectors of channels: what is asked most. The rest goes through memory
  * to `output`, which gives the same bits. */
+#ifndef MP_FINISHES_WINDOWS
+#define MP_FINISHES_WINDOWS 0
+#endif
 static inline int finishes_vectors(const mp_output *o)
 {
     const int falls = !never_falls(o->activation) && o->activation != MP_HARD_SWISH && o->activation != MP_SWISH;
-    if (falls || o->windows) return 0;
+    if (falls || (o->windows && (!MP_FINISHES_WINDOWS || !o->rising || !never_falls(o->activation)))) return 0;
     if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32 || o->out_type == MP_TYPE_F16;
     return o->kind == MP_SUM_INT && o->rising &&
            (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
