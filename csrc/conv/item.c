@@ -11,9 +11,12 @@ static void spread(const mp_conv_plan *plan, const float *values, float factor, 
 {
     const int width = plan->depthwise ? 1 : plan->panels * plan->micro->nr; /* packed channels of a group */
     memset(out, 0, (size_t)plan->packed_channels * sizeof *out);
-    for (int group = 0; group < plan->shape.groups; group++)
-        for (int k = 0; k < plan->group_out; k++)
-            out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
+    if (width == plan->group_out)
+        for (int k = 0; k < plan->shape.out_c; k++) out[k] = values[k] * factor;
+    else
+        for (int group = 0; group < plan->shape.groups; group++)
+            for (int k = 0; k < plan->group_out; k++)
+                out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
     for (int k = plan->shape.out_c; k < plan->beside * plan->shape.out_c; k++) out[k] = out[k - plan->shape.out_c];
 }
 
@@ -121,14 +124,18 @@ static void prepare_whole(mp_item *item, char *scratch)
     o->shift = shift;
 }
 
-void mp_item_prepare(mp_item *item, int chunk, char *scratch)
+/* Whether codes are the same without the activation: what it would cut off lies beyond both ends of their range. */
+static int clamps_alike(const mp_output *o)
+{
+    return o->rising && !o->measured && o->low == 0.0f &&
+           (o->activation == MP_RELU || (o->activation == MP_RELU6 && 6.0f * o->inv_scale >= o->high));
+}
+
+void mp_item_prepare(mp_item *item, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
     const mp_scratch *at = &item->schedule->at;
-    const int64_t panels = plan->total_panels;
-    item->first_panel = (int)(panels * chunk / item->schedule->chunks);
-    item->last_panel = (int)(panels * (chunk + 1) / item->schedule->chunks);
     item->stage = scratch + at->stage;
     item->unpaired = scratch + at->unpaired;
     item->converted = scratch + at->converted;
@@ -176,7 +183,17 @@ void mp_item_prepare(mp_item *item, int chunk, char *scratch)
         o->high = (float)(args->out_high - zero_point);
         o->packs = o->rising && args->out_type == MP_TYPE_I8 && args->out_low == INT8_MIN &&
                    args->out_high == INT8_MAX && stays_small(item, o->inv_scale);
+        if (clamps_alike(o)) o->activation = MP_LINEAR;
     }
+}
+
+void mp_item_begin(mp_item *item, int block, int chunk)
+{
+    const int64_t panels = item->plan->total_panels;
+    mp_output *o = &item->output;
+    item->block = block;
+    item->first_panel = (int)(panels * chunk / item->schedule->chunks);
+    item->last_panel = (int)(panels * (chunk + 1) / item->schedule->chunks);
     for (int lane = 0; lane < MP_MAX_LANES; lane++) {
         o->minimum[lane] = INFINITY;
         o->maximum[lane] = -INFINITY;

@@ -25,6 +25,7 @@ typedef struct {
     mp_requantized requantized; /* in place of it where args->multiplier says so */
     int matrix_rows;            /* of the matrix unit's tiles; 0: it is not in use */
 } mp_item;
+_Static_assert(sizeof(mp_item) <= MP_ITEM_BYTES, "an item has its place in scratch");
 
 static inline int mp_is_staged(const mp_item *item)
 {
@@ -58,8 +59,10 @@ static inline mp_ahead mp_ahead_of(const mp_conv_plan *plan, const void *b, int 
     return ahead;
 }
 
-/* Scratch, bias, scale, starting values and the output stage's state. chunk: of the schedule's ranges of panels. */
-void mp_item_prepare(mp_item *item, int chunk, char *scratch);
+/* Scratch, bias, scale, starting values: the same for all items of an image that a thread runs. */
+void mp_item_prepare(mp_item *item, char *scratch);
+/* The next of them. chunk: of the schedule's ranges of panels. */
+void mp_item_begin(mp_item *item, int block, int chunk);
 /* Multipliers of a panel's groups as they were unpacked, NULL without groups; valid until the next panel. */
 const int8_t *mp_item_multipliers(mp_item *item, const char *stored);
 /* Direct: weights first .. first + count of a panel that is stored at `stored`, as tiles read them; valid until the next call. */

@@ -17,23 +17,31 @@ typedef struct {
     int bad;
 } conv_call;
 
+enum { NO_IMAGE = -1 };
+
 static char *scratch_of(const conv_call *call, int member)
 {
     return (char *)call->args->scratch + member * call->schedule.at.bytes;
 }
 
-static mp_item prepared(const conv_call *call, int64_t number, int member)
+static mp_item *item_of(const conv_call *call, int member)
+{
+    return (mp_item *)(scratch_of(call, member) + call->schedule.at.item);
+}
+
+static mp_item *prepared(const conv_call *call, int64_t number, int member)
 {
     const mp_schedule *schedule = &call->schedule;
-    const int per_image = schedule->blocks * schedule->chunks, rest = (int)(number % per_image);
-    mp_item item = {.plan = call->plan,
-                    .table = call->table,
-                    .args = call->args,
-                    .schedule = schedule,
-                    .image = (int)(number / per_image),
-                    .block = rest / schedule->chunks};
-    mp_item_prepare(&item, rest % schedule->chunks, scratch_of(call, member));
-    if (schedule->shares) item.transformed = scratch_of(call, 0) + schedule->at.transformed;
+    const int per_image = schedule->blocks * schedule->chunks, image = (int)(number / per_image),
+              rest = (int)(number % per_image);
+    mp_item *item = item_of(call, member);
+    if (item->image != image) {
+        *item = (mp_item){
+            .plan = call->plan, .table = call->table, .args = call->args, .schedule = schedule, .image = image};
+        mp_item_prepare(item, scratch_of(call, member));
+        if (schedule->shares) item->transformed = scratch_of(call, 0) + schedule->at.transformed;
+    }
+    mp_item_begin(item, rest / schedule->chunks, rest % schedule->chunks);
     return item;
 }
 
@@ -41,25 +49,24 @@ static mp_item prepared(const conv_call *call, int64_t number, int member)
 static void transform_part(const void *context, int64_t part, int member)
 {
     const conv_call *call = context;
-    mp_item item = prepared(call, call->before, member);
-    mp_winograd_transform(&item, (int)part, call->schedule.chunks);
+    mp_winograd_transform(prepared(call, call->before, member), (int)part, call->schedule.chunks);
 }
 
 static void run_item(const void *context, int64_t number, int member)
 {
     conv_call *call = (conv_call *)context;
-    mp_item item = prepared(call, call->before + number, member);
+    mp_item *item = prepared(call, call->before + number, member);
     if (call->plan->winograd) {
-        if (!call->schedule.shares) mp_winograd_transform(&item, 0, 1);
-        mp_winograd_multiply(&item);
+        if (!call->schedule.shares) mp_winograd_transform(item, 0, 1);
+        mp_winograd_multiply(item);
     } else {
-        mp_direct_item(&item);
+        mp_direct_item(item);
     }
-    const mp_summary summary = mp_item_summarise(&item);
+    const mp_summary summary = mp_item_summarise(item);
     pthread_mutex_lock(&call->lock);
     call->bad |= summary.bad;
     if (call->args->ranges) {
-        float *range = call->args->ranges + 2 * item.image;
+        float *range = call->args->ranges + 2 * item->image;
         range[0] = summary.minimum < range[0] ? summary.minimum : range[0];
         range[1] = summary.maximum > range[1] ? summary.maximum : range[1];
     }
@@ -71,6 +78,7 @@ int mp_conv_run(const mp_conv_plan *plan, const mp_table *table, const mp_conv_a
     conv_call call = {.plan = plan, .table = table, .args = args, .lock = PTHREAD_MUTEX_INITIALIZER};
     mp_conv_schedule(plan, args->pool_h, args->threads, &call.schedule);
     if (args->scratch_bytes < call.schedule.at.bytes * args->threads) return MP_BAD_ARGUMENT;
+    for (int i = 0; i < args->threads; i++) item_of(&call, i)->image = NO_IMAGE;
     for (int i = 0; args->ranges && i < args->images; i++) {
         args->ranges[2 * i] = INFINITY;
         args->ranges[2 * i + 1] = -INFINITY;

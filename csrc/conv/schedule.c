@@ -160,6 +160,7 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     schedule->lower_sums = mp_align(sums);
     schedule->lower_tile = mp_align(tile);
     schedule->lower_init = mp_align(channels);
+    at->item = place(&end, MP_ITEM_BYTES);
     at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->halves : 0);
     at->unpaired = place(&end, mp_stages_pairs(plan) ? schedule->stage_row + MP_PAST_STAGE : 0);
     at->converted = place(&end, plan->staged || plan->codes

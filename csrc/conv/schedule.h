@@ -9,7 +9,9 @@ enum {
 }; /* what may be read past the last staged element: a kstep in tiles, or a vector */
 
 /* One thread's scratch: where each part begins, and the length of all. What an algorithm does not use is empty. */
+enum { MP_ITEM_BYTES = 1024 }; /* at most */
 typedef struct {
+    size_t item;              /* mp_item */
     size_t stage;             /* input rows; of int16 in halves those of lower bytes behind all those of upper ones */
     size_t unpaired;          /* two of them, on their way into a pair */
     size_t converted;         /* one row of the input as the precision stores it, on its way into stage */
