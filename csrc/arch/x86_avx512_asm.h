@@ -14,7 +14,7 @@
 #include "../kernels/finish.h"
 
 typedef struct {
-    const char *const *rows;
+    const char *const *rows; /* NULL: they lie evenly apart */
     const char *ahead;
     const ptrdiff_t *seg;
     ptrdiff_t segments;
@@ -23,6 +23,8 @@ typedef struct {
     const void *b;
     ptrdiff_t b_run;      /* bytes of weights of a segment */
     ptrdiff_t ahead_step;
+    size_t pixel; /* bytes from row to row, where they lie evenly apart, and */
+    const char *first;
     void *acc;            /* where the sums go, or */
     tile_results results; /* their results: */
     int last;             /* channels of the last vector */
@@ -34,6 +36,15 @@ typedef struct {
     M(6, ",%%r10") M(7, ",%%r11") M(8, ",%%r12") M(9, ",%%r13") M(10, ",%%r14") M(11, ",%%r15")
 #define ASM_START_2(i, row) ASM_START_1(i, row) "vmovups 64(%%rax), %[c" #i "1]\n"
 #define ASM_START_1(i, row) "add %%rcx, %%rax\n vmovups (%%rax), %[c" #i "0]\n"
+#define ASM_INIT_1 "vmovups (%%rax), %[c00]\n"
+#define ASM_INIT_2 ASM_INIT_1 "vmovups 64(%%rax), %[c01]\n"
+#define ASM_COPY_1(i) "vmovaps %[c00], %[c" #i "0]\n"
+#define ASM_COPY_2(i) ASM_COPY_1(i) "vmovaps %[c01], %[c" #i "1]\n"
+/* Of rcx, in the order of ASM_ROWS. */
+#define ASM_MULTIPLES                                                                                                  \
+    "lea (%%rcx,%%rcx), %%rdx\n lea (%%rcx,%%rcx,2), %%rsi\n lea (,%%rcx,4), %%r8\n lea (%%rcx,%%rcx,4), %%r9\n"       \
+    "lea (%%rsi,%%rsi), %%r10\n lea (%%r8,%%rsi), %%r11\n lea (,%%rcx,8), %%r12\n lea (%%rcx,%%rcx,8), %%r13\n"        \
+    "lea (%%r9,%%r9), %%r14\n lea (%%r13,%%rdx), %%r15\n"
 #define ASM_DISTANCE(at, row) "mov " #at "(%%rbp), %%" #row "\n sub %%rax, %%" #row "\n"
 
 /* Four bytes of a row times the weights: an fp32 activation, four int8 or two int16. */
@@ -75,11 +86,20 @@ typedef struct {
                          "push %%rbp\n"                                                                                \
                          "mov 32(%%rdi), %%rax\n"                                                                      \
                          "mov 40(%%rdi), %%rcx\n"                                                                      \
-                         "sub %%rcx, %%rax\n" ASM_ROWS(ASM_START_##VECTORS)                                            \
-                         "mov (%%rdi), %%rbp\n"                                                                        \
+                         "test %%rcx, %%rcx\n"                                                                         \
+                         "jnz 3f\n" ASM_INIT_##VECTORS TILE_ROWS(ASM_COPY_##VECTORS)                                   \
+                         "jmp 4f\n"                                                                                    \
+                         "3: sub %%rcx, %%rax\n" ASM_ROWS(ASM_START_##VECTORS)                                         \
+                         "4: mov (%%rdi), %%rbp\n"                                                                     \
+                         "test %%rbp, %%rbp\n"                                                                         \
+                         "jz 5f\n"                                                                                     \
                          "mov (%%rbp), %%rax\n" ASM_DISTANCE(8, rcx) ASM_DISTANCE(16, rdx) ASM_DISTANCE(24, rsi)       \
                          ASM_DISTANCE(32, r8) ASM_DISTANCE(40, r9) ASM_DISTANCE(48, r10) ASM_DISTANCE(56, r11)         \
                          ASM_DISTANCE(64, r12) ASM_DISTANCE(72, r13) ASM_DISTANCE(80, r14) ASM_DISTANCE(88, r15)       \
+                         "jmp 6f\n"                                                                                    \
+                         "5: mov 72(%%rdi), %%rcx\n"                                                                   \
+                         "mov 80(%%rdi), %%rax\n" ASM_MULTIPLES                                                        \
+                         "6:\n"                                                                                        \
                          "pushq 64(%%rdi)\n" /* 32(%rsp): bytes to fetch further */                                    \
                          "pushq 56(%%rdi)\n" /* 24(%rsp): bytes of weights of a segment */                             \
                          "pushq 24(%%rdi)\n" /* 16(%rsp): segments left */                                             \
@@ -167,6 +187,24 @@ typedef struct {
         }                                                                                                              \
         return 1;                                                                                                      \
     }
+/* mp_micro.points; the last tile begins early where it would not be full, and computes some results once more. */
+#define ASM_POINTS(NAME, TILE)                                                                                         \
+    static int NAME(const mp_points *t)                                                                                \
+    {                                                                                                                  \
+        if (!finishes_vectors(t->output) || t->pixels < MP_MR) return 0;                                               \
+        const int half = t->channels <= VL;                                                                            \
+        const size_t out_pixel = t->out_ld * mp_type_bytes(t->output->out_type);                                       \
+        asm_tile tile = {.seg = t->seg, .segments = t->segments, .start = t->init, .b = t->b,                          \
+                         .b_run = t->steps * ASM_ROW_BYTES, .ahead = t->b, .pixel = t->pixel,                          \
+                         .results = {t->output, t->channel, 0, t->out_ld}, .last = t->channels - (half ? 0 : VL)};     \
+        for (int at = 0; at < t->pixels; at += MP_MR) {                                                                \
+            if (at + MP_MR > t->pixels) at = t->pixels - MP_MR;                                                        \
+            tile.first = t->a + at * t->pixel;                                                                         \
+            tile.results.out = t->out + at * out_pixel;                                                                \
+            (half ? TILE##_half : TILE##_full)(&tile);                                                                 \
+        }                                                                                                              \
+        return 1;                                                                                                      \
+    }
 #define ASM_TILES(NAME, ROW, SUM, KSTEP)                                                                               \
     ASM_TILE(NAME##_full, ROW, SUM, 2, ASM_FINISH(SUM, 2))                                                             \
     ASM_TILE(NAME##_half, ROW, SUM, 1, ASM_FINISH(SUM, 1))                                                             \
@@ -174,14 +212,18 @@ typedef struct {
 ASM_TILES(tile_f32, F32, vf, 1)
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
 #define TILE_OUTPUT_F32 tile_f32_output
+ASM_POINTS(points_f32, tile_f32)
+#define MP_POINTS(SUMS) .points = points_##SUMS
 #ifdef MP_HAS_DOT8
 ASM_TILES(tile_u8, U8, vi, 4)
+ASM_POINTS(points_u8, tile_u8)
 #define TILE_FULL_U8 ASM_FULL(tile_u8, 4)
 #define TILE_OUTPUT_I8 tile_u8_output
 ASM_TILE(tile_s16_full, S16, vi, 2, )
 ASM_TILE(tile_s16_half, S16, vi, 1, )
 #else
 ASM_TILES(tile_s16, S16, vi, 2)
+ASM_POINTS(points_s16, tile_s16)
 #define TILE_OUTPUT_I8 tile_s16_output
 #endif
 #define TILE_FULL_S16 ASM_FULL(tile_s16, 2)

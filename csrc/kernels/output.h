@@ -347,7 +347,8 @@ static inline int finishes_vectors(const mp_output *o)
     if (falls || (o->windows && (!MP_FINISHES_WINDOWS || !o->rising || !never_falls(o->activation)))) return 0;
     if (o->kind == MP_SUM_FLOAT) return o->out_type == MP_TYPE_F32 || o->out_type == MP_TYPE_F16;
     return o->kind == MP_SUM_INT && o->rising &&
-           (o->out_type == MP_TYPE_F32 || (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN));
+           (o->out_type == MP_TYPE_F32 ||
+            (o->out_type == MP_TYPE_I8 && o->rounding == MP_HALF_TO_EVEN && !o->measured));
 }
 
 #ifdef MP_FINISHES

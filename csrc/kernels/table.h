@@ -83,7 +83,7 @@ static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_by
 #endif
 #if !defined(MP_OWN_I8) && defined(MP_HAS_DOT8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 4, .a_bytes = 1, .weight_type = MP_W_I8, .needs_stage = 1,
-                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_output = TILE_OUTPUT_I8, .windows = windows_i8};
+                                  .bias_q = 128, .stage = stage_u8, .tile = tile_u8, .tile_output = TILE_OUTPUT_I8, MP_POINTS(u8), .windows = windows_i8};
 #elif !defined(MP_OWN_I8)
 static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2 : 1, .a_bytes = 2, .weight_type = MP_W_I16,
                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, MP_POINTS(s16), .windows = windows_i8};
