@@ -12,6 +12,7 @@ static inline vi vi_dot16_vnni(vi acc, vi a, vi b)
     return acc;
 }
 #define vi_dot16 vi_dot16_vnni
+#define MP_COLUMNS depthwise_columns
 #include "../kernels/all.h"
 #include "x86_avx512_rows.h"
 
@@ -25,6 +26,7 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
 
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
+#include "x86_avx512_columns.h"
 
 #ifdef MP_HAS_AMX
 #define MP_MATRIX_LEVEL avx512amx

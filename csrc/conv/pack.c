@@ -180,6 +180,19 @@ static void pack_pairs(const mp_conv_plan *plan, const void *weights, char *out)
         }
 }
 
+/* Depthwise, [block of channels][four lines][kx][channel of the block][line of the four]. */
+static void pack_columns(const mp_conv_plan *plan, const void *weights, char *out)
+{
+    const int size = plan->shape.size, width = plan->columns;
+    for (int c = 0; c < plan->shape.out_c; c++)
+        for (int tap = 0; tap < plan->depth; tap++) {
+            const int y = tap / size, column = y / MP_COLUMN_LINES * size + tap % size;
+            const size_t at = (c / width * mp_column_taps(&plan->shape) + column) * width + c % width;
+            put(plan, mp_weight_at(plan, weights, (size_t)c * plan->depth + tap), out,
+                at * MP_COLUMN_LINES + y % MP_COLUMN_LINES);
+        }
+}
+
 /* Of each channel's codes, at the packed channel. */
 static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t *sums)
 {
@@ -219,7 +232,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->winograd = plan->winograd != 0;
     header->version = plan->traits->bits ? MP_NARROW_VERSION : MP_PACK_VERSION;
     header->nr = plan->depthwise ? 0 : plan->micro->nr;
-    header->kstep = plan->pairs ? 2 : plan->depthwise ? 0 : plan->micro->kstep;
+    header->kstep = plan->columns ? MP_COLUMN_LINES : plan->pairs ? 2 : plan->depthwise ? 0 : plan->micro->kstep;
     header->weight_type = plan->weight_type;
     header->grouped = plan->grouped;
     header->beside = plan->beside - 1;
@@ -249,6 +262,8 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
         pack_winograd_codes(plan, weights, (int16_t *)out);
     else if (plan->winograd)
         pack_winograd(plan, weights, out);
+    else if (plan->columns)
+        pack_columns(plan, weights, out);
     else if (plan->pairs)
         pack_pairs(plan, weights, out);
     else if (plan->depthwise)

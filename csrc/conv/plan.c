@@ -140,7 +140,8 @@ static int has_lines(const mp_conv_plan *plan, int lanes)
 {
     const mp_conv_shape *s = &plan->shape;
     return plan->depthwise->lines && (s->size == 3 || s->size == MP_MOST_LINES) && s->stride <= 2 && s->dilation == 1 &&
-           s->padding <= s->size / 2 && plan->out_w >= MP_LEAST_PIXELS && s->out_c % lanes == 0 &&
+           s->padding <= s->size / 2 && plan->out_w >= MP_LEAST_PIXELS &&
+           (plan->depthwise->columns || s->out_c % lanes == 0) &&
            (s->stride > 1 || s->out_c >= plan->depthwise->least_channels);
 }
 
@@ -154,14 +155,23 @@ static void plan_depthwise(mp_conv_plan *plan, int lanes)
     plan->bias_q = kernel->bias_q;
     plan->weight_type = kernel->weight_type;
     plan->weight_bytes = mp_weight_bytes[plan->weight_type];
-    plan->pairs = kernel->pair != 0;
+    plan->lines = has_lines(plan, lanes);
+    plan->columns = plan->lines ? kernel->columns : 0;
+    plan->pairs = kernel->pair && !plan->columns;
     plan->segments = plan->pairs ? 2 * mp_pair_rows(&plan->shape) * plan->shape.size : plan->depth;
     plan->run = plan->run_padded = 1;
     plan->panels = plan->total_panels = 1;
-    if (plan->shape.stride == 1) choose_beside(plan, MP_MAX_LANES, depthwise_cost);
+    if (plan->shape.stride == 1 && !plan->lines) choose_beside(plan, MP_MAX_LANES, depthwise_cost);
     plan->packed_channels = ceil_div(plan->beside * plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
-    plan->panel_bytes = (size_t)plan->segments * plan->packed_channels * plan->weight_bytes * (plan->pairs ? 2 : 1);
-    plan->lines = has_lines(plan, lanes);
+    size_t elements = (size_t)plan->segments * plan->packed_channels * (plan->pairs ? 2 : 1);
+    if (plan->columns) {
+        plan->weight_type = MP_W_I8;
+        plan->weight_bytes = mp_weight_bytes[MP_W_I8];
+        plan->bias_q = 128;
+        elements =
+            mp_column_taps(&plan->shape) * MP_COLUMN_LINES * ceil_div(plan->shape.out_c, plan->columns) * plan->columns;
+    }
+    plan->panel_bytes = elements * plan->weight_bytes;
     plan->staged = !plan->lines || !kernel->in_place;
     if (plan->staged) return;
     plan->stage_w = plan->shape.in_w;

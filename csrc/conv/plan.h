@@ -29,6 +29,7 @@ typedef struct {
     const mp_micro *micro;
     const mp_depthwise *depthwise; /* set: depthwise path */
     int lines;                     /* 1: by mp_depthwise.lines */
+    int columns;                   /* whose weights go by four lines and so many channels (mp_depthwise.columns) */
     const mp_winograd *winograd;   /* set: Winograd path */
     int codes;                     /* 1: codes in, weights with scales; 0: reals */
     int sums;                      /* enum mp_sum_kind */
@@ -79,6 +80,13 @@ static inline int mp_stages_pairs(const mp_conv_plan *plan) { return plan->pairs
 static inline int mp_pair_of(const mp_conv_shape *s, int phase, int i)
 {
     return s->dilation > 1 ? (phase + i * s->dilation) / 2 : i;
+}
+
+/* Depthwise in columns: of so many lines, taps side by side; so many of these for each channel. */
+enum { MP_COLUMN_LINES = 4 };
+static inline size_t mp_column_taps(const mp_conv_shape *s)
+{
+    return (size_t)((s->size + MP_COLUMN_LINES - 1) / MP_COLUMN_LINES) * s->size;
 }
 
 /* The taps between empty edges. */

@@ -103,9 +103,11 @@ DEPTHWISE(depthwise_s16, int16_t, 2)
 
 #ifdef MP_DOT_PAIRS
 #include "depthwise_lines.h"
+#ifndef MP_COLUMNS
 #define LINES_INT
 #include "depthwise_lines.h"
 #undef LINES_INT
+#endif
 #define MP_LINES(SUMS) .lines = depthwise_lines_##SUMS
 #else
 #define MP_LINES(SUMS) .lines = 0

@@ -6,6 +6,7 @@
  * MP_INT8_WORDS, MP_FP16_WORDS: what int8 and fp16 cost here, for people (`mprun --info`).
  * MP_OWN_I8, MP_OWN_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
  * MP_DOT_PAIRS: int16 is multiplied as it is; beside MP_HAS_DOT8 only where that takes no more instructions than its halves do.
+ * MP_COLUMNS: its mp_depthwise.lines of codes, by columns.
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
  * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_RATE, MP_MATRIX_WORDS, MP_MATRIX_MICRO. */
 #ifndef MP_NARROW_TILES
@@ -109,7 +110,12 @@ static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = M
 #else
 #define MP_DEPTHWISE_ROW(TYPE) .row = depthwise_s16
 #endif
-static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8), MP_LINES(codes), .in_place = 1, .least_channels = 64};
+#ifdef MP_COLUMNS
+#define MP_LINES_I8 .lines = MP_COLUMNS, .columns = COLUMNS_CHANNELS, .least_channels = 32
+#else
+#define MP_LINES_I8 MP_LINES(codes), .least_channels = 64
+#endif
+static const mp_depthwise depthwise_micro_i8 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_s16, MP_DEPTHWISE_ROW(s8), MP_LINES_I8, .in_place = 1};
 static const mp_depthwise depthwise_micro_i16 = {.a_bytes = 2, .weight_type = MP_W_I16, .subtracts_zero = 1, .stage = stage_i16, MP_DEPTHWISE_ROW(s16)};
 static const mp_winograd winograd_f32 = {.micro = &micro_f32, .input = winograd_input_f32, .output = winograd_output_f32};
 #ifdef MP_INT8_WINOGRAD
