@@ -192,7 +192,7 @@ typedef struct {
     size_t step[MP_MOST_LINES]; /* bytes from a pixel to the next: of zeros 0 */
     int width;                  /* pixels of a line */
     int pixels;                 /* of the result, at least MP_LEAST_PIXELS */
-    int channels;               /* whole vectors, unless mp_depthwise.columns */
+    int channels;               /* whole vectors, unless mp_depthwise.partial */
     int zero_point;             /* of codes */
     const void *weights, *init;
     size_t weights_ld, out_ld; /* elements from a tap to the next, from a result's pixel to the next */
@@ -218,7 +218,8 @@ typedef struct {
     /* The same for the usual squares of taps, faster, from lines that need no padding; or NULL. 0: as above. */
     int (*lines)(const mp_depthwise_row *row);
     int in_place; /* 1: which may be those of the input */
-    int columns;  /* 1: of any number of channels, with weights as bytes, four lines' side by side, and codes + 128 */
+    int partial;  /* 1: of any number of channels, not of whole vectors alone */
+    int columns;  /* not 0: so many channels at once; weights are bytes, four lines' side by side, and codes + 128 */
     int least_channels; /* from which on it is faster at stride 1 */
 } mp_depthwise;
 

@@ -7,6 +7,8 @@
 #include <string.h>
 
 enum { VL = 16 };
+/* Loading and storing a part of a vector takes no longer than all of it. */
+#define MP_PARTIAL_VECTORS
 typedef __m512 vf;
 typedef __m512i vi;
 

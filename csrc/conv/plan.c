@@ -141,7 +141,7 @@ static int has_lines(const mp_conv_plan *plan, int lanes)
     const mp_conv_shape *s = &plan->shape;
     return plan->depthwise->lines && (s->size == 3 || s->size == MP_MOST_LINES) && s->stride <= 2 && s->dilation == 1 &&
            s->padding <= s->size / 2 && plan->out_w >= MP_LEAST_PIXELS &&
-           (plan->depthwise->columns || s->out_c % lanes == 0) &&
+           (plan->depthwise->partial || s->out_c % lanes == 0) &&
            (s->stride > 1 || s->out_c >= plan->depthwise->least_channels);
 }
 

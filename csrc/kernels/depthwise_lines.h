@@ -20,6 +20,7 @@
     s##i = vi_dot16(s##i, x, w);                                                                                       \
     __asm__("" : "+v"(s##i));
 #define LINES_REAL(i) scaled(s##i, scale, bias)
+#define LINES_KEEP_SUM(p, s) vi_store(p, s);
 #define LINES_READ(j) vi_pair_s8(upper + j * step, lower + j * below)
 #else
 #define LINES_NAME(NAME) NAME##_reals
@@ -33,7 +34,14 @@
 #define LINES_WEIGHT float
 #define LINES_MAC(i, x, w) s##i = vf_fma(x, w, s##i);
 #define LINES_REAL(i) s##i
-#define LINES_READ(j) vf_load((const float *)(upper + j * step))
+#define LINES_KEEP_SUM(p, s) store_as(p, 0, MP_TYPE_F32, s, lanes);
+#define LINES_READ(j) LINES_PART_OF(vf_load, (const float *)(upper + j * step))
+#endif
+/* The last vector may be a part where a level loads and stores parts as quickly: then all do. */
+#ifdef MP_PARTIAL_VECTORS
+#define LINES_PART_OF(F, ...) F##_n(__VA_ARGS__, lanes)
+#else
+#define LINES_PART_OF(F, ...) F(__VA_ARGS__)
 #endif
 #define LINES_SEVEN(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6)
 #define LINES_COLUMNS(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7) M(8) M(9) M(10) M(11) M(12) M(13) M(14) M(15) M(16)
@@ -63,7 +71,7 @@
     }
 #define LINES_BEGIN(i) LINES_SUM s##i = first;
 #define LINES_KEEP(i)                                                                                                  \
-    if (COUNT > i) memcpy(out + c * 4 + i * out_row, &s##i, sizeof s##i);
+    if (COUNT > i) LINES_KEEP_SUM(out + c * 4 + i * out_row, s##i)
 #define LINES_RESULT(i) vf x##i = LINES_REAL(i);
 #define LINES_CHECK(i)                                                                                                 \
     if (COUNT > i) measures->bad[i & 1] = note_bad(measures->bad[i & 1], x##i);
@@ -75,14 +83,15 @@
     LINES_ACTIVATE(2, A) LINES_ACTIVATE(3, A) LINES_ACTIVATE(4, A) LINES_ACTIVATE(5, A) LINES_ACTIVATE(6, A) break;
 #define LINES_MEASURE(i)                                                                                               \
     if (COUNT > i) {                                                                                                   \
-        measures->minimum = vf_min_any(x##i, measures->minimum);                                                       \
-        measures->maximum = vf_max_any(x##i, measures->maximum);                                                       \
+        const vf measured##i = lanes == VL ? x##i : vf_keep_n(x##i, lanes);                                            \
+        measures->minimum = vf_min_any(measured##i, measures->minimum);                                                \
+        measures->maximum = vf_max_any(measured##i, measures->maximum);                                                \
     }
 #define LINES_STORE(i)                                                                                                 \
-    if (COUNT > i) vf_store((float *)(out + i * out_row) + c, x##i);
+    if (COUNT > i) store_as(out + i * out_row, (size_t)c, MP_TYPE_F32, x##i, lanes);
 #define LINES_STORE_HALF(i)                                                                                            \
     if (COUNT > i)                                                                                                     \
-        measures->bad[i & 1] = store_real(out + i * out_row, (size_t)c, MP_TYPE_F16, x##i, VL, measures->bad[i & 1]);
+        measures->bad[i & 1] = store_real(out + i * out_row, (size_t)c, MP_TYPE_F16, x##i, lanes, measures->bad[i & 1]);
 #ifdef VI_PACKS_FOUR
 #define LINES_FOUR(a, b, d, e, CODES)                                                                                  \
     vi_pack_four_s8((int8_t *)out + c + a * out_row, out_row, finished_code(&q, x##a, CODES),                          \
@@ -124,6 +133,11 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
 #endif
 #endif
     for (int c = 0; c < row->channels; c += VL) {
+#if defined MP_PARTIAL_VECTORS && !defined LINES_INT
+        const int lanes = row->channels - c < VL ? row->channels - c : VL;
+#else
+        const int lanes = VL;
+#endif
         const LINES_SUM first = LINES_LOAD((const char *)row->init + c * 4);
         LINES_SEVEN(LINES_BEGIN)
         LINES_LINES(LINES_PART)
@@ -220,3 +234,5 @@ static int LINES_NAME(depthwise_lines)(const mp_depthwise_row *row)
 #undef LINES_MAC
 #undef LINES_REAL
 #undef LINES_READ
+#undef LINES_KEEP_SUM
+#undef LINES_PART_OF

@@ -101,9 +101,14 @@ static const mp_micro micro_i16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 2, .a_byt
 #elif !defined(MP_INT16_TILES)
 #define MP_INT16_TILES 0
 #endif
-static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals), .in_place = 1};
-static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals)};
-static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES(reals)};
+#ifdef MP_PARTIAL_VECTORS
+#define MP_LINES_REALS MP_LINES(reals), .partial = 1, .least_channels = 16
+#else
+#define MP_LINES_REALS MP_LINES(reals)
+#endif
+static const mp_depthwise depthwise_micro_f32 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f32, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES_REALS, .in_place = 1};
+static const mp_depthwise depthwise_micro_f16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES_REALS};
+static const mp_depthwise depthwise_micro_bf16 = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_bf16, .row = depthwise_f32, .row_output = depthwise_f32_output, MP_LINES_REALS};
 static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = MP_W_F32, .stage = stage_f16, .row = depthwise_half};
 #ifdef MP_DOT_PAIRS
 #define MP_DEPTHWISE_ROW(TYPE) .pair = pair_##TYPE, .row = depthwise_pairs, .row_output = depthwise_pairs_output
@@ -111,7 +116,7 @@ static const mp_depthwise depthwise_micro_half = {.a_bytes = 4, .weight_type = M
 #define MP_DEPTHWISE_ROW(TYPE) .row = depthwise_s16
 #endif
 #ifdef MP_COLUMNS
-#define MP_LINES_I8 .lines = MP_COLUMNS, .columns = COLUMNS_CHANNELS, .least_channels = 32
+#define MP_LINES_I8 .lines = MP_COLUMNS, .partial = 1, .columns = COLUMNS_CHANNELS, .least_channels = 32
 #else
 #define MP_LINES_I8 MP_LINES(codes), .least_channels = 64
 #endif
