@@ -130,9 +130,9 @@ int mp_avgpool(const mp_table *table, const void *x, void *out, int type, size_t
                int threads);
 int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_t images, int h, int w, int c,
                 int factor, int threads);
-/* Along channels: copies one input of `c` channels to channel `at` of an output of `out_c` channels. */
-int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
-                   int threads);
+/* Along channels: copies `c` of them, from channel `from` of an input of in_c to channel `to` of an output of out_c. */
+int mp_copy_channels(const mp_table *table, const void *x, void *out, int type, size_t pixels, int in_c, int from,
+                     int out_c, int to, int c, int threads);
 /* out = activation(x * scale + shift), without the sum where shift is 0. */
 int mp_map(const mp_table *table, const void *x, int type, void *out, int out_type, int activation, float scale,
            float shift, size_t count, int threads);

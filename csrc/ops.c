@@ -379,26 +379,43 @@ int mp_upsample(const mp_table *table, const void *x, void *out, int type, size_
     return MP_OK;
 }
 
-enum { CONCAT_PIXELS = 256 }; /* per item */
+enum { COPIED_PIXELS = 256 }; /* per item */
 
-static void concat_part_item(const void *context, int64_t item, int member)
+/* A call for a few bytes takes longer than copying them. */
+static void copy_pixels(char *to, size_t to_step, const char *from, size_t from_step, size_t bytes, size_t count)
+{
+    enum { UNIT = 16, FEW = 256 };
+    for (size_t p = 0; p < count; p++, to += to_step, from += from_step) {
+        if (bytes % UNIT || bytes > FEW) {
+            memcpy(to, from, bytes);
+            continue;
+        }
+        for (size_t at = 0; at < bytes; at += UNIT) memcpy(to + at, from + at, UNIT);
+    }
+}
+
+static void copy_channels_item(const void *context, int64_t item, int member)
 {
     const op *o = context;
     (void)member;
-    const size_t first = (size_t)item * CONCAT_PIXELS,
-                 last = first + CONCAT_PIXELS < o->count ? first + CONCAT_PIXELS : o->count;
-    for (size_t p = first; p < last; p++) memcpy(o->out + p * o->out_pixel, o->x + p * o->pixel, o->pixel);
+    const size_t first = (size_t)item * COPIED_PIXELS, left = o->count - first;
+    copy_pixels(o->out + first * o->out_pixel, o->out_pixel, o->x + first * o->pixel, o->pixel, (size_t)o->size,
+                left < COPIED_PIXELS ? left : COPIED_PIXELS);
 }
 
-int mp_concat_part(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int out_c, int at,
-                   int threads)
+int mp_copy_channels(const mp_table *table, const void *x, void *out, int type, size_t pixels, int in_c, int from,
+                     int out_c, int to, int c, int threads)
 {
     if (!table || !x || !out || !mp_is_type(type) || threads < 1) return MP_BAD_ARGUMENT;
-    if (c < 1 || at < 0 || out_c < 1 || c > out_c - at) return MP_BAD_SHAPE;
+    if (c < 1 || in_c < 1 || out_c < 1 || from < 0 || to < 0 || c > in_c - from || c > out_c - to) return MP_BAD_SHAPE;
     const size_t bytes = mp_type_bytes(type);
-    const op o = {
-        .x = x, .out = (char *)out + at * bytes, .pixel = c * bytes, .out_pixel = out_c * bytes, .count = pixels};
-    mp_share(mp_team_size(threads, pixels * c), (int64_t)((pixels + CONCAT_PIXELS - 1) / CONCAT_PIXELS),
-             concat_part_item, &o);
+    const op o = {.x = (const char *)x + from * bytes,
+                  .out = (char *)out + to * bytes,
+                  .pixel = in_c * bytes,
+                  .out_pixel = out_c * bytes,
+                  .size = (int)(c * bytes),
+                  .count = pixels};
+    mp_share(mp_team_size(threads, pixels * c), (int64_t)((pixels + COPIED_PIXELS - 1) / COPIED_PIXELS),
+             copy_channels_item, &o);
     return MP_OK;
 }

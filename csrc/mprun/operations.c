@@ -191,12 +191,9 @@ static int dequantize(mpr_pass *pass, const mpr_operands *s)
 
 static int slice(mpr_pass *pass, const mpr_operands *s)
 {
-    const size_t item = mp_type_bytes(s->in->type), from = s->in->c * item, part = s->out->c * item;
-    const char *source = (const char *)tensor(pass, s, 0)->data + s->step->first * item;
-    char *out = result(pass, s)->data;
-    for (size_t pixel = 0; pixel < (size_t)s->in->h * s->in->w; pixel++)
-        memcpy(out + pixel * part, source + pixel * from, part);
-    return MP_OK;
+    return mp_copy_channels(pass->weights->table, tensor(pass, s, 0)->data, result(pass, s)->data, s->out->type,
+                            (size_t)s->in->h * s->in->w, s->in->c, s->step->first, s->out->c, 0, s->out->c,
+                            pass->weights->threads);
 }
 
 static int concat(mpr_pass *pass, const mpr_operands *s)
@@ -204,8 +201,8 @@ static int concat(mpr_pass *pass, const mpr_operands *s)
     int at = 0, status = MP_OK;
     for (int i = 0; i < s->step->inputs && status == MP_OK; i++) {
         const mpb_slot *in = slot(s, i);
-        status = mp_concat_part(pass->weights->table, tensor(pass, s, i)->data, result(pass, s)->data, s->out->type,
-                                (size_t)in->h * in->w, in->c, s->out->c, at, pass->weights->threads);
+        status = mp_copy_channels(pass->weights->table, tensor(pass, s, i)->data, result(pass, s)->data, s->out->type,
+                                  (size_t)in->h * in->w, in->c, 0, s->out->c, at, in->c, pass->weights->threads);
         at += in->c;
     }
     return status;

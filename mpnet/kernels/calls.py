@@ -278,11 +278,22 @@ class Binder:
             if x.shape[:3] != out.shape[:3]:
                 raise KernelError(f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels")
             channels = x.shape[3]
-            calls.append(self._call("concat_part", x, out, x.dtype, out.size // width, channels, width, at))
+            pixels = out.size // width
+            calls.append(self._call("copy_channels", x, out, x.dtype, pixels, channels, 0, width, at, channels))
             at += channels
         if at != width:
             raise KernelError(f"concat: the inputs have {at} channels, out has {width}")
         return calls
+
+    def take_channels(self, x: NDArray[Any], out: NDArray[Any], start: int) -> Call:
+        """The channels of out, from channel `start` of x; of one stored type."""
+        check_images(x, "x", ANY)
+        channels, width = out.shape[-1], x.shape[3]
+        if not 0 <= start <= width - channels:
+            raise KernelError(f"take_channels: x has {width} channels, not {start} to {start + channels}")
+        check(out, "out", (x.dtype,), (*x.shape[:3], channels))
+        check_output(out, x)
+        return self._call("copy_channels", x, out, x.dtype, x.size // width, width, start, channels, 0, channels)
 
     def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str = "linear") -> Call:
         """activation(a + b) in float32, stored as reals."""
@@ -370,4 +381,5 @@ class Kernels(ABC):
     avgpool = _at_once(Binder.avgpool, "avgpool")
     upsample = _at_once(Binder.upsample, "upsample")
     concat = _at_once(Binder.concat, "concat")
+    take_channels = _at_once(Binder.take_channels, "take_channels")
     add = _at_once(Binder.add, "add")

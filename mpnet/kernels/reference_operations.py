@@ -87,8 +87,10 @@ def upsample(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, f
     out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
-def concat_part(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: int, at: int, *_: int) -> None:
-    out[..., at : at + c] = x
+def copy_channels(
+    x: Array, out: Array, dtype: Any, pixels: int, in_c: int, start: int, out_c: int, to: int, c: int, *_: int
+) -> None:
+    out[..., to : to + c] = x[..., start : start + c]
 
 
 def add(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
@@ -299,7 +301,7 @@ def quantize_by_division(x: F32, out: Array, dtype: Any, scale: float, zero_poin
 FUNCTIONS: dict[str, Callable[..., None]] = {
     function.__name__: function
     for function in (
-        value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, concat_part, add, map, combine, multiply, gather,
+        value_range, quantize, dequantize, cast, maxpool, avgpool, upsample, copy_channels, add, map, combine, multiply, gather,
         normalize, attention, local_avgpool, channel_max, shuffle, rescale, add_codes, quantize_by_division,
     )
 }  # fmt: skip

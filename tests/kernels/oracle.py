@@ -24,7 +24,7 @@ from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model import reals
 
 RESULTS = ("out", "ranges")
-WRITE_A_PART = ("concat_part",)
+WRITE_A_PART = ("copy_channels",)
 """Functions that leave what else stands in their result, which is no argument: they are run each time."""
 
 

@@ -38,14 +38,10 @@ class Slice(Operation):
         return (height, width, self.stop - self.start)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [Call(_copy_channels, (inputs[0].data, out.data, self.start, self.stop), 0)]
+        return [context.binder.take_channels(inputs[0].data, out.data, self.start)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"first": self.start}
-
-
-def _copy_channels(x: NDArray[Any], out: NDArray[Any], start: int, stop: int) -> None:
-    np.copyto(out, x[..., start:stop])
 
 
 @dataclass(frozen=True)
