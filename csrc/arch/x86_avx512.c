@@ -7,6 +7,8 @@
 #include "x86_avx512_rows.h"
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
+ASM_POINTS(points_f32, tile_f32, 1)
+ASM_POINTS(points_s16, tile_s16, 2)
 /* A quarter of the products, and vpmaddwd takes int16 anyway. */
 #define MP_INT8_WINOGRAD .least_channels = 16
 

@@ -187,22 +187,32 @@ typedef struct {
         }                                                                                                              \
         return 1;                                                                                                      \
     }
-/* mp_micro.points; the last tile begins early where it would not be full, and computes some results once more. */
-#define ASM_POINTS(NAME, TILE)                                                                                         \
+/* mp_micro.points. The last tile begins early where it would not be full, and computes some results once more, unless so many products
+ * take longer than the beginning and the end of a smaller tile. */
+enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wait for each other */
+#define ASM_POINTS(NAME, TILE, KSTEP)                                                                                  \
     static int NAME(const mp_points *t)                                                                                \
     {                                                                                                                  \
         if (!finishes_vectors(t->output) || t->pixels < MP_MR) return 0;                                               \
-        const int half = t->channels <= VL;                                                                            \
+        const int half = t->channels <= VL, rest = t->pixels % MP_MR, steps = t->segments * t->steps;                  \
         const size_t out_pixel = t->out_ld * mp_type_bytes(t->output->out_type);                                       \
         asm_tile tile = {.seg = t->seg, .segments = t->segments, .start = t->init, .b = t->b,                          \
                          .b_run = t->steps * ASM_ROW_BYTES, .ahead = t->b, .pixel = t->pixel,                          \
                          .results = {t->output, t->channel, 0, t->out_ld}, .last = t->channels - (half ? 0 : VL)};     \
-        for (int at = 0; at < t->pixels; at += MP_MR) {                                                                \
+        const int apart = rest && steps * (MP_MR - (rest < ASM_WAITS ? ASM_WAITS : rest)) > (half ? 2 : 1) * ASM_SMALL_TILE; \
+        for (int at = 0; at < t->pixels - (apart ? rest : 0); at += MP_MR) {                                           \
             if (at + MP_MR > t->pixels) at = t->pixels - MP_MR;                                                        \
             tile.first = t->a + at * t->pixel;                                                                         \
             tile.results.out = t->out + at * out_pixel;                                                                \
             (half ? TILE##_half : TILE##_full)(&tile);                                                                 \
         }                                                                                                              \
+        if (!apart) return 1;                                                                                          \
+        const char *a[MP_MR];                                                                                          \
+        char acc[MP_MR * ASM_ROW_BYTES];                                                                               \
+        for (int i = 0; i < MP_MR; i++)                                                                                \
+            a[i] = t->a + (size_t)(t->pixels - rest + (i < rest ? i : 0)) * t->pixel;                                  \
+        TILE(a, t->seg, t->segments, t->steps * KSTEP, t->b, t->init, acc, rest, t->channels, t->b, 0);                \
+        output(t->output, acc, 2 * VL, rest, t->channels, t->channel, t->out + (t->pixels - rest) * out_pixel, t->out_ld); \
         return 1;                                                                                                      \
     }
 #define ASM_TILES(NAME, ROW, SUM, KSTEP)                                                                               \
@@ -212,18 +222,15 @@ typedef struct {
 ASM_TILES(tile_f32, F32, vf, 1)
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
 #define TILE_OUTPUT_F32 tile_f32_output
-ASM_POINTS(points_f32, tile_f32)
 #define MP_POINTS(SUMS) .points = points_##SUMS
 #ifdef MP_HAS_DOT8
 ASM_TILES(tile_u8, U8, vi, 4)
-ASM_POINTS(points_u8, tile_u8)
 #define TILE_FULL_U8 ASM_FULL(tile_u8, 4)
 #define TILE_OUTPUT_I8 tile_u8_output
 ASM_TILE(tile_s16_full, S16, vi, 2, )
 ASM_TILE(tile_s16_half, S16, vi, 1, )
 #else
 ASM_TILES(tile_s16, S16, vi, 2)
-ASM_POINTS(points_s16, tile_s16)
 #define TILE_OUTPUT_I8 tile_s16_output
 #endif
 #define TILE_FULL_S16 ASM_FULL(tile_s16, 2)

@@ -26,6 +26,8 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
 
 #include "x86_avx512_asm.h"
 #include "../kernels/tile.h"
+ASM_POINTS(points_f32, tile_f32, 1)
+ASM_POINTS(points_u8, tile_u8, 4)
 #include "x86_avx512_columns.h"
 
 #ifdef MP_HAS_AMX
