@@ -89,7 +89,8 @@ static inline vi columns_codes(const columns_block *block, const char *p, const 
     if (v < VECTORS) {                                                                                                 \
         const __mmask16 kept = (__mmask16)(block->kept >> v * VL);                                                     \
         if (o->measured) {                                                                                             \
-            const vf measured = _mm512_mask_mov_ps(y##i##0, kept, y##i##v);                                            \
+            const vf measured =                                                                                        \
+                _mm512_mask_mov_ps(_mm512_broadcastss_ps(_mm512_castps512_ps128(y##i##0)), kept, y##i##v);             \
             minimum = vf_min_any(measured, minimum);                                                                   \
             maximum = vf_max_any(measured, maximum);                                                                   \
         }                                                                                                              \

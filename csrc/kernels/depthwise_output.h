@@ -30,7 +30,7 @@
         const W_TYPE *weights = w;                                                                                     \
         const out_scale q = out_scale_of(o);                                                                           \
         const vi zero = zero_words(o);                                                                                 \
-        const int measured = o->measured;                                                                              \
+        const int measured = codes ? 0 : o->measured;                                                                  \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum), bad[2] = {vf_load(o->bad), vf_set1(0.0f)};    \
         const size_t bytes = codes ? 1 : sizeof(float), ld = (size_t)out_c * bytes;                                    \
         for (int c = 0; c < out_c; c += VL) {                                                                          \

@@ -250,6 +250,17 @@ def test_upsample_and_concat(dtype: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", ANY, ids=str)
+def test_take_channels(dtype: Any) -> None:
+    for h, w, c, start, taken in ((3, 4, 5, 2, 3), (20, 20, 32, 16, 16), (7, 9, 300, 0, 260), (2, 3, 1, 0, 1)):
+        x = stored(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
+        agree(
+            lambda k, out, t, x=x, start=start: k.take_channels(x, out, start, threads=t),
+            np.empty((2, h, w, taken), dtype),
+            f"channels {start} to {start + taken} of {c}",
+        )
+
+
+@pytest.mark.parametrize("dtype", ANY, ids=str)
 def test_shuffle(dtype: Any) -> None:
     for pixels, c, groups in ((1, 1, 1), (3, 116, 2), (200, 34, 2), (70, 48, 3), (65, 20, 4), (5, 7, 7), (4, 6, 1)):
         x = stored(np.clip(values(pixels, pixels * c, np.float32), -128, 127), dtype).reshape(pixels, c)
@@ -285,3 +296,5 @@ def test_bad_arguments_are_named(level: str) -> None:
         k.quantize(x, np.zeros(x.shape, np.int8), TensorQuant(np.ones(1, np.float32), np.array([128], np.int32), q.offset))
     with pytest.raises(KernelError, match="the inputs have 4 channels, out has 3"):
         k.concat([x, x], np.zeros((1, 4, 4, 3), np.float32))
+    with pytest.raises(KernelError, match="x has 2 channels, not 1 to 3"):
+        k.take_channels(x, np.zeros((1, 4, 4, 2), np.float32), 1)
