@@ -70,7 +70,7 @@
         const out_scale q = out_scale_of(o);                                                                           \
         const vi zero = zero_words(o);                                                                                 \
         const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \
-        const int measured = codes ? 0 : o->measured;                                                                              \
+        const int measured = codes ? 0 : o->measured;                                                                  \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);                                               \
         vf bad0[2] = {vf_load(o->bad), vf_set1(0.0f)}, bad1[2] = {vf_set1(0.0f), vf_set1(0.0f)};                       \
         vi code[2][2] = {{zero, zero}, {zero, zero}}, largest[2] = {zero, zero};                                       \
