@@ -17,9 +17,7 @@
     case 5: F(5, __VA_ARGS__); break;                                                                                  \
     default: F(6, __VA_ARGS__); break;                                                                                 \
     }
-#include "../kernels/finish.h"
-/* Half a vector of channels: C = 0. */
-#define TILE_FINISH(SUM) finish_##SUM(TILE_ROWS(FINISH_ARGUMENTS) C > 1 ? 2 : 1, C ? VL : VL / 2, results)
+#include "x86_avx2_finish.h"
 #include "../kernels/tile.h"
 TILE_OUTPUT(tile_f32, 1)
 TILE_OUTPUT(tile_s16, 0)

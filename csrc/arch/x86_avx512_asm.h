@@ -155,18 +155,55 @@ typedef struct {
     }                                                                                                                  \
     if (rows < 1)                                                                                                      \
         __builtin_unreachable();
+/* One function for each activation and type of results: behind a choice between them, what all load is loaded before it, and sums make
+ * room for that. */
+typedef void asm_function(const asm_tile *tile);
 #define ASM_SUMS_GIVEN_1(i) c##i##0, c##i##0,
 #define ASM_SUMS_GIVEN_2(i) c##i##0, c##i##1,
-#define ASM_FINISH(SUM, VECTORS)                                                                                       \
-    if (tile->results.output) {                                                                                        \
-        finish_##SUM(TILE_ROWS(ASM_SUMS_GIVEN_##VECTORS) VECTORS, tile->last, &tile->results);                         \
-        return;                                                                                                        \
+#define ASM_FINISHED(ACTIVATION, NAME, ROW, SUM, VECTORS, CODES, HALVES, WINDOWS)                                      \
+    ASM_TILE(NAME##_##ACTIVATION, ROW, SUM, VECTORS,                                                                   \
+             finish_as_##SUM(TILE_ROWS(ASM_SUMS_GIVEN_##VECTORS) &tile->results, VECTORS, tile->last, MP_##ACTIVATION, \
+                             CODES, HALVES, WINDOWS);                                                                  \
+             return;)
+#define ASM_CASE(ACTIVATION, NAME)                                                                                     \
+    case MP_##ACTIVATION: return NAME##_##ACTIVATION;
+#define ASM_RISING(M, ...) M(LINEAR, __VA_ARGS__) M(LEAKY, __VA_ARGS__) M(RELU, __VA_ARGS__) M(RELU6, __VA_ARGS__)
+#define ASM_USUAL(M, ...) ASM_RISING(M, __VA_ARGS__) M(SWISH, __VA_ARGS__) M(HARD_SWISH, __VA_ARGS__)
+/* ...: codes, halves, windows (finish.h) */
+#define ASM_CHOICE(NAME, ACTIVATIONS, ROW, SUM, VECTORS, ...)                                                          \
+    ACTIVATIONS(ASM_FINISHED, NAME, ROW, SUM, VECTORS, __VA_ARGS__)                                                    \
+    static asm_function *NAME(int activation)                                                                          \
+    {                                                                                                                  \
+        switch (activation) {                                                                                          \
+            ACTIVATIONS(ASM_CASE, NAME)                                                                                \
+        default: return 0;                                                                                             \
+        }                                                                                                              \
+    }
+#define ASM_CHOOSE_vf(NAME, ROW, VECTORS)                                                                              \
+    ASM_CHOICE(NAME##_floats, ASM_USUAL, ROW, vf, VECTORS, 0, 0, 0)                                                    \
+    ASM_CHOICE(NAME##_halves, ASM_USUAL, ROW, vf, VECTORS, 0, 1, 0)                                                    \
+    static asm_function *NAME##_for(const mp_output *o)                                                                \
+    {                                                                                                                  \
+        return (o->out_type == MP_TYPE_F32 ? NAME##_floats : NAME##_halves)(o->activation);                            \
+    }
+#define ASM_CHOOSE_vi(NAME, ROW, VECTORS)                                                                              \
+    ASM_CHOICE(NAME##_floats, ASM_USUAL, ROW, vi, VECTORS, 0, 0, 0)                                                    \
+    ASM_CHOICE(NAME##_codes, ASM_USUAL, ROW, vi, VECTORS, 1, 0, 0)                                                     \
+    ASM_CHOICE(NAME##_packs, ASM_USUAL, ROW, vi, VECTORS, 2, 0, 0)                                                     \
+    ASM_CHOICE(NAME##_windows_floats, ASM_RISING, ROW, vi, VECTORS, 0, 0, 1)                                           \
+    ASM_CHOICE(NAME##_windows_codes, ASM_RISING, ROW, vi, VECTORS, 1, 0, 1)                                            \
+    static asm_function *NAME##_for(const mp_output *o)                                                                \
+    {                                                                                                                  \
+        const int codes = o->out_type == MP_TYPE_I8;                                                                   \
+        if (o->windows) return (codes ? NAME##_windows_codes : NAME##_windows_floats)(o->activation);                  \
+        return (!codes ? NAME##_floats : o->packs ? NAME##_packs : NAME##_codes)(o->activation);                       \
     }
 #define ASM_OUTPUT(NAME, KSTEP)                                                                                        \
     static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
         if (!finishes_vectors(t->output)) return 0;                                                                    \
         const int half = t->channels <= VL;                                                                            \
+        asm_function *const run = (half ? NAME##_half_for : NAME##_full_for)(t->output);                               \
         asm_tile tile = {.rows = t->a, .ahead = t->ahead, .seg = t->seg, .segments = t->segments,                      \
                          .start = t->init ? t->init : t->acc, .start_step = t->init ? 0 : ASM_ROW_BYTES, .b = t->b,    \
                          .b_run = t->run / KSTEP * ASM_ROW_BYTES, .ahead_step = t->ahead_step,                         \
@@ -176,10 +213,8 @@ typedef struct {
                 mp_fetch_results(tile.results.out, t->results, t->out_tile / t->results, t->fetched_bytes);            \
             if (half) {                                                                                                \
                 ASM_FETCH(tile.ahead, t->segments * (t->run / KSTEP) * t->ahead_step)                                  \
-                NAME##_half(&tile);                                                                                    \
-            } else {                                                                                                   \
-                NAME##_full(&tile);                                                                                    \
             }                                                                                                          \
+            run(&tile);                                                                                                \
             tile.rows += MP_MR;                                                                                        \
             tile.ahead += t->ahead_tile;                                                                               \
             if (!t->init) tile.start = (const char *)tile.start + t->acc_tile;                                         \
@@ -196,6 +231,7 @@ enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wai
         if (!finishes_vectors(t->output) || t->pixels < MP_MR) return 0;                                               \
         const int half = t->channels <= VL, rest = t->pixels % MP_MR, steps = t->segments * t->steps;                  \
         const size_t out_pixel = t->out_ld * mp_type_bytes(t->output->out_type);                                       \
+        asm_function *const run = (half ? TILE##_half_for : TILE##_full_for)(t->output);                               \
         asm_tile tile = {.seg = t->seg, .segments = t->segments, .start = t->init, .b = t->b,                          \
                          .b_run = t->steps * ASM_ROW_BYTES, .ahead = t->b, .pixel = t->pixel,                          \
                          .results = {t->output, t->channel, 0, t->out_ld}, .last = t->channels - (half ? 0 : VL)};     \
@@ -204,7 +240,7 @@ enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wai
             if (at + MP_MR > t->pixels) at = t->pixels - MP_MR;                                                        \
             tile.first = t->a + at * t->pixel;                                                                         \
             tile.results.out = t->out + at * out_pixel;                                                                \
-            (half ? TILE##_half : TILE##_full)(&tile);                                                                 \
+            run(&tile);                                                                                                \
         }                                                                                                              \
         if (!apart) return 1;                                                                                          \
         const char *a[MP_MR];                                                                                          \
@@ -216,8 +252,10 @@ enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wai
         return 1;                                                                                                      \
     }
 #define ASM_TILES(NAME, ROW, SUM, KSTEP)                                                                               \
-    ASM_TILE(NAME##_full, ROW, SUM, 2, ASM_FINISH(SUM, 2))                                                             \
-    ASM_TILE(NAME##_half, ROW, SUM, 1, ASM_FINISH(SUM, 1))                                                             \
+    ASM_TILE(NAME##_full, ROW, SUM, 2, )                                                                               \
+    ASM_TILE(NAME##_half, ROW, SUM, 1, )                                                                               \
+    ASM_CHOOSE_##SUM(NAME##_full, ROW, 2)                                                                              \
+    ASM_CHOOSE_##SUM(NAME##_half, ROW, 1)                                                                              \
     ASM_OUTPUT(NAME, KSTEP)
 ASM_TILES(tile_f32, F32, vf, 1)
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)

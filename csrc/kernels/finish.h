@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT */
 /* The output stage of a full tile whose sums are still in registers: MP_MR pixels, an even number, x one or two vectors of channels,
- * named as in tile.h. For what `finishes_vectors` (output.h). last: channels of the last vector; sums behind them are 0. */
+ * named as in tile.h. For what `finishes_vectors` (output.h); the level chooses the copy. last: channels of the last vector; sums behind them are 0. */
 #ifndef MP_FINISH_H
 #define MP_FINISH_H
 
@@ -8,10 +8,15 @@
 #define FINISH_SUMS_vi(i) vi c##i##0, vi c##i##1,
 #define FINISH_ARGUMENTS(i) c##i##0, c##i##1,
 #define FINISH_REAL_vf(V, SUM) SUM
-#define FINISH_REAL_vi(V, SUM) scaled(SUM, vf_load(scale + V * VL), vf_load(bias + V * VL))
+/* Sums leave registers for scales and biases where there are 32. */
+#define FINISH_REAL_vi(V, SUM)                                                                                         \
+    scaled(SUM, VL < 16 ? vf_load(scale + V * VL) : scale##V, VL < 16 ? vf_load(bias + V * VL) : bias##V)
 /* In several chains: one would wait for itself longer than the tile's products take. */
 #define FINISH_CHECK_vf(V, i) bad##V[(i) & 1] = note_bad(bad##V[(i) & 1], x##V);
-#define FINISH_CHECK_vi(V, i) /* what rises is finite */
+#define FINISH_CHECK_vi(V, i)
+/* What rises is finite. */
+#define FINISH_CHECKS_vf 1
+#define FINISH_CHECKS_vi 0
 #define FINISH_ONE(SUM, V, i, OF, LANES)                                                                               \
     vf x##V = FINISH_REAL_##SUM(V, OF);                                                                                \
     FINISH_CHECK_##SUM(V, i) x##V = activated_here(x##V, activation, activation);                                      \
@@ -70,11 +75,13 @@
         const out_scale q = out_scale_of(o);                                                                           \
         const vi zero = zero_words(o);                                                                                 \
         const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \
+        const vf scale0 = vf_load(scale), bias0 = vf_load(bias), scale1 = vectors > 1 ? vf_load(scale + VL) : scale0,  \
+                 bias1 = vectors > 1 ? vf_load(bias + VL) : bias0;                                                     \
         const int measured = codes ? 0 : o->measured;                                                                  \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);                                               \
         vf bad0[2] = {vf_load(o->bad), vf_set1(0.0f)}, bad1[2] = {vf_set1(0.0f), vf_set1(0.0f)};                       \
         vi code[2][2] = {{zero, zero}, {zero, zero}}, largest[2] = {zero, zero};                                       \
-        (void)scale, (void)bias, (void)code, (void)largest;                                                            \
+        (void)scale0, (void)scale1, (void)bias0, (void)bias1, (void)code, (void)largest;                               \
         if (windows) {                                                                                                 \
             TILE_ROWS(FINISH_WINDOW_##SUM)                                                                             \
         } else {                                                                                                       \
@@ -84,55 +91,8 @@
             vf_store(o->minimum, minimum);                                                                             \
             vf_store(o->maximum, maximum);                                                                             \
         }                                                                                                              \
-        vf_store(o->bad, vf_add(vf_add(bad0[0], bad0[1]), vf_add(bad1[0], bad1[1])));                                  \
+        if (FINISH_CHECKS_##SUM) vf_store(o->bad, vf_add(vf_add(bad0[0], bad0[1]), vf_add(bad1[0], bad1[1])));         \
     }
 FINISH_AS(vf)
 FINISH_AS(vi)
-
-#define FINISH_CASE(SUM, ACTIVATION, ...)                                                                              \
-    finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, vectors, last, ACTIVATION, __VA_ARGS__);                      \
-    break;
-/* ...: codes, halves, windows */
-#define FINISH_ACTIVATIONS(SUM, ...)                                                                                   \
-    switch (results->output->activation) {                                                                             \
-    case MP_LINEAR: FINISH_CASE(SUM, MP_LINEAR, __VA_ARGS__)                                                           \
-    case MP_LEAKY: FINISH_CASE(SUM, MP_LEAKY, __VA_ARGS__)                                                             \
-    case MP_RELU: FINISH_CASE(SUM, MP_RELU, __VA_ARGS__)                                                               \
-    case MP_HARD_SWISH: FINISH_CASE(SUM, MP_HARD_SWISH, __VA_ARGS__)                                                   \
-    case MP_SWISH: FINISH_CASE(SUM, MP_SWISH, __VA_ARGS__)                                                             \
-    default: FINISH_CASE(SUM, MP_RELU6, __VA_ARGS__)                                                                   \
-    }
-#define FINISH_WINDOWS(CODES)                                                                                          \
-    switch (results->output->activation) {                                                                             \
-    case MP_LINEAR: FINISH_CASE(vi, MP_LINEAR, CODES, 0, 1)                                                            \
-    case MP_LEAKY: FINISH_CASE(vi, MP_LEAKY, CODES, 0, 1)                                                              \
-    case MP_RELU: FINISH_CASE(vi, MP_RELU, CODES, 0, 1)                                                                \
-    default: FINISH_CASE(vi, MP_RELU6, CODES, 0, 1)                                                                    \
-    }
-static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors, const int last,
-                                                            const tile_results *results)
-{
-    if (results->output->out_type == MP_TYPE_F32) {
-        FINISH_ACTIVATIONS(vf, 0, 0, 0)
-    } else {
-        FINISH_ACTIVATIONS(vf, 0, 1, 0)
-    }
-}
-static inline __attribute__((always_inline)) void finish_vi(TILE_ROWS(FINISH_SUMS_vi) const int vectors, const int last,
-                                                            const tile_results *results)
-{
-    if (MP_FINISHES_WINDOWS && results->output->windows) {
-        if (results->output->out_type == MP_TYPE_F32) {
-            FINISH_WINDOWS(0)
-        } else {
-            FINISH_WINDOWS(1)
-        }
-    } else if (results->output->out_type == MP_TYPE_F32) {
-        FINISH_ACTIVATIONS(vi, 0, 0, 0)
-    } else if (results->output->packs) {
-        FINISH_ACTIVATIONS(vi, 2, 0, 0)
-    } else {
-        FINISH_ACTIVATIONS(vi, 1, 0, 0)
-    }
-}
 #endif

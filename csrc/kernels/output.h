@@ -64,7 +64,7 @@ static inline __attribute__((always_inline)) vf store_finished(const out_scale *
     return bad;
 }
 
-/* Where the results of a tile go whose sums are still in registers; output: NULL: it has none. */
+/* Where the results of a tile go whose sums are still in registers. */
 typedef struct {
     mp_output *output;
     int channel; /* of the panel's first, packed */
