@@ -54,27 +54,39 @@ static void prepare_codes(mp_item *item)
     spread(plan, args->weight_scale, args->in_scale[item->image], item->scale);
 }
 
+/* Of floats without a sign, which compare as these do, and compilers compare many at once. */
+static inline uint32_t bits_of(float x)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, sizeof bits);
+    return bits;
+}
+
 /* Whether results of integer sums are finite, rise with the sums and are never -0: |sum| < 2^31, and scales and biases of these
  * magnitudes keep scale * sum + bias far from the ends of float32. A zero is then 0 or comes from 0 * scale + 0. */
 static int is_rising(const mp_item *item)
 {
-    const float least = 0x1p-90f, most = 0x1p90f;
+    const uint32_t least = bits_of(0x1p-90f), most = bits_of(0x1p90f), span = most - least;
+    uint32_t others = 0;
     for (int c = 0; c < item->plan->packed_channels; c++) {
-        const float scale = item->scale[c], bias = fabsf(item->bias[c]);
-        if (!(scale == 0.0f || (scale >= least && scale <= most)) ||
-            !(bias == 0.0f || (bias >= least && bias <= most)) || (bias == 0.0f && signbit(item->bias[c])))
-            return 0;
+        const uint32_t scale = bits_of(item->scale[c]), bias = bits_of(item->bias[c]), size = bias & 0x7fffffff;
+        others |= (scale != 0) & (scale - least > span);
+        others |= (bias != 0) & (size - least > span);
     }
-    return 1;
+    return !others;
 }
 
-/* Whether no result times the output's inverse scale comes near the ends of int32, whatever an int32 sum is. */
+/* Whether no result times the output's inverse scale comes near the ends of int32, whatever an int32 sum is. Rising. */
 static int stays_small(const mp_item *item, float inv_scale)
 {
-    float most = 0.0f;
-    for (int c = 0; c < item->plan->packed_channels; c++)
-        most = fmaxf(most, item->scale[c] * 0x1p31f + fabsf(item->bias[c]));
-    return most * inv_scale < 0x1p29f;
+    int32_t most = 0;
+    for (int c = 0; c < item->plan->packed_channels; c++) {
+        const int32_t result = (int32_t)bits_of(item->scale[c] * 0x1p31f + fabsf(item->bias[c]));
+        most = result > most ? result : most;
+    }
+    float largest;
+    memcpy(&largest, &most, sizeof largest);
+    return largest * inv_scale < 0x1p29f;
 }
 
 /* scratch: bias, multipliers and shifts where they are not as they came: of the rule of 64 bits, and of pixels beside each other. */
