@@ -3,23 +3,44 @@
 #include "../mp_math.h"
 #include "../mpnet.h"
 
-static inline vf vf_exp(vf x)
+/* exp of x0, or of several step by step: one waits for itself longer than eight take. A NaN stays one. */
+#define VF_ONE(STEP) STEP(0)
+#define VF_FOUR(STEP) STEP(0) STEP(1) STEP(2) STEP(3)
+#define VF_EIGHT(STEP) VF_FOUR(STEP) STEP(4) STEP(5) STEP(6) STEP(7)
+#define VF_EXP_CLAMP(i) x##i = vf_max(vf_set1(MP_EXP_LOW), vf_min(vf_set1(MP_EXP_HIGH), x##i));
+#define VF_EXP_SHIFT(i) const vf shifted##i = vf_fma(x##i, vf_set1(MP_EXP_LOG2E), vf_set1(MP_EXP_MAGIC));
+#define VF_EXP_WHOLE(i) const vf n##i = vf_sub(shifted##i, vf_set1(MP_EXP_MAGIC));
+#define VF_EXP_HIGH(i) vf r##i = vf_fma(n##i, vf_set1(-MP_EXP_LN2_HIGH), x##i);
+#define VF_EXP_LOW(i) r##i = vf_fma(n##i, vf_set1(-MP_EXP_LN2_LOW), r##i);
+#define VF_EXP_3(i) vf p##i = vf_fma(vf_set1(MP_EXP_Q4), r##i, vf_set1(MP_EXP_Q3));
+#define VF_EXP_2(i) p##i = vf_fma(p##i, r##i, vf_set1(MP_EXP_Q2));
+#define VF_EXP_1(i) p##i = vf_fma(p##i, r##i, vf_set1(MP_EXP_Q1));
+#define VF_EXP_0(i) p##i = vf_fma(p##i, r##i, vf_set1(MP_EXP_Q0));
+#define VF_EXP_ONE(i) p##i = vf_fma(p##i, r##i, vf_set1(1.0f));
+#define VF_EXP_SCALE(i) x##i = vf_mul(p##i, vf_pow2(shifted##i));
+#define VF_EXP(EACH)                                                                                                   \
+    EACH(VF_EXP_CLAMP)                                                                                                 \
+    EACH(VF_EXP_SHIFT)                                                                                                 \
+    EACH(VF_EXP_WHOLE)                                                                                                 \
+    EACH(VF_EXP_HIGH)                                                                                                  \
+    EACH(VF_EXP_LOW)                                                                                                   \
+    EACH(VF_EXP_3) EACH(VF_EXP_2) EACH(VF_EXP_1) EACH(VF_EXP_0) EACH(VF_EXP_ONE) EACH(VF_EXP_ONE) EACH(VF_EXP_SCALE)
+static inline vf vf_exp(vf x0)
 {
-    x = vf_max(vf_set1(MP_EXP_LOW), vf_min(vf_set1(MP_EXP_HIGH), x)); /* a NaN stays one */
-    const vf shifted = vf_fma(x, vf_set1(MP_EXP_LOG2E), vf_set1(MP_EXP_MAGIC));
-    const vf n = vf_sub(shifted, vf_set1(MP_EXP_MAGIC));
-    vf r = vf_fma(n, vf_set1(-MP_EXP_LN2_HIGH), x);
-    r = vf_fma(n, vf_set1(-MP_EXP_LN2_LOW), r);
-    vf p = vf_fma(vf_set1(MP_EXP_Q4), r, vf_set1(MP_EXP_Q3));
-    p = vf_fma(p, r, vf_set1(MP_EXP_Q2));
-    p = vf_fma(p, r, vf_set1(MP_EXP_Q1));
-    p = vf_fma(p, r, vf_set1(MP_EXP_Q0));
-    p = vf_fma(p, r, vf_set1(1.0f));
-    p = vf_fma(p, r, vf_set1(1.0f));
-    return vf_mul(p, vf_pow2(shifted));
+    VF_EXP(VF_ONE)
+    return x0;
 }
 
 static inline vf vf_negate(vf x) { return vf_sub(vf_set1(-0.0f), x); }
+
+#define VF_SWISH_BEGIN(i) vf x##i = vf_negate(values[i]);
+#define VF_SWISH_END(i) values[i] = vf_div(values[i], vf_add(vf_set1(1.0f), x##i));
+#define VF_SWISH(EACH)                                                                                                 \
+    EACH(VF_SWISH_BEGIN)                                                                                               \
+    VF_EXP(EACH)                                                                                                       \
+    EACH(VF_SWISH_END)
+static inline __attribute__((always_inline)) void vf_swish_four(vf *values) { VF_SWISH(VF_FOUR) }
+static inline __attribute__((always_inline)) void vf_swish_eight(vf *values) { VF_SWISH(VF_EIGHT) }
 
 static inline vf vf_activate_slow(vf x, int activation)
 {

@@ -17,37 +17,67 @@
 /* What rises is finite. */
 #define FINISH_CHECKS_vf 1
 #define FINISH_CHECKS_vi 0
-#define FINISH_ONE(SUM, V, i, OF, LANES)                                                                               \
-    vf x##V = FINISH_REAL_##SUM(V, OF);                                                                                \
-    FINISH_CHECK_##SUM(V, i) x##V = activated_here(x##V, activation, activation);                                      \
-    if (measured) {                                                                                                    \
-        const vf measured##V = (LANES) == VL ? x##V : vf_keep_n(x##V, LANES);                                          \
-        minimum = vf_min_any(measured##V, minimum);                                                                    \
-        maximum = vf_max_any(measured##V, maximum);                                                                    \
-    }                                                                                                                  \
-    if (codes)                                                                                                         \
-        code[i % 2][V] = finished_code(&q, x##V, codes);                                                               \
-    else if (halves)                                                                                                   \
-        bad##V[(i) & 1] = store_real(out, V * VL, MP_TYPE_F16, x##V, LANES, bad##V[(i) & 1]);                          \
-    else                                                                                                               \
-        store_as(out, V *VL, MP_TYPE_F32, x##V, LANES);
-#define FINISH_VECTORS(SUM, i, OF0, OF1)                                                                               \
-    FINISH_ONE(SUM, 0, i, OF0, vectors > 1 ? VL : last)                                                                \
-    if (vectors > 1) {                                                                                                 \
-        FINISH_ONE(SUM, 1, i, OF1, last)                                                                               \
-    }
-/* Codes of two rows are packed together. */
-#define FINISH_ROW(SUM, i)                                                                                             \
+/* As many rows together as a level has registers for: x[row], and behind those of all rows the second vectors. */
+enum { FINISH_GROUP = VL < 16 ? 2 : 4 };
+#define FINISH_TAKE(SUM, V, i, OF)                                                                                     \
     {                                                                                                                  \
-        FINISH_VECTORS(SUM, i, c##i##0, c##i##1)                                                                       \
-        if (codes && i % 2) {                                                                                          \
-            int8_t *const before = (int8_t *)out - step;                                                               \
-            if (vectors > 1)                                                                                           \
-                vi_pack_two_by_two_s8(before, step, code[0][0], code[0][1], code[1][0], code[1][1], zero, last);       \
-            else                                                                                                       \
-                vi_pack_two_s8(before, step, code[0][0], code[1][0], zero, last);                                      \
+        const vf x##V = FINISH_REAL_##SUM(V, OF);                                                                      \
+        FINISH_CHECK_##SUM(V, i) x[i % FINISH_GROUP + V * FINISH_GROUP] = x##V;                                        \
+    }
+#define FINISH_ACTIVATE                                                                                                \
+    if (activation == MP_SWISH && FINISH_GROUP == 4) {                                                                 \
+        if (vectors > 1)                                                                                               \
+            vf_swish_eight(x);                                                                                         \
+        else                                                                                                           \
+            vf_swish_four(x);                                                                                          \
+    } else {                                                                                                           \
+        FINISH_ACTIVATE_ROW(0)                                                                                         \
+        FINISH_ACTIVATE_ROW(1)                                                                                         \
+        if (FINISH_GROUP == 4) {                                                                                       \
+            FINISH_ACTIVATE_ROW(2)                                                                                     \
+            FINISH_ACTIVATE_ROW(3)                                                                                     \
         }                                                                                                              \
-        out += step;                                                                                                   \
+    }
+#define FINISH_X(row, V) x[(row) % FINISH_GROUP + V * FINISH_GROUP]
+#define FINISH_ACTIVATE_ONE(row, V) FINISH_X(row, V) = activated_here(FINISH_X(row, V), activation, activation);
+#define FINISH_ACTIVATE_ROW(row)                                                                                       \
+    FINISH_ACTIVATE_ONE(row, 0)                                                                                        \
+    if (vectors > 1) FINISH_ACTIVATE_ONE(row, 1)
+#define FINISH_STORE(V, row, LANES)                                                                                    \
+    if (measured) {                                                                                                    \
+        const vf kept = (LANES) == VL ? FINISH_X(row, V) : vf_keep_n(FINISH_X(row, V), LANES);                         \
+        minimum = vf_min_any(kept, minimum);                                                                           \
+        maximum = vf_max_any(kept, maximum);                                                                           \
+    }                                                                                                                  \
+    if (halves)                                                                                                        \
+        bad##V[(row) & 1] = store_real(out, V * VL, MP_TYPE_F16, FINISH_X(row, V), LANES, bad##V[(row) & 1]);          \
+    else if (!codes)                                                                                                   \
+        store_as(out, V *VL, MP_TYPE_F32, FINISH_X(row, V), LANES);
+#define FINISH_STORE_ROW(row)                                                                                          \
+    FINISH_STORE(0, row, vectors > 1 ? VL : last)                                                                      \
+    if (vectors > 1) {                                                                                                 \
+        FINISH_STORE(1, row, last)                                                                                     \
+    }                                                                                                                  \
+    out += step;
+#define FINISH_CODE(row, V) finished_code(&q, FINISH_X(row, V), codes)
+/* Codes of two rows are packed together. */
+#define FINISH_STORE_ROWS(row)                                                                                         \
+    if (codes && vectors > 1)                                                                                          \
+        vi_pack_two_by_two_s8((int8_t *)out, step, FINISH_CODE(row, 0), FINISH_CODE(row, 1), FINISH_CODE(row + 1, 0),  \
+                              FINISH_CODE(row + 1, 1), zero, last);                                                    \
+    else if (codes)                                                                                                    \
+        vi_pack_two_s8((int8_t *)out, step, FINISH_CODE(row, 0), FINISH_CODE(row + 1, 0), zero, last);                 \
+    FINISH_STORE_ROW(row)                                                                                              \
+    FINISH_STORE_ROW(row + 1)
+#define FINISH_ROW(SUM, i)                                                                                             \
+    FINISH_TAKE(SUM, 0, i, c##i##0)                                                                                    \
+    if (vectors > 1) FINISH_TAKE(SUM, 1, i, c##i##1)                                                                   \
+    if (i % FINISH_GROUP == FINISH_GROUP - 1) {                                                                        \
+        FINISH_ACTIVATE                                                                                                \
+        FINISH_STORE_ROWS(0)                                                                                           \
+        if (FINISH_GROUP == 4) {                                                                                       \
+            FINISH_STORE_ROWS(2)                                                                                       \
+        }                                                                                                              \
     }
 #define FINISH_ROW_vf(i) FINISH_ROW(vf, i)
 #define FINISH_ROW_vi(i) FINISH_ROW(vi, i)
@@ -57,12 +87,14 @@
     largest[0] = i % 4 ? vi_max(largest[0], c##i##0) : c##i##0;                                                        \
     if (vectors > 1) largest[1] = i % 4 ? vi_max(largest[1], c##i##1) : c##i##1;                                       \
     if (i % 4 == 3) {                                                                                                  \
-        FINISH_VECTORS(vi, i, largest[0], largest[1])                                                                  \
+        FINISH_TAKE(vi, 0, 0, largest[0])                                                                              \
+        if (vectors > 1) FINISH_TAKE(vi, 1, 0, largest[1])                                                             \
+        FINISH_ACTIVATE_ROW(0)                                                                                         \
         if (codes) {                                                                                                   \
-            vi_store_s8_n((int8_t *)out, vi_add(code[1][0], q.zero), vectors > 1 ? VL : last);                         \
-            if (vectors > 1) vi_store_s8_n((int8_t *)out + VL, vi_add(code[1][1], q.zero), last);                      \
+            vi_store_s8_n((int8_t *)out, vi_add(FINISH_CODE(0, 0), q.zero), vectors > 1 ? VL : last);                  \
+            if (vectors > 1) vi_store_s8_n((int8_t *)out + VL, vi_add(FINISH_CODE(0, 1), q.zero), last);               \
         }                                                                                                              \
-        out += step;                                                                                                   \
+        FINISH_STORE_ROW(0)                                                                                            \
     }
 #define FINISH_AS(SUM)                                                                                                 \
     static inline __attribute__((always_inline)) void finish_as_##SUM(                                                 \
@@ -80,8 +112,9 @@
         const int measured = codes ? 0 : o->measured;                                                                  \
         vf minimum = vf_load(o->minimum), maximum = vf_load(o->maximum);                                               \
         vf bad0[2] = {vf_load(o->bad), vf_set1(0.0f)}, bad1[2] = {vf_set1(0.0f), vf_set1(0.0f)};                       \
-        vi code[2][2] = {{zero, zero}, {zero, zero}}, largest[2] = {zero, zero};                                       \
-        (void)scale0, (void)scale1, (void)bias0, (void)bias1, (void)code, (void)largest;                               \
+        vf x[2 * FINISH_GROUP] = {minimum};                                                                            \
+        vi largest[2] = {zero, zero};                                                                                  \
+        (void)scale0, (void)scale1, (void)bias0, (void)bias1, (void)x, (void)largest;                                  \
         if (windows) {                                                                                                 \
             TILE_ROWS(FINISH_WINDOW_##SUM)                                                                             \
         } else {                                                                                                       \
