@@ -9,8 +9,11 @@
 #include <stdatomic.h>
 #include <time.h>
 
-/* STACK_BYTES: some C libraries give threads less than attention takes. */
-enum { MOST_HELPERS = 1023, LOOK_OUT_NS = 50000, WAIT_NS = 50000, STACK_BYTES = 1 << 20 };
+/* Some C libraries give threads less than attention takes; sanitizers make it take more. */
+#ifndef MP_STACK_BYTES
+#define MP_STACK_BYTES (1 << 20)
+#endif
+enum { MOST_HELPERS = 1023, LOOK_OUT_NS = 50000, WAIT_NS = 50000, STACK_BYTES = MP_STACK_BYTES };
 
 typedef struct job {
     mp_work *work;
