@@ -50,9 +50,8 @@ HOT_LOOPS = (
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_full_packs_L", "vpdpbusd", 24, 44, {"cascadelake": 13.07}, stacked=2),
     HotLoop(
-        "avx512vnni", "x86_avx512vnni.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=0
+        "avx512vnni", "x86_avx512vnni.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3
     ),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 17, {"cascadelake": 6.52}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_s16", "vpdpwssd", 24, 44, {"cascadelake": 13.07}),
@@ -62,7 +61,7 @@ HOT_LOOPS = (
     HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_full_packs_L", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=2),
-    HotLoop("avx512", "x86_avx512.c", "tile_f32", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512", "x86_avx512.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_i8", "vpdpbusd", 12, 31, {"cascadelake": 8.52}),
     HotLoop("avx512", "x86_avx512.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
