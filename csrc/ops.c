@@ -399,8 +399,8 @@ static void copy_channels_item(const void *context, int64_t item, int member)
     const op *o = context;
     (void)member;
     const size_t first = (size_t)item * COPIED_PIXELS, left = o->count - first;
-    copy_pixels(o->out + first * o->out_pixel, o->out_pixel, o->x + first * o->pixel, o->pixel, (size_t)o->size,
-                left < COPIED_PIXELS ? left : COPIED_PIXELS);
+    copy_pixels(o->out + first * o->out_pixel, o->out_pixel, o->x + first * o->pixel, o->pixel,
+                o->c * mp_type_bytes(o->type), left < COPIED_PIXELS ? left : COPIED_PIXELS);
 }
 
 int mp_copy_channels(const mp_table *table, const void *x, void *out, int type, size_t pixels, int in_c, int from,
@@ -413,7 +413,8 @@ int mp_copy_channels(const mp_table *table, const void *x, void *out, int type, 
                   .out = (char *)out + to * bytes,
                   .pixel = in_c * bytes,
                   .out_pixel = out_c * bytes,
-                  .size = (int)(c * bytes),
+                  .type = type,
+                  .c = c,
                   .count = pixels};
     mp_share(mp_team_size(threads, pixels * c), (int64_t)((pixels + COPIED_PIXELS - 1) / COPIED_PIXELS),
              copy_channels_item, &o);

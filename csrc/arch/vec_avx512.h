@@ -86,12 +86,14 @@ static inline void vi_store_s8_n(int8_t *p, vi x, int n)
 #define MP_FINISHES
 #define MP_FINISHES_WINDOWS 1
 static inline vi vi_set1_s16(int16_t x) { return _mm512_set1_epi16(x); }
-/* Codes of rows a to d from words of each two, as packing in lanes of 128 bits lays them. */
-static inline __m512i v_rows_s8(__m512i ab, __m512i cd)
+/* Part j of 32 bits of lane i of 128 bits as part i of lane j: what instructions in lanes lay together, and back. */
+static inline __m512i v_transpose(__m512i x)
 {
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
-    return _mm512_permutexvar_epi32(order, _mm512_packs_epi16(ab, cd));
+    return _mm512_permutexvar_epi32(order, x);
 }
+/* Codes of rows a to d from words of each two. */
+static inline __m512i v_rows_s8(__m512i ab, __m512i cd) { return v_transpose(_mm512_packs_epi16(ab, cd)); }
 static inline vi v_words(vi a, vi b, vi zero) { return _mm512_adds_epi16(_mm512_packs_epi32(a, b), zero); }
 static inline void vi_pack_two_by_two_s8(int8_t *p, size_t ld, vi a0, vi a1, vi b0, vi b1, vi zero, int n)
 {

@@ -23,9 +23,8 @@ typedef struct {
 /* 64 codes, unsigned, so that interleaving in lanes of 128 bits leaves channels in order. */
 static inline vi columns_codes(const columns_block *block, const char *p, const int whole)
 {
-    const vi order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     const vi codes = whole ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(block->kept, p);
-    return _mm512_permutexvar_epi32(order, _mm512_xor_si512(codes, _mm512_set1_epi8(-128)));
+    return v_transpose(_mm512_xor_si512(codes, _mm512_set1_epi8(-128)));
 }
 
 #define COLUMNS_VECTORS(M, ...) M(0, __VA_ARGS__) M(1, __VA_ARGS__) M(2, __VA_ARGS__) M(3, __VA_ARGS__)

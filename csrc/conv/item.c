@@ -11,12 +11,10 @@ static void spread(const mp_conv_plan *plan, const float *values, float factor, 
 {
     const int width = plan->depthwise ? 1 : plan->panels * plan->micro->nr; /* packed channels of a group */
     memset(out, 0, (size_t)plan->packed_channels * sizeof *out);
-    if (width == plan->group_out)
-        for (int k = 0; k < plan->shape.out_c; k++) out[k] = values[k] * factor;
-    else
-        for (int group = 0; group < plan->shape.groups; group++)
-            for (int k = 0; k < plan->group_out; k++)
-                out[(size_t)group * width + k] = values[group * plan->group_out + k] * factor;
+    /* Groups without gaps are one: a depthwise layer's are single channels. */
+    const int groups = width == plan->group_out ? 1 : plan->shape.groups, channels = plan->shape.out_c / groups;
+    for (int group = 0; group < groups; group++)
+        for (int k = 0; k < channels; k++) out[(size_t)group * width + k] = values[group * channels + k] * factor;
     for (int k = plan->shape.out_c; k < plan->beside * plan->shape.out_c; k++) out[k] = out[k - plan->shape.out_c];
 }
 
