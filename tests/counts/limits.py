@@ -22,7 +22,7 @@ class HotLoop:
     cycles:       of one iteration, by llvm-mca's model of a core.
     stores:       whether storing vectors is what the loop is for, not waste.
     stacked:      vectors that its whole function may store to the stack; None: any number. Where the output stage follows in
-                  the same function, sums stay in registers.
+                  the same function, sums stay in registers, but for those that wait while exponentials are computed.
 
     unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
     Winograd, transformed. packs_L, floats_L: with the output stage of linear and leaky. columns: four depthwise results.
@@ -47,7 +47,7 @@ class HotLoop:
 # modelled as Haswell, the first that had it.
 HOT_LOOPS = (
     HotLoop("avx512amx", "x86_avx512amx.c", "block", "tdpbssd", 4, 22, {}),  # llvm-mca 19 models no tiles
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8", "vpdpbusd", 24, 44, {"cascadelake": 13.07}, stacked=73),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_full_packs_L", "vpdpbusd", 24, 44, {"cascadelake": 13.07}, stacked=2),
     HotLoop(
         "avx512vnni", "x86_avx512vnni.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3
@@ -59,7 +59,7 @@ HOT_LOOPS = (
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_3_1_4", "vpdpbusd", 48, 410, {}, stores=True, stacked=0),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_5_1_4", "vpdpbusd", 160, 1272, {}, stores=True, stacked=0),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
-    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=73),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_full_packs_L", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=2),
     HotLoop("avx512", "x86_avx512.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "windows_f32", r"vfmadd\d+ps", 36, 63, {"cascadelake": 19.07}),
