@@ -5,6 +5,8 @@
  * TILE_HALF: 1: panels of at most VL channels are half a tile.
  * TILE_FINISH: what makes results of a tile's sums, for TILE_OUTPUT.
  * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
+/* Bytes. A tile of one row waits for its own weights, and those of the next panel are too far away to stay near. */
+enum { TILE_NEAR = 4096 };
 #define TILE_OPERANDS(ELEMENT)                                                                                         \
     const char *const *a, const ptrdiff_t *seg, int segments, int run, const ELEMENT *b, const void *init, char *acc,  \
         const char *ahead, ptrdiff_t ahead_step
@@ -26,7 +28,10 @@
             for (ptrdiff_t k = 0; k < run; k += KSTEP) {                                                               \
                 const SUM b0 = TILE_LOAD_##SUM(b), b1 = TILE_LOAD_##SUM(b + B_STEP / 2);                               \
                 b += B_STEP;                                                                                           \
-                __builtin_prefetch(ahead, 0, 2);                                                                       \
+                if (R == 1)                                                                                            \
+                    for (int line = 0; line < B_STEP; line += 64) __builtin_prefetch(b + TILE_NEAR + line, 0, 3);      \
+                else                                                                                                   \
+                    __builtin_prefetch(ahead, 0, 2);                                                                   \
                 ahead += ahead_step;                                                                                   \
                 TILE_ROWS(TILE_MAC_##NAME)                                                                             \
             }                                                                                                          \
