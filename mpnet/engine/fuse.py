@@ -6,8 +6,13 @@ its output stage.
 
 Where a convolution's fp32 result is read only by a Quantize with a calibrated range (perhaps through poolings and
 upsamplings), the convolution quantises in its output stage and what lies between works on int8: with fixed scale and
-zero point quantising never changes the order of values, so it commutes with taking maxima and with copying.
+zero point quantising never changes the order of values, so it commutes with taking maxima and with copying. Where the
+convolution cannot, what is upsampled is quantised, not the many copies of it.
 A dynamic range is not known before the whole result is, so there Quantize stays a pass of its own.
+
+Where a concatenation is read only by such a Quantize, its parts are quantised instead, so that it copies codes; each part by
+the convolution that it comes from, where nobody else reads it. Slices that are joined again in their order are what they were
+cut from.
 
 Where a convolution's result is read only by a 2x2/2 pooling, the convolution pools it a few rows at a time, while they
 are in the caches: memory sees a quarter of the values.
@@ -16,20 +21,26 @@ are in the caches: memory sees a quarter of the values.
 from __future__ import annotations
 
 from mpnet.engine.layout import Layout, Step
-from mpnet.engine.operations import Convolve, Map, Quantize
+from mpnet.engine.operations import Concat, Convolve, IntegerConcat, Map, Quantize, Slice, Upsample
 from mpnet.engine.plan import Plan, layout_of, plan_of
 from mpnet.model.network import NetworkSpec
 
 
-def fuse_plan(plan: Plan, maps: bool = True) -> Plan:
-    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty. maps: as `fuse` says."""
+def fuse_plan(plan: Plan, for_export: bool = False) -> Plan:
+    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty."""
     layout = layout_of(plan)
-    joined = fuse(layout, plan.network, maps)
+    joined = fuse(layout, plan.network, for_export)
     return plan_of(plan.network, plan.precision, plan.options, layout) if joined else plan
 
 
-def fuse(layout: Layout, network: NetworkSpec, maps: bool = True) -> bool:
-    """Join what can be joined. Returns whether there was anything. maps: activations with convolutions as well."""
+def fuse(layout: Layout, network: NetworkSpec, for_export: bool = False) -> bool:
+    """Join what can be joined. Returns whether there was anything.
+
+    for_export: only what other engines do alike: activations stay apart from convolutions, and concatenations as they are.
+    """
+    maps = not for_export
+    changed = maps and _join_slices(layout)
+    changed = (maps and _quantize_parts(layout)) or changed
     steps = layout.steps
     readers = [0] * len(layout.shapes)
     writers = [-1] * len(layout.shapes)
@@ -48,6 +59,8 @@ def fuse(layout: Layout, network: NetworkSpec, maps: bool = True) -> bool:
         fixed = isinstance(step.operation, Quantize) and step.operation.range is not None
         if fixed and _quantize_earlier(layout, step, readers, writers):
             gone.add(number)
+        elif fixed:
+            _quantize_before_upsample(layout, number, readers, writers)
     for number, step in enumerate(steps):
         writer = writers[step.inputs[0]]
         if number in gone or writer < 0 or readers[step.inputs[0]] != 1:
@@ -58,7 +71,79 @@ def fuse(layout: Layout, network: NetworkSpec, maps: bool = True) -> bool:
             writers[step.output] = writer
             gone.add(number)
     layout.steps = [step for number, step in enumerate(steps) if number not in gone]
-    return bool(gone)
+    return bool(gone) or changed
+
+
+def _join_slices(layout: Layout) -> bool:
+    """Let concatenations read the whole of what they join from its slices."""
+    steps, cut = list(layout.steps), {step.output: step for step in layout.steps if isinstance(step.operation, Slice)}
+    for number, step in enumerate(steps):
+        if isinstance(step.operation, Concat):
+            inputs: list[int] = []
+            for slot in step.inputs:
+                inputs.append(slot)
+                first, whole = _slices_of_one(layout, inputs, cut)
+                if whole is not None:
+                    inputs[first:] = [whole]
+            if len(inputs) > 1:
+                steps[number] = step._replace(inputs=tuple(inputs))
+    read = {slot for step in steps for slot in step.inputs} | set(layout.outputs)
+    steps = [step for step in steps if step.output in read or step.output not in cut]
+    changed = steps != layout.steps
+    layout.steps = steps
+    return changed
+
+
+def _slices_of_one(layout: Layout, slots: list[int], cut: dict[int, Step]) -> tuple[int, int | None]:
+    """(where in `slots` the last of them that are slices of one slot, in their order and all of it, begin; that slot); None
+    where they are not."""
+    first, stop, source = len(slots), None, None
+    while first > 0 and slots[first - 1] in cut:
+        step = cut[slots[first - 1]]
+        assert isinstance(step.operation, Slice)
+        if source is None:
+            source, stop = step.inputs[0], layout.shapes[step.inputs[0]][2]
+        if step.inputs[0] != source or step.operation.stop != stop:
+            break
+        first, stop = first - 1, step.operation.start
+    return first, source if stop == 0 else None
+
+
+def _quantize_parts(layout: Layout) -> bool:
+    """Quantise the parts of a concatenation, not the whole, where nobody else reads that."""
+    readers, writers = [0] * len(layout.shapes), {}
+    for number, step in enumerate(layout.steps):
+        for slot in step.inputs:
+            readers[slot] += 1
+        if type(step.operation) is Concat:
+            writers[step.output] = number
+    for slot in layout.outputs:
+        readers[slot] += 1
+    quantized = {
+        writers[step.inputs[0]]: step
+        for step in layout.steps
+        if isinstance(step.operation, Quantize)
+        and step.operation.range is not None
+        and step.inputs[0] in writers
+        and readers[step.inputs[0]] == 1
+    }
+    steps: list[Step] = []
+    for number, step in enumerate(layout.steps):
+        if number not in quantized:
+            steps.append(step)
+            continue
+        whole = quantized[number]
+        parts: dict[int, int] = {}
+        for slot in dict.fromkeys(step.inputs):
+            parts[slot] = len(layout.shapes)
+            layout.shapes.append(layout.shapes[slot])
+            layout.precisions.append(whole.gives)
+            layout.layers.append(layout.layers[slot])
+            steps.append(whole._replace(inputs=(slot,), output=parts[slot]))
+        inputs = tuple(parts[slot] for slot in step.inputs)
+        steps.append(Step(IntegerConcat(), step.layer, inputs, whole.output, whole.gives, whole.gives))
+    layout.steps = [step for step in steps if step not in quantized.values()]
+    return bool(quantized)
 
 
 def _map_earlier(layout: Layout, network: NetworkSpec, step: Step, readers: list[int], writers: list[int]) -> bool:
@@ -76,6 +161,23 @@ def _map_earlier(layout: Layout, network: NetworkSpec, step: Step, readers: list
     steps[writer] = steps[writer]._replace(operation=joined, output=step.output)
     writers[step.output] = writer
     return True
+
+
+def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], writers: list[int]) -> None:
+    """Swap a Quantize with an Upsample whose only reader it is."""
+    steps, quantize = layout.steps, layout.steps[number]
+    position = writers[quantize.inputs[0]]
+    if position < 0 or readers[quantize.inputs[0]] != 1 or not isinstance(steps[position].operation, Upsample):
+        return
+    upsample, slot, codes = steps[position], len(layout.shapes), quantize.gives
+    layout.shapes.append(layout.shapes[upsample.inputs[0]])
+    layout.precisions.append(codes)
+    layout.layers.append(layout.layers[upsample.inputs[0]])
+    readers.append(1)
+    writers.append(position)
+    writers[quantize.output] = number
+    steps[position] = quantize._replace(inputs=upsample.inputs, output=slot)
+    steps[number] = upsample._replace(inputs=(slot,), output=quantize.output, takes=codes, gives=codes)
 
 
 def _quantize_earlier(layout: Layout, quantize: Step, readers: list[int], writers: list[int]) -> bool:

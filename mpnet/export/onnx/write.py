@@ -31,7 +31,7 @@ class OnnxExport:
         self.graph = OnnxGraph()
         self.rules = rules
         self.prepared = prepared
-        self.plan = fuse_plan(plan, maps=False)
+        self.plan = fuse_plan(plan, for_export=True)
         height, width, channels = plan.network.in_shape
         self._values: dict[int, Value] = {0: Value(self.graph.input(INPUT, (1, channels, height, width)))}
         for step in self.plan.steps:
