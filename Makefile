@@ -8,7 +8,8 @@ BIN := $(VENV)/bin
 # Tests share the cores, one process each. Threads that wait for work leave the core to the other processes.
 # No test takes minutes; one that hangs (an emulator, a browser, a cluster) fails with its stack.
 # What NumPy says of kernels' arguments is kept (tests/kernels/oracle.py).
-PYTEST := OMP_NUM_THREADS=2 MPNET_ORACLE=$(CURDIR)/.cache/oracle $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --timeout 600
+# Bytecode, with asserts as pytest rewrites them, is kept as well.
+PYTEST := PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=2 MPNET_ORACLE=$(CURDIR)/.cache/oracle $(BIN)/python -m pytest -n logical --maxprocesses 8 --dist worksteal --timeout 600
 # What has to be built; Python modules are used where they lie.
 SOURCES := $(shell find csrc -type f -name '*.[chpt]*')
 

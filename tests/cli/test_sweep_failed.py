@@ -29,6 +29,7 @@ def fails(key: str) -> bool:
     return "h" in key[:2]
 
 
+@pytest.mark.slow
 def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overflowing: Path) -> None:
     document = document_of(mpnet("sweep", overflowing, *OPTIONS, "--json"))
     assert (document["trials"], document["space"]) == (36, 81)
@@ -55,6 +56,7 @@ def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overf
     assert (one.returncode, one.stderr) == (2, f"error: {overflowing.parent / 'net.cfg'}: {REASON}\n")
 
 
+@pytest.mark.slow
 def test_other_strategies_end_on_the_same_front(mpnet: Mpnet, overflowing: Path) -> None:
     """With images held out; each strategy in a store of its own."""
     fronts = {}

@@ -51,6 +51,7 @@ def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
     return find(outcome.predictions, reference_objects(bench.dataset, explanation.detections[0]))
 
 
+@pytest.mark.slow
 def test_shares_are_shapleys_of_direct_runs(twelve: Explanation) -> None:
     layers = list(twelve.costs)
     finds = {
@@ -74,6 +75,7 @@ def test_shares_are_shapleys_of_direct_runs(twelve: Explanation) -> None:
     assert {"lost", "doubled"} <= kinds
 
 
+@pytest.mark.slow
 def test_what_is_named_brings_the_object_back_and_nothing_cheaper_does(twelve: Explanation) -> None:
     for one in twelve.explained:
         assert one.way is not None

@@ -182,6 +182,7 @@ def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: 
     assert intervals.rows(submissions, tmp_path / "nothing.yaml", kept) == [exact, rule]  # nothing runs again
 
 
+@pytest.mark.slow
 def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Path, tmp_path: Path) -> None:
     kept = tmp_path / "drawn.npz"
     found = elsewhere.rows("small", tables / "experiment.yaml", kept)

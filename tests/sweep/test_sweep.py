@@ -13,11 +13,13 @@ import sys
 import time
 from collections import Counter
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 
 import pytest
 
 from mpnet.errors import ConfigError, EngineError
+from mpnet.model.network import NetworkSpec
 from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.sweep.failed import FailedTrials
 from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
@@ -286,11 +288,16 @@ def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tm
         assert list(again.trials(1)) == list(whole.trials(1))
 
 
+@cache
+def first_unit() -> tuple[NetworkSpec, Unit]:
+    network = yolov3_tiny()
+    return network, split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))[0]
+
+
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 2.0, 40.0])
 @pytest.mark.parametrize("elapsed", [0.0, 100.0, 1e5])
 def test_parts_take_seconds_and_repeat_little(seconds: float, elapsed: float) -> None:
-    network = yolov3_tiny()
-    [unit, *_] = split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))
+    network, unit = first_unit()
     parts, keys = Parts(network, seconds), unit.keys
     made: list[tuple[str, ...]] = []
     while keys:
