@@ -144,11 +144,14 @@ static inline __attribute__((always_inline)) void columns_results(const mp_depth
 
 /* Of a channel's weights. */
 #define COLUMN_BYTES(SIZE) ((SIZE + 3) / 4 * SIZE * 4)
+static inline size_t columns_bytes(const mp_depthwise_row *row)
+{
+    return !row->output || row->output->out_type == MP_TYPE_F32 ? 4 : 1;
+}
 #define COLUMNS_ROW(SIZE, STRIDE, VECTORS)                                                                             \
     static __attribute__((noinline)) void columns_##SIZE##_##STRIDE##_##VECTORS(const mp_depthwise_row *row, int c)    \
     {                                                                                                                  \
-        const size_t bytes = !row->output || row->output->out_type == MP_TYPE_F32 ? 4 : 1,                             \
-                     out_row = row->out_ld * bytes;                                                                    \
+        const size_t bytes = columns_bytes(row), out_row = row->out_ld * bytes;                                        \
         const int rest = row->channels - c < VECTORS * VL ? row->channels - c : VECTORS * VL;                          \
         columns_block block = {.weights = (const char *)row->weights + (size_t)c * COLUMN_BYTES(SIZE),                 \
                                .kept = rest < COLUMNS_CHANNELS ? ((__mmask64)1 << rest) - 1 : ~(__mmask64)0,           \
@@ -188,11 +191,13 @@ COLUMNS_ROWS(3, 1)
 COLUMNS_ROWS(3, 2)
 COLUMNS_ROWS(5, 1)
 COLUMNS_ROWS(5, 2)
+static inline int columns_finish(const mp_output *o)
+{
+    return finishes_vectors(o) && never_falls(o->activation) && (o->out_type == MP_TYPE_F32 || o->packs);
+}
 static int depthwise_columns(const mp_depthwise_row *row)
 {
-    const mp_output *o = row->output;
-    if (o && (!finishes_vectors(o) || !never_falls(o->activation) || (o->out_type != MP_TYPE_F32 && !o->packs)))
-        return 0;
+    if (row->output && !columns_finish(row->output)) return 0;
     if (row->size == 3)
         (row->stride == 1 ? columns_3_1 : columns_3_2)(row);
     else

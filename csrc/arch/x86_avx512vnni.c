@@ -12,7 +12,7 @@ static inline vi vi_dot16_vnni(vi acc, vi a, vi b)
     return acc;
 }
 #define vi_dot16 vi_dot16_vnni
-#define MP_COLUMNS depthwise_columns
+#define MP_COLUMNS depthwise_codes
 #include "../kernels/all.h"
 #include "x86_avx512_rows.h"
 
@@ -28,7 +28,7 @@ static inline vi vi_dot8(vi acc, vi a, vi b)
 #include "../kernels/tile.h"
 ASM_POINTS(points_f32, tile_f32, 1)
 ASM_POINTS(points_u8, tile_u8, 4)
-#include "x86_avx512_columns.h"
+#include "x86_avx512_strips.h"
 
 #ifdef MP_HAS_AMX
 #define MP_MATRIX_LEVEL avx512amx

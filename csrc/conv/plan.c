@@ -135,6 +135,14 @@ static int may_stand_beside(const mp_conv_plan *plan)
            s->groups == 1 && s->dilation == 1 && !is_first_layer(s);
 }
 
+/* Few channels, so that pixels beside each other fill the channels that a table takes at once. */
+static int fill_columns(const mp_conv_plan *plan)
+{
+    enum { LEAST = 8 };
+    return plan->shape.size == 3 && plan->shape.out_c >= LEAST && plan->depthwise->columns &&
+           plan->depthwise->columns % plan->shape.out_c == 0;
+}
+
 /* Whether the table's kernel for the usual squares of taps computes such a layer. */
 static int has_lines(const mp_conv_plan *plan, int lanes)
 {
@@ -142,7 +150,7 @@ static int has_lines(const mp_conv_plan *plan, int lanes)
     return plan->depthwise->lines && (s->size == 3 || s->size == MP_MOST_LINES) && s->stride <= 2 && s->dilation == 1 &&
            s->padding <= s->size / 2 && plan->out_w >= MP_LEAST_PIXELS &&
            (plan->depthwise->partial || s->out_c % lanes == 0) &&
-           (s->stride > 1 || s->out_c >= plan->depthwise->least_channels);
+           (s->stride > 1 || s->out_c >= plan->depthwise->least_channels || fill_columns(plan));
 }
 
 static void plan_depthwise(mp_conv_plan *plan, int lanes)

@@ -25,7 +25,8 @@ class HotLoop:
                   the same function, sums stay in registers, but for those that wait while exponentials are computed.
 
     unpack: narrow weights, with and without groups: the worst of the loops with as many multiplications; winograd_weights: of
-    Winograd, transformed. packs_L, floats_L: with the output stage of linear and leaky. columns: four depthwise results.
+    Winograd, transformed. packs_L, floats_L: with the output stage of linear and leaky. columns: four depthwise results;
+    strips: 64 results of few channels.
     output_usual: eight vectors of sums, to floats and to codes. dw_row, dw_row_3x3: eight and three depthwise pixels of int16.
     """
 
@@ -58,6 +59,7 @@ HOT_LOOPS = (
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_s16_half", "vpdpwssd", 12, 29, {"cascadelake": 8.46}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_3_1_4", "vpdpbusd", 48, 410, {}, stores=True, stacked=0),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_5_1_4", "vpdpbusd", 160, 1272, {}, stores=True, stacked=0),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "strips_", "vpdpbusd", 12, 240, {}, stores=True, stacked=0),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=73),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_full_packs_L", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=2),
