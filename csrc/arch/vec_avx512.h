@@ -92,6 +92,17 @@ static inline __m512i v_transpose(__m512i x)
     const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
     return _mm512_permutexvar_epi32(order, x);
 }
+/* Bytes of up to 64 codes. */
+#define VB_BYTES 64
+typedef __m512i vb;
+static inline __mmask64 vb_first(int n) { return ~(__mmask64)0 >> (VB_BYTES - n); }
+static inline vb vb_max_n(vb a, const void *p, int n)
+{
+    return _mm512_max_epi8(a, _mm512_maskz_loadu_epi8(vb_first(n), p));
+}
+static inline vb vb_lowest(void) { return _mm512_set1_epi8(INT8_MIN); }
+static inline vb vb_max(vb a, vb b) { return _mm512_max_epi8(a, b); }
+static inline void vb_store_n(void *p, vb a, int n) { _mm512_mask_storeu_epi8(p, vb_first(n), a); }
 /* Codes of rows a to d from words of each two. */
 static inline __m512i v_rows_s8(__m512i ab, __m512i cd) { return v_transpose(_mm512_packs_epi16(ab, cd)); }
 static inline vi v_words(vi a, vi b, vi zero) { return _mm512_adds_epi16(_mm512_packs_epi32(a, b), zero); }

@@ -18,7 +18,28 @@ static inline __attribute__((always_inline)) void largest(const char *const *row
 #undef BODY
 }
 
-/* Sixteen and eight int8, an extension that gcc and clang share: from an array in a loop gcc makes moves of single bytes. */
+#ifdef VB_BYTES
+/* Two maxima, so that one does not wait for the other. */
+static inline void largest_s8(const char *const *rows, int count, int x0, int x1, int channels, int8_t *out)
+{
+    for (int c = 0; c < channels; c += VB_BYTES) {
+        const int n = channels - c < VB_BYTES ? channels - c : VB_BYTES;
+        vb even = vb_lowest(), odd = even;
+        for (int r = 0; r < count; r++) {
+            const char *p = rows[r] + (size_t)x0 * channels + c;
+            int x = x0;
+            for (; x + 1 < x1; x += 2, p += 2 * channels) {
+                even = vb_max_n(even, p, n);
+                odd = vb_max_n(odd, p + channels, n);
+            }
+            if (x < x1) even = vb_max_n(even, p, n);
+        }
+        vb_store_n(out + c, vb_max(even, odd), n);
+    }
+}
+#else
+/* 32, sixteen and eight int8, an extension that gcc and clang share: from an array in a loop gcc makes moves of single bytes. */
+typedef int8_t pool_s8x32 __attribute__((vector_size(32)));
 typedef int8_t pool_s8x16 __attribute__((vector_size(16)));
 typedef int8_t pool_s8x8 __attribute__((vector_size(8)));
 #define LARGEST_S8(VECTOR)                                                                                             \
@@ -41,6 +62,7 @@ typedef int8_t pool_s8x8 __attribute__((vector_size(8)));
 static inline __attribute__((always_inline)) void largest_s8(const char *const *rows, int count, int x0, int x1,
                                                              int channels, int8_t *out)
 {
+    if (channels >= 32) LARGEST_S8(pool_s8x32)
     if (channels >= 16) LARGEST_S8(pool_s8x16)
     if (channels >= 8) LARGEST_S8(pool_s8x8)
     for (int c = 0; c < channels; c++) {
@@ -53,6 +75,7 @@ static inline __attribute__((always_inline)) void largest_s8(const char *const *
         out[c] = top;
     }
 }
+#endif
 
 /* The usual windows, 2x2 side by side and complete. */
 static inline __attribute__((always_inline)) void pairs(const char *top, const char *bottom, int channels,
