@@ -12,7 +12,7 @@ A dynamic range is not known before the whole result is, so there Quantize stays
 
 Where a concatenation is read only by such a Quantize, its parts are quantised instead, so that it copies codes; each part by
 the convolution that it comes from, where nobody else reads it. Slices that are joined again in their order are what they were
-cut from.
+cut from. Poolings of a part that are parts as well pool its codes.
 
 Where a convolution's result is read only by a 2x2/2 pooling, the convolution pools it a few rows at a time, while they
 are in the caches: memory sees a quarter of the values.
@@ -36,11 +36,12 @@ def fuse_plan(plan: Plan, for_export: bool = False) -> Plan:
 def fuse(layout: Layout, network: NetworkSpec, for_export: bool = False) -> bool:
     """Join what can be joined. Returns whether there was anything.
 
-    for_export: only what other engines do alike: activations stay apart from convolutions, and concatenations as they are.
+    for_export: only what other engines do alike: activations stay apart from convolutions, concatenations as they are.
     """
-    maps = not for_export
-    changed = maps and _join_slices(layout)
-    changed = (maps and _quantize_parts(layout)) or changed
+    changed = False
+    if not for_export and (_join_slices(layout) | _quantize_parts(layout)):
+        changed = True
+        _drop_unread(layout)
     steps = layout.steps
     readers = [0] * len(layout.shapes)
     writers = [-1] * len(layout.shapes)
@@ -52,15 +53,15 @@ def fuse(layout: Layout, network: NetworkSpec, for_export: bool = False) -> bool
     for slot in layout.outputs:
         readers[slot] += 1
     gone = set()
-    for number, step in enumerate(steps if maps else ()):
+    for number, step in enumerate(() if for_export else steps):
         if isinstance(step.operation, Map) and _map_earlier(layout, network, step, readers, writers):
             gone.add(number)
     for number, step in enumerate(steps):
         fixed = isinstance(step.operation, Quantize) and step.operation.range is not None
         if fixed and _quantize_earlier(layout, step, readers, writers):
             gone.add(number)
-        elif fixed:
-            _quantize_before_upsample(layout, number, readers, writers)
+        elif fixed and not for_export and _quantize_before_upsample(layout, number, readers, writers):
+            changed = True
     for number, step in enumerate(steps):
         writer = writers[step.inputs[0]]
         if number in gone or writer < 0 or readers[step.inputs[0]] != 1:
@@ -87,8 +88,6 @@ def _join_slices(layout: Layout) -> bool:
                     inputs[first:] = [whole]
             if len(inputs) > 1:
                 steps[number] = step._replace(inputs=tuple(inputs))
-    read = {slot for step in steps for slot in step.inputs} | set(layout.outputs)
-    steps = [step for step in steps if step.output in read or step.output not in cut]
     changed = steps != layout.steps
     layout.steps = steps
     return changed
@@ -127,23 +126,56 @@ def _quantize_parts(layout: Layout) -> bool:
         and step.inputs[0] in writers
         and readers[step.inputs[0]] == 1
     }
+    makers = {step.output: step for step in layout.steps if not step.operation.is_head}
     steps: list[Step] = []
     for number, step in enumerate(layout.steps):
-        if number not in quantized:
+        if number in quantized:
+            steps += _codes_of_parts(layout, step, quantized[number], makers)
+        elif step not in quantized.values():
             steps.append(step)
-            continue
-        whole = quantized[number]
-        parts: dict[int, int] = {}
-        for slot in dict.fromkeys(step.inputs):
+    layout.steps = steps
+    return bool(quantized)
+
+
+def _codes_of_parts(layout: Layout, concat: Step, whole: Step, makers: dict[int, Step]) -> list[Step]:
+    """The steps that quantise a concatenation's parts as `whole` quantises it, and join them. A part that was made of another,
+    by an operation before which one may as well quantise, is made of the other's codes."""
+    steps: list[Step] = []
+    parts: dict[int, int] = {}
+
+    def part(slot: int) -> int:
+        if slot not in parts:
+            maker = makers.get(slot)
+            step = whole._replace(inputs=(slot,))
+            if maker is not None and maker.operation.keeps_order and maker.inputs[0] in concat.inputs:
+                step = maker._replace(inputs=(part(maker.inputs[0]),), takes=whole.gives, gives=whole.gives)
             parts[slot] = len(layout.shapes)
             layout.shapes.append(layout.shapes[slot])
             layout.precisions.append(whole.gives)
             layout.layers.append(layout.layers[slot])
-            steps.append(whole._replace(inputs=(slot,), output=parts[slot]))
-        inputs = tuple(parts[slot] for slot in step.inputs)
-        steps.append(Step(IntegerConcat(), step.layer, inputs, whole.output, whole.gives, whole.gives))
-    layout.steps = [step for step in steps if step not in quantized.values()]
-    return bool(quantized)
+            steps.append(step._replace(output=parts[slot]))
+        return parts[slot]
+
+    inputs = tuple([part(slot) for slot in concat.inputs])
+    return [*steps, Step(IntegerConcat(), concat.layer, inputs, whole.output, whole.gives, whole.gives)]
+
+
+def _drop_unread(layout: Layout) -> None:
+    """Drop what moves values to where nobody reads them any more."""
+    readers = [0] * len(layout.shapes)
+    for step in layout.steps:
+        for slot in step.inputs:
+            readers[slot] += 1
+    for slot in layout.outputs:
+        readers[slot] += 1
+    kept: list[Step] = []
+    for step in reversed(layout.steps):
+        if step.operation.moves_values and readers[step.output] == 0:
+            for slot in step.inputs:
+                readers[slot] -= 1
+        else:
+            kept.append(step)
+    layout.steps = kept[::-1]
 
 
 def _map_earlier(layout: Layout, network: NetworkSpec, step: Step, readers: list[int], writers: list[int]) -> bool:
@@ -163,12 +195,12 @@ def _map_earlier(layout: Layout, network: NetworkSpec, step: Step, readers: list
     return True
 
 
-def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], writers: list[int]) -> None:
+def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], writers: list[int]) -> bool:
     """Swap a Quantize with an Upsample whose only reader it is."""
     steps, quantize = layout.steps, layout.steps[number]
     position = writers[quantize.inputs[0]]
     if position < 0 or readers[quantize.inputs[0]] != 1 or not isinstance(steps[position].operation, Upsample):
-        return
+        return False
     upsample, slot, codes = steps[position], len(layout.shapes), quantize.gives
     layout.shapes.append(layout.shapes[upsample.inputs[0]])
     layout.precisions.append(codes)
@@ -178,6 +210,7 @@ def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], w
     writers[quantize.output] = number
     steps[position] = quantize._replace(inputs=upsample.inputs, output=slot)
     steps[number] = upsample._replace(inputs=(slot,), output=quantize.output, takes=codes, gives=codes)
+    return True
 
 
 def _quantize_earlier(layout: Layout, quantize: Step, readers: list[int], writers: list[int]) -> bool:

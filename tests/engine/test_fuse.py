@@ -164,7 +164,7 @@ def test_a_convolution_applies_the_activation_that_it_alone_is_read_by(mapped: N
 @pytest.fixture(scope="module")
 def routes() -> NetworkSpec:
     """Slices that are joined again, in their order and not; parts with other readers and without; an upsampled one; a
-    concatenation with two readers."""
+    concatenation with two readers; poolings of a part and of each other that are parts as well."""
     one = "[convolutional]\nfilters={}\nsize=1\nactivation=leaky\n"
     part = "[route]\nlayers={}\ngroups=2\ngroup_id={}\n"
     layers = (
@@ -185,6 +185,8 @@ def routes() -> NetworkSpec:
         "[route]\nlayers=7,13\n",
         one.format(8),
         "[route]\nlayers=10\n",
+        "[maxpool]\nsize=3\nstride=1\n" * 2,
+        "[route]\nlayers=-1,-2,-3\n",
         one.format(8),
     )
     return parse_cfg("[net]\nwidth=56\nheight=40\nchannels=3\n" + "".join(layers), "routes.cfg")
@@ -220,10 +222,13 @@ def test_parts_of_a_concatenation_are_quantised_and_joined_slices_are_not_cut(ro
         "IntegerConcat",
         "Convolve (int8)",
         "Quantize (affine, calibrated)",
+        "MaxPool (3x3/1)",
+        "MaxPool (3x3/1)",
+        "IntegerConcat",
         "Convolve (int8)",
     ]
     assert fuse_plan(fused) is fused
-    assert names(fuse_plan(plan_of(routes, "int8", True), for_export=True)).count("Concat") == 4
+    assert names(fuse_plan(plan_of(routes, "int8", True), for_export=True)).count("Concat") == 5
 
 
 def test_a_result_that_is_rounded_before_its_activation_stays_so(mapped: NetworkSpec) -> None:
