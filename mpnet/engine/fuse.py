@@ -127,11 +127,12 @@ def _quantize_parts(layout: Layout) -> bool:
         and readers[step.inputs[0]] == 1
     }
     makers = {step.output: step for step in layout.steps if not step.operation.is_head}
+    written = {step.output for step in quantized.values()}
     steps: list[Step] = []
     for number, step in enumerate(layout.steps):
         if number in quantized:
             steps += _codes_of_parts(layout, step, quantized[number], makers)
-        elif step not in quantized.values():
+        elif step.output not in written or step.operation.is_head:
             steps.append(step)
     layout.steps = steps
     return bool(quantized)
@@ -142,21 +143,16 @@ def _codes_of_parts(layout: Layout, concat: Step, whole: Step, makers: dict[int,
     by an operation before which one may as well quantise, is made of the other's codes."""
     steps: list[Step] = []
     parts: dict[int, int] = {}
-
-    def part(slot: int) -> int:
-        if slot not in parts:
-            maker = makers.get(slot)
-            step = whole._replace(inputs=(slot,))
-            if maker is not None and maker.operation.keeps_order and maker.inputs[0] in concat.inputs:
-                step = maker._replace(inputs=(part(maker.inputs[0]),), takes=whole.gives, gives=whole.gives)
-            parts[slot] = len(layout.shapes)
-            layout.shapes.append(layout.shapes[slot])
-            layout.precisions.append(whole.gives)
-            layout.layers.append(layout.layers[slot])
-            steps.append(step._replace(output=parts[slot]))
-        return parts[slot]
-
-    inputs = tuple([part(slot) for slot in concat.inputs])
+    for slot in sorted(set(concat.inputs)):  # what others are made of comes first
+        step, maker = whole._replace(inputs=(slot,)), makers.get(slot)
+        if maker is not None and maker.operation.keeps_order and maker.inputs[0] in parts:
+            step = maker._replace(inputs=(parts[maker.inputs[0]],), takes=whole.gives, gives=whole.gives)
+        parts[slot] = len(layout.shapes)
+        layout.shapes.append(layout.shapes[slot])
+        layout.precisions.append(whole.gives)
+        layout.layers.append(layout.layers[slot])
+        steps.append(step._replace(output=parts[slot]))
+    inputs = tuple([parts[slot] for slot in concat.inputs])
     return [*steps, Step(IntegerConcat(), concat.layer, inputs, whole.output, whole.gives, whole.gives)]
 
 
