@@ -20,6 +20,7 @@ from tests.realdata.conftest import Analyzed
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "percents"),
     [("aix", PER_TENSOR, (3.0, 10.0)), ("tiny", NO_OPTIONS, (10.0,)), ("fastest", PER_TENSOR, (10.0,))],
