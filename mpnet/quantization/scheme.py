@@ -297,7 +297,8 @@ def dequantize_activation(q: NDArray[Any], params: QuantParams) -> NDArray[np.fl
 def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:
     """int8 codes -> float32 reals, as a Dequantize step gives them: TensorFlow's bits in TensorFlow's modes.
 
-    MIN_COMBINED and MIN_FIRST sum in another order than dequantize_activation; the results differ by roundings only.
+    MIN_COMBINED and MIN_FIRST sum in another order than dequantize_activation; the results differ by roundings only, those of
+    MIN_FIRST by a step where the range's minimum lies half way between two codes: TensorFlow rounds it in two ways.
     """
     if params.mode not in TENSORFLOW_MODES:
         return dequantize_activation(q, params)

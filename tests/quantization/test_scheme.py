@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import PrecisionError
@@ -103,6 +103,7 @@ def test_zero_is_exact_and_params_are_sane(scheme: ActivationScheme, a: float, b
 
 @pytest.mark.slow
 @given(a=st.floats(-1e6, 1e6, width=32), b=st.floats(-1e6, 1e6, width=32), seed=st.integers(0, 999))
+@example(a=1e6, b=-1e6, seed=0)
 @settings(max_examples=100, deadline=None)
 @pytest.mark.parametrize("mode", QUANTIZE_MODES)
 @pytest.mark.parametrize("narrow", [False, True])
@@ -117,9 +118,13 @@ def test_tensorflow_modes_give_its_bits(mode: str, narrow: bool, a: float, b: fl
     np.testing.assert_array_equal(quantize_activation(x, params), codes)
     real = tensorflow.dequantize(codes, minimum, maximum, mode, narrow_range=narrow)
     np.testing.assert_array_equal(dequantize_step(codes, params), real)
-    # The kernels' reading differs by roundings only: three of numbers no larger than the span of the codes.
+    # The kernels' reading differs by roundings only: three of numbers no larger than the span of the codes. Where the minimum
+    # lies half way between two codes, MIN_FIRST's quantising and dequantising may round it differently, by a whole step.
+    position = float(minimum) * float(params.inv_scale)
+    half_way = mode == "MIN_FIRST" and abs(abs(position - np.rint(position)) - 0.5) < 1e-3
     span = 256 * params.scale
-    assert np.abs(dequantize_activation(codes, params) - real.astype(np.float64)).max() <= 4 * span * 2.0**-23
+    most = 4 * span * 2.0**-23 + (params.scale if half_way else 0)
+    assert np.abs(dequantize_activation(codes, params) - real.astype(np.float64)).max() <= most
 
 
 @pytest.mark.parametrize("mode", MODES)
