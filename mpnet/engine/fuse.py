@@ -43,15 +43,10 @@ def fuse(layout: Layout, network: NetworkSpec, for_export: bool = False) -> bool
         changed = True
         _drop_unread(layout)
     steps = layout.steps
-    readers = [0] * len(layout.shapes)
-    writers = [-1] * len(layout.shapes)
+    readers, writers = layout.readers(), [-1] * len(layout.shapes)
     for number, step in enumerate(steps):
-        for slot in step.inputs:
-            readers[slot] += 1
         if not step.operation.is_head:
             writers[step.output] = number
-    for slot in layout.outputs:
-        readers[slot] += 1
     gone = set()
     for number, step in enumerate(() if for_export else steps):
         if isinstance(step.operation, Map) and _map_earlier(layout, network, step, readers, writers):
@@ -82,10 +77,7 @@ def _join_slices(layout: Layout) -> bool:
         if isinstance(step.operation, Concat):
             inputs: list[int] = []
             for slot in step.inputs:
-                inputs.append(slot)
-                first, whole = _slices_of_one(layout, inputs, cut)
-                if whole is not None:
-                    inputs[first:] = [whole]
+                inputs = _last_joined(layout, [*inputs, slot], cut)
             if len(inputs) > 1:
                 steps[number] = step._replace(inputs=tuple(inputs))
     changed = steps != layout.steps
@@ -93,31 +85,25 @@ def _join_slices(layout: Layout) -> bool:
     return changed
 
 
-def _slices_of_one(layout: Layout, slots: list[int], cut: dict[int, Step]) -> tuple[int, int | None]:
-    """(where in `slots` the last of them that are slices of one slot, in their order and all of it, begin; that slot); None
-    where they are not."""
-    first, stop, source = len(slots), None, None
-    while first > 0 and slots[first - 1] in cut:
+def _last_joined(layout: Layout, slots: list[int], cut: dict[int, Step]) -> list[int]:
+    """The slots; where the last of them are the slices of one slot, in their order and all of it, that one in their place."""
+    if slots[-1] not in cut:
+        return slots
+    [source] = cut[slots[-1]].inputs
+    first, start = len(slots), layout.shapes[source][2]
+    while first > 0 and start > 0 and slots[first - 1] in cut:
         step = cut[slots[first - 1]]
         assert isinstance(step.operation, Slice)
-        if source is None:
-            source, stop = step.inputs[0], layout.shapes[step.inputs[0]][2]
-        if step.inputs[0] != source or step.operation.stop != stop:
+        if step.inputs != (source,) or step.operation.stop != start:
             break
-        first, stop = first - 1, step.operation.start
-    return first, source if stop == 0 else None
+        first, start = first - 1, step.operation.start
+    return slots if start > 0 else [*slots[:first], source]
 
 
 def _quantize_parts(layout: Layout) -> bool:
     """Quantise the parts of a concatenation, not the whole, where nobody else reads that."""
-    readers, writers = [0] * len(layout.shapes), {}
-    for number, step in enumerate(layout.steps):
-        for slot in step.inputs:
-            readers[slot] += 1
-        if type(step.operation) is Concat:
-            writers[step.output] = number
-    for slot in layout.outputs:
-        readers[slot] += 1
+    readers = layout.readers()
+    writers = {step.output: number for number, step in enumerate(layout.steps) if type(step.operation) is Concat}
     quantized = {
         writers[step.inputs[0]]: step
         for step in layout.steps
@@ -147,10 +133,7 @@ def _codes_of_parts(layout: Layout, concat: Step, whole: Step, makers: dict[int,
         step, maker = whole._replace(inputs=(slot,)), makers.get(slot)
         if maker is not None and maker.operation.keeps_order and maker.inputs[0] in parts:
             step = maker._replace(inputs=(parts[maker.inputs[0]],), takes=whole.gives, gives=whole.gives)
-        parts[slot] = len(layout.shapes)
-        layout.shapes.append(layout.shapes[slot])
-        layout.precisions.append(whole.gives)
-        layout.layers.append(layout.layers[slot])
+        parts[slot] = layout.add_slot(layout.shapes[slot], whole.gives, layout.layers[slot])
         steps.append(step._replace(output=parts[slot]))
     inputs = tuple([parts[slot] for slot in concat.inputs])
     return [*steps, Step(IntegerConcat(), concat.layer, inputs, whole.output, whole.gives, whole.gives)]
@@ -158,12 +141,7 @@ def _codes_of_parts(layout: Layout, concat: Step, whole: Step, makers: dict[int,
 
 def _drop_unread(layout: Layout) -> None:
     """Drop what moves values to where nobody reads them any more."""
-    readers = [0] * len(layout.shapes)
-    for step in layout.steps:
-        for slot in step.inputs:
-            readers[slot] += 1
-    for slot in layout.outputs:
-        readers[slot] += 1
+    readers = layout.readers()
     kept: list[Step] = []
     for step in reversed(layout.steps):
         if step.operation.moves_values and readers[step.output] == 0:
@@ -197,10 +175,9 @@ def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], w
     position = writers[quantize.inputs[0]]
     if position < 0 or readers[quantize.inputs[0]] != 1 or not isinstance(steps[position].operation, Upsample):
         return False
-    upsample, slot, codes = steps[position], len(layout.shapes), quantize.gives
-    layout.shapes.append(layout.shapes[upsample.inputs[0]])
-    layout.precisions.append(codes)
-    layout.layers.append(layout.layers[upsample.inputs[0]])
+    upsample, codes = steps[position], quantize.gives
+    [source] = upsample.inputs
+    slot = layout.add_slot(layout.shapes[source], codes, layout.layers[source])
     readers.append(1)
     writers.append(position)
     writers[quantize.output] = number

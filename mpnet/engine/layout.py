@@ -50,12 +50,26 @@ class Layout:
 
     def add(self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision) -> int:
         """Append a step that writes a slot of its own."""
-        slot = len(self.shapes)
+        slot = self.add_slot(shape, gives, self.layers[inputs[0]] if operation.is_conversion else layer)
         self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], gives))
-        self.shapes.append(shape)
-        self.precisions.append(gives)
-        self.layers.append(self.layers[inputs[0]] if operation.is_conversion else layer)
         return slot
+
+    def add_slot(self, shape: Shape, precision: Precision, layer: int) -> int:
+        """Append a slot, which no step writes yet."""
+        self.shapes.append(shape)
+        self.precisions.append(precision)
+        self.layers.append(layer)
+        return len(self.shapes) - 1
+
+    def readers(self) -> list[int]:
+        """By slot how often steps read it, and outputs."""
+        counts = [0] * len(self.shapes)
+        for step in self.steps:
+            for slot in step.inputs:
+                counts[slot] += 1
+        for slot in self.outputs:
+            counts[slot] += 1
+        return counts
 
     def lifetimes(self) -> tuple[list[int], list[int]]:
         """By slot the numbers of the steps that write it and read it last: -1 and one past the end for the image and
