@@ -195,13 +195,11 @@ static inline int columns_finish(const mp_output *o)
 {
     return finishes_vectors(o) && never_falls(o->activation) && (o->out_type == MP_TYPE_F32 || o->packs);
 }
-static int depthwise_columns(const mp_depthwise_row *row)
+static void columns(const mp_depthwise_row *row)
 {
-    if (row->output && !columns_finish(row->output)) return 0;
     if (row->size == 3)
         (row->stride == 1 ? columns_3_1 : columns_3_2)(row);
     else
         (row->stride == 1 ? columns_5_1 : columns_5_2)(row);
-    return 1;
 }
 #endif

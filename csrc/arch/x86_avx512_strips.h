@@ -6,7 +6,7 @@
 #define MP_X86_AVX512_STRIPS_H
 #include "x86_avx512_columns.h"
 
-enum { STRIP = 4 * VL };
+enum { STRIP = COLUMNS_CHANNELS };
 typedef struct {
     const char *line[3]; /* NULL: outside */
     ptrdiff_t bytes;     /* of a line */
@@ -16,7 +16,7 @@ typedef struct {
 /* Which of a strip's codes, from `at` on, are among so many. */
 static inline __mmask64 strip_inside(ptrdiff_t at, ptrdiff_t count)
 {
-    const __mmask64 up_to = count - at >= STRIP ? ~(__mmask64)0 : count > at ? ((__mmask64)1 << (count - at)) - 1 : 0;
+    const __mmask64 up_to = count <= at ? 0 : vb_first(count - at < STRIP ? (int)(count - at) : STRIP);
     return at < 0 ? up_to & ~(((__mmask64)1 << -at) - 1) : up_to;
 }
 static inline vi strip_codes(const strip_lines *from, int k, ptrdiff_t at)
@@ -115,8 +115,7 @@ static __attribute__((noinline)) void strips_32(const mp_depthwise_row *row) { s
 static int strips(const mp_depthwise_row *row)
 {
     const size_t channels = (size_t)row->channels;
-    if (row->size != 3 || row->stride > 1 || row->out_ld != channels || !row->output || !columns_finish(row->output))
-        return 0;
+    if (row->size != 3 || row->stride > 1 || row->out_ld != channels || !row->output) return 0;
     switch (channels) {
     case VL / 2: strips_8(row); return 1;
     case VL: strips_16(row); return 1;
@@ -124,5 +123,10 @@ static int strips(const mp_depthwise_row *row)
     default: return 0;
     }
 }
-static int depthwise_codes(const mp_depthwise_row *row) { return strips(row) || depthwise_columns(row); }
+static int depthwise_codes(const mp_depthwise_row *row)
+{
+    if (row->output && !columns_finish(row->output)) return 0;
+    if (!strips(row)) columns(row);
+    return 1;
+}
 #endif
