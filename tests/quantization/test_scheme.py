@@ -119,12 +119,14 @@ def test_tensorflow_modes_give_its_bits(mode: str, narrow: bool, a: float, b: fl
     real = tensorflow.dequantize(codes, minimum, maximum, mode, narrow_range=narrow)
     np.testing.assert_array_equal(dequantize_step(codes, params), real)
     # The kernels' reading differs by roundings only: three of numbers no larger than the span of the codes. Where the minimum
-    # lies half way between two codes, MIN_FIRST's quantising and dequantising may round it differently, by a whole step.
+    # lies half way between two codes, MIN_FIRST's quantising and dequantising may round it differently: then all by one step.
     position = float(minimum) * float(params.inv_scale)
     half_way = mode == "MIN_FIRST" and abs(abs(position - np.rint(position)) - 0.5) < 1e-3
+    difference = dequantize_activation(codes, params) - real.astype(np.float64)
+    [step] = set(np.rint(difference / params.scale).tolist())
+    assert step in ((-1, 0, 1) if half_way else (0,))
     span = 256 * params.scale
-    most = 4 * span * 2.0**-23 + (params.scale if half_way else 0)
-    assert np.abs(dequantize_activation(codes, params) - real.astype(np.float64)).max() <= most
+    assert np.abs(difference - step * float(params.scale)).max() <= 4 * span * 2.0**-23
 
 
 @pytest.mark.parametrize("mode", MODES)
