@@ -12,7 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import DataError, FormatError, MpnetError
-from mpnet.formats.labels.yolo import parse_labels, read_names, read_yolo
+from mpnet.formats.labels.lines import parse_labels
+from mpnet.formats.labels.yolo import read_names, read_yolo
 
 NAMES = ("cat", "dog", "crème brûlée")
 
@@ -65,10 +66,12 @@ def test_labels_without_an_image_are_noted(folders) -> None:
     ("line", "message"),
     [
         ("0 0.5 0.5 0.5", "4 values instead of 5"),
-        ("0 0.5 0.5 0.5 0.5 0.9", "6 values instead of 5"),
+        ("0 0.1 0.2 0.3 0.4 0.5 0.6 0.7", "8 values are neither a box"),
+        ("0 0.1 0.2 0.3 0.4 5 0.6", "polygon .* is not relative to the image"),
         ("3 0.5 0.5 0.5 0.5", "class '3' is not an index from 0 to 2"),
         ("-1 0.5 0.5 0.5 0.5", "class '-1'"),
-        ("1.0 0.5 0.5 0.5 0.5", "class '1.0'"),
+        ("1.5 0.5 0.5 0.5 0.5", "class '1.5'"),
+        ("3.0 0.5 0.5 0.5 0.5", "class '3.0'"),
         ("٣ 0.5 0.5 0.5 0.5", "class '٣'"),
         ("99999999999999999999 0.5 0.5 0.5 0.5", "class '99999999999999999999'"),
         ("0 0.5 x 0.5 0.5", "no number"),

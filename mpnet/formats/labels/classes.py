@@ -12,8 +12,9 @@ from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe
+from mpnet.formats.labels.class_match import find_class
 from mpnet.formats.labels.yolo import list_files
-from mpnet.messages import named, reason_of, shown
+from mpnet.messages import few, named, reason_of, shown
 
 MAX_LIST_BYTES = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s+")
@@ -22,26 +23,35 @@ _BLANKS = re.compile(r"\s+")
 def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
     """The images of the folders in a folder; a folder's name is the class of what lies in it.
 
-    names: of the classes in index order; each folder must be one of them.
+    names: of the classes in index order; each folder must be one of them, in whatever spelling (`find_class`).
     The first image of every class comes first, then the second of every class and so on, each by file name, so that
     any `limit` takes a like share of each; ids are 1, 2, ...
     Raises: DataError for folders or files that cannot be read, or folders that are no classes.
     """
-    root, index = Path(images), _index_of(names)
+    root = Path(images)
+    _index_of(names)
     by_class: dict[int, list[Path]] = {}
+    respelt: list[str] = []
     for folder in _folders(root):
-        if folder.name not in index:
+        index = find_class(folder.name, names)
+        if index is None:
             raise DataError(
                 f"{named(folder)}: {shown(folder.name)} is not among the {len(names)} names of the classes "
                 f"({shown(names[0])}, ...); check data.images and model.names"
             )
-        by_class[index[folder.name]] = list_files(folder, SUFFIXES, "images", "data.images")
+        if names[index] != folder.name:
+            respelt.append(f"{folder.name} as {names[index]}")
+        if index in by_class:
+            raise DataError(f"{named(folder)}: another folder is class {shown(names[index])} as well; put both into one")
+        by_class[index] = list_files(folder, SUFFIXES, "images", "data.images")
     turns = zip_longest(*([(file, label) for file in files] for label, files in sorted(by_class.items())))
     chosen = [entry for turn in turns for entry in turn if entry is not None][:limit]
     if not chosen:
         raise DataError(f"{named(root)}: its folders hold no images ({' '.join(SUFFIXES)}); check data.images")
     empty = [title for position, title in enumerate(names) if not by_class.get(position)]
     notes = [f"{len(empty)} of {len(names)} classes have no image, for example {shown(empty[0])}"] if empty else []
+    if respelt:
+        notes.append(f"classes that the data set spells otherwise than the network: {few(respelt)}")
     return _dataset(chosen, names, notes)
 
 

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path, PurePosixPath
 from typing import Any, Sequence
 
@@ -10,6 +11,8 @@ from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.documents.json_text import box, integer, number, read_json, records
 from mpnet.formats.images.read import probe
+from mpnet.formats.labels.class_match import ClassMatch, match_classes
+from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
 from mpnet.messages import all_at_once, named, shown
 
 
@@ -19,24 +22,24 @@ def read_coco(
     """The labelled images of an instances file.
 
     images: folder of the image files. limit: only the first images by rising image id.
-    names:  the network's class names in index order. When they are the file's category names, categories take their
-            order; else, when as many, the order of rising category ids (names lists spell COCO's classes in several
-            ways). None: rising ids.
+    names:  the network's class names in index order, with which the file's categories are matched (`match_classes`); a class
+            that the file lacks gets a category without objects. None: categories by rising ids.
     Raises: DataError for files that cannot be read or images that are missing or of another size, FormatError for
     content that is not what the format asks for; both name the file and the record.
     """
     document = read_json(annotations)
-    categories = _categories(document, annotations, names)
-    category_position = {category.id: position for position, category in enumerate(categories)}
+    file_categories = _categories(document, annotations)
+    file_index = {category.id: index for index, category in enumerate(file_categories)}
     listed = _images(document, annotations)
     chosen = sorted(listed)[:limit]
     image_position = {identity: position for position, identity in enumerate(chosen)}
-    objects: list[tuple[int, int, list[float], float, bool]] = []
+    counts = [0] * len(file_categories)
+    objects: list[LabelledObject] = []
     for location, record in records(document, "annotations", annotations):
         image_id, category_id = integer(record, "image_id", location), integer(record, "category_id", location)
         if image_id not in listed:
             raise FormatError(f"{location}: image_id {image_id} is not among the images")
-        if category_id not in category_position:
+        if category_id not in file_index:
             raise FormatError(f"{location}: category_id {category_id} is not among the categories")
         crowd = record.get("iscrowd", 0)
         if crowd not in (0, 1):
@@ -45,8 +48,9 @@ def read_coco(
         area = number(record, "area", location) if "area" in record else corners[2] * corners[3]
         if area < 0:
             raise FormatError(f"{location}: 'area' is negative ({area})")
+        counts[file_index[category_id]] += 1
         if image_id in image_position:
-            objects.append((image_position[image_id], category_position[category_id], corners, area, bool(crowd)))
+            objects.append((image_position[image_id], file_index[category_id], corners, area, bool(crowd)))
     image_records, broken = [], []
     for identity in chosen:
         try:
@@ -55,15 +59,29 @@ def read_coco(
             broken.append(str(error))
     if broken:
         raise DataError(all_at_once(broken, len(chosen), "images"))
-    return Dataset.of(image_records, categories, objects)
+    titles = [category.name for category in file_categories]
+    match = match_classes(titles, titles if names is None else names, counts, named(annotations))
+    categories = file_categories if names is None else _by_class(file_categories, match, names)
+    rows = [(row[0], index, *row[2:]) for row in objects if (index := match.class_indices[row[1]]) is not None]
+    rows, duplicates = without_duplicates(rows, image_records)
+    return Dataset.of(image_records, categories, rows, (*match.notes, *duplicates, *(() if rows else (NO_OBJECT,))))
+
+
+def _by_class(categories: tuple[Category, ...], match: ClassMatch, names: Sequence[str]) -> tuple[Category, ...]:
+    """The file's categories in the order of the network's classes; one that the file lacks gets a new id."""
+    pairs = zip(match.class_indices, categories, strict=True)
+    category_of = {index: category for index, category in pairs if index is not None}
+    new_ids = itertools.count(1 + max(category.id for category in categories))
+    return tuple(category_of.get(index) or Category(next(new_ids), name) for index, name in enumerate(names))
 
 
 def category_names(annotations: Path | str) -> tuple[str, ...]:
     """Names of an instances file's categories, by rising id. Raises: as `read_coco`."""
-    return tuple(category.name for category in _categories(read_json(annotations), annotations, None))
+    return tuple(category.name for category in _categories(read_json(annotations), annotations))
 
 
-def _categories(document: Any, name: Path | str, names: Sequence[str] | None) -> tuple[Category, ...]:
+def _categories(document: Any, name: Path | str) -> tuple[Category, ...]:
+    """The categories by rising id."""
     categories: list[Category] = []
     for location, record in records(document, "categories", name):
         identity = integer(record, "id", location)
@@ -73,18 +91,7 @@ def _categories(document: Any, name: Path | str, names: Sequence[str] | None) ->
         categories.append(Category(identity, title))
     if not 1 <= len(categories) <= MAX_CATEGORIES:
         raise FormatError(f"{named(name)}: has {len(categories)} categories; 1 to {MAX_CATEGORIES} are possible")
-    by_id = sorted(categories, key=lambda category: category.id)
-    if names is None:
-        return tuple(by_id)
-    by_name = {category.name: category for category in by_id}
-    if len(by_name) == len(by_id) and len(set(names)) == len(names) and set(names) == set(by_name):
-        return tuple(by_name[title] for title in names)
-    if len(names) != len(by_id):
-        raise DataError(
-            f"{named(name)}: has {len(by_id)} categories, but the network names {len(names)} classes; "
-            "give the annotations and names of one data set"
-        )
-    return tuple(by_id)
+    return tuple(sorted(categories, key=lambda category: category.id))
 
 
 def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:

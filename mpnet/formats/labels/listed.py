@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import os
+from collections import Counter
 from dataclasses import dataclass
 from os.path import exists, isdir, isfile
 from pathlib import Path, PurePath
@@ -19,7 +20,8 @@ from mpnet.formats.documents.yaml_tree import Mapping, Node, Scalar, read_yaml_f
 from mpnet.formats.documents.yaml_tree import Sequence as YamlSequence
 from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe_all
-from mpnet.formats.labels.yolo import parse_labels, read_names, read_text
+from mpnet.formats.labels.class_match import match_classes
+from mpnet.formats.labels.yolo import read_names, read_objects, read_text
 from mpnet.messages import named, reason_of, shown
 
 MAX_LIST_BYTES = 256 * 1024 * 1024
@@ -34,11 +36,13 @@ class Listed:
     """images: those to evaluate on. names: of the classes, None where the file does not say.
 
     training: the images that the network was trained on, as far as the file says.
+    keypoints: (points, numbers a point) of each label line, as `kpt_shape` says; None where the file does not.
     """
 
     images: tuple[Path, ...]
     names: tuple[str, ...] | None
     training: frozenset[Path] = frozenset()
+    keypoints: tuple[int, int] | None = None
 
 
 def read_listed(
@@ -47,14 +51,15 @@ def read_listed(
     """The images that a .data, a list of images or a data.yaml names for validation, with their labels.
 
     images: the folder that relative paths count from, None: that of the file, one above it, or the present one, in which they
-    are there. names: of the classes; None: as the file says. limit: only the first images. Ids are 1, 2, ... in the
-    file's order; an image without a label file has no objects (said in `notes`).
+    are there. names: of the network's classes, with which the file's are matched (`match_classes`); None: as the file says.
+    limit: only the first images. Ids are 1, 2, ... in the file's order; an image without a label file has no objects (said
+    in `notes`).
     Raises: DataError for what cannot be read or names no images, FormatError with file and line for bad labels,
     or no names.
     """
     listed = describe_listed(file, images)
-    names = names or listed.names
-    if names is None:
+    classes, titles = names or listed.names, listed.names or names
+    if classes is None or titles is None:
         raise FormatError(f"{named(file)}: names no classes; name them with model.names")
     chosen = listed.images[:limit]
     texts = [_label_file(image) for image in chosen]
@@ -64,13 +69,13 @@ def read_listed(
             f"{named(texts[0])}: no such file, and no other image of {named(file)} has labels either; they "
             "stand in `labels/` for images in `images/`, or beside their images"
         )
-    objects: list[tuple[int, int, list[float], float, bool]] = []
-    for position, (text, record) in enumerate(zip(texts, records, strict=True)):
-        if isfile(text):
-            for index, (cx, cy, w, h) in parse_labels(read_text(text), text, len(names)):
-                pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
-                objects.append((position, index, pixels, pixels[2] * pixels[3], False))
-    notes = []
+    labelled, line_notes = read_objects(
+        records, [text if isfile(text) else None for text in texts], len(titles), listed.keypoints
+    )
+    counts = Counter(index for _, index, *_ in labelled)
+    match = match_classes(titles, classes, [counts[index] for index in range(len(titles))], named(file))
+    objects = [(row[0], index, *row[2:]) for row in labelled if (index := match.class_indices[row[1]]) is not None]
+    notes = [*match.notes, *line_notes]
     without = [image for image, text in zip(chosen, texts, strict=True) if not isfile(text)]
     if without:
         notes.append(
@@ -83,7 +88,7 @@ def read_listed(
             f"{len(trained)} of {len(chosen)} images are in the training list as well, so figures flatter the "
             f"network, for example {shown(trained[0].name)}"
         )
-    return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(names)], objects, notes)
+    return Dataset.of(records, [Category(index + 1, name) for index, name in enumerate(classes)], objects, notes)
 
 
 def describe_listed(file: Path | str, images: Path | str | None = None) -> Listed:
@@ -143,7 +148,16 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
             if exists(base / path_text)
             for image in _quietly(base / path_text, roots)
         ),
+        _keypoints(items.get("kpt_shape")),
     )
+
+
+def _keypoints(node: Node | None) -> tuple[int, int] | None:
+    """`kpt_shape: [points, numbers a point]`; None for anything else."""
+    texts = [] if _nothing(node) or node is None else _texts(node)
+    if len(texts) == 2 and all(text.isascii() and text.isdigit() and len(text) < 6 for text in texts):
+        return int(texts[0]), int(texts[1])
+    return None
 
 
 def _roots(base: Path, stated: str) -> Iterator[Path]:

@@ -3,19 +3,18 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Sequence
 
-from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset
+from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.files.bounded import read_text_bounded
 from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
+from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.messages import named, reason_of, shown
 
 MAX_TEXT_BYTES = 16 * 1024 * 1024
-# Label tools round their numbers; boxes at the edge end up a little outside.
-SLACK = 1e-3
 
 
 def read_names(path: Path | str) -> tuple[str, ...]:
@@ -61,47 +60,31 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
         )
     chosen = files[:limit]
     records = probe_all(chosen)
-    objects: list[tuple[int, int, list[float], float, bool]] = []
-    for position, (file, record) in enumerate(zip(chosen, records, strict=True)):
-        if file.stem in texts:
-            for index, (cx, cy, w, h) in parse_labels(read_text(texts[file.stem]), texts[file.stem], len(names)):
-                pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
-                objects.append((position, index, pixels, pixels[2] * pixels[3], False))
+    objects, notes = read_objects(records, [texts.get(file.stem) for file in chosen], len(names))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
-    return Dataset.of(records, categories, objects, _notes(chosen, texts, stems))
+    return Dataset.of(records, categories, objects, (*_notes(chosen, texts, stems), *notes))
 
 
-def parse_labels(text: str, name: Path | str, class_count: int) -> list[tuple[int, tuple[float, float, float, float]]]:
-    """(class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
+def read_objects(
+    records: Sequence[ImageRecord], texts: Sequence[Path | None], class_count: int, keypoints: tuple[int, int] | None = None
+) -> tuple[list[LabelledObject], tuple[str, ...]]:
+    """The objects of all images, each once, with their boxes in pixels; and what a reader should know of their lines.
 
-    Raises: FormatError with the line for anything but five numbers, a class index in range, a centre inside the
-    image and sizes in (0, 1].
+    texts:     the label file of each image, None for one without.
+    keypoints: (points, numbers a point) where the data set says that its lines have them.
+    Raises: DataError, FormatError as `parse_labels`.
     """
-    labels: list[tuple[int, tuple[float, float, float, float]]] = []
-    for number, line in enumerate(text.split("\n"), 1):
-        words = line.split()
-        if not words:
+    kinds = LabelKinds(keypoints)
+    objects: list[LabelledObject] = []
+    for position, (text, record) in enumerate(zip(texts, records, strict=True)):
+        if text is None:
             continue
-        location = f"{named(name)}:{number}"
-        if len(words) != 5:
-            raise FormatError(f"{location}: {len(words)} values instead of 5 (class cx cy w h): {shown(line.strip())}")
-        if not (words[0].isascii() and words[0].isdigit() and len(words[0]) < 10 and int(words[0]) < class_count):
-            raise FormatError(
-                f"{location}: class {shown(words[0])} is not an index from 0 to {class_count - 1}; check labels and names"
-            )
-        try:
-            cx, cy, w, h = (float(word) for word in words[1:])
-        except ValueError:
-            raise FormatError(f"{location}: {shown(line.strip())} holds something that is no number") from None
-        if not all(map(math.isfinite, (cx, cy, w, h))):
-            raise FormatError(f"{location}: {shown(line.strip())} holds a number that is not finite")
-        if not (-SLACK <= cx <= 1 + SLACK and -SLACK <= cy <= 1 + SLACK and 0 < w <= 1 + SLACK and 0 < h <= 1 + SLACK):
-            raise FormatError(
-                f"{location}: box {shown(' '.join(words[1:]))} is not relative to the image (centre in "
-                "0 to 1, size above 0 to 1); divide pixels by width and height"
-            )
-        labels.append((int(words[0]), (cx, cy, w, h)))
-    return labels
+        for index, (cx, cy, w, h) in parse_labels(read_text(text), text, class_count, kinds):
+            pixels = [(cx - w / 2) * record.width, (cy - h / 2) * record.height, w * record.width, h * record.height]
+            objects.append((position, index, pixels, pixels[2] * pixels[3], False))
+    distinct, duplicates = without_duplicates(objects, records)
+    notes = (*kinds.notes(), *duplicates)
+    return distinct, notes if objects else (*notes, NO_OBJECT)
 
 
 def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path]) -> tuple[str, ...]:

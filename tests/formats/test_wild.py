@@ -1,0 +1,73 @@
+# SPDX-License-Identifier: MIT
+"""Files as people have them, from public reports of wrong numbers; they are not part of the project."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from mpnet.errors import DataError
+from mpnet.formats.labels.coco import read_coco
+from mpnet.formats.labels.lines import LabelKinds, parse_labels
+from mpnet.formats.labels.yolo import read_names
+
+REPOSITORY = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def wild() -> Path:
+    folder = Path(os.environ.get("MPNET_SHARED", REPOSITORY.parent / "shared")) / "wild"
+    if not folder.is_dir():
+        pytest.skip(f"no files of public reports in {folder}")
+    return folder
+
+
+@pytest.mark.parametrize("kind", ["poly", "obb", "pose", "mix", "conf6", "floatcls"])
+def test_label_files_of_every_kind_give_the_boxes_of_plain_ones(wild: Path, kind: str) -> None:
+    plain = (wild / "labels" / "conf6.txt").read_text()
+    expected = [tuple(map(float, line.split()[:5])) for line in plain.splitlines()]
+    labels = parse_labels((wild / "labels" / f"{kind}.txt").read_text(), kind, 60, LabelKinds())
+    for (index, box), (expected_index, *expected_box) in zip(labels, expected, strict=True):
+        assert index == expected_index
+        assert box == pytest.approx(expected_box, abs=1e-5)  # polygons were written with six digits
+
+
+def test_twice_labelled_lines_and_every_line_again(wild: Path) -> None:
+    lines = (wild / "labels" / "dups.txt").read_text().split("\n")
+    assert len(parse_labels("\n".join(lines), "dups.txt", 60)) == len([line for line in lines if line.strip()])
+
+
+@pytest.mark.parametrize("file", ["alpha", "roboflow", "usedcats"])
+def test_categories_in_any_order_and_number_are_those_of_their_names(wild: Path, shared_data: Path, file: str) -> None:
+    """Class by class the boxes of the original file: categories by alphabet, one more with id 0, only the used ones."""
+    names = read_names(shared_data / "yolo-fastest" / "coco.names")
+    images = shared_data / "coco" / "images"
+    original = read_coco(shared_data / "coco" / "instances_dev.json", images, names=names)
+    changed = read_coco(wild / "coco" / f"{file}.json", images, names=names)
+    position = {image.id: index for index, image in enumerate(original.images)}
+
+    def objects(dataset, index_of):
+        rows = zip(dataset.image_index.tolist(), dataset.category.tolist(), dataset.box.tolist(), strict=True)
+        return sorted((dataset.images[image].id, category, box) for image, category, box in rows if index_of(image))
+
+    present = {image.id for image in changed.images}
+    expected = objects(original, lambda image: original.images[image].id in present)
+    assert objects(changed, lambda image: True) == expected
+    assert len(expected) > 60
+    assert position.keys() >= present
+    assert any("spells otherwise" in note and "as motorbike" in note for note in changed.notes) or file == "usedcats"
+
+
+def test_one_name_that_no_class_has_is_refused_where_the_order_differs(wild: Path, shared_data: Path, tmp_path: Path) -> None:
+    names = read_names(shared_data / "yolo-fastest" / "coco.names")
+    document = json.loads((wild / "coco" / "alpha.json").read_text())
+    used = {annotation["category_id"] for annotation in document["annotations"]}
+    renamed = [category for category in document["categories"] if category["id"] in used][:2]
+    for number, category in enumerate(renamed):
+        category["name"] = f"Ding {number}"
+    (tmp_path / "alpha.json").write_text(json.dumps(document))
+    with pytest.raises(DataError, match=r"class 'Ding 0' \(and 1 more\).*is none of the network's 80"):
+        read_coco(tmp_path / "alpha.json", shared_data / "coco" / "images", names=names)
