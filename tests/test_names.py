@@ -25,7 +25,7 @@ TOPICS = {
     "engine": {"family"},
     "evaluation": {"coverage"},
     "export": {"beyond_basic", "targets"},
-    "formats": {"parsers_with_hypothesis"},
+    "formats": {"parsers_with_hypothesis", "wild"},
     "importing": {"hostile", "onnx", "quantised", "round_trip", "tensorflow", "tflite"},
     "kernels": {"elementwise", "levels", "oracle", "partial_sums"},
     "quantization": {"groups"},
