@@ -35,6 +35,17 @@ FLOORS = (
     {"__main__"},
 )
 LEVEL = {room: floor for floor, rooms in enumerate(FLOORS) for room in rooms}
+# The same inside of rooms that have rooms of their own: their files and folders.
+INNER_FLOORS = {
+    "importing": (
+        {"graph", "layer_graph", "heads"},
+        {"file_metadata", "operators"},
+        {"choices", "readers"},
+        {"passes", "write"},
+        {"model"},
+        {"experiment", "__init__"},
+    )
+}
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {
     "": {"conv"},
@@ -53,16 +64,16 @@ C_WORD = re.compile(r"\w+")
 C_FUNCTION = re.compile(r"^(?!static|typedef|extern|enum|return|#)[a-z][\w *]*?(\w+)\([^;{]*\)\s*\{", re.MULTILINE)
 
 
-def imported(path: Path) -> set[str]:
-    """The mpnet folders or modules that a file imports."""
+def imported(path: Path, package: str = "mpnet") -> set[str]:
+    """Return the folders and modules of a package that a file imports."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
-            names = [node.module] if node.module != "mpnet" else [f"mpnet.{alias.name}" for alias in node.names]
-        found |= {name.split(".")[1] for name in names if name.startswith("mpnet.")}
+            names = [node.module] if node.module != package else [f"{package}.{alias.name}" for alias in node.names]
+        found |= {name.removeprefix(f"{package}.").split(".")[0] for name in names if name.startswith(f"{package}.")}
     return found
 
 
@@ -74,6 +85,20 @@ def test_imports_flow_one_way(repository: Path) -> None:
         for other in imported(path) - {here, "__version__"}:
             if here != "__init__" and LEVEL[other] >= LEVEL[here]:
                 wrong.append(f"{path}: {here} imports {other}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize("room", INNER_FLOORS)
+def test_imports_inside_of_a_room_flow_one_way(room: str, repository: Path) -> None:
+    level = {name: floor for floor, names in enumerate(INNER_FLOORS[room]) for name in names}
+    wrong = []
+    for path in sorted((repository / "mpnet" / room).rglob("*.py")):
+        here = path.relative_to(repository / "mpnet" / room).parts[0].removesuffix(".py")
+        wrong += [
+            f"{path}: {here} imports {other}"
+            for other in imported(path, f"mpnet.{room}") - {here}
+            if other in level and level[other] >= level[here]
+        ]
     assert wrong == []
 
 

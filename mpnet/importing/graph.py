@@ -91,7 +91,7 @@ QUANTIZED_TYPES: dict[str, tuple[int, int]] = {
 class NodeGraph:
     """A file's network.
 
-    nodes:           in an order in which they can run, once `mpnet.importing.fold` has seen them.
+    nodes:           in an order in which they can run, once `mpnet.importing.passes.fold` has seen them.
     inputs:          shape by name, of tensors that no node makes and no constant is.
     shapes:          of all tensors for which they are known.
     quantization:    by tensor: how it is quantised in the file. stored_integers: of quantised constants, as they are.

@@ -11,22 +11,22 @@ from typing import Callable, Collection, Mapping
 import numpy as np
 
 from mpnet.errors import FormatError, InternalError, MpnetError
-from mpnet.importing.attention import find_attention
-from mpnet.importing.box_decoding import HeadChoice
-from mpnet.importing.cfg_writer import Writer, Written
-from mpnet.importing.channels_last import find_flat, find_gelu, put_channels_first
 from mpnet.importing.choices import Choices
 from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
-from mpnet.importing.fold import fold
-from mpnet.importing.fuse import fuse
 from mpnet.importing.graph import Node, NodeGraph, Refused
-from mpnet.importing.head_choice import WEIGHTED, chosen_heads
-from mpnet.importing.image_input import put_pixels, set_image
+from mpnet.importing.heads import HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
-from mpnet.importing.quantization_keys import quantised_keys, rounded_tensors
-from mpnet.importing.quantization_nodes import unquantise
-from mpnet.importing.repeated_pixels import find_repeats
+from mpnet.importing.passes.attention import find_attention
+from mpnet.importing.passes.channels_last import find_flat, find_gelu, put_channels_first
+from mpnet.importing.passes.fold import fold
+from mpnet.importing.passes.fuse import fuse
+from mpnet.importing.passes.head_choice import WEIGHTED, chosen_heads
+from mpnet.importing.passes.image_input import put_pixels, set_image
+from mpnet.importing.passes.quantization_nodes import unquantise
+from mpnet.importing.passes.repeated_pixels import find_repeats
+from mpnet.importing.write.cfg_writer import Writer, Written
+from mpnet.importing.write.quantization_keys import quantised_keys, rounded_tensors
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 
@@ -60,13 +60,13 @@ class Imported:
 
 
 def _onnx(path: Path) -> NodeGraph:
-    from mpnet.importing.onnx_file import read_onnx
+    from mpnet.importing.readers.onnx_file import read_onnx
 
     return read_onnx(path)
 
 
 def _tflite(path: Path) -> NodeGraph:
-    from mpnet.importing.tflite_file import read_tflite
+    from mpnet.importing.readers.tflite_file import read_tflite
 
     return read_tflite(path)
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpnet.importing.fuse import fuse
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
+from mpnet.importing.passes.fuse import fuse
 
 SHAPE = (2, 4, 4)
 

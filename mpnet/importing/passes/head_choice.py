@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 
 from mpnet.errors import ConfigError
-from mpnet.importing.box_decoding import HeadChoice, leaving_tensors, recognise
-from mpnet.importing.cfg_writer import Head
 from mpnet.importing.choices import Choices
 from mpnet.importing.graph import Node, NodeGraph
+from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
+from mpnet.importing.passes.box_decoding import leaving_tensors, recognise
 from mpnet.messages import shown
 from mpnet.model.heads import DECODERS
 

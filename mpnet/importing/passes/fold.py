@@ -39,7 +39,7 @@ def fold(graph: NodeGraph) -> None:
             continue
         known = all(not name or name in graph.constants for name in node.inputs)
         known = known or (node.operator == "Shape" and node.inputs[0] in graph.shapes)
-        # Weights keep their integers until mpnet.importing.quantization_nodes has seen them.
+        # Weights keep their integers until mpnet.importing.passes.quantization_nodes has seen them.
         if known and operator_of(node).evaluate is not None and node.operator not in _QUANTIZED:
             try:
                 results = evaluate(Call.of(graph, node), budget)

@@ -12,9 +12,9 @@ from functools import cache
 
 import numpy as np
 
-from mpnet.importing.fold import budget_of
 from mpnet.importing.graph import QUANTIZED_TYPES, Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
+from mpnet.importing.passes.fold import budget_of
 
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")

@@ -14,15 +14,15 @@ from typing import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.importing.cfg_writer import Head
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
+from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.importing.operators import Budget, Call, evaluate
 
 Doubles = NDArray[np.float64]
-# HeadChoice arithmetic is float32, the formulas here are float64.
+# A file computes in float32, the formulas here in float64.
 _TOLERANCE = 2e-4
-# In quantised files the constants of the choice, such as a grid's, have 8 bits as well.
+# In quantised files the constants of box decoding, such as a grid's, have 8 bits as well.
 _QUANTISED_TOLERANCE = 3e-2
 _MAX_NODES, _MAX_VALUES = 400, 1 << 24
 # What trying may take, both times together: some seconds, and 512 MB.
@@ -30,20 +30,6 @@ _MAX_WORK, _MAX_BYTES = 1 << 31, 1 << 29
 _SEED = 7
 # Of a distance; csrc/mprun/heads.c takes no more.
 _MAX_BINS = 64
-
-
-@dataclass(frozen=True)
-class HeadChoice:
-    """The heads of a network.
-
-    classes:  that they tell apart. what: the decoder that stands for the nodes behind, for people.
-    nms_free: whether the file takes the best boxes as they are (YOLOv10, YOLO26), without non-maximum suppression.
-    """
-
-    heads: list[Head]
-    classes: int
-    what: str
-    nms_free: bool = False
 
 
 @dataclass(frozen=True)

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 
 from mpnet.engine.lowering import range_owner
-from mpnet.importing.cfg_writer import WEIGHTED, Writer
 from mpnet.importing.graph import NodeGraph
 from mpnet.importing.layer_graph import LayerGraph
+from mpnet.importing.write.cfg_writer import WEIGHTED, Writer
 from mpnet.model.layers import MaxpoolSpec, ShuffleSpec, UpsampleSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights

@@ -18,7 +18,7 @@ import numpy as np
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
 from mpnet.importing.graph import MAX_NODES, MAX_OPERANDS, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
-from mpnet.importing.tflite_operators import Reader, Tensor, convert
+from mpnet.importing.readers.tflite_operators import Reader, Tensor, convert
 from mpnet.messages import shown
 from mpnet.packages import require
 

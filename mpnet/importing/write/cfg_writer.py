@@ -12,6 +12,7 @@ import numpy as np
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.formats.weights import weights_content
 from mpnet.importing.graph import Array, Refused
+from mpnet.importing.heads import Head
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import ConvolutionWeights, Floats, Weights
@@ -26,15 +27,6 @@ _PLAIN = "/:._-()[]{}<>*+@$!?^|~"
 _MAX_SQUARE_VALUES = 1 << 24
 # A pixel further in is not the first that every n-th one is taken from.
 _MAX_WINDOW = 16
-
-
-@dataclass(frozen=True)
-class Head:
-    """Tensors that leave the network. tensors: joined along channels, in this order. keys: of the [yolo] section."""
-
-    tensors: tuple[str, ...]
-    decoder: str = "none"
-    keys: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass
