@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
     from mpnet.network.network import Box, Boxes, Label, Network, load_network
-    from mpnet.report.comparison import Comparison
+    from mpnet.report.data.comparison import Comparison
     from mpnet.report.notebook import Page, SweepResult, compare, export, report, sweep
     from mpnet.resolve.trials import trials
     from mpnet.tables import Table
@@ -63,7 +63,7 @@ __getattr__ = lazy_names(
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
-        "mpnet.report.comparison": ("Comparison",),
+        "mpnet.report.data.comparison": ("Comparison",),
         "mpnet.report.notebook": ("Page", "SweepResult", "compare", "export", "report", "sweep"),
         "mpnet.resolve.trials": ("trials",),
         "mpnet.tables": ("Table",),

@@ -44,7 +44,13 @@ INNER_FLOORS = {
         {"passes", "write"},
         {"model"},
         {"experiment", "__init__"},
-    )
+    ),
+    "report": (
+        {"colours"},
+        {"data"},
+        {"collect", "text", "html"},
+        {"__init__", "export", "live", "model_explorer", "notebook", "statement", "tracking"},
+    ),
 }
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {

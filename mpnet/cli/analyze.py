@@ -10,7 +10,7 @@ import click
 from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.formats.files.atomic import write_text
-from mpnet.report.analysis import print_analysis
+from mpnet.report.text.analysis import print_analysis
 from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 
 

@@ -14,7 +14,7 @@ from mpnet.cli.output import print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.messages import count_text
 from mpnet.model.plan_key import short_key
-from mpnet.report.terminal import print_table
+from mpnet.report.text.terminal import print_table
 from mpnet.speed.bench import DEFAULT_PRECISIONS, Bench, BenchCase, BenchStep, bench_network, gops, key_of
 
 

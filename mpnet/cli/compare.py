@@ -11,9 +11,9 @@ from mpnet.cli.options import FOLDER, declare, unlabelled_option
 from mpnet.cli.output import note, print_result, progress
 from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
-from mpnet.report.compare import compare_runs
-from mpnet.report.comparison import check_limits
-from mpnet.report.comparison_text import print_comparison
+from mpnet.report.collect.compare_runs import compare_runs
+from mpnet.report.collect.comparison import check_limits
+from mpnet.report.text.comparison import print_comparison
 
 
 @declare(

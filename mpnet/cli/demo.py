@@ -24,8 +24,9 @@ from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_words import PlanWords
 from mpnet.packages import program
-from mpnet.report.sweep_text import change_text, images_text, print_choice, time_lines
-from mpnet.report.terminal import print_table
+from mpnet.report.data.sweep_sentences import change_text, images_text, time_lines
+from mpnet.report.text.sweep import print_choice
+from mpnet.report.text.terminal import print_table
 
 SCENES = 300
 QUICK_SCENES = 40

@@ -21,7 +21,7 @@ from mpnet.formats.files.atomic import write_files
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
 from mpnet.packages import require
-from mpnet.report.layers import print_placements
+from mpnet.report.text.layers import print_placements
 from mpnet.resolve.source import Files, configuration_named
 from mpnet.resolve.stored import split_source
 from mpnet.resolve.trials import TABLES, write_trials
@@ -120,7 +120,7 @@ def command(
         rest = ", ".join(other for other in chosen.flavours if other != flavour)
         chose = f"--flavour {flavour} is taken ({why}); others are {rest}"
     if score is not None:
-        from mpnet.report.compare import score_to_deploy  # brings sweeps
+        from mpnet.report.collect.compare_runs import score_to_deploy  # brings sweeps
 
         point = score_to_deploy(score, source)
         configuration = replace(configuration, document={**configuration.document, "operating_point": point})

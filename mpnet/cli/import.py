@@ -18,7 +18,7 @@ from mpnet.importing.experiment import experiment_text
 from mpnet.importing.file_metadata import Pixels
 from mpnet.messages import count_text
 from mpnet.model.heads import DECODERS
-from mpnet.report.terminal import print_table
+from mpnet.report.text.terminal import print_table
 
 
 @declare(

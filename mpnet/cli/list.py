@@ -14,7 +14,7 @@ from mpnet.cli.output import print_result
 from mpnet.config.experiment import DEFAULT_OUTPUT
 from mpnet.errors import StoreError
 from mpnet.model.plan_key import short_key
-from mpnet.report.terminal import print_table
+from mpnet.report.text.terminal import print_table
 from mpnet.resolve.inventory import inventory
 
 

@@ -14,7 +14,7 @@ from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import note, print_result, progress
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.plan_key import short_key
-from mpnet.report.terminal import print_table
+from mpnet.report.text.terminal import print_table
 from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
 from mpnet.speed.profile import profile_network
 

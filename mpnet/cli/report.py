@@ -14,11 +14,11 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, MAX_DRAWS, MIN_DRAWS
 from mpnet.formats.files.atomic import write_text
 from mpnet.messages import bytes_text
-from mpnet.report.build import collect
+from mpnet.report.collect.report import collect
+from mpnet.report.data.summary import sentences
 from mpnet.report.export import write_data, write_figures
-from mpnet.report.page import render
+from mpnet.report.html.page import render
 from mpnet.report.statement import write_statement
-from mpnet.report.summary import sentences
 from mpnet.resolve.stored import in_store
 from mpnet.sweep.store.latest import is_store, store_at
 

@@ -24,9 +24,9 @@ from mpnet.cli.options import (
 )
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
-from mpnet.report.analysis import print_checks
-from mpnet.report.operating import of_run
-from mpnet.report.outcome import print_outcome
+from mpnet.report.collect.operating_point import of_run
+from mpnet.report.text.analysis import print_checks
+from mpnet.report.text.run import print_outcome
 from mpnet.report.tracking import log_run, open_trackers, written_page
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment

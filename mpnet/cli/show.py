@@ -30,8 +30,8 @@ from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.precision import PRECISIONS, Precision
-from mpnet.report.layers import describe_layer, print_layers
-from mpnet.report.terminal import print_table
+from mpnet.report.text.layers import describe_layer, print_layers
+from mpnet.report.text.terminal import print_table
 
 
 @declare(
@@ -140,7 +140,7 @@ def _draw(
         named = cfg_or_experiment(source, overrides)
         if isinstance(named, Path):
             raise ConfigError(f"--measure: {source} names no images; name an experiment, a run or a sweep's configuration")
-        from mpnet.report.rerun import Machine  # `show` alone runs nothing
+        from mpnet.report.collect.rerun import Machine  # `show` alone runs nothing
         from mpnet.trial.experiment import open_workbench
 
         machine = Machine(open_workbench(named))
@@ -155,7 +155,7 @@ def _draw(
 
         write_graph(plan.network, document["layers"], out, times, errors)
         return
-    from mpnet.report.graph import draw_graph, graph_page  # brings what figures need
+    from mpnet.report.html.graph import draw_graph, graph_page  # brings what figures need
 
     drawing = draw_graph(plan.network, document["layers"], times, errors)
     write_text(out, graph_page(document["cfg"], drawing) if out.suffix == ".html" else drawing)

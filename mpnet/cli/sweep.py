@@ -21,8 +21,8 @@ from mpnet.cli.options import (
 from mpnet.cli.output import console, print_result, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
-from mpnet.report.safety_text import print_forecast
-from mpnet.report.sweep_text import print_salvaged, print_status, print_sweep
+from mpnet.report.text.safety import print_forecast
+from mpnet.report.text.sweep import print_salvaged, print_status, print_sweep
 from mpnet.report.tracking import SweepLog, open_trackers, written_page
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.forecast import forecast

@@ -16,7 +16,7 @@ from rich.text import Text
 from mpnet.messages import whole_text
 from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
-from mpnet.report.sweep_text import front_chart
+from mpnet.report.text.sweep import front_chart
 from mpnet.sweep.estimate import duration
 from mpnet.sweep.findings import front_of
 from mpnet.sweep.loop import SweepState

@@ -15,7 +15,7 @@ from mpnet.export import Target, targets
 from mpnet.export.table import Row, columns, support_table
 from mpnet.model.precision import USUAL_NAMES
 from mpnet.packages import version_of
-from mpnet.report.terminal import print_table
+from mpnet.report.text.terminal import print_table
 
 
 @declare("mpnet targets", "mpnet targets tflite", "mpnet targets onnx/openvino ncnn", "mpnet targets --json", quiet=False)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Pages, tables and comparisons of stored results; `rerun` computes again what a result does not keep."""
+"""Pages, tables and comparisons of stored results: `data` says, `collect` fills, `text` and `html` render."""

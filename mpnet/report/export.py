@@ -11,8 +11,9 @@ from typing import Any, Mapping, Sequence
 
 from mpnet.formats.documents.json_text import finite
 from mpnet.formats.files.atomic import write_text
-from mpnet.report import figures, svg
-from mpnet.report.model import ReportData
+from mpnet.report.data import figures
+from mpnet.report.data.report_data import ReportData
+from mpnet.report.html import svg
 
 
 def write_figures(data: ReportData, folder: Path) -> list[Path]:

@@ -22,8 +22,8 @@ from typing import Any, Mapping
 
 from mpnet.errors import ConfigError, MpnetError
 from mpnet.progress import silent
-from mpnet.report.build import collect
-from mpnet.report.page import render
+from mpnet.report.collect.report import collect
+from mpnet.report.html.page import render
 from mpnet.sweep.findings import sweep_status
 
 POLL_SECONDS = 1.0

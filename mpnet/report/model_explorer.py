@@ -16,7 +16,7 @@ from mpnet.formats.files.atomic import write_text
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
 from mpnet.report.colours import COLOURS
-from mpnet.report.layers import shape_text
+from mpnet.report.data.words import shape_text
 
 GRAPH = "network"
 """The id of the one graph."""

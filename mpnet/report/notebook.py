@@ -18,13 +18,13 @@ from mpnet.export import target_for
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import write_files, write_text
 from mpnet.progress import silent
-from mpnet.report import svg
-from mpnet.report.build import collect
-from mpnet.report.compare import compare_runs
-from mpnet.report.comparison import Comparison
-from mpnet.report.figures import Figure, Series
-from mpnet.report.page import render
-from mpnet.report.summary import sentences
+from mpnet.report.collect.compare_runs import compare_runs
+from mpnet.report.collect.report import collect
+from mpnet.report.data.comparison import Comparison
+from mpnet.report.data.figures import Figure, Series
+from mpnet.report.data.summary import sentences
+from mpnet.report.html import svg
+from mpnet.report.html.page import render
 from mpnet.resolve.source import configuration_named
 from mpnet.resolve.trials import trials
 from mpnet.sweep.findings import front_of
@@ -182,7 +182,7 @@ def _notebook_display() -> Callable[[str], None] | None:
 def compare(*runs: str | Path | Result, **options: Any) -> Comparison:
     """Everything against the first run: a Result, its folder, or STORE:KEY.
 
-    options: `draws`, `seed`, `images`, `score`, `unlabelled`, as of `mpnet.report.compare.compare_runs`.
+    options: `draws`, `seed`, `images`, `score`, `unlabelled`, as of `mpnet.report.collect.compare_runs.compare_runs`.
     """
     return compare_runs([run.folder if isinstance(run, Result) else run for run in runs], **options)
 
@@ -200,7 +200,10 @@ class Page:
 
 
 def report(*sources: str | Path | Result | SweepResult, out: str | Path = "report.html", **options: Any) -> Page:
-    """Write a report of runs (the first is the baseline) or of a sweep. options: as of `mpnet.report.build.collect`."""
+    """Write a report of runs (the first is the baseline) or of a sweep.
+
+    options: as of `mpnet.report.collect.report.collect`.
+    """
     paths = [
         source.folder if isinstance(source, Result) else source.store if isinstance(source, SweepResult) else Path(source)
         for source in sources

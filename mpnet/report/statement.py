@@ -18,10 +18,10 @@ from mpnet.formats.files.atomic import atomic_path
 from mpnet.messages import counted
 from mpnet.model.plan_key import short_key, split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.report.model import ReportData
-from mpnet.report.summary import amount, bounds, in_words, verdict
-from mpnet.report.task import protocol_text
-from mpnet.report.terminal import number_text
+from mpnet.report.data.report_data import ReportData
+from mpnet.report.data.summary import amount, bounds, in_words, verdict
+from mpnet.report.data.task_words import protocol_text
+from mpnet.report.data.words import number_text
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 PDF_SECONDS = 120

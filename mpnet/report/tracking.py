@@ -138,9 +138,9 @@ def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
 
 
 def written_page(source: Path, out: Path, progress: Progress = silent) -> Path:
-    """`out`, with the report of a finished run or sweep, for trackers to keep. Raises: as `report.build.collect`."""
-    from mpnet.report.build import collect  # brings what only pages need
-    from mpnet.report.page import render
+    """`out`, with the report of a finished run or sweep, for trackers to keep. Raises: as `report.collect.report.collect`."""
+    from mpnet.report.collect.report import collect  # brings what only pages need
+    from mpnet.report.html.page import render
 
     write_text(out, render(collect([source], progress=progress)))
     return out

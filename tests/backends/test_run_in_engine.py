@@ -13,7 +13,7 @@ from mpnet.backends import Backend
 from mpnet.backends.deployment import slower_note
 from mpnet.config.measures import measure
 from mpnet.progress import silent
-from mpnet.report.build import collect
+from mpnet.report.collect.report import collect
 from tests.classifier.conftest import shapes  # noqa: F401
 from tests.cli.conftest import Mpnet, document_of
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mpnet.report.model import Status
-from mpnet.report.store_source import from_store
+from mpnet.report.collect.sweep_store import from_store
+from mpnet.report.data.report_data import Status
 from mpnet.resolve.stored import find_configuration
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.verify import RULE

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpnet.report.page import render
-from mpnet.report.summary import in_words
+from mpnet.report.data.summary import in_words
+from mpnet.report.html.page import render
 from tests.report.synthetic import configurations, report_data
 from tests.report.test_page import HOSTILE
 

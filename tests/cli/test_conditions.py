@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from mpnet.report.conditions import print_conditions
+from mpnet.report.text.conditions import print_conditions
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (

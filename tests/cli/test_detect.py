@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mpnet.report.draw import Label, class_colour, draw_labels
+from mpnet.report.collect.draw import Label, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1")

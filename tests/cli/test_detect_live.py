@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.cli.side_by_side import SideBySide
 from mpnet.cli.videos import detect_from_camera
 from mpnet.network.network import Box
-from mpnet.report.draw import Label, class_colour, draw_labels
+from mpnet.report.collect.draw import Label, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1", "--conf", "0.1")

@@ -10,7 +10,7 @@ from typing import Any
 import cv2
 import pytest
 
-from mpnet.report.explanation import sentence
+from mpnet.report.data.explanation import sentence
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import small_cfg, write_experiment, write_network
 

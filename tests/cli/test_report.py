@@ -16,7 +16,7 @@ import pytest
 from mpnet.errors import FormatError, StoreError
 from mpnet.formats.cfg.edit import cfg_for_key
 from mpnet.model.precision import USUAL_NAMES
-from mpnet.report.cfg_template import cfg_template
+from mpnet.report.collect.cfg_template import cfg_template
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import tiny_cfg, write_experiment
 from tests.report.made_store import make_store

@@ -11,9 +11,9 @@ from typing import Any, Iterator
 import pytest
 
 from mpnet.progress import Advance
-from mpnet.report import page
-from mpnet.report.build import collect
-from mpnet.report.model import ReportData
+from mpnet.report.collect.report import collect
+from mpnet.report.data.report_data import ReportData
+from mpnet.report.html import page
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0}", "--workers", "1")

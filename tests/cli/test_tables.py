@@ -10,7 +10,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from mpnet.report.sweep_text import print_sweep
+from mpnet.report.text.sweep import print_sweep
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (

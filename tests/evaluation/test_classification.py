@@ -10,7 +10,7 @@ from mpnet.data.classifications import Classifications, best_classes
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.errors import DataError
 from mpnet.evaluation.classification import agreement, per_class, right, share
-from mpnet.report.paired_classes import ClassPairing
+from mpnet.report.collect.class_pairs import ClassPairing
 from mpnet.trial.classification import ClassMeter, measure_classifications
 
 LABELS = np.array([0, 0, 1, 6], np.int32)

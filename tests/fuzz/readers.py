@@ -51,12 +51,12 @@ from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.ranges import CalibratedRanges, TensorRange
 from mpnet.model.weights import random_weights
 from mpnet.progress import silent
-from mpnet.report.build import collect
-from mpnet.report.compare import compare_runs
-from mpnet.report.comparison_text import print_comparison
-from mpnet.report.page import render
-from mpnet.report.summary import sentences
-from mpnet.report.sweep_text import print_status
+from mpnet.report.collect.compare_runs import compare_runs
+from mpnet.report.collect.report import collect
+from mpnet.report.data.summary import sentences
+from mpnet.report.html.page import render
+from mpnet.report.text.comparison import print_comparison
+from mpnet.report.text.sweep import print_status
 from mpnet.resolve.stored import find_configuration
 from mpnet.speed.latency_table import TABLE, read_table
 from mpnet.sweep.findings import sweep_status

@@ -9,19 +9,8 @@ import cv2
 import numpy as np
 
 from mpnet.evaluation.compare import Interval
-from mpnet.report.model import (
-    CfgTemplate,
-    ClassRow,
-    Confusion,
-    Image,
-    Layer,
-    LayerError,
-    LayerPair,
-    ObjectChange,
-    Pick,
-    ReportData,
-    Status,
-)
+from mpnet.report.data.differences import ClassRow, Confusion, Image, ObjectChange
+from mpnet.report.data.report_data import CfgTemplate, Layer, LayerError, LayerPair, Pick, ReportData, Status
 from mpnet.resolve.configurations import Configurations
 from mpnet.sweep.picks import PICK_RULES
 

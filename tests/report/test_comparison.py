@@ -17,16 +17,16 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.evaluation.compare import DRAWS, found_objects
 from mpnet.evaluation.intervals import METHOD
 from mpnet.evaluation.match import Truths
-from mpnet.report.build import collect
-from mpnet.report.compare import compare_runs
-from mpnet.report.comparison import check_limits
-from mpnet.report.comparison_text import print_comparison
-from mpnet.report.images import CROP_SIDE
-from mpnet.report.page import render
-from mpnet.report.paired import Pairing, overlap
+from mpnet.report.collect.compare_runs import compare_runs
+from mpnet.report.collect.comparison import check_limits
+from mpnet.report.collect.detection_pairs import Pairing, overlap
+from mpnet.report.collect.images import CROP_SIDE
+from mpnet.report.collect.report import collect
+from mpnet.report.html.page import render
+from mpnet.report.text.comparison import print_comparison
 from mpnet.trial.result import Result
 from tests.report.made_runs import NAMES, make_dataset, make_detections, make_runs
-from tests.report.test_store_source import quiet
+from tests.report.test_sweep_store import quiet
 
 
 @pytest.fixture(scope="module")

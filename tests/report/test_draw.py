@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mpnet.report import draw
-from mpnet.report.draw import Label, draw_labels
+from mpnet.report.collect import draw
+from mpnet.report.collect.draw import Label, draw_labels
 
 
 def crowd(count: int) -> list[Label]:

@@ -17,12 +17,13 @@ import pytest
 from mpnet.errors import StoreError
 from mpnet.evaluation.compare import Interval
 from mpnet.formats.files.atomic import write_text
-from mpnet.report import figures, svg
+from mpnet.report.collect.results import mean_sqnr
+from mpnet.report.data import figures
+from mpnet.report.data.sensitivity import by_layer
+from mpnet.report.data.summary import in_words, sentences, verdict
 from mpnet.report.export import csv_text, json_text, write_data, write_figures
-from mpnet.report.page import render
-from mpnet.report.sensitivity import by_layer
-from mpnet.report.source import mean_sqnr
-from mpnet.report.summary import in_words, sentences, verdict
+from mpnet.report.html import svg
+from mpnet.report.html.page import render
 from tests.report.synthetic import configurations, report_data
 
 HOSTILE = '<a href="x">&\n'

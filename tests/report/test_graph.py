@@ -13,7 +13,7 @@ from mpnet.engine.assign import assign
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.plan import build_plan
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.report.graph import draw_graph
+from mpnet.report.html.graph import draw_graph
 from tests.cli.conftest import Mpnet, document_of, experiment, mpnet  # noqa: F401
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -15,8 +15,9 @@ import pytest
 
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.operating_point import OperatingPoint
-from mpnet.report import page
-from mpnet.report.model import Guess, ImageChange, Missing, Pick
+from mpnet.report.data.differences import Guess, ImageChange
+from mpnet.report.data.report_data import Missing, Pick
+from mpnet.report.html import page
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 from tests.report.synthetic import configurations, report_data
 

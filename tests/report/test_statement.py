@@ -11,9 +11,9 @@ import pytest
 
 from mpnet.errors import ConfigError
 from mpnet.report import statement as module
-from mpnet.report.page import render
+from mpnet.report.data.summary import in_words
+from mpnet.report.html.page import render
 from mpnet.report.statement import statement, write_statement
-from mpnet.report.summary import in_words
 from mpnet.trial.detection import METRIC
 from tests.report.synthetic import report_data
 from tests.report.test_page import HOSTILE

@@ -11,8 +11,9 @@ from rich.console import Console
 
 from mpnet.cli.output import console
 from mpnet.messages import bytes_text
-from mpnet.report import terminal
-from mpnet.report.sweep_text import value_text
+from mpnet.report.data import words
+from mpnet.report.text import terminal
+from mpnet.report.text.sweep import value_text
 
 
 @pytest.mark.parametrize(
@@ -47,7 +48,7 @@ def test_bytes(value: float, expected: str) -> None:
     ("value", "expected"), [(0.004, "+0.00"), (-0.004, "0.00"), (-1.234, "-1.23"), (None, "-"), (float("inf"), "inf")]
 )
 def test_signed_numbers(value: float | None, expected: str) -> None:
-    assert terminal.number_text(value, 2, signed=True) == expected
+    assert words.number_text(value, 2, signed=True) == expected
 
 
 def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

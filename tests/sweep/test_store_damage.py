@@ -22,8 +22,8 @@ import pytest
 
 from mpnet.config.identity import digest_of
 from mpnet.errors import StoreError
-from mpnet.report.model import Status
-from mpnet.report.store_source import from_store
+from mpnet.report.collect.sweep_store import from_store
+from mpnet.report.data.report_data import Status
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.findings import sweep_status
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work

@@ -18,8 +18,8 @@ from mpnet.config import measures
 from mpnet.config.experiment import ConstraintSection
 from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError, StoreError
-from mpnet.report.build import collect
-from mpnet.report.page import render
+from mpnet.report.collect.report import collect
+from mpnet.report.html.page import render
 from mpnet.sweep.executor import InlineExecutor
 from mpnet.sweep.findings import findings
 from mpnet.sweep.loop import Sweep, WorkerPool

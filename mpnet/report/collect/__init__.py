@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Fill reports and comparisons: from results, from the store of a sweep, by running networks again."""

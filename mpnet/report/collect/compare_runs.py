@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: MIT
+"""Compare finished runs and configurations of sweeps, with images and detections where these are still there."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any, Sequence
+
+from mpnet.data.dataset import Dataset
+from mpnet.errors import ConfigError, DataError, MpnetError
+from mpnet.evaluation.compare import DRAWS
+from mpnet.progress import Progress, silent
+from mpnet.report.collect.comparison import compare_results
+from mpnet.report.collect.images import LoadImage, write_changes
+from mpnet.report.collect.rerun import Compared, Machine, opened, run_with
+from mpnet.report.collect.task import View, view_of
+from mpnet.report.data.comparison import Comparison
+from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
+from mpnet.sweep.store.latest import is_store
+from mpnet.trial.inference import run_plans
+from mpnet.trial.latency import measure_in_turn
+from mpnet.trial.reopen import image_loader, reason, reopen
+from mpnet.trial.result import Result, build_document, read_result
+
+
+def compare_runs(
+    runs: Sequence[str | Path],
+    *,
+    draws: int = DRAWS,
+    seed: int = 0,
+    images: Path | None = None,
+    score: float | None = None,
+    unlabelled: Path | None = None,
+    progress: Progress = silent,
+) -> Comparison:
+    """Everything against the first.
+
+    runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
+              figures only.
+    score:  threshold at which errors are counted; None: the one with the best F1 of the first.
+    unlabelled: images without labels, on which all of them run as well.
+    images: a folder for one JPEG per lost or gained object (of a classifier: image) and run.
+    Raises: StoreError for what is neither run nor store, ConfigError for runs on different data, DataError for
+    images that are asked for and not there.
+    """
+    sides = _sides([str(run) for run in runs], unlabelled, progress)
+    results = [one.result for one in sides]
+    try:
+        dataset, predictions = opened(sides)
+    except MpnetError as error:
+        if images is not None:
+            raise
+        return compare_results(results, missing=reason(error))
+    compared = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
+    if images is not None:
+        _write_images(compared, view_of(results[0].task), dataset, predictions, images, image_loader(results[0].document))
+    return compared
+
+
+def _write_images(
+    compared: Comparison, view: View, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
+) -> None:
+    for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, predictions[1:], strict=True):
+        drawn = view.gallery(dataset, predictions[0], other, load).changes(pair.changes, len(pair.changes), captions=True)
+        folder = images if len(predictions) == 2 else images / run["id"]
+        names = write_changes(drawn, folder)
+        run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
+
+
+def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[Compared]:
+    """Results of all sources; those of one store run together, on images that are decoded once.
+
+    unlabelled: further images, for which runs run again as well.
+    """
+    compared: dict[int, Compared] = {}
+    trials: dict[Path, list[int]] = {}
+    for position, source in enumerate(sources):
+        path = split_source(source)[0]
+        if is_store(path):
+            trials.setdefault(path.resolve(), []).append(position)
+        elif unlabelled is None:
+            compared[position] = Compared(read_result(path))
+        else:
+            compared[position] = run_with(find_configuration(source), unlabelled, progress)
+    for positions in trials.values():
+        configurations = [find_configuration(sources[position]) for position in positions]
+        compared.update(zip(positions, _run_again(configurations, unlabelled, progress), strict=True))
+    return [compared[position] for position in range(len(sources))]
+
+
+def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress) -> list[Compared]:
+    machine = Machine(reopen(configurations[0].document, configurations[0].output, unlabelled))
+    bench = machine.bench
+    with progress("images", len(bench.inputs)) as advance:
+        outcomes = run_plans(bench, [machine.plan(configuration.key) for configuration in configurations], advance)
+    sides: list[Compared] = []
+    turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
+    for configuration, outcome in zip(configurations, outcomes, strict=True):
+        document = build_document(
+            bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=turns.latency(outcome.plan.precision.key)
+        )
+        if configuration.held_out:
+            chose = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
+            document["selection"], document["held_out"] = chose, configuration.held_out
+        sides.append(Compared(Result(configuration.store or Path(), document), outcome.predictions, bench.dataset))
+    return sides
+
+
+def score_to_deploy(text: str, source: str) -> dict[str, Any]:
+    """The score threshold that `text` asks for, and what is known of it, as exported files hold it.
+
+    text: a number, or `recall`: the one that finds as many of the images' objects as the baseline does with its best F1.
+    source: RUN or STORE[:KEY]; a sweep's configurations run again.
+    Raises: ConfigError for another text or source, DataError where the images do not say it; as `compare_runs`.
+    """
+    try:
+        score = float(text)
+    except ValueError:
+        score = math.nan
+    if 0 <= score <= 1:
+        return {"score": score}
+    if text != "recall" or Path(source).suffix in (".yaml", ".yml", ".cfg"):
+        raise ConfigError(f"--score {text[:40]}: is a number from 0 to 1, or for a RUN or STORE[:KEY] `recall`")
+    path = split_source(source)[0]
+    baseline = f"{path}:baseline" if is_store(path) else _baseline_of(read_result(path))
+    point = compare_runs([baseline, source]).document["runs"][1]["operating_point"] or {}
+    same = point.get("same_recall")
+    if same is None:
+        raise DataError(f"{source}: its images do not say which score has the baseline's recall; write a number, such as 0.25")
+    return {"baseline_score": point["score"], "iou": point["iou"], **same}
+
+
+def _baseline_of(result: Result) -> Path:
+    """The folder of the run that a result was compared with. Raises: ConfigError where there is none."""
+    agreement = result.document.get("agreement")
+    if agreement is None:
+        raise ConfigError(f"{result.folder}: has no baseline beside it; write a number after --score, such as 0.25")
+    return result.folder.parent / str(agreement["baseline"])

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: MIT
+"""Images of the objects that `mpnet explain` explains."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpnet.evaluation.metrics import size_of
+from mpnet.explain.explain import Explanation
+from mpnet.report.collect.images import Gallery, write_changes
+from mpnet.report.data.differences import ObjectChange
+from mpnet.trial.reopen import image_loader
+
+
+def write_objects(explanation: Explanation, folder: Path) -> list[str]:
+    """An image of each object, the baseline left and the configuration right, as folder/NNN-kind-class.jpg; their names.
+
+    Raises: DataError when an image is gone or broken.
+    """
+    dataset = explanation.bench.dataset
+    crops = []
+    for explained in explanation.explained:
+        one = explained.object
+        x, y, width, height = one.box
+        record, name = dataset.images[one.position], dataset.names[one.category]
+        box = (x, y, x + width, y + height)
+        crops.append(ObjectChange(one.kind, record.path, name, one.before, 0.0, box, size_of(one.area)))
+    gallery = Gallery(dataset, *explanation.detections, image_loader({"protocol": explanation.bench.protocol}))
+    return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

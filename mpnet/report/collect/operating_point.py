@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: MIT
+"""Errors of a run at one score threshold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpnet.evaluation.operating_point import OperatingPoint
+from mpnet.model.task import DETECTION
+from mpnet.trial.experiment import RunReport
+
+
+def of_run(report: RunReport) -> dict[str, Any] | None:
+    """At `detection.deployed`, else at the best F1 of the baseline, without one of the run itself; None of a classifier."""
+    bench, result = report.bench, report.deployed or report.result
+    if result.task is not DETECTION:
+        return None
+    sides = [bench.kit.read(run.predictions_path, bench.dataset) for run in (report.baseline, result) if run is not None]
+    point = OperatingPoint(bench.dataset, sides[0], bench.experiment.detection.deployed)
+    return point.of(sides[1] if len(sides) > 1 else None)

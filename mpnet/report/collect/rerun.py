@@ -1,0 +1,168 @@
+# SPDX-License-Identifier: MIT
+"""Runs a network again for a report: predictions of configurations, error and time of every layer."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mpnet.data.dataset import Dataset
+from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
+from mpnet.engine.assign import assign_key
+from mpnet.engine.cost import layer_costs
+from mpnet.engine.lowering import range_owner
+from mpnet.engine.plan import Plan
+from mpnet.engine.session import Session
+from mpnet.errors import ConfigError
+from mpnet.kernels.environment import cpu_count
+from mpnet.model.network import NETWORK_INPUT
+from mpnet.progress import Advance, Progress
+from mpnet.report.collect.results import layer_pairs
+from mpnet.report.data.report_data import LayerError, LayerPair
+from mpnet.resolve.stored import StoredConfiguration
+from mpnet.speed.clock import in_turn, together
+from mpnet.speed.steps import step_calls, steps_of
+from mpnet.trial.analysis import ANALYSIS_IMAGES
+from mpnet.trial.inference import run_plans
+from mpnet.trial.inputs import spread
+from mpnet.trial.reopen import open_dataset, reopen
+from mpnet.trial.result import Result, build_document
+from mpnet.trial.task import kit_of
+from mpnet.trial.workbench import Workbench
+
+TIME_REPEATS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """One of the results that are compared. predictions, dataset: of a configuration that ran again, None: on disk."""
+
+    result: Result
+    predictions: Any = None
+    dataset: Dataset | None = None
+
+
+def opened(compared: Sequence[Compared]) -> tuple[Dataset, list[Any]]:
+    """The labelled images behind results on the same data, and what each network says of them.
+
+    Raises: DataError or StoreError, one line, when something is missing or not what was measured.
+    """
+    first = compared[0]
+    dataset = open_dataset(first.result.document) if first.dataset is None else first.dataset
+    return dataset, [
+        kit_of(one.result.task).read(one.result.predictions_path, dataset) if one.predictions is None else one.predictions
+        for one in compared
+    ]
+
+
+@dataclass(frozen=True, eq=False)
+class Machine:
+    """A workbench with the precision strings of one sweep or run."""
+
+    bench: Workbench
+
+    def plan(self, key: str) -> Plan:
+        """The steps for a precision string. Raises: PrecisionError when it is of another network."""
+        return self.bench.plan(assign_key(self.bench.network, key))
+
+    def predictions(self, keys: Sequence[str], advance: Advance) -> list[Any]:
+        """What each configuration finds; the first is the baseline."""
+        return [outcome.predictions for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
+
+    def rows(self, key: str) -> list[dict[str, Any]]:
+        """The layers, as result.json holds them."""
+        return layer_costs(self.plan(key))
+
+    def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
+        """Error of every lowered layer, in network order, on images spread evenly over the data set.
+
+        Raises: ConfigError when every layer is fp32.
+        """
+        plan = self.plan(key)
+        positions = spread(len(self.bench.inputs), images)
+        batches = (batch.x for batch in self.bench.inputs.batches(2, positions))
+        return errors_of(analyze(self.bench.prepared, plan, batches, self.bench.threads), plan)
+
+    def costs(self, baseline: str, chosen: str) -> tuple[tuple[LayerPair, ...], str]:
+        """Time and weight bytes per layer, conversions counted to the layer that they serve; and why the times should not be
+        believed, '' where nothing speaks against them."""
+        steps, doubts = zip(*map(self._steps, (baseline, chosen)), strict=True)
+        documents = [
+            {"precision": {"layers": self.rows(key)}, "latency": {"steps": taken}}
+            for key, taken in zip((baseline, chosen), steps, strict=True)
+        ]
+        return layer_pairs(*documents), next(filter(None, doubts), "")
+
+    def _steps(self, key: str) -> tuple[list[dict[str, Any]], str]:
+        session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
+        session.forward(next(self.bench.inputs.batches(1, [0])).x, copy=False)
+        calls = step_calls(session, 1)
+        taken = in_turn(*(work for _, work in calls), repeats=TIME_REPEATS, warm_up=0)
+        doubt = together(taken).doubt(self.bench.threads, cpu_count())
+        return [{"layer": step.step.layer, "ms": step.median_ms} for step in steps_of(session, calls, taken)], doubt
+
+
+def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
+    """An analysis as a report shows it."""
+    entering: dict[int, StepAnalysis] = {}
+    for step in analysis.steps:
+        # The last conversion before the layer's own work is the one whose codes it reads.
+        if step.operation in ("Quantize", "Cast"):
+            entering[step.layer] = step
+    ranges = _ranges(plan)
+    out = []
+    for layer in sorted(analysis.layers, key=lambda layer: layer.layer):
+        before = entering.get(layer.layer)
+        rounding = before.local if before is not None else None
+        seen = before.cumulative if before is not None else layer.cumulative
+        out.append(
+            LayerError(
+                layer.layer,
+                layer.name,
+                str(layer.precision),
+                layer.cumulative.sqnr_db,
+                layer.local.sqnr_db,
+                layer.cumulative.cosine,
+                _number(rounding.rmse_per_scale if rounding else None),
+                _number(rounding.saturated if rounding else None),
+                seen.minimum,
+                seen.maximum,
+                before.histogram if before is not None else (),
+                (seen.minimum, seen.maximum),
+                ranges.get(layer.layer),
+                layer.noise,
+            )
+        )
+    return tuple(out)
+
+
+def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
+    """Calibrated range of what enters each layer that has one."""
+    ranges = {}
+    for layer in plan.network.convolutions:
+        if plan.options.of(layer.index).calibrated and layer.inputs:
+            owner = NETWORK_INPUT if layer.inputs[0] == NETWORK_INPUT else range_owner(plan.network, layer.inputs[0])
+            bounds = plan.options.ranges.get(owner)
+            if bounds is not None:
+                ranges[layer.index] = (float(bounds[0]), float(bounds[1]))
+    return ranges
+
+
+def _number(value: float | None) -> float:
+    return math.nan if value is None else float(value)
+
+
+def run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> Compared:
+    """A run on its own images and others. Raises: ConfigError for one of another engine."""
+    engine = (run.document.get("deployed") or {}).get("engine")
+    if engine is not None:
+        raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
+    machine = Machine(reopen(run.document, run.output, unlabelled))
+    with progress("images", len(machine.bench.inputs)) as advance:
+        (outcome,) = run_plans(machine.bench, [machine.plan(run.key)], advance)
+    document = build_document(
+        machine.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
+    )
+    return Compared(Result(run.path, document), outcome.predictions, machine.bench.dataset)

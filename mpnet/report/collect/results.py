@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Finished runs as ReportData, read only; nothing is computed that was not measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import AGREEMENT, MEASURES, names_of
+from mpnet.errors import ConfigError
+from mpnet.model.plan_key import split_key
+from mpnet.quantization.measure import decibels
+from mpnet.report.data.report_data import Layer, LayerPair, ReportData, Status
+from mpnet.resolve.configurations import Configurations, axes, by_axis, front_rows
+from mpnet.speed.steps import doubt_of, layer_ms
+from mpnet.trial.comparison import deployed_values
+from mpnet.trial.result import Result
+
+ROWS_SHOWN = 12_000
+"""Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
+
+
+def from_results(results: Sequence[Result]) -> ReportData:
+    """Runs on the same data; the first is the baseline, the last one the chosen configuration.
+
+    Raises: ConfigError for runs on different data.
+    """
+    documents = [result.document for result in results]
+    for other in documents[1:]:
+        if other["digests"].get("data") != documents[0]["digests"].get("data"):
+            raise ConfigError("runs on different images or labels cannot share a report; name runs on the same data")
+    chosen = documents[-1]
+    rows = [result_values(document, baseline=str(documents[0].get("id", ""))) for document in documents]
+    # A baseline agrees with itself; result.json leaves that out.
+    itself = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
+    rows[0] = {**itself, **rows[0]}
+    columns = _columns(rows)
+    table = Configurations(
+        tuple(str(d["precision"].get("key", "")) for d in documents),
+        columns,
+        front_rows(columns, *axes(columns)),
+        *axes(columns),
+        baseline=0,
+        chosen=len(documents) - 1,
+    )
+    doubts = [
+        f"The latency of {d['precision'].get('key')} was unreliable ({doubt_of(d.get('latency'))}) and is left out; "
+        "`mpnet run` measures it again."
+        for d in documents
+        if doubt_of(d.get("latency"))
+    ]
+    return ReportData(
+        title=str(chosen["name"]),
+        kind="run" if len(results) == 1 else "runs",
+        source=", ".join(str(result.folder) for result in results),
+        created=str(chosen.get("created", "")),
+        status=Status("finished", len(results), len(results)),
+        configurations=table,
+        layers=layers_of(chosen["precision"].get("layers", [])),
+        costs=layer_pairs(documents[0], chosen),
+        protocol=chosen["protocol"],
+        versions=chosen.get("versions", {}),
+        digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
+        latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
+        notes=(*(str(note) for note in chosen.get("notes", [])), *doubts),
+    )
+
+
+def result_values(document: Mapping[str, Any], baseline: str) -> dict[str, float]:
+    """A result's numbers under the names of report columns; -1 (nothing to measure) is left out, and so is agreement with
+    another run than `baseline`, the id of the page's own."""
+    values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
+    agreement = document.get("agreement")
+    if agreement and agreement.get("baseline") == baseline:
+        values.update(
+            {
+                name: float(agreement[name.removeprefix(AGREEMENT)])
+                for name in names_of("agreement")
+                if agreement.get(name.removeprefix(AGREEMENT)) is not None
+            }
+        )
+        heads = agreement.get("head_sqnr_db") or []
+        if heads:
+            values["head_sqnr_db"] = mean_sqnr(heads)
+    cost = document["cost"]
+    values.update(
+        {quantity.name: float(cost[quantity.name]) for quantity in by_axis(True) if cost.get(quantity.name) is not None}
+    )
+    if cost.get("macs"):
+        values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
+    latency = document.get("latency") or {}
+    # What cannot be believed is no point of a plot.
+    if latency.get("median_ms") is not None and not doubt_of(latency):
+        values["latency_ms"] = float(latency["median_ms"])
+    return {**values, **deployed_values(document)}
+
+
+def mean_sqnr(heads: Iterable[float | None]) -> float:
+    """One SQNR for several heads: of the mean of their noise-to-signal ratios; None is a head without noise."""
+    ratios = [0.0 if value is None or value == math.inf else 10 ** (-value / 10) for value in heads]
+    mean = sum(ratios) / len(ratios)
+    return -decibels(mean) if mean > 0 else math.inf
+
+
+def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()) -> Configurations:
+    """At most about `limit` rows: front, baseline, chosen, the wanted keys, single steps from the uniform ones, and a fair
+    sample."""
+    if len(table) <= limit:
+        return table
+    keep = table.front.copy()
+    keep[[row for row in (table.baseline, table.chosen) if row is not None]] = True
+    named = {*wanted, *_uniform_and_neighbours(table)}
+    keep |= np.fromiter((key in named for key in table.keys), dtype=bool, count=len(table))
+    rest = np.flatnonzero(~keep)
+    random = np.random.RandomState(seed)
+    keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True
+    rows = np.flatnonzero(keep)
+    new_row: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
+    return replace(
+        table,
+        keys=tuple(table.keys[row] for row in rows),
+        front=table.front[rows],
+        columns={name: values[rows] for name, values in table.columns.items()},
+        baseline=new_row[table.baseline],
+        chosen=new_row[table.chosen],
+        dropped=table.dropped + len(table) - len(rows),
+    )
+
+
+def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
+    """What sensitivities are read from: all layers alike, and all but one."""
+    first, rest = split_key(table.keys[0])
+    codes = sorted({code for key in table.keys for code in split_key(key)[0]})
+    for code in codes:
+        yield code * len(first) + rest
+        for position in range(len(first)):
+            for other in codes:
+                yield code * position + other + code * (len(first) - position - 1) + rest
+
+
+def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
+    """Layers from the `precision.layers` of a result; those with parameters have a place in precision strings."""
+    layers, position = [], 0
+    for row in rows:
+        weighted = bool(row.get("parameters"))
+        selectors = tuple(str(s) for s in row.get("selectors", []) if str(s) != str(row["index"]))
+        layers.append(
+            Layer(
+                int(row["index"]),
+                str(row.get("type", "")),
+                str(row.get("name") or row.get("type", "")),
+                position if weighted else None,
+                tuple(int(v) for v in row.get("shape", ())),
+                int(row.get("macs", 0)),
+                int(row.get("parameters", 0)),
+                selectors,
+            )
+        )
+        position += weighted
+    return tuple(layers)
+
+
+def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
+    """Milliseconds and weight bytes per layer, for layers that have either."""
+    tables = [{layer["index"]: layer for layer in document["precision"].get("layers", [])} for document in (baseline, chosen)]
+    times = [layer_ms(document.get("latency")) for document in (baseline, chosen)]
+    pairs = []
+    for index, layer in tables[1].items():
+        before = tables[0].get(index, {})
+        cost = LayerPair(
+            int(index),
+            str(layer.get("name") or layer.get("type", "")),
+            times[0].get(index, math.nan),
+            times[1].get(index, math.nan),
+            float(before.get("weight_bytes", 0)),
+            float(layer.get("weight_bytes", 0)),
+        )
+        if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
+            pairs.append(cost)
+    return tuple(pairs)
+
+
+def _columns(rows: Sequence[Mapping[str, float]]) -> dict[str, NDArray[np.float64]]:
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    return {name: np.array([row.get(name, math.nan) for row in rows], dtype=np.float64) for name in names}

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: MIT
+"""A sweep's store to ReportData, read only: also while the sweep runs, and after it was interrupted."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, Mapping, Sequence
+
+from mpnet.evaluation.compare import Interval
+from mpnet.model.plan_key import split_key
+from mpnet.report.collect.results import layers_of, thinned
+from mpnet.report.data.conditions import condition_tables
+from mpnet.report.data.report_data import Layer, Pick, ReportData, Status, images_text
+from mpnet.report.data.sweep_sentences import failed_text, judged_by, ruled_out_needed, time_lines
+from mpnet.resolve.configurations import Configurations
+from mpnet.resolve.stored_sweep import StoredSweep
+from mpnet.speed.steps import doubt_of, latency_text
+from mpnet.sweep.picks import PICK_RULES, rule_of
+
+
+def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
+    """What a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
+    sweep, findings, options = stored.sweep, stored.findings, stored.options
+    picks = findings.get("picks") or {}
+    table = thinned(stored.configurations, wanted=[str(pick.get("precision")) for pick in picks.values()])
+    notes = [stored.why_chosen] if stored.why_chosen else []
+    whole_front = findings.get("front") or ()
+    foreign = sum(entry.get("options", "") != options for entry in whole_front)
+    if foreign:
+        notes.append(
+            f"The sweep's front has {len(whole_front)} configurations; {foreign} of them have other quantisation options "
+            "than this page shows."
+        )
+    notes += time_lines(findings.get("times") or {})
+    if findings.get("ruled_out"):
+        notes.append(_proof(findings, int(sweep.get("selecting", 0))))
+    if stored.failed:
+        notes.append(f"{failed_text(stored.failed)}.")
+    notes += _survival(findings.get("verified"), stored.verified)
+    if stored.other_options:
+        notes.append(
+            f"The sweep tried {stored.other_options} more set(s) of quantisation options; this page shows one of them."
+        )
+    if table.baseline is None:
+        notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
+    protocol = dict(sweep.get("protocol") or {})
+    held_out = max(0, sweep.get("images", 0) - sweep.get("selecting", 0)) if sweep.get("holdout") else 0
+    if sweep.get("holdout"):
+        protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} images; the rest only reports"
+    return ReportData(
+        title=str(stored.document["name"]),
+        kind="sweep",
+        source=str(path),
+        created=_date(stored.created),
+        status=status,
+        layers=_layers(sweep.get("layers") or (), table.keys[0]),
+        configurations=table,
+        protocol=protocol,
+        digests=stored.document["digests"],
+        held_out=held_out,
+        notes=tuple(notes),
+        objectives=tuple(sweep.get("objectives") or ()),
+        picks=_picks(findings, table, options),
+        stability=findings.get("stability") or {},
+        conditions=condition_tables(findings),
+        board=_board(sweep.get("latency") or {}),
+        versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
+    )
+
+
+def _proof(findings: Mapping[str, Any], selecting: int) -> str:
+    """A sentence for the page: why configurations that were not measured on all images are not on the front."""
+    needed = ruled_out_needed(findings, "after ", selecting)
+    return (
+        f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that "
+        f"costs no more stays better whatever the images left would bring. They were ruled out by part of the images{needed}."
+    )
+
+
+def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
+    """What the sweep's findings offer, held-out images first."""
+    rows, times = {key: row for row, key in enumerate(table.keys)}, findings.get("times") or {}
+    offered = []
+    for name in PICK_RULES:
+        entry = (findings.get("picks") or {}).get(name)
+        if entry is None:
+            continue
+        losses, judged = {}, ""
+        for kind in ("held_out", "all", "selecting"):
+            loss = (entry.get("losses") or {}).get(kind)
+            judged = judged or judged_by(loss or {})
+            if loss and (of := loss.get(judged)):
+                losses[images_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
+        of_options = str(entry.get("options") or "")
+        offered.append(
+            Pick(
+                name,
+                rule_of(name, findings),
+                str(entry["precision"]),
+                rows.get(entry["precision"]) if of_options == options else None,
+                losses,
+                dict(entry.get("saves") or {}),
+                of_options,
+                _time(times[name]) if name in times else "",
+                judged,
+            )
+        )
+    return tuple(offered)
+
+
+def _time(latency: Mapping[str, Any]) -> str:
+    """As a sentence goes on: `takes 3.10 ms (3.05 to 3.20), which is unreliable`."""
+    text = latency_text(latency)
+    return f"{text.removeprefix('unreliable: ')}, which is unreliable" if doubt_of(latency) else text
+
+
+def _board(machine: Mapping[str, Any]) -> str:
+    threads = machine.get("threads")
+    return f"{machine['cpu']}, {threads} thread{'' if threads == 1 else 's'}" if machine.get("cpu") else ""
+
+
+def _survival(verified: Mapping[str, Any] | None, checked: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Sentences for the page: what of the front survives in the engine, by which rule, and what does not."""
+    if verified is None or not checked:
+        return []
+    lost = [row for row in checked if not row["survived"]]
+    engine = f"{verified['engine']} {verified['version']}".strip()
+    sentences = [
+        f"Checked in {engine}: {len(checked) - len(lost)} of {len(checked)} configurations survive; {verified['rule']}."
+    ]
+    sentences += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost]
+    return sentences + [f"{line}." for line in verified.get("notes", [])]
+
+
+def _layers(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[Layer, ...]:
+    """Layers as the sweep keeps them; of an old one only their places in precision strings are known."""
+    count, layers = len(split_key(key)[0]), layers_of(rows)
+    if sum(layer.position is not None for layer in layers) == count:
+        return layers
+    return tuple(Layer(position, "", f"weights-{position + 1}", position, (), 0, 0) for position in range(count))
+
+
+def _date(seconds: str | None) -> str:
+    try:
+        return datetime.fromtimestamp(float(seconds or ""), timezone.utc).isoformat(timespec="seconds")
+    except (ValueError, OverflowError, OSError):
+        return ""

@@ -1,0 +1,65 @@
+# SPDX-License-Identifier: MIT
+"""How the predictions of each task are compared and drawn: one row per task of `model.task`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Protocol, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.data.dataset import Dataset
+from mpnet.evaluation.confusion import classifier_confusion, detector_confusion
+from mpnet.model.task import CLASSIFICATION, DETECTION, Task
+from mpnet.report.collect.class_pairs import ClassPairing
+from mpnet.report.collect.detection_pairs import Pairing
+from mpnet.report.collect.images import ClassGallery, Gallery, LoadImage
+from mpnet.report.data.differences import Change, Image, ImageScore, Pair
+
+
+class Compares(Protocol):
+    """One baseline with any number of runs. intervals_by: where its intervals come from, in words."""
+
+    intervals_by: str
+
+    def pair(self, other: Any) -> Pair:
+        """Everything about one run against the baseline."""
+        ...
+
+
+class Shows(Protocol):
+    """What two runs made of the images of a data set."""
+
+    def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
+        """The first `limit` changes with their images. captions: which say which side is which."""
+        ...
+
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+        """The images in which the runs differ most."""
+        ...
+
+
+@dataclass(frozen=True)
+class View:
+    """How the predictions of one task are compared and drawn.
+
+    pairing:   of a data set, the baseline's predictions, draws and seed.
+    gallery:   of a data set, the predictions of both runs, and a function that loads images.
+    confusion: (n, n) counts of a run's predictions on a data set.
+    """
+
+    pairing: Callable[[Dataset, Any, int, int], Compares]
+    gallery: Callable[[Dataset, Any, Any, LoadImage], Shows]
+    confusion: Callable[[Any, Dataset], NDArray[np.int64]]
+
+
+_VIEWS: dict[str, View] = {
+    DETECTION.name: View(Pairing, Gallery, detector_confusion),
+    CLASSIFICATION.name: View(ClassPairing, ClassGallery, classifier_confusion),
+}
+
+
+def view_of(task: Task) -> View:
+    """Return the row of a task."""
+    return _VIEWS[task.name]

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: MIT
+"""Runs beside each other, as `mpnet compare --json` prints them and notebooks show them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from mpnet.report.data.differences import Pair
+from mpnet.tables import Chart, Table, Tabular, columns_of
+
+
+@dataclass(frozen=True)
+class Comparison(Tabular):
+    """document: for --json; pairs: one per run but the baseline, empty when images or detections are gone."""
+
+    document: dict[str, Any]
+    pairs: tuple[Pair, ...]
+
+    @property
+    def table(self) -> Table:
+        """One row a run and measure, against the first run. low, high: ends of the difference's 95 % interval, NaN: unknown."""
+        first, *others = self.document["runs"]
+        rows = []
+        for run in others:
+            for name, change in run["differences"].items():
+                interval = run["intervals"].get(name, {})
+                rows.append(
+                    {
+                        "run": run["name"],
+                        "measure": name,
+                        "baseline": first["metrics"].get(name),
+                        "value": run["metrics"].get(name),
+                        "difference": change,
+                        "low": interval.get("low", math.nan),
+                        "high": interval.get("high", math.nan),
+                    }
+                )
+        return Table(
+            columns_of(rows), f"Differences from {first['name']}", Chart("difference", "measure", low="low", high="high")
+        )

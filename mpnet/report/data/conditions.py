@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: MIT
+"""What a sweep's front and picks are worth when images are noisy, dark or blurred: tables for a terminal and for the page."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Mapping, Sequence
+
+from mpnet.config.measures import measure
+from mpnet.model.plan_key import short_key
+from mpnet.model.task import TASKS
+from mpnet.report.data.words import number_text
+from mpnet.sweep.conditions import CLEAN, MEAN, WORST
+
+
+@dataclass(frozen=True)
+class TextTable:
+    """A title, names of columns, and rows of as many texts."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+
+
+@dataclass(frozen=True)
+class ConditionTables:
+    """picks: a row for each condition, a column for each pick. front: a row for each configuration that ran, as the images are,
+    in the mean and in the worst condition, and whether it is on the front of each. lines: what changes, in sentences."""
+
+    picks: TextTable
+    front: TextTable
+    lines: Sequence[str]
+
+
+def condition_tables(document: Mapping[str, Any]) -> ConditionTables | None:
+    """Of a sweep's document or its findings; None without `conditions`."""
+    part = document.get("conditions")
+    if not part or not part["rows"]:
+        return None
+    measures_of = {row["trial"]: row["under"] for row in part["rows"]}
+    measured = part["rows"][0]["under"].get(CLEAN, {})
+    task = next((task for task in TASKS.values() if {task.quality, task.agreement} & set(measured)), None)
+    if task is None:
+        return None
+    shown = task.agreement if task.agreement in measured else task.quality
+
+    def cells(trial: str, conditions: Sequence[str], name: str) -> list[str]:
+        under = measures_of.get(trial, {})
+        return [number_text(under.get(condition, {}).get(name)) for condition in conditions]
+
+    order = [CLEAN, *part["conditions"], MEAN, WORST]
+    baseline, picks = document.get("baseline"), document.get("picks") or {}
+    columns = {"images": order}
+    if baseline is not None and task.quality in measured:
+        columns[f"baseline {measure(task.quality).label}"] = cells(baseline["trial"], order, task.quality)
+    columns |= {name: cells(pick["trial"], order, shown) for name, pick in picks.items()}
+    label, judged = measure(shown).label, (CLEAN, MEAN, WORST)
+    names = {pick["trial"]: name for name, pick in picks.items()} | ({baseline["trial"]: "baseline"} if baseline else {})
+    rows = []
+    for row in part["rows"]:
+        on = [name for name in judged if row["precision"] in part["front"].get(name, ())]
+        precision = " ".join(filter(None, (short_key(row["precision"]), row["options"])))
+        rows.append([precision, names.get(row["trial"], ""), *cells(row["trial"], judged, shown), ", ".join(on) or "none"])
+    return ConditionTables(
+        TextTable(
+            f"Under other conditions: {label} of the picks, {part['images']} images",
+            list(columns),
+            list(zip(*columns.values(), strict=True)),
+        ),
+        TextTable(f"The front and the picks: {label}", ("precision", "taken as", *judged, "on the front of"), rows),
+        _changes(document, part),
+    )
+
+
+def _changes(document: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
+    """Which picks and how much of the front would change under the conditions, a sentence each."""
+    picks, front = part["picks"], part["front"]
+    clean = picks.get(CLEAN, {})
+    lines = []
+    for name, words in ((MEAN, "on average over the conditions"), (WORST, "in the worst of the conditions")):
+        changed = [
+            f"{pick} would be {short_key(key)}" + (f" in place of {short_key(clean[pick])}" if pick in clean else "")
+            for pick, key in picks.get(name, {}).items()
+            if key != clean.get(pick)
+        ]
+        kept = len(set(front.get(name, ())) & set(front.get(CLEAN, ())))
+        lines.append(
+            f"Judged {words}, {kept} of the {len(front.get(CLEAN, ()))} configurations of the front stay on it; "
+            + ("; ".join(changed) if changed else "balanced and smallest stay as they are")
+        )
+    trials = {row["trial"] for row in part["rows"]}
+    ran = sum(row["trial"] in trials for row in document["front"])
+    if ran < part["of_front"]:
+        lines.append(f"{ran} of the front's {part['of_front']} ran under conditions, evenly spread")
+    for one in part.get("failed", ()):
+        name = " ".join(filter(None, (short_key(one["precision"]), one["options"])))
+        lines.append(f"under {one['condition']} {name} has no figures: {one['reason']}")
+    return lines

@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: MIT
+"""How two configurations differ: classes, objects or images that one of them gets right, intervals of every measure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.evaluation.compare import Interval
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """One class: metrics of baseline and chosen configuration, percent, and the interval of the difference of the
+    task's quality."""
+
+    name: str
+    truths: int
+    baseline: Mapping[str, float]
+    chosen: Mapping[str, float]
+    interval: Interval | None = None
+
+
+KINDS = ("lost", "moved", "gained")
+"""What can become of an object: moved ones are detected, but their box fits less than is asked for."""
+
+
+@dataclass(frozen=True)
+class Change:
+    """What one configuration gets right and the other does not.
+
+    kind: one of KINDS. name: the true class. score: of the side that is right.
+    """
+
+    kind: str
+    image: str
+    name: str
+    score: float
+    jpeg: bytes | None = field(default=None, kw_only=True)
+
+    @property
+    def details(self) -> str:
+        """What is worth knowing of it, in a few words."""
+        raise NotImplementedError
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """A key that sorts changes by kind, the highest scores first."""
+        return KINDS.index(self.kind), -self.score
+
+    def columns(self) -> dict[str, Any]:
+        """The change as a row of a data file: value by column name."""
+        return {"kind": self.kind, "class": self.name, "picture": Path(self.image).name, "score": self.score}
+
+    def as_json(self) -> dict[str, Any]:
+        """The change as documents of `compare --json` hold it."""
+        return self.columns()
+
+
+@dataclass(frozen=True)
+class ObjectChange(Change):
+    """An object that one configuration finds and the other does not.
+
+    overlap: IoU of the detection that exists with the truth. box: truth, (x0, y0, x1, y1) in pixels of the image.
+    size:    of the truth, as COCO has it: small, medium or large.
+    explained, shares: which layers lose it, in a sentence, and the share of each by its name, percent; empty where unknown.
+    """
+
+    overlap: float
+    box: tuple[float, float, float, float]
+    size: str = ""
+    explained: str = ""
+    shares: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def details(self) -> str:
+        return f"{self.size + ' · ' if self.size else ''}score {self.score:.2f} · IoU {self.overlap:.2f}"
+
+    def columns(self) -> dict[str, Any]:
+        corners = zip(("x0", "y0", "x1", "y1"), self.box, strict=True)
+        return {**super().columns(), "size": self.size, "iou": self.overlap, **dict(corners)}
+
+    def as_json(self) -> dict[str, Any]:
+        return {**super().as_json(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
+
+
+@dataclass(frozen=True)
+class Guess:
+    """A class that a network gives an image, and its score."""
+
+    name: str
+    score: float
+
+
+@dataclass(frozen=True)
+class ImageChange(Change):
+    """An image whose class one configuration gets right and the other does not; before: the baseline's, after: the
+    other's best class."""
+
+    before: Guess
+    after: Guess
+
+    @property
+    def details(self) -> str:
+        return f"{self.before.name} {self.before.score:.2f} → {self.after.name} {self.after.score:.2f}"
+
+    def columns(self) -> dict[str, Any]:
+        sides = (("baseline", self.before), ("other", self.after))
+        return {
+            **super().columns(),
+            **{
+                f"{side}_{key}": value
+                for side, guess in sides
+                for key, value in (("class", guess.name), ("score", guess.score))
+            },
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Confusion:
+    """Which class is taken for which: int64 (n, n) of baseline and chosen configuration, rows the truth, columns what is
+    found. names: of the n classes; of a detector the last is nothing: not found, or no object there."""
+
+    names: tuple[str, ...]
+    baseline: NDArray[np.int64]
+    chosen: NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Image:
+    """One image three times: truth, baseline, chosen; each a JPEG. score: agreement of the two, percent."""
+
+    name: str
+    caption: str
+    truth: bytes
+    baseline: bytes
+    chosen: bytes
+
+
+@dataclass(frozen=True)
+class ImageScore:
+    """How far two runs differ on one image.
+
+    position: in the data set. lost: moved objects included. doubts: sum of the scores of detections that one run alone has.
+    """
+
+    position: int
+    lost: int
+    gained: int
+    doubts: float
+
+
+@dataclass(frozen=True)
+class Pair:
+    """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95; of
+    classifiers top1, top5, agreement_top1. verdict: what a test says, '' where there is none."""
+
+    metrics: dict[str, Interval]
+    values: dict[str, float]
+    classes: tuple[ClassRow, ...]
+    changes: tuple[Change, ...]
+    images: tuple[ImageScore, ...]
+    verdict: str = ""

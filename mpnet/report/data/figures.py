@@ -1,0 +1,381 @@
+# SPDX-License-Identifier: MIT
+"""Every plot of a report as data: `svg` draws it for page and papers, `export` writes its numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.config.measures import leading, measure
+from mpnet.model.precision import BY_CODE
+from mpnet.report.data.report_data import LayerError, ReportData
+from mpnet.report.data.sensitivity import by_layer
+
+HEAT_ROWS = 24
+"""Most configurations that a heat map shows: rows that can be told apart, with a label each."""
+
+
+@dataclass(frozen=True)
+class Series:
+    """One set of marks. colour: a role that page and SVG translate (accent, muted, baseline, a base precision)."""
+
+    name: str
+    x: Sequence[Any]
+    y: Sequence[float]
+    colour: str
+    low: Sequence[float] | None = None
+    high: Sequence[float] | None = None
+    mode: str = "points"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
+
+    log: whether x is drawn by its logarithm. lines: vertical lines as (x, label).
+    cells: for 'heat', one precision string per row; rows: their labels.
+    """
+
+    name: str
+    kind: str
+    title: str
+    x_label: str
+    y_label: str
+    series: tuple[Series, ...] = ()
+    cells: tuple[str, ...] = ()
+    rows: tuple[str, ...] = ()
+    categories: tuple[str, ...] = ()
+    lines: tuple[tuple[float, str], ...] = ()
+    note: str = ""
+    log: bool = False
+    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+
+
+def all_figures(data: ReportData) -> tuple[Figure, ...]:
+    """Every plot for which there is data, in the page's order."""
+    figures = [
+        front(data),
+        *sensitivities(data),
+        *stabilities(data),
+        heat(data),
+        *errors(data),
+        *[histogram(e) for e in data.errors],
+        time(data),
+        sizes(data),
+        classes(data),
+    ]
+    return tuple(figure for figure in figures if figure is not None)
+
+
+def _label(name: str) -> str:
+    quantity = measure(name)
+    return f"{quantity.label} ({quantity.unit})" if quantity.unit and quantity.unit != "%" else quantity.label
+
+
+def front(data: ReportData) -> Figure | None:
+    """Accuracy against cost; the front as a line, with intervals where they were drawn."""
+    table = data.configurations
+    objective, cost = table.objective, table.cost
+    if len(table) < 2 or objective not in table.columns or cost not in table.columns:
+        return None
+    x, y = table.columns[cost], table.columns[objective]
+    known = np.isfinite(x) & np.isfinite(y)
+    rest = np.flatnonzero(known & ~table.front)
+    best = np.flatnonzero(known & table.front)
+    best = best[np.argsort(x[best], kind="stable")]
+    low, high = _intervals(data, best, objective)
+    series = [
+        Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
+        Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points"),
+    ]
+    for row, name in _named(data).items():
+        if known[row]:
+            series.append(Series(name, [x[row]], [y[row]], "baseline" if row == table.baseline else "chosen"))
+    columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
+    columns.update({name: values.tolist() for name, values in table.columns.items()})
+    title = f"{measure(objective).label} against {measure(cost).label}"
+    on = data.images_of(objective)
+    return Figure(
+        "front",
+        "xy",
+        title,
+        _label(cost),
+        _label(objective),
+        tuple(series),
+        columns=columns,
+        note=f"on {on}" if on else "",
+        # What spans a decade would crowd at one end.
+        log=bool(known.any() and x[known].min() > 0 and x[known].max() >= 10 * x[known].min()),
+    )
+
+
+def _named(data: ReportData) -> dict[int, str]:
+    """The rows that have names: the baseline, and the picks, or what is chosen where there are none."""
+    table = data.configurations
+    names = {} if table.baseline is None else {table.baseline: "baseline"}
+    for pick in data.picks:
+        if pick.row is not None:
+            names[pick.row] = f"{names[pick.row]}, {pick.name}" if pick.row in names else pick.name
+    if table.chosen is not None:
+        names.setdefault(table.chosen, data.shown_short)
+    return names
+
+
+def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
+    """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
+    start = data.configurations.value(data.configurations.baseline, name)
+    known = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    intervals = [interval if interval is not None and interval.tells else None for interval in known]
+    if not any(intervals):
+        return None, None
+    nan = float("nan")
+    return [start + i.low if i else nan for i in intervals], [start + i.high if i else nan for i in intervals]
+
+
+ALL_BUT = "all but this layer"
+
+
+def sensitivities(data: ReportData) -> list[Figure]:
+    """Per layer, both ways; one figure per measure that has them."""
+    out = []
+    for quantity in leading(data.task):
+        name = quantity.name
+        entries = by_layer(data.configurations, data.layers, name)
+        if not entries:
+            continue
+        series = []
+        layers = list(dict.fromkeys(s.layer for s in entries))
+        names = [layer.name for layer in layers]
+        for code, precision in dict.fromkeys((s.code, s.precision) for s in entries):
+            rows = {s.layer: s for s in entries if s.code == code}  # not every layer has every precision
+            alone, rest = ([getattr(rows[x], way) if x in rows else np.nan for x in layers] for way in ("alone", "rest"))
+            colour = BY_CODE[code].base if code in BY_CODE else "accent"
+            ways = (f"only this layer in {precision}", alone, colour), (f"{ALL_BUT} in {precision}", rest, colour + "-light")
+            # A strategy may have tried one way alone.
+            series += [Series(text, names, values, ink) for text, values, ink in ways if not np.isnan(values).all()]
+        columns: dict[str, Sequence[Any]] = {
+            "layer": [s.layer.index for s in entries],
+            "name": [s.layer.name for s in entries],
+            "precision": [s.precision for s in entries],
+            "only_this": [s.alone for s in entries],
+            "all_but_this": [s.rest for s in entries],
+        }
+        absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
+        label = quantity.label if absolute else f"change of {quantity.label}"
+        out.append(
+            Figure(
+                f"sensitivity-{name}",
+                "bars",
+                f"{label[0].upper()}{label[1:]} per layer",
+                "layer",
+                label + (f" ({quantity.unit})" if quantity.unit == "dB" else ""),
+                tuple(series),
+                columns=columns,
+                note="values, not changes: the baseline has no noise" if absolute else "",
+            )
+        )
+    return out
+
+
+def stabilities(data: ReportData) -> list[Figure]:
+    """For each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
+    # Without the network only places in precision strings are known, and the shares name layers by their index.
+    known = {layer.index: layer.name for layer in data.weighted if layer.kind}
+    figures = []
+    for pick, rows in (data.stability.get("layers") or {}).items():
+        percent = {row["layer"]: row["percent"] for row in rows}
+        if not percent:
+            continue
+        names = known or {layer: f"layer {layer}" for layer in sorted(percent)}
+        shares = [float(percent.get(layer, 0.0)) for layer in names]
+        figures.append(
+            Figure(
+                f"stability-{pick}",
+                "bars",
+                f"Layers that keep their precision at the cost of {pick}",
+                "layer",
+                "resampled image sets (%)",
+                (Series("keeps its precision", list(names.values()), shares, "accent"),),
+                columns={"layer": list(names), "name": list(names.values()), "percent": shares},
+            )
+        )
+    return figures
+
+
+def heat(data: ReportData) -> Figure | None:
+    """Precision of each layer (columns) in the best configurations (rows): the front, its most accurate one on top."""
+    table = data.configurations
+    if len(table) < 2 or not data.weighted or not {table.objective, table.cost} <= set(table.columns):
+        return None
+    objective, cost = table.columns[table.objective], table.columns[table.cost]
+    front = np.flatnonzero(table.front)
+    named = _named(data)
+    rest = [int(row) for row in front[np.lexsort((cost[front], -objective[front]))] if row not in named]
+    room = HEAT_ROWS - len(named)
+    spread = rest if len(rest) <= room else [rest[i * len(rest) // room] for i in range(room)]
+    rows = sorted({*spread, *named}, key=lambda row: (-objective[row], cost[row]))
+    start = table.value(table.baseline, table.cost)
+    digits = measure(table.objective).digits
+    labels = tuple(
+        " · ".join(
+            filter(
+                None,
+                (named.get(row, ""), f"{objective[row]:.{digits}f}", f"{100 * cost[row] / start:.0f} %" if start > 0 else ""),
+            )
+        )
+        for row in rows
+    )
+    keys = tuple(table.keys[row] for row in rows)
+    names = tuple(layer.name for layer in data.weighted)
+    columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [named.get(row, "") for row in rows]}
+    for position, name in enumerate(names):
+        columns[name] = [key[position] if position < len(key) else "" for key in keys]
+    for name in (table.objective, table.cost):
+        columns[name] = [float(table.columns[name][row]) for row in rows]
+    note = f"{measure(table.objective).label} and share of the baseline's {measure(table.cost).label} before each row"
+    if len(spread) < len(rest):
+        note += f"; {len(rows)} of the front's {len(front)}, evenly thinned"
+    return Figure(
+        "heat",
+        "heat",
+        "Precision of each layer",
+        "layer",
+        "",
+        cells=keys,
+        rows=labels,
+        categories=names,
+        note=note,
+        columns=columns,
+    )
+
+
+def errors(data: ReportData) -> list[Figure]:
+    """Share of noise and SQNR of every layer of the chosen configuration; the other figures of its table are columns."""
+    if not data.errors:
+        return []
+    names = [e.name for e in data.errors]
+    renamed = {"layer": "index", "noise_share": "noise"}
+    every = {
+        name: [getattr(e, renamed.get(name, name)) for e in data.errors]
+        for name in (
+            "layer",
+            "name",
+            "precision",
+            "noise_share",
+            "sqnr_db",
+            "local_sqnr_db",
+            "cosine",
+            "rmse_over_scale",
+            "saturated",
+            "low",
+            "high",
+        )
+    }
+    noise = Figure(
+        "error-noise",
+        "bars",
+        "Share of the noise at the heads, each layer lowered alone",
+        "layer",
+        "share (%)",
+        (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
+        columns=every,
+    )
+    sqnr = Figure(
+        "error-sqnr",
+        "bars",
+        "Signal to noise against fp32",
+        "layer",
+        "SQNR (dB)",
+        (
+            Series("cumulative", names, every["sqnr_db"], "accent"),
+            Series("only this layer's rounding", names, every["local_sqnr_db"], "muted"),
+        ),
+        columns=every,
+    )
+    return [noise, sqnr]
+
+
+def histogram(error: LayerError) -> Figure | None:
+    """Values that enter a layer, with the range that its integers cover."""
+    if not error.histogram:
+        return None
+    count = len(error.histogram)
+    low, high = error.edges
+    centres = [low + (high - low) * (i + 0.5) / count for i in range(count)]
+    lines = tuple((x, "clip") for x in error.clip) if error.clip else ()
+    return Figure(
+        f"histogram-{error.index}",
+        "histogram",
+        f"Values into {error.name}",
+        "value",
+        "count",
+        (Series("values", centres, list(error.histogram), "accent"),),
+        lines=lines,
+        columns={"value": centres, "count": list(error.histogram)},
+    )
+
+
+def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) -> Figure | None:
+    names = [c.name for c in data.costs]
+    before = [float(getattr(c, f"baseline_{attribute}")) for c in data.costs]
+    after = [float(getattr(c, f"chosen_{attribute}")) for c in data.costs]
+    if not names or not np.isfinite(before + after).any():
+        return None
+    return Figure(
+        name,
+        "bars",
+        title,
+        "layer",
+        label,
+        (Series("baseline", names, before, "baseline"), Series("chosen", names, after, "accent")),
+        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": before, "chosen": after},
+    )
+
+
+def time(data: ReportData) -> Figure | None:
+    """Milliseconds per layer, baseline and chosen."""
+    return _pairs(data, "time", "Time per layer", "ms", "ms")
+
+
+def sizes(data: ReportData) -> Figure | None:
+    """Weight bytes per layer, baseline and chosen."""
+    stored = replace(data, costs=tuple(c for c in data.costs if c.baseline_bytes or c.chosen_bytes))
+    return _pairs(stored, "bytes", "Weight bytes per layer", "bytes", "bytes")
+
+
+def classes(data: ReportData) -> Figure | None:
+    """Difference of the task's quality per class with its interval, most harmed first."""
+    rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
+    if not rows:
+        return None
+    intervals, quality = [c.interval for c in rows if c.interval], data.task.quality
+    label = f"change of {measure(quality).label}"
+    columns: dict[str, Sequence[Any]] = {
+        "class": [c.name for c in rows],
+        "truths": [c.truths for c in rows],
+        f"baseline_{quality}": [c.baseline.get(quality, float("nan")) for c in rows],
+        f"chosen_{quality}": [c.chosen.get(quality, float("nan")) for c in rows],
+        "difference": [i.difference for i in intervals],
+        "low": [i.low for i in intervals],
+        "high": [i.high for i in intervals],
+    }
+    return Figure(
+        "classes",
+        "bars",
+        f"C{label[1:]} per class, 95 % intervals",
+        "class",
+        label,
+        (
+            Series(
+                label,
+                [c.name for c in rows],
+                [i.difference for i in intervals],
+                "accent",
+                [i.low for i in intervals],
+                [i.high for i in intervals],
+            ),
+        ),
+        columns=columns,
+    )

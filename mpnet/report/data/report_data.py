@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""What a report shows, as frozen data: filled by `report.collect`, rendered by `report.html` and `report.text`.
+
+Nothing here knows of SQLite, result.json or a network. Metrics are in percent, sizes in bytes, times in
+milliseconds, signal-to-noise ratios in dB; "not measured" is NaN in an array and None elsewhere.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Mapping
+
+from mpnet.config.measures import HELD_OUT, measure
+from mpnet.evaluation.compare import Interval
+from mpnet.messages import counted
+from mpnet.model.task import Task, task_of_protocol
+from mpnet.report.data.differences import Change, ClassRow, Confusion, Image
+
+if TYPE_CHECKING:
+    from mpnet.report.data.conditions import ConditionTables
+    from mpnet.resolve.configurations import Configurations  # brings sweeps, which a run need not import
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer of the network.
+
+    position: its place in precision strings, or None for a layer that has none there.
+    shape: output (height, width, channels).
+    """
+
+    index: int
+    kind: str
+    name: str
+    position: int | None
+    shape: tuple[int, ...]
+    macs: int
+    parameters: int
+    selectors: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class LayerError:
+    """How far one layer's result is from fp32: local (only this layer's rounding) and cumulative.
+
+    noise:     its share, 0 to 1, in the noise at the heads when each layer is lowered alone.
+    rmse_over_scale, saturated, low, high, histogram: of the tensor that enters it, as it is rounded to integers; the
+    histogram counts fp32 values over equal bins between edges[0] and edges[1]. clip: the range that the integers
+    cover when it was calibrated; a dynamic one is that of each image.
+    """
+
+    index: int
+    name: str
+    precision: str
+    sqnr_db: float
+    local_sqnr_db: float
+    cosine: float
+    rmse_over_scale: float
+    saturated: float
+    low: float
+    high: float
+    histogram: tuple[int, ...] = ()
+    edges: tuple[float, float] = (0.0, 0.0)
+    clip: tuple[float, float] | None = None
+    noise: float = float("nan")
+
+
+@dataclass(frozen=True)
+class LayerPair:
+    """Time and bytes of one layer in baseline and chosen configuration; conversions counted to their consumer."""
+
+    index: int
+    name: str
+    baseline_ms: float
+    chosen_ms: float
+    baseline_bytes: float
+    chosen_bytes: float
+
+
+@dataclass(frozen=True)
+class Missing:
+    """A part that the page cannot show, why, and what would bring it."""
+
+    what: str
+    why: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True)
+class Pick:
+    """A configuration that somebody could take, and why. row: in the table, None when that has other options.
+
+    losses: of the measure `judged` ('': the task's quality), by words that name the images. saves: percent of each of the
+    baseline's costs.
+    time:   of one image on the machine that swept, in words; '' where it was not measured.
+    """
+
+    name: str
+    rule: str
+    key: str
+    row: int | None
+    losses: Mapping[str, Interval] = field(default_factory=dict)
+    saves: Mapping[str, float] = field(default_factory=dict)
+    options: str = ""
+    time: str = ""
+    judged: str = ""
+
+
+@dataclass(frozen=True)
+class Status:
+    """How far a sweep is. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
+
+    state: str
+    done: int
+    total: int | None = None
+
+
+@dataclass(frozen=True)
+class CfgTemplate:
+    """A network file in pieces: fixed text, or a text per precision code for one place of the precision string.
+
+    parts: ('text', None) or ({code: text}, position). encoding: of the file, 'utf-8' or 'latin-1'.
+    """
+
+    file_name: str
+    parts: tuple[tuple[str | Mapping[str, str], int | None], ...]
+    encoding: str = "utf-8"
+
+    def fill(self, key: str) -> str:
+        """The file for one precision string. Raises KeyError or IndexError for a string of another network."""
+        return "".join(part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts)
+
+
+def images_text(name: str, count: int) -> str:
+    """A set of images in words. name: 'all', 'selecting' or 'held_out'."""
+    if name == "held_out":
+        return f"the {counted(count, 'held-out image')}"
+    every = "the one image" if count == 1 else f"all {counted(count)}"
+    return every if name == "all" else f"the {counted(count)} that chose"
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that one page shows.
+
+    objectives:   what the front is of, () for (objective, cost) of the table.
+    picks:        what somebody could take, the first one first.
+    intervals:    by row and column of the table: each is of the images that its column is of.
+    intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
+    held_out:     how many images did not select; columns of them begin with HELD_OUT.
+    stability:    shares of resampled image sets, percent, as findings hold them (`sweep.stability`); {}: of runs.
+    conditions:   what the front and the picks are worth under `sweep.conditions`, None: not measured.
+    operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
+    board:        whose latency the table of a sweep is, in words. doubt: why times of layers should not be believed, or ''.
+    """
+
+    title: str
+    kind: str
+    source: str
+    created: str
+    status: Status
+    layers: tuple[Layer, ...]
+    configurations: Configurations
+    intervals: Mapping[int, Mapping[str, Interval]] = field(default_factory=dict)
+    classes: tuple[ClassRow, ...] = ()
+    changes: tuple[Change, ...] = ()
+    errors: tuple[LayerError, ...] = ()
+    costs: tuple[LayerPair, ...] = ()
+    worst: tuple[Image, ...] = ()
+    confusion: Confusion | None = None
+    operating_point: Mapping[str, Any] | None = None
+    protocol: Mapping[str, Any] = field(default_factory=dict)
+    digests: Mapping[str, str] = field(default_factory=dict)
+    versions: Mapping[str, Any] = field(default_factory=dict)
+    latency: Mapping[str, Any] = field(default_factory=dict)
+    cfg: CfgTemplate | None = None
+    held_out: int = 0
+    objectives: tuple[str, ...] = ()
+    picks: tuple[Pick, ...] = ()
+    stability: Mapping[str, Any] = field(default_factory=dict)
+    conditions: ConditionTables | None = None
+    board: str = ""
+    doubt: str = ""
+    intervals_by: str = ""
+    verdict: str = ""
+    missing: tuple[Missing, ...] = ()
+    notes: tuple[str, ...] = ()
+
+    @property
+    def task(self) -> Task:
+        """What the network is for."""
+        return task_of_protocol(self.protocol)
+
+    @property
+    def images(self) -> int:
+        """How many images were measured on, 0 when that is not known."""
+        images = self.protocol.get("images")
+        return images if isinstance(images, int) else 0
+
+    def images_of(self, column: str) -> str:
+        """The images that a column's values are of, in words; '' for what is not of images."""
+        return (
+            ""
+            if measure(column).cost or not self.images
+            else images_text(
+                "held_out" if column.startswith(HELD_OUT) else "selecting" if self.held_out else "all",
+                self.held_out if column.startswith(HELD_OUT) else self.images - self.held_out,
+            )
+        )
+
+    @property
+    def shown_short(self) -> str:
+        """What the page calls the configuration that it is about: of several runs nobody chose the last one."""
+        return "last run" if self.kind == "runs" else "chosen"
+
+    @property
+    def shown_as(self) -> str:
+        """The same where it stands alone."""
+        return {"runs": "last run", "run": "configuration"}.get(self.kind, "chosen configuration")
+
+    @property
+    def judged(self) -> str:
+        """Prefix of the columns that judge the chosen configuration: those of held-out images where there are any."""
+        there = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
+        return HELD_OUT if there else ""
+
+    @property
+    def weighted(self) -> tuple[Layer, ...]:
+        """Layers that have a place in precision strings, in its order."""
+        weighted = [layer for layer in self.layers if layer.position is not None]
+        return tuple(sorted(weighted, key=lambda layer: layer.position or 0))

@@ -1,0 +1,62 @@
+# SPDX-License-Identifier: MIT
+"""What each layer's precision does to accuracy, both ways, read from configurations that were measured."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Mapping
+
+from mpnet.model.plan_key import split_key
+from mpnet.model.precision import BY_CODE
+from mpnet.report.data.report_data import Layer
+from mpnet.resolve.configurations import Configurations
+
+
+@dataclass(frozen=True)
+class Sensitivity:
+    """One layer and one lower precision, for one measure, in the measure's unit.
+
+    alone: change against the baseline when only this layer is lowered. rest: change against 'everything at the
+    lower precision' when only this layer is kept high. Where the baseline's value is infinite (a ratio without noise)
+    both are values, not changes. NaN where that configuration was not measured.
+    """
+
+    layer: Layer
+    precision: str
+    code: str
+    alone: float
+    rest: float
+
+
+def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure: str) -> tuple[Sensitivity, ...]:
+    """The two sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
+    baseline = configurations.baseline
+    if baseline is None or measure not in configurations.columns:
+        return ()
+    rows: Mapping[str, int] = {key: row for row, key in enumerate(configurations.keys)}
+    high = configurations.keys[baseline]
+    weighted, rest_of_key = split_key(high)
+    sensitivities = []
+    for layer in layers:
+        position = layer.position
+        if position is None or position >= len(high):
+            continue
+        codes = sorted(
+            {key[position] for key in rows if len(key) > position} - {high[position]},
+            key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0,
+        )
+        for code in codes:
+            alone = rows.get(high[:position] + code + high[position + 1 :])
+            low = code * len(weighted) + rest_of_key
+            rest = rows.get(low[:position] + high[position] + low[position + 1 :])
+            start = configurations.value(baseline, measure)
+            floor = configurations.value(rows.get(low), measure)
+            if math.isinf(start):
+                start = floor = 0.0
+            one = configurations.value(alone, measure) - start
+            other = configurations.value(rest, measure) - floor
+            if not (math.isnan(one) and math.isnan(other)):
+                name = BY_CODE[code].name if code in BY_CODE else code
+                sensitivities.append(Sensitivity(layer, name, code, one, other))
+    return tuple(sensitivities)

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: MIT
+"""Three sentences that say what a report means: what was measured, what the choice costs, what it brings."""
+
+from __future__ import annotations
+
+import math
+
+from mpnet.config.measures import measure
+from mpnet.evaluation.compare import Interval
+from mpnet.messages import bytes_text, count_text, counted
+from mpnet.model.plan_words import PlanWords
+from mpnet.report.data.report_data import ReportData
+from mpnet.report.data.words import number_text
+
+
+def verdict(interval: Interval) -> str:
+    """A difference in words: within noise, a loss, or a gain, with its interval."""
+    if not interval.tells:
+        return f"{number_text(interval.difference, 2, True)} on these images, too few to say what it is on others"
+    numbers = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
+    return (
+        f"within noise ({numbers})" if interval.noise else f"a real {'loss' if interval.difference < 0 else 'gain'} ({numbers})"
+    )
+
+
+def bounds(interval: Interval, start: float | None = None) -> str:
+    """An interval in words. start: what it is the difference from, for what cannot be better than that: its values."""
+    if not interval.tells:
+        return "unknown, of too few images"
+    return " to ".join(number_text(value + (start or 0.0), 2, start is None) for value in (interval.low, interval.high))
+
+
+def amount(name: str, value: float) -> str:
+    """A value with its unit, for people."""
+    quantity = measure(name)
+    if not math.isfinite(value):
+        return "not measured"
+    if quantity.unit == "B":
+        return bytes_text(value)
+    if quantity.whole and not quantity.unit:
+        return count_text(value)
+    return f"{number_text(value, quantity.digits)}{' ' + quantity.unit if quantity.unit and quantity.unit != '%' else ''}"
+
+
+def in_words(data: ReportData, key: str) -> str:
+    """A precision string for people: `int8, but fp16 in heads`."""
+    return PlanWords.of((layer.name, layer.selectors) for layer in data.weighted)(key)
+
+
+def sentences(data: ReportData) -> tuple[str, ...]:
+    """The summary: at most three sentences, built only from what was measured."""
+    return tuple(s for s in (_measured(data), _accuracy(data), _cost(data)) if s)
+
+
+def _measured(data: ReportData) -> str:
+    table = data.configurations
+    images = data.images
+    on = f" on {counted(images)}" if images else ""
+    done, total = data.status.done, data.status.total
+    if data.status.state != "finished":
+        of = f" of {total:,}" if total else ""
+        word = "is still running" if data.status.state == "running" else "was interrupted"
+        return f"This sweep {word}: {done:,}{of} configurations are measured{on}, and the front below may still move."
+    if len(table) + table.dropped == 1:
+        return f"One configuration was measured{on}."
+    front = int(table.front.sum())
+    if front and data.kind == "sweep":
+        wanted = [name for name in data.objectives if any(math.isfinite(table.value(row, name)) for row in range(len(table)))]
+        names = [measure(name).label for name in wanted or (table.objective, table.cost)]
+        if data.held_out:
+            on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
+        return (
+            f"{done:,} configurations were measured{on}; {front} of them {'is' if front == 1 else 'are'} on the front: "
+            f"no other beats them in {', '.join(names[:-1])} and {names[-1]}."
+        )
+    return f"{len(table):,} configurations were compared{on}."
+
+
+def _accuracy(data: ReportData) -> str:
+    table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
+    if chosen is None:
+        return ""
+    task = data.task
+    quality, second = (data.judged + name for name in task.per_class)
+    label, value = measure(task.quality).label, number_text(table.value(chosen, quality), 2)
+    on = f"On {data.images_of(quality)} " if data.images else ""
+    if baseline is None or baseline == chosen:
+        it, other = "it" if on else "It", measure(task.per_class[1]).label
+        return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
+    subject, clauses = f"{on}{'t' if on else 'T'}he {data.shown_as} ", []
+    intervals = data.intervals.get(chosen, {})
+    if math.isfinite(table.value(chosen, quality)):
+        clauses.append(f"reaches {label} {value} against {number_text(table.value(baseline, quality), 2)}")
+        if quality in intervals:
+            clauses[0] += f": the difference is {verdict(intervals[quality])}"
+    name = data.judged + task.agreement
+    agreement = table.value(chosen, name)
+    if math.isfinite(agreement):
+        clauses.append(f"agrees with the baseline{task.agrees.format(agreement)}")
+        if name in intervals:
+            clauses[-1] += f" (95 % interval {bounds(intervals[name], measure(task.agreement).itself)})"
+    if not clauses:
+        return ""
+    text = subject + ", and it ".join(clauses)
+    if data.kind == "sweep" and not data.held_out:
+        text += "; no images were held out, so being the best of many is partly luck"
+    return text + "."
+
+
+def _cost(data: ReportData) -> str:
+    table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
+    if chosen is None:
+        return ""
+    parts = []
+    for name, words in (
+        ("weight_bytes", "weights take {}"),
+        ("bit_operations", "{} bit operations per image"),
+        ("latency_ms", f"one image takes {{}} on {data.board}" if data.board else "one image takes {}"),
+    ):
+        value, before = table.value(chosen, name), table.value(baseline, name)
+        if not math.isfinite(value):
+            continue
+        text = words.format(amount(name, value))
+        if baseline != chosen and math.isfinite(before) and before > 0:
+            text += f" ({value / before:.0%} of the baseline's {amount(name, before)})"
+        parts.append(text)
+    return (
+        f"Its {parts[0]}; {', '.join(parts[1:])}."
+        if len(parts) > 1 and parts[0].startswith("weights")
+        else (f"Cost: {', '.join(parts)}." if parts else "")
+    )

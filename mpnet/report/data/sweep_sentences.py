@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: MIT
+"""Sentences about a sweep, for the terminal and for pages."""
+
+from __future__ import annotations
+
+from itertools import accumulate
+from typing import Any, Mapping, Sequence
+
+from mpnet.evaluation.compare import Interval
+from mpnet.messages import counted
+from mpnet.model.task import TASKS
+from mpnet.report.data.summary import bounds
+from mpnet.report.data.words import clean
+from mpnet.speed.steps import doubt_of
+
+WHOLE_SETS = ("held_out", "all")
+"""Sets of images that a loss is told on without saying which they are."""
+
+
+FAILURES_NAMED = 3
+"""Places at which most configurations failed."""
+
+
+def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
+    """How many of the `selecting` images proved that configurations are not on the front: `, 900 of them by costs alone, half
+    of the others 8, the last 56 of 79`; '' where nobody counted that. preposition: before how many, such as `after `."""
+    after = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
+    by_costs = after.pop(0, 0)
+    text = f", {by_costs:,} of them by costs alone" if by_costs else ""
+    if not after:
+        return text
+    ends = list(zip(after, accumulate(after.values()), strict=True))
+    half = next(images for images, number in ends if 2 * number >= ends[-1][1])
+    others = "the others" if by_costs else "them"
+    return f"{text}, half of {others} {preposition}{half}, the last {preposition}{ends[-1][0]} of {selecting}"
+
+
+def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
+    """How many configurations have no figures, and where that began; '' for none. space: of how many, None: not known."""
+    if not failed:
+        return ""
+    rows = sorted(failed, key=lambda row: -int(row["configurations"]))
+    where = "; ".join(f"{clean(row['reason'])} ({row['configurations']:,})" for row in rows[:FAILURES_NAMED])
+    more = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
+    count = sum(int(row["configurations"]) for row in rows)
+    return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {where}{more}"
+
+
+def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """What the `times` of a sweep say, a sentence a line: the baseline's time, which picks are slower, and any doubt."""
+    baseline = times.get("baseline")
+    if baseline is None:
+        return []
+    lines = [
+        f"The baseline takes {baseline['median_ms']:.2f} ms an image ({baseline['cpu']}, {baseline['isa']}, "
+        f"{baseline['threads']} thread{'' if baseline['threads'] == 1 else 's'})."
+    ]
+    doubts = [doubt for latency in times.values() if (doubt := doubt_of(latency))]
+    slower = [name for name, latency in times.items() if latency["median_ms"] > baseline["median_ms"]]
+    if doubts:
+        lines.append(f"These times are unreliable ({doubts[0]}); the same sweep measures them again on a quiet machine.")
+    if slower:
+        by = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
+        on = "By them slower than the baseline" if doubts else "Slower than the baseline on this machine"
+        lines.append(f"{on}, although it costs fewer bit operations: {by} time.")
+    return lines
+
+
+def judged_by(loss: Mapping[str, Any]) -> str:
+    """The measure of a pick's loss that is shown: the task's quality, of images without labels agreement; '' for neither."""
+    names = (*(task.quality for task in TASKS.values()), *(task.agreement for task in TASKS.values()))
+    return next((name for name in names if name in loss), "")
+
+
+def change_text(losses: Mapping[str, Any]) -> str:
+    """What `judged_by` names, lost on the held-out images where there are any, else on all."""
+    _, loss = _reported(losses)
+    of = loss.get(judged_by(loss))
+    if of is None:
+        return "not measured"
+    interval = Interval(of["difference"], of["low"], of["high"])
+    ends = f"{interval.low:+.2f} to {interval.high:+.2f}" if interval.tells else bounds(interval)
+    return f"{interval.difference:+.2f} ({ends})"
+
+
+def images_text(losses: Mapping[str, Any]) -> str:
+    """Which images `change_text` is of: `46 held-out images`."""
+    name, loss = _reported(losses)
+    if not loss:
+        return ""
+    images = loss.get(judged_by(loss), {}).get("images") or loss["pictures"]
+    return counted(images, "held-out image" if name == "held_out" else "image") + ("" if name in WHOLE_SETS else f" ({name})")
+
+
+def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+    name = "held_out" if "held_out" in losses else next(iter(losses), "")
+    return name, losses.get(name, {})

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: MIT
+"""What reports write about the predictions of each task: one row per task of `model.task`."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Callable, Mapping
+
+from mpnet.messages import counted
+from mpnet.model.task import CLASSIFICATION, DETECTION, Task
+
+
+@dataclass(frozen=True)
+class TaskWords:
+    """The words of one task.
+
+    protocol: how images were made into predictions, for a line in the terminal.
+    change:   column heading -> its key in `Change.as_json`, for tables.
+    matched:  what makes one right, for a sentence.
+    nothing:  what the last class of a confusion matrix is, '' where it is a class like the others.
+    """
+
+    protocol: Callable[[Mapping[str, Any]], str]
+    change: Mapping[str, str]
+    matched: str
+    nothing: str = ""
+
+
+def protocol_text(value: object) -> str:
+    """A value of a protocol for people: its metric, which identifies stored results, keeps a word that is no longer used."""
+    return str(value).replace(" per picture ", " per image ")
+
+
+def _images(protocol: Mapping[str, Any]) -> str:
+    """How many images, and how many of them only agreement is measured on."""
+    unlabelled = protocol.get("unlabelled") or 0
+    under = f" under {protocol['condition']}" if protocol.get("condition") else ""
+    return f"{counted(protocol['images'])}{under}" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
+
+
+def _detector(protocol: Mapping[str, Any]) -> str:
+    return (
+        f"{_images(protocol)}, {protocol['boxes']} boxes, {protocol['resize']}, confidence "
+        f"{protocol['confidence']}, NMS {protocol['nms']} ({protocol['nms_kind']})"
+    )
+
+
+def _classifier(protocol: Mapping[str, Any]) -> str:
+    return f"{_images(protocol)} of {protocol['classes']} classes, {protocol['resize']}"
+
+
+_WORDS: dict[str, TaskWords] = {
+    DETECTION.name: TaskWords(
+        _detector,
+        {"class": "class", "picture": "picture", "score": "score", "IoU": "iou"},
+        "score 0.25 or more, IoU 0.5",
+        "nothing",
+    ),
+    CLASSIFICATION.name: TaskWords(
+        _classifier,
+        {
+            "class": "class",
+            "picture": "picture",
+            "first run": "baseline_class",
+            "score": "baseline_score",
+            "this run": "other_class",
+            "its score": "other_score",
+        },
+        "right in one run, wrong in the other",
+    ),
+}
+
+
+def words_of(task: Task) -> TaskWords:
+    """Return the row of a task."""
+    return _WORDS[task.name]

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Reports as text: every table of the terminal."""

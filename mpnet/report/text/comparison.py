@@ -1,0 +1,252 @@
+# SPDX-License-Identifier: MIT
+"""The document of a comparison as tables and bars for the terminal."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from mpnet.config.measures import AGREEMENT, measure, names_of
+from mpnet.messages import bytes_text, count_text
+from mpnet.model.plan_key import short_key
+from mpnet.model.task import TASKS, Task
+from mpnet.report.data.differences import KINDS
+from mpnet.report.data.task_words import words_of
+from mpnet.report.data.words import clean, number_text
+from mpnet.report.text.operating_point import print_operating_point
+from mpnet.report.text.terminal import Share, precision_text, print_table, signed_bar, utf8
+from mpnet.speed.steps import doubt_of, short_latency
+
+CLASSES_SHOWN = 12
+CHANGES_SHOWN = 12
+
+
+def print_comparison(document: Mapping[str, Any], console: Console) -> None:
+    """Metrics, costs, layers, classes, lost and gained objects."""
+    unicode = utf8(console.file)
+    _metrics(document, console)
+    _costs(document, console)
+    _layers(document, console)
+    _classes(document, console, unicode)
+    for name, run in zip(_names(document)[1:], document["runs"][1:], strict=True):
+        if run.get("operating_point"):
+            print_operating_point(run["operating_point"], console, name=name, details=True)
+    for run in document["runs"][1:]:
+        _changes(run, console, len(document["runs"]) > 2, TASKS[document["task"]])
+    for name, differences in zip(_names(document), document["protocol_differences"], strict=True):
+        if differences:
+            console.print(f"{clean(name)} differs in protocol: {', '.join(map(clean, differences))}")
+    if document["missing"]:
+        console.print(f"no intervals, lost or gained objects: {clean(document['missing'])}")
+
+
+def _names(document: Mapping[str, Any]) -> list[str]:
+    """What tells runs apart: their names, with their ids where names are alike."""
+    runs = document["runs"]
+    distinct = len({(run["name"], bool(run.get("deployed"))) for run in runs}) == len(runs)
+    return [
+        clean(run["name"] if distinct else f"{run['name']} {run['id'][:8]}")
+        + (f" in {run['deployed']['engine']}" if run.get("deployed") else "")
+        for run in runs
+    ]
+
+
+def _metrics(document: Mapping[str, Any], console: Console) -> None:
+    runs, task = document["runs"], TASKS[document["task"]]
+    rows: list[list[object]] = [
+        ["precision", *[run["words"] for run in runs]],
+        ["key", *[precision_text(short_key(run["precision"])) for run in runs]],
+    ]
+    for name in names_of("accuracy"):
+        if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
+            rows.append([name, *[_metric(run, name, position > 0) for position, run in enumerate(runs)]])
+    for name in names_of("agreement"):
+        values = [
+            (run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if position else None
+            for position, run in enumerate(runs)
+        ]
+        if any(value is not None for value in values):
+            rows.append(
+                [
+                    name.replace("_", " "),
+                    "",
+                    *[_of_itself(run, name, value) for run, value in zip(runs[1:], values[1:], strict=True)],
+                ]
+            )
+    heads = [(run["agreement"] or {}).get("head_sqnr_db") if position else None for position, run in enumerate(runs)]
+    if any(heads):
+        rows.append(
+            [
+                "head SQNR (dB)",
+                "",
+                *[", ".join("exact" if v is None else f"{v:.1f}" for v in values) if values else "-" for values in heads[1:]],
+            ]
+        )
+    errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
+    if any(error is not None for error in errors):
+        rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
+    for part, words in (("selection", "on the images that chose"), ("held_out", "on held-out images")):
+        for name in (task.quality, task.agreement):
+            values = [(run.get(part) or {}).get(name) for run in runs]
+            if any(value is not None for value in values):
+                rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, values[0]) for v in values]])
+    title = "metrics in percent, differences from the first run"
+    if document["intervals_by"]:
+        title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval contains zero"
+    print_table(console, ["", *_names(document)], rows, title, fold=range(1, 1 + len(runs)))
+
+
+def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
+    value = run["metrics"].get(name, -1)
+    if value < 0:
+        return Text("-")
+    text = Text(f"{value:.2f}")
+    difference, interval = run["differences"].get(name), run["intervals"].get(name)
+    if not compared or difference is None:
+        return text
+    if difference == 0 and (interval is None or interval["low"] == interval["high"] == 0):
+        text.append(" the same", style="dim")
+        return text
+    text.append(f" {number_text(difference, 2, True)}")
+    if interval is None:
+        return text
+    bounds = f" [{number_text(interval['low'], 2, True)},{number_text(interval['high'], 2, True)}]"
+    if interval["within_noise"]:
+        text.append(bounds + " noise", style="dim")
+    else:
+        text.append(bounds, style="red" if difference < 0 else "green")
+        text.append(" lower" if difference < 0 else " higher", style="red" if difference < 0 else "green")
+    return text
+
+
+def _of_itself(run: Mapping[str, Any], name: str, value: float | None) -> Text:
+    """What the baseline has by definition: no difference and no verdict, an interval of the value."""
+    text, interval, itself = Text(number_text(value)), run["intervals"].get(name), measure(name).itself
+    if interval is not None and itself is not None:
+        text.append(f" [{number_text(itself + interval['low'])},{number_text(itself + interval['high'])}]", style="dim")
+    return text
+
+
+def _beside(value: float | None, first: float | None) -> str:
+    if value is None or first is None or value is first:
+        return number_text(value)
+    return f"{number_text(value)} {number_text(value - first, 2, True)}"
+
+
+def _costs(document: Mapping[str, Any], console: Console) -> None:
+    runs = document["runs"]
+    rows: list[list[object]] = []
+    for name in names_of("cost", "count"):
+        values = [float(run["cost"].get(name, float("nan"))) for run in runs]
+        if any(value == value for value in values):
+            show = bytes_text if measure(name).unit == "B" else count_text
+            rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values])])
+    times = [float((run["latency"] or {}).get("median_ms", float("nan"))) for run in runs]
+    if any(time == time for time in times):
+        texts = [short_latency(run["latency"]) if run["latency"] else "-" for run in runs]
+        # Bars and shares of what cannot be believed would be believed.
+        comparable = not any(doubt_of(run["latency"]) for run in runs)
+        nothing = [float("nan")] * len(runs)
+        rows.append(["latency", *_shares(times if comparable else nothing, texts)])
+    machines = sorted(
+        {f"{run['latency'].get('isa')}, {run['latency'].get('threads')} threads" for run in runs if run["latency"]}
+    )
+    title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
+    columns = [""]
+    for position, name in enumerate(_names(document)):
+        columns += [name, *([""] if position else [])]
+    if len(runs) == 2:  # more leave no room
+        columns.append("")
+    print_table(console, columns, rows, title)
+
+
+def _shares(values: list[float], texts: list[str]) -> list[object]:
+    """Cells of a row: each value, of all but the first its share of that one; of two runs a bar of the second's share."""
+    first, cells = values[0], list[object]()
+    for position, (text, value) in enumerate(zip(texts, values, strict=True)):
+        known = first > 0 and value == value
+        cells += [text, *([f"{value / first:.0%}" if known else ""] if position else [])]
+        if len(values) == 2 and position:
+            cells.append(Share(value / first) if known else "")
+    return cells
+
+
+def _layers(document: Mapping[str, Any], console: Console) -> None:
+    layers = document["layers"]
+    differing = [layer for layer in layers if layer["differs"]]
+    if not differing:
+        console.print("all layers have the same precision in all runs\n")
+        return
+    total = sum(layer["macs"] for layer in layers) or 1
+    cells = [
+        [layer["index"], layer["name"] or layer["type"], f"{layer['macs'] / total:.1%}", *layer["precisions"]]
+        for layer in differing
+    ]
+    print_table(
+        console,
+        ["layer", "name", "MACs", *_names(document)],
+        cells,
+        f"precision: {len(differing)} of {len(layers)} layers differ",
+        left=(1,),
+    )
+
+
+def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> None:
+    rows, quality = [row for row in document["per_class"] if row["truths"] > 0], TASKS[document["task"]].quality
+    if not rows:
+        return
+
+    def weight(row: Mapping[str, Any]) -> float:
+        return float(max(map(abs, row["differences"])))
+
+    top = max(map(weight, rows))
+    real = (
+        [
+            sum(interval is not None and not interval["within_noise"] for interval in column)
+            for column in zip(*(row["intervals"] for row in rows), strict=True)
+        ]
+        if rows[0]["intervals"]
+        else []
+    )
+    cells = []
+    for row in sorted(rows, key=lambda row: -weight(row)):
+        cell: list[object] = [row["name"], row["truths"], f"{row[quality][0]:.2f}"]
+        for number, (value, difference) in enumerate(zip(row[quality][1:], row["differences"][1:], strict=True)):
+            interval = row["intervals"][number] if row["intervals"] else None
+            noise = "" if interval is None else " noise" if interval["within_noise"] else " real "
+            change = f"{number_text(difference, 2, True):>7}{noise}"
+            cell.append(f"{value:6.2f} {change} {signed_bar(difference, top, 5, unicode)}")
+        cells.append(cell)
+    title = f"{measure(quality).label} per class, largest differences first"
+    if any(real):
+        by_chance = max(1, round(len(rows) * 0.05))
+        title += f"; beyond noise: {', '.join(map(str, real))} of {len(rows)} (by chance alone about {by_chance})"
+    elif real:
+        title += "; none beyond noise"
+    names = _names(document)
+    print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN, fold=(0,))
+
+
+def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task) -> None:
+    changes = run["changes"]
+    if not changes:
+        return
+    counts = {kind: sum(change["kind"] == kind for change in changes) for kind in KINDS}
+    name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
+    words = words_of(task)
+    moved = f" {counts['moved']} moved (IoU below 0.5)," if counts["moved"] else ""
+    title = f"{counts['lost']} {task.thing}s lost,{moved} {counts['gained']} gained{name} ({words.matched})"
+    if run["verdict"]:
+        title += f"; {run['verdict']}"
+    rows = [
+        [change["kind"], *(_shown(change[key]) for key in words.change.values()), change.get("file", "")] for change in changes
+    ]
+    columns = ["", *words.change, "file" if any(row[-1] for row in rows) else ""]
+    left = [column for column, key in enumerate(words.change.values(), 1) if isinstance(changes[0][key], str)]
+    print_table(console, columns, rows, title, left=(0, *left, len(columns) - 1), limit=CHANGES_SHOWN)
+
+
+def _shown(value: object) -> str:
+    return f"{value:.2f}" if isinstance(value, float) else str(value)

@@ -1,0 +1,93 @@
+# SPDX-License-Identifier: MIT
+"""Errors of a run at one score threshold, for the terminal; `evaluation.operating_point` says what the document holds."""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from rich.console import Console
+from rich.text import Text
+
+from mpnet.evaluation.operating_point import MEASURES
+from mpnet.report.data.operating_point import lines
+from mpnet.report.data.words import clean, number_text
+from mpnet.report.text.terminal import print_table
+
+CLASSES_SHOWN = 8
+
+
+def print_operating_point(point: Mapping[str, Any], console: Console, *, name: str = "this run", details: bool = False) -> None:
+    """Objects missed, false alarms, recall and precision; what the scores do; kinds of errors. details: per class as well."""
+    pair = "run" in point
+    if "baseline" in point:
+        _table(point, console, name, pair)
+    for line in lines(point):
+        console.print(line)
+    if "errors" in point:
+        _errors(point, console, name, pair)
+    if details and pair:
+        _classes(point, console, name)
+
+
+def _table(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
+    rows: list[list[object]] = []
+    for measure in MEASURES:
+        row: list[object] = [measure.replace("_", " "), _value(point["baseline"][measure])]
+        if pair:
+            row += [_value(point["run"][measure]), _difference(measure, point["differences"].get(measure))]
+        rows.append(row)
+    names = ["baseline", clean(name), "difference, 95 %"] if pair else [clean(name)]
+    title = (
+        f"at score {point['score']:.3f} ({point['chosen_by']}), IoU 0.5: {point['objects']} objects, {point['images']} images"
+    )
+    print_table(console, ["", *names], rows, title)
+
+
+def _errors(point: Mapping[str, Any], console: Console, name: str, pair: bool) -> None:
+    sides = ("baseline", "run") if pair else ("baseline",)
+    rows = [
+        [kind, *[side["count"] for side in (of_kind[n] for n in sides)], *[f"{of_kind[n]['AP50_back']:.2f}" for n in sides]]
+        for kind, of_kind in point["errors"].items()
+    ]
+    names = ["baseline", clean(name)] if pair else [clean(name)]
+    columns = ["", *names, *(f"AP50 back, {n}" for n in names)]
+    print_table(
+        console, columns, rows, f"kinds of errors at score {point['score']:.3f}, and the AP50 that repairing each gives back"
+    )
+
+
+def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
+    def weight(row: Mapping[str, Any]) -> int:
+        return sum(abs(row["run"][m] - row["baseline"][m]) for m in ("missed", "false_alarms"))
+
+    changed = sorted((row for row in point["per_class"] if weight(row)), key=weight, reverse=True)
+    rows = [
+        [
+            row["name"],
+            row["truths"],
+            *[f"{row['baseline'][m]} to {row['run'][m]}" for m in ("missed", "false_alarms")],
+            _difference("recall", row["differences"]["recall"]),
+        ]
+        for row in changed
+    ]
+    if rows:
+        columns = ["class", "truths", "missed", "false alarms", "recall, 95 %"]
+        print_table(
+            console, columns, rows, f"classes, baseline to {clean(name)}, largest changes first", limit=CLASSES_SHOWN, fold=(0,)
+        )
+
+
+def _value(value: float | int | None) -> str:
+    return "-" if value is None else str(value) if isinstance(value, int) else f"{value:.1f}"
+
+
+def _difference(measure: str, interval: Mapping[str, float] | None) -> Text:
+    """Coloured where zero is outside."""
+    if interval is None:
+        return Text("-")
+    text = Text(number_text(interval["difference"], 1, True))
+    bounds = f" [{number_text(interval['low'], 1, True)},{number_text(interval['high'], 1, True)}]"
+    noise = interval["low"] <= 0 <= interval["high"]
+    worse = (interval["difference"] > 0) == (measure in ("missed", "false_alarms"))
+    text.append(bounds + (" noise" if noise else ""), style="dim" if noise else "red" if worse else "green")
+    return text
