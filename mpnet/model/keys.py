@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: MIT
 """What a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
 
-nms: float = field(default=0.45, metadata=number(0, 1))
+Experiment files: `nms: float = field(default=0.45, metadata=number(0, 1))`.
+JSON documents: `notes: tuple[str, ...] = field(default=(), metadata=json_key(omit_default=True))`.
 """
 
 from __future__ import annotations
@@ -90,6 +91,29 @@ def inline(of: type | Mapping[str, Metadata]) -> Metadata:
 def selectors(of: Metadata) -> Metadata:
     """A mapping of selectors to values, kept as pairs in their order."""
     return {"key": Key("selectors", of=of["key"])}
+
+
+@dataclass(frozen=True)
+class JsonKey:
+    """How a field stands in a JSON document, where that is not plain from its name and type.
+
+    name:         of the key, '' for the field's own name.
+    omit_default: the key is left out where the field has its default value.
+    inline:       the field is a mapping whose items stand at this level, beside the other keys; these are their names.
+    required:     those of `inline` that every document has.
+    """
+
+    name: str = ""
+    omit_default: bool = False
+    inline: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+
+
+def json_key(
+    name: str = "", *, omit_default: bool = False, inline: Sequence[str] = (), required: Sequence[str] = ()
+) -> Metadata:
+    """Return the metadata of a field whose place in a JSON document its name and type do not tell; see `JsonKey`."""
+    return {"json": JsonKey(name, omit_default, tuple(dict.fromkeys((*required, *inline))), tuple(required))}
 
 
 def keys_of(declared: type | Mapping[str, Metadata]) -> dict[str, Key]:
