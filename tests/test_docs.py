@@ -7,10 +7,11 @@ import doctest
 import re
 from pathlib import Path
 
-import pytest
 import yaml
 
 import mpnet
+import mpnet.cli.main
+from mpnet.cli.main import COMMANDS
 
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
 HEADING = re.compile(r"^#+ (.*)$", re.MULTILINE)
@@ -67,12 +68,15 @@ def test_every_page_is_found_from_the_readme(repository: Path) -> None:
     assert [str(page.relative_to(repository)) for page in docs if page not in index] == []
 
 
-@pytest.mark.parametrize(("folder", "most"), [("docs", 45_000), ("docs/results", 20_000)])
-def test_documents_stay_short(repository: Path, folder: str, most: int) -> None:
-    """Words of all pages, as `wc -w` counts them. docs/arithmetic.md is the contract and as long as it needs to be."""
-    words = {page: len(page.read_text(encoding="utf-8").split()) for page in (repository / folder).rglob("*.md")}
-    assert [f"{page.name}: {count}" for page, count in words.items() if count > 2500 and page.name != "arithmetic.md"] == []
-    assert sum(words.values()) <= most
+def test_the_readme_fits_on_a_page(repository: Path) -> None:
+    assert len((repository / "README.md").read_text(encoding="utf-8").splitlines()) <= 90
+
+
+def test_the_page_of_commands_has_them_all(repository: Path) -> None:
+    text = (repository / "docs/commands.md").read_text(encoding="utf-8")
+    assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(COMMANDS)
+    said = re.findall(r"(\d+) [a-z]", str(mpnet.cli.main.__doc__).partition("Exit codes: ")[2])
+    assert re.findall(r"^\| (\d+) \|", text, re.MULTILINE) == said
 
 
 def test_the_conda_recipe_asks_for_what_the_package_does(repository: Path) -> None:

@@ -22,6 +22,7 @@ INDENTED = re.compile(r"(?<=\n\n)((?:    \S.*\n(?: *\n(?=    ))?)+)")
 REPLAYED = {
     ("README.md", "console"): "tests/test_readme.py",
     ("README.md", ""): "tests/test_readme.py",
+    ("docs/first-network.md", "console"): "tests/test_readme.py",
     ("docs/api.md", "python"): "tests/test_docs.py",
     ("docs/mprun.md", "c"): "tests/mprun/test_same_bits.py",
     ("docs/board.md", "console"): "tests/mprun/test_board.py",
@@ -104,6 +105,19 @@ def test_every_command_is_taken_by_the_command_line(repository: Path) -> None:
                     wrong.append(f"{block.page}: {shlex.join(words)}: {reason}")
             elif words[0] not in OTHERS and block.language == "sh":  # of a console, the rest is what was printed
                 wrong.append(f"{block.page}: {words[0]} has no reason in OTHERS")
+    assert wrong == []
+    assert seen > 50
+
+
+def test_every_command_named_in_a_sentence_is_taken_by_the_command_line(repository: Path) -> None:
+    wrong, seen = [], 0
+    for path in (repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").rglob("*.md"))):
+        text = FENCE.sub("", path.read_text(encoding="utf-8"))
+        for span in re.findall(r"`mpnet ([^`[]*)`", text):
+            seen += 1
+            reason = understood(shlex.split(span.replace("...", "")))
+            if reason and not reason.startswith("Missing"):  # a sentence may leave out what a command works on
+                wrong.append(f"{path.name}: mpnet {span}: {reason}")
     assert wrong == []
     assert seen > 50
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Every command that the README shows runs, in its order; every link leads somewhere."""
+"""Every command of the README and of the guide for a first network runs, in its order, and prints what the page shows."""
 
 from __future__ import annotations
 
@@ -14,52 +14,62 @@ from pathlib import Path
 import pytest
 
 BLOCK = re.compile(r"^```console\n(.*?)^```", re.DOTALL | re.MULTILINE)
+SESSION = ("README.md", "docs/first-network.md")
+"""Pages that lead a new user through commands, one page after the other in one folder."""
 
 
-def commands(text: str) -> list[list[str]]:
-    """The lines that begin with `$ ` in ```console blocks, as arguments."""
-    lines = [line for block in BLOCK.findall(text) for line in block.splitlines()]
-    return [shlex.split(line[2:]) for line in lines if line.startswith("$ ")]
+def commands(text: str) -> list[tuple[list[str], list[str]]]:
+    """The commands of a page's ```console blocks, as arguments, each with the lines that the page shows of its output."""
+    found: list[tuple[list[str], list[str]]] = []
+    for line in (line for block in BLOCK.findall(text) for line in block.splitlines()):
+        if line.startswith("$ "):
+            found.append((shlex.split(line[2:]), []))
+        elif line != "...":
+            found[-1][1].append(line.removesuffix(" ...").rstrip())
+    return found
 
 
 @pytest.mark.slow
 def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
-    """Demo, own data, two strategies, holdout, report, export: all commands, in a folder that holds nothing else."""
-    shown = commands((repository / "README.md").read_text(encoding="utf-8"))
-    assert len(shown) >= 10
+    """The README and then the guide: all commands, in a folder that holds nothing else, print what the pages show of them."""
     environment = {**os.environ, "NO_COLOR": "1"}
     (tmp_path / "cfg").symlink_to(repository / "cfg")
     # Copies, not a link: `..` in their paths would lead from a link into the repository.
     (tmp_path / "experiments").mkdir()
     for file in (repository / "experiments").glob("*.yaml"):
         (tmp_path / "experiments" / file.name).write_bytes(file.read_bytes())
-    said: dict[tuple[str, ...], str] = {}
-    for command in shown:
-        assert command[0] == "mpnet"
-        result = subprocess.run(
-            [sys.executable, "-m", *command],
-            cwd=tmp_path,
-            env=environment,
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=900,
-        )
-        assert result.returncode == 0, f"{shlex.join(command)}\n{result.stderr}"
-        rules = [len(line) for line in result.stdout.splitlines() if line and set(line) == {"─"}]
-        assert max(rules, default=0) <= 100, shlex.join(command)
-        said[tuple(command[1:3])] = result.stdout
+    outputs: dict[tuple[str, ...], str] = {}
+    for page in SESSION:
+        shown = commands((repository / page).read_text(encoding="utf-8"))
+        assert len(shown) >= 6
+        for command, expected in shown:
+            assert command[0] == "mpnet"
+            result = subprocess.run(
+                [sys.executable, "-m", *command],
+                cwd=tmp_path,
+                env=environment,
+                capture_output=True,
+                text=True,
+                check=False,
+                timeout=900,
+            )
+            assert result.returncode == 0, f"{page}: {shlex.join(command)}\n{result.stderr}"
+            rules = [len(line) for line in result.stdout.splitlines() if line and set(line) == {"─"}]
+            assert max(rules, default=0) <= 100, shlex.join(command)
+            printed = [line.rstrip() for line in result.stdout.splitlines()]
+            assert [line for line in expected if not any(other.startswith(line) for other in printed)] == [], page
+            outputs[tuple(command[1:3])] = result.stdout
     assert (tmp_path / "runs" / "demo" / "report.html").stat().st_size > 100_000
+    assert (tmp_path / "mine.html").stat().st_size > 100_000
     assert (tmp_path / "street.html").stat().st_size > 100_000
-    # What the README shows of the demo's end and of `init` is what they say.
+    # What the README shows of the demo's end is what it says.
     text = (repository / "README.md").read_text(encoding="utf-8")
     assert "The best configuration found is int8, but fp16 in heads (qqqqqqqqqhqqh)." in text
-    assert "The best configuration found is int8, but fp16 in heads (qqqqqqqqqhqqh)." in said["demo", "--quick"]
-    assert said["init", "--cfg"] in text
-    # Two strategies and a holdout of its own are two sweeps of one store; `safe` is of the latest.
-    assert sum(line.startswith("runs/street/sweep-") for line in said["list",].splitlines()) == 2
-    assert {"greedy", "additive"} <= set(said["list",].split())
-    section = said["export", "runs/street:balanced"]
+    assert "The best configuration found is int8, but fp16 in heads (qqqqqqqqqhqqh)." in outputs["demo", "--quick"]
+    # Two strategies and a holdout of its own are two sweeps of one store; picks are of the latest.
+    assert sum(line.startswith("runs/street/sweep-") for line in outputs["list",].splitlines()) == 2
+    assert {"greedy", "additive"} <= set(outputs["list",].split())
+    section = outputs["export", "runs/street:balanced"]
     assert section.startswith("precision:  # ")
     shown_cfg = subprocess.run(
         [sys.executable, "-m", "mpnet", "show", "street-balanced.cfg", "--json"],
