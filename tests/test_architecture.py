@@ -130,6 +130,16 @@ def test_python_files_have_no_circles(repository: Path) -> None:
     assert list(TopologicalSorter(files).static_order())  # raises CycleError, which names the circle
 
 
+def test_calls_of_the_c_core_go_through_one_door(repository: Path) -> None:
+    """Files outside of mpnet/kernels do not import the extension: its functions are called where arguments are checked."""
+    package = repository / "mpnet"
+    doors = [
+        path for path in package.rglob("*.py") if re.search(r"import _core|_core import", path.read_text(encoding="utf-8"))
+    ]
+    assert len(doors) > 5
+    assert [str(path) for path in doors if path.parent != package / "kernels"] == []
+
+
 def test_c_files_flow_one_way(repository: Path) -> None:
     """Rooms include what they may, and no units form a circle.
 

@@ -13,9 +13,8 @@ from mpnet.data.detections import rows_of
 from mpnet.detection.decoders import ImportedHead, ready
 from mpnet.detection.other_heads import HeadContext, OtherHead, ready_head
 from mpnet.detection.preprocess import Geometry, geometry_array
-from mpnet.errors import ConfigError, DataError, NonFiniteError
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments, check_status
+from mpnet.errors import ConfigError, DataError
+from mpnet.kernels.heads import decode_yolo
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import NetworkSpec
 
@@ -158,39 +157,18 @@ def decode_head(
         context = HeadContext(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
         tensor = ready_head(tensor, yolo.other, anchors, context)
     height, width = tensor.shape[1:3] if cells is None else cells.grid
-    spec = ffi.new(
-        "mp_yolo_head *",
-        {
-            "grid_h": height,
-            "grid_w": width,
-            "anchors": len(yolo.anchors),
-            "classes": yolo.classes,
-            "net_w": yolo.net_width,
-            "net_h": yolo.net_height,
-            "scale_x_y": scale_x_y,
-            "new_coords": coordinates,
-        },
-    )
+    fields = {
+        "grid_h": height,
+        "grid_w": width,
+        "anchors": len(yolo.anchors),
+        "classes": yolo.classes,
+        "net_w": yolo.net_width,
+        "net_h": yolo.net_height,
+        "scale_x_y": scale_x_y,
+        "new_coords": coordinates,
+    }
     starts, chosen = (None, None) if cells is None else (cells.starts, cells.chosen)
-    offsets = np.empty(images + 1, dtype=np.int64)
-    needed = ffi.new("int64_t *")
-    capacity = 256 * max(images, 4)
-    while True:
-        category = np.empty(capacity, dtype=np.int32)
-        score = np.empty(capacity, dtype=np.float32)
-        box = np.empty((capacity, 4), dtype=np.float32)
-        scratch = np.empty(lib.mp_decode_scratch(capacity), dtype=np.uint8)
-        results = (capacity, scratch, needed, offsets, category, score, box)
-        given = (spec, anchors, tensor, starts, chosen, images, geometries, confidence)
-        status = lib.mp_decode_yolo(*c_arguments(*given, *results))
-        count = int(needed[0])
-        if status == lib.MP_NONFINITE:
-            raise NonFiniteError(f"a yolo layer's input is not finite (image {count} of the batch)")
-        check_status(status, "box decoding")
-        if count <= capacity:
-            break
-        capacity = count
-    return Candidates(offsets, category[:count].copy(), score[:count].copy(), box[:count].copy())
+    return Candidates(*decode_yolo(fields, anchors, tensor, starts, chosen, images, geometries, confidence))
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import call
+from mpnet.kernels.core import constant
+from mpnet.kernels.heads import ready_imported
 from mpnet.model.heads import DecodedSpec
 
 Floats = NDArray[np.float32]
 _DECODER: dict[str, int] = {
-    "yolov5": lib.MP_YOLOV5,
-    "yolov8": lib.MP_YOLOV8,
-    "yolov8_obb": lib.MP_YOLOV8_OBB,
-    "yolox": lib.MP_YOLOX,
-    "ssd": lib.MP_SSD,
-    "none": lib.MP_NOT_DECODED,
+    "yolov5": constant("MP_YOLOV5"),
+    "yolov8": constant("MP_YOLOV8"),
+    "yolov8_obb": constant("MP_YOLOV8_OBB"),
+    "yolox": constant("MP_YOLOX"),
+    "ssd": constant("MP_SSD"),
+    "none": constant("MP_NOT_DECODED"),
 }
 
 
@@ -70,18 +70,15 @@ def ready(tensor: Floats, head: ImportedHead) -> Floats:
     out = np.zeros((n, rows, columns, boxes * (5 + classes)), np.float32)
     if head.layer.decoder == "none":
         return out
-    spec = ffi.new(
-        "mp_imported_head *",
-        {
-            "how": head.decoding,
-            "grid_h": rows,
-            "grid_w": columns,
-            "boxes": boxes,
-            "classes": classes,
-            "net_w": head.net_width,
-            "net_h": head.net_height,
-        },
-    )
-    anchors, given = np.array(head.layer.head_anchors, np.float32), np.ascontiguousarray(tensor, np.float32)
-    call("a head", lib.mp_ready_imported, spec, anchors if anchors.size else None, given, n * rows * columns, out)
+    fields = {
+        "how": head.decoding,
+        "grid_h": rows,
+        "grid_w": columns,
+        "boxes": boxes,
+        "classes": classes,
+        "net_w": head.net_width,
+        "net_h": head.net_height,
+    }
+    anchors, values = np.array(head.layer.head_anchors, np.float32), np.ascontiguousarray(tensor, np.float32)
+    ready_imported(fields, anchors if anchors.size else None, values, n * rows * columns, out)
     return out

@@ -6,8 +6,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments
+from mpnet.kernels import images
 
 MAX_PIXELS = 1 << 25
 """Larger images are left to other decoders: a progressive one would need more than 300 MB here."""
@@ -22,17 +21,14 @@ def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | Non
     """
     if not data.startswith(b"\xff\xd8") or not 0 < width * height <= MAX_PIXELS:
         return None
-    source = ffi.from_buffer("uint8_t[]", data)
-    size_bytes = lib.mp_jpeg_scratch(source, len(data), width, height)
+    size_bytes = images.jpeg_scratch_bytes(data, width, height)
     if size_bytes == 0:
         return None
     scratch = np.empty((size_bytes + 7) // 8, dtype=np.uint64)
     image = np.empty((height, width, 3), dtype=np.uint8)
-    status = lib.mp_jpeg_decode(*c_arguments(source, len(data), width, height, scratch, scratch.nbytes, image))
-    return image if status == lib.MP_OK else None
+    return image if images.decode_jpeg(data, width, height, scratch, image) else None
 
 
 def is_damaged(data: bytes, width: int, height: int) -> bool:
     """Whether a file begins as one that `decode_jpeg` takes; what it declines all the same is damaged."""
-    source = ffi.from_buffer("uint8_t[]", data)
-    return 0 < width * height <= MAX_PIXELS and bool(lib.mp_jpeg_scratch(source, len(data), width, height))
+    return 0 < width * height <= MAX_PIXELS and images.jpeg_scratch_bytes(data, width, height) > 0

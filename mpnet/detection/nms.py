@@ -12,11 +12,15 @@ from numpy.typing import NDArray
 from mpnet.data.detections import Detections
 from mpnet.detection.decode import Candidates
 from mpnet.errors import ConfigError, DataError
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments, call
+from mpnet.kernels import heads as kernels
+from mpnet.kernels.core import constant
 
 # The cfg's nms_kind -> kernel kind. AlexeyAB's greedynms always uses the exponent 0.6, whatever beta_nms says.
-KINDS: dict[str, int] = {"default": lib.MP_NMS_IOU, "greedynms": lib.MP_NMS_DISTANCE, "diounms": lib.MP_NMS_DISTANCE}
+KINDS: dict[str, int] = {
+    "default": constant("MP_NMS_IOU"),
+    "greedynms": constant("MP_NMS_DISTANCE"),
+    "diounms": constant("MP_NMS_DISTANCE"),
+}
 GREEDY_BETA = 0.6
 
 
@@ -57,19 +61,8 @@ def suppress(heads: Sequence[Candidates], sizes: NDArray[np.float32], options: N
             f"{[head.image_count for head in heads[1:]]}, {len(sizes)} sizes)"
         )
     wh = np.ascontiguousarray(sizes, dtype=np.float32)
-    # A struct does not keep alive what it points to; the heads do.
-    structs = [(images, *c_arguments(head.offsets, head.category, head.score, head.box)) for head in heads]
-    candidates = ffi.new("mp_candidates[]", structs)
-    count = sum(len(head) for head in heads)
-    fullest = int(np.sum([np.diff(head.offsets) for head in heads], axis=0).max(initial=0))
-    scratch = np.empty(7 * (fullest + lib.MP_NMS_BLOCK), dtype=np.float32)
-    offsets = np.empty(images + 1, dtype=np.int64)
-    category = np.empty(count, dtype=np.int32)
-    score = np.empty(count, dtype=np.float32)
-    box = np.empty((count, 4), dtype=np.float32)
     beta = GREEDY_BETA if choice.kind == "greedynms" else choice.beta
-    limits, results = (KINDS[choice.kind], choice.threshold, beta, wh, fullest), (scratch, offsets, category, score, box)
-    call("non-maximum suppression", lib.mp_nms, candidates, len(heads), *limits, *results)
-    kept = int(offsets[-1])
+    boxes = [(head.offsets, head.category, head.score, head.box) for head in heads]
+    offsets, category, score, box = kernels.suppress(boxes, KINDS[choice.kind], choice.threshold, beta, wh)
     index = np.repeat(np.arange(images, dtype=np.int32), np.diff(offsets))
-    return Detections(images, index, category[:kept].copy(), score[:kept].copy(), box[:kept].copy())
+    return Detections(images, index, category, score, box)

@@ -9,8 +9,8 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import address, call, exponentials
+from mpnet.kernels import heads as kernels
+from mpnet.kernels.core import exponentials
 from mpnet.model.tree import Tree
 
 Floats = NDArray[np.float32]
@@ -79,29 +79,24 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadCo
         "parents": None if tree is None else np.array(tree.parents, np.int32),
         "map": np.array(head.map, np.int32) if head.map else None,
     }
-    spec = ffi.new(
-        "mp_other_head *",
-        {
-            "gaussian": int(head.kind == "gaussian"),
-            "grid_h": grid_h,
-            "grid_w": grid_w,
-            "anchors": len(anchors),
-            "entries": head.entries,
-            "classes": head.classes,
-            "out_classes": context.classes,
-            "classes_by": CLASSES_BY.index(head.classes_by),
-            "point": POINTS.index(head.point),
-            "background": int(head.background),
-            "net_w": context.net_width,
-            "net_h": context.net_height,
-            "scale_x_y": context.scale_x_y,
-            "threshold": context.confidence,
-            "groups": 0 if tree is None else len(tree.starts) - 1,
-            **{name: ffi.NULL if array is None else address(array) for name, array in arrays.items()},
-        },
-    )
-    node = np.empty(head.classes, np.float32)
-    call("a head", lib.mp_ready_head, spec, anchors, tensor, n * grid_h * grid_w, node, out)
+    fields = {
+        "gaussian": int(head.kind == "gaussian"),
+        "grid_h": grid_h,
+        "grid_w": grid_w,
+        "anchors": len(anchors),
+        "entries": head.entries,
+        "classes": head.classes,
+        "out_classes": context.classes,
+        "classes_by": CLASSES_BY.index(head.classes_by),
+        "point": POINTS.index(head.point),
+        "background": int(head.background),
+        "net_w": context.net_width,
+        "net_h": context.net_height,
+        "scale_x_y": context.scale_x_y,
+        "threshold": context.confidence,
+        "groups": 0 if tree is None else len(tree.starts) - 1,
+    }
+    kernels.ready_head(fields, arrays, anchors, tensor, n * grid_h * grid_w, out)
     return out
 
 

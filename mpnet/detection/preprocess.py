@@ -22,17 +22,17 @@ from numpy.typing import NDArray
 
 from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError, DataError
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import call
+from mpnet.kernels import images
+from mpnet.kernels.core import constant
 
 MODES: dict[str, int] = {
-    "stretch": lib.MP_STRETCH,
-    "letterbox": lib.MP_LETTERBOX,
-    "crop": lib.MP_CROP,
-    "letterbox_opencv": lib.MP_LETTERBOX_OPENCV,
+    "stretch": constant("MP_STRETCH"),
+    "letterbox": constant("MP_LETTERBOX"),
+    "crop": constant("MP_CROP"),
+    "letterbox_opencv": constant("MP_LETTERBOX_OPENCV"),
 }
-MAX_NET_SIDE: int = lib.MP_MAX_NET_SIDE
-MAX_IMAGE_SIDE: int = lib.MP_MAX_IMAGE_SIDE
+MAX_NET_SIDE = constant("MP_MAX_NET_SIDE")
+MAX_IMAGE_SIDE = constant("MP_MAX_IMAGE_SIDE")
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,8 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
         raise ConfigError(f"a network input of {net_width} x {net_height} is outside 1 to {MAX_NET_SIDE} pixels")
     if max(image_width, image_height) > MAX_IMAGE_SIDE:
         raise DataError(f"an image of {image_width} x {image_height} pixels has a side above {MAX_IMAGE_SIDE}; scale it")
-    fitted = ffi.new("mp_geometry *")
-    call("resizing", lib.mp_fit, image_width, image_height, net_width, net_height, MODES[mode], fitted)
-    return Geometry(image_width, image_height, net_width, net_height, fitted.width, fitted.height, tuple(fitted.relative))
+    width, height, relative = images.fit(image_width, image_height, net_width, net_height, MODES[mode])
+    return Geometry(image_width, image_height, net_width, net_height, width, height, relative)
 
 
 def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
@@ -100,8 +99,5 @@ def preprocess(
         raise ConfigError(f"last_row: {last_row!r} is neither 'darknet' nor 'blend'")
     geometry = plan_geometry(image.shape[1], image.shape[0], net_width, net_height, mode)
     out = np.empty((1, net_height, net_width, 3), dtype=np.float32)
-    scratch = np.empty(lib.mp_preprocess_scratch(image.shape[1], net_width, net_height), np.uint8)
-    sizes, how = (image.shape[1], image.shape[0], net_width, net_height), (MODES[mode], last_row == "blend")
-    fitted = ffi.new("mp_geometry *")
-    call("resizing", lib.mp_preprocess, np.ascontiguousarray(image), *sizes, *how, scratch, out, fitted)
+    images.preprocess(image, out, MODES[mode], last_row == "blend")
     return out, geometry

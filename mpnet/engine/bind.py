@@ -12,8 +12,8 @@ from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import ScaleCall, Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
-from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call
+from mpnet.kernels.core import NONFINITE
 from mpnet.messages import bytes_text
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 
@@ -27,7 +27,7 @@ def run_call(operation: Operation, call: Call) -> None:
 
 def failure(operation: Operation, call: Call, status: int) -> KernelError | PrecisionError:
     """The error that a status other than MP_OK stands for."""
-    if status == lib.MP_NONFINITE:
+    if status == NONFINITE:
         return NonFiniteError(f"{operation.name}: a value is NaN or infinite")
     if isinstance(call, ScaleCall):
         return PrecisionError(f"the range of its input is too narrow or too wide for mode {call.mode}; use affine")

@@ -15,8 +15,8 @@ from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION, digest_of
 from mpnet.engine.operations import Convolve, IntegerConvolve
 from mpnet.formats.files.cache import FileCache
-from mpnet.kernels import _core
 from mpnet.kernels.calls import Kernels
+from mpnet.kernels.core import LIBRARY_PATH, PACK_VERSION
 from mpnet.kernels.interface import PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.weights import Weights
@@ -94,5 +94,5 @@ def equalisation_digest(equalise: bool | ChannelFactors) -> bool | str:
 @functools.cache
 def _program() -> list[Any]:
     """What makes the bytes: release, arithmetic, order of packed weights, and the very build, for who changes the core."""
-    core = os.stat(_core.__file__)
-    return [__version__, ARITHMETIC_VERSION, _core.lib.MP_PACK_VERSION, core.st_size, core.st_mtime_ns]
+    core = os.stat(LIBRARY_PATH)
+    return [__version__, ARITHMETIC_VERSION, PACK_VERSION, core.st_size, core.st_mtime_ns]

@@ -9,8 +9,8 @@ from typing import Any, Hashable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels._core import lib
 from mpnet.kernels.call import Call, ImageScales
+from mpnet.kernels.codes import PARAMS, scale_call
 from mpnet.kernels.interface import CodeRules
 from mpnet.model.network import Shape
 from mpnet.model.precision import FP32, Precision
@@ -23,7 +23,7 @@ from mpnet.quantization.scheme import ActivationScheme
 class CodeMap:
     """How the codes of a batch mean reals, per image.
 
-    params: (n,) of mpnet.quantization.native.PARAMS. scales: the part of them that kernels read, as arrays.
+    params: (n,) of mpnet.kernels.codes.PARAMS. scales: the part of them that kernels read, as arrays.
     """
 
     def __init__(self, params: NDArray[Any]) -> None:
@@ -35,14 +35,14 @@ class CodeMap:
     @classmethod
     def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
         """The map of codes whose ranges are found when the calls of `filled_from` run."""
-        params = np.zeros(images, activations.PARAMS)
+        params = np.zeros(images, PARAMS)
         params["mode"] = ACTIVATION_MODES.index(scheme.mode)
         return cls(params)
 
     @classmethod
     def of(cls, codes: Codes, images: int) -> CodeMap:
         """The map of codes that are known beforehand, the same for all images."""
-        params = np.zeros(images, activations.PARAMS)
+        params = np.zeros(images, PARAMS)
         low, high = range_of(codes)
         known = {"scale": codes.scale, "inv_scale": np.float32(1) / np.float32(codes.scale), "zero_point": codes.zero_point}
         ends = {"low": codes.least, "high": codes.largest, "range_min": low, "range_max": high}
@@ -62,8 +62,8 @@ class CodeMap:
 
     def filled_from(self, ranges: NDArray[np.float32], scheme: ActivationScheme) -> list[Call]:
         """The calls that fill this from the [min, max] of each image (n, 2)."""
-        arguments = activations.scale_arguments(ranges, self.params, scheme)
-        calls: list[Call] = [ScaleCall(lib.mp_ranges_to_params, arguments, keep=(self,))]
+        function, arguments = scale_call(ranges, self.params, activations.c_scheme(scheme))
+        calls: list[Call] = [ScaleCall(function, arguments, keep=(self,))]
         if len(ranges) > 1:
             calls.append(Call(self._spread, ()))
         return calls

@@ -17,8 +17,7 @@ from numpy.typing import NDArray
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections, rows_of
 from mpnet.errors import DataError
-from mpnet.kernels._core import lib
-from mpnet.kernels.core import call
+from mpnet.kernels import matching
 
 # The ten IoU thresholds of COCO, 0.5 to 0.95, with the rounding of pycocotools.
 COCO_THRESHOLDS: NDArray[np.float64] = np.linspace(0.5, 0.95, 10)
@@ -193,7 +192,7 @@ class Outcomes:
         scratch = np.empty(24 * fullest + most + 32, dtype=np.uint8)
         counts, matches = (images, categories, len(self.thresholds)), (self.matched, self.ignored, self.rank, self.image)
         wanted, results = (self.positives, given, draws, weight, max_rank), (precision, recall)
-        call("average precision", lib.mp_average_precision, *counts, self.start, *matches, *wanted, scratch, *results)
+        matching.average_precision(*counts, self.start, *matches, *wanted, scratch, *results)
         return precision, recall
 
     def pooled(self) -> Outcomes:
@@ -267,7 +266,7 @@ def find_matches(
     known = (truths.sizes, truths.cell_offsets, truths.box, truths.area, truths.crowd)
     limits, results = (low, high, thresholds, len(thresholds), MAX_DETECTIONS), (matched, ignored, rank, truth)
     counts = (runs, truths.image_count, truths.category_count)
-    call("matching", lib.mp_match_coco, *counts, *given, *known, *limits, scratch, *results)
+    matching.match_coco(*counts, *given, *known, *limits, scratch, *results)
     return rank, matched, ignored, truth
 
 
@@ -279,7 +278,7 @@ def by_category(
     category, score = np.ascontiguousarray(category), np.ascontiguousarray(score)
     order, start = np.empty(count, np.int64), np.empty(categories + 1, np.int64)
     work = np.empty((count + 1, 4), dtype=np.int64)
-    call("matching", lib.mp_order_by_category, categories, count, category, score, work, order, start)
+    matching.order_by_category(categories, count, category, score, work, order, start)
     return order, start
 
 
@@ -292,7 +291,7 @@ def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDAr
     result = np.empty(len(detections), np.int32)
     given = (detections.offsets, np.ascontiguousarray(detections.category), np.ascontiguousarray(detections.box))
     counts, known = (truths.image_count, truths.category_count), (truths.cell_offsets, truths.box)
-    call("matching", lib.mp_best_overlap, *counts, *given, *known, minimum, result)
+    matching.best_overlap(*counts, *given, *known, minimum, result)
     return result
 
 

@@ -7,8 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import DataError
-from mpnet.kernels._core import lib
-from mpnet.kernels.core import call
+from mpnet.kernels.matching import squared_difference
 
 
 def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
@@ -23,5 +22,5 @@ def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = N
     images = len(left)
     sums = np.zeros(images, dtype=np.float64)
     count = left.size // images if images else 0
-    call("comparing tensors: the C core", lib.mp_squared_difference, images, count, left, right, sums)
+    squared_difference(images, count, left, right, sums)
     return sums

@@ -1,16 +1,28 @@
 # SPDX-License-Identifier: MIT
-"""NumPy arrays go into functions of the C core as they are."""
+"""The one door to the C core: NumPy arrays go into its functions as they are.
+
+No file outside of mpnet/kernels imports the extension. What other rooms call stands in a file of its topic: `bundles`, `codes`,
+`heads`, `images`, `machine`, `matching`, `packing`; the kernels of tensors in `calls`.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
+from mpnet.kernels import _core
 from mpnet.kernels._core import ffi, lib
 
+LIBRARY_PATH = str(_core.__file__)
+"""The file of the extension, for keys of caches: another build may give other bytes."""
+PACK_VERSION: int = lib.MP_PACK_VERSION
+"""The order of packed weights; it rises when that changes."""
+OK: int = lib.MP_OK
+NONFINITE: int = lib.MP_NONFINITE
+"""The status of a call that met NaN or infinity."""
 C_ARRAY: dict[Any, Any] = {
     np.dtype(kind): ffi.typeof(f"{name}[]")
     for kind, name in (
@@ -30,16 +42,26 @@ C_ARRAY: dict[Any, Any] = {
 
 
 def address(array: NDArray[Any]) -> Any:
-    """Of the values of a C-contiguous array, as a pointer that keeps the array alive."""
+    """Return a pointer to the values of a C-contiguous array, which it keeps alive."""
     return ffi.from_buffer(C_ARRAY[array.dtype], array)
 
 
 def c_arguments(*values: Any) -> list[Any]:
-    """Arguments of a C function: the address of an array, which is C-contiguous, NULL for None, all else as it is.
+    """Return the arguments of a C function: addresses of arrays, which are C-contiguous, NULL for None, all else as it is.
 
     The addresses keep their arrays alive.
     """
     return [address(value) if isinstance(value, np.ndarray) else ffi.NULL if value is None else value for value in values]
+
+
+def constant(name: str) -> int:
+    """Return a number that a header of csrc/ declares, such as MP_STRETCH. Raises: AttributeError for an unknown name."""
+    return int(getattr(lib, name))
+
+
+def struct(kind: str, fields: Mapping[str, Any] | None = None) -> Any:
+    """Return a C struct of this kind; fields that are not given are 0. It does not keep alive what its fields point to."""
+    return ffi.new(f"{kind} *", dict(fields or {}))
 
 
 def check_status(status: int, what: str) -> None:
@@ -54,9 +76,14 @@ def call(what: str, function: Any, *values: Any) -> None:
     check_status(function(*c_arguments(*values)), what)
 
 
+def crc32c(content: Any) -> int:
+    """Return the CRC-32C of bytes or of a C-contiguous array."""
+    return int(lib.mp_crc32c(0, ffi.from_buffer(content), memoryview(content).nbytes))
+
+
 def exponentials(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """e^x by csrc/mp_math.h, value by value: the same bits on every CPU."""
-    given = np.ascontiguousarray(x, np.float32)
-    out = np.empty_like(given)
-    lib.mp_exp_array(given.size, address(given), address(out))
+    """Return e^x by csrc/mp_math.h, value by value: the same bits on every CPU."""
+    values = np.ascontiguousarray(x, np.float32)
+    out = np.empty_like(values)
+    lib.mp_exp_array(values.size, address(values), address(out))
     return out

@@ -14,14 +14,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels._core import lib
+from mpnet.kernels.core import constant
 from mpnet.quantization.codes import Codes
 from mpnet.quantization.weights import dequantize_weights
 
 BIAS_TYPES: dict[int, Any] = {8: np.int32, 16: np.int64}
 """Of biases as TensorFlow Lite stores them, by the bits of the codes that a convolution gives."""
-MOST_SHIFT: int = lib.MP_MOST_SHIFT
-ADD_SHIFTS: dict[int, int] = {8: lib.MP_ADD_SHIFT_8, 16: lib.MP_ADD_SHIFT_16}
+MOST_SHIFT = constant("MP_MOST_SHIFT")
+ADD_SHIFTS: dict[int, int] = {8: constant("MP_ADD_SHIFT_8"), 16: constant("MP_ADD_SHIFT_16")}
 """How far terms are shifted to the left before they are added, by the bits of their codes."""
 _SUM_BITS = {8: 31, 16: 47}
 """Of a sum and its bias, without the sign."""

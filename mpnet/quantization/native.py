@@ -12,16 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.core import c_arguments
+from mpnet.kernels import codes as kernel_codes
+from mpnet.kernels.codes import INTEGER_PARAMS, PARAMS, REAL_PARAMS, CScheme
+from mpnet.kernels.core import NONFINITE, OK
 from mpnet.kernels.interface import TensorQuant
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
-
-_INTEGERS = ("zero_point", "low", "high")
-_REALS = ("scale", "inv_scale", "offset", "range_min", "range_max")
-PARAMS = np.dtype([(name, np.int32) for name in ("mode", "rounding", *_INTEGERS)] + [(name, np.float32) for name in _REALS])
 
 
 def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> NDArray[Any]:
@@ -34,12 +31,11 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
     if pairs.ndim != 2 or pairs.shape[1] != 2:
         raise PrecisionError(f"activation ranges have shape {pairs.shape}; they must be (images, 2)")
     params = np.zeros(len(pairs), PARAMS)
-    arguments = scale_arguments(pairs, params, scheme)
-    status, bad = lib.mp_ranges_to_params(*arguments), arguments[-1]
-    if status != lib.MP_OK:
-        low, high = pairs[bad[0]]
-        where = f" of image {bad[0]}" if len(pairs) > 1 else ""
-        if status == lib.MP_NONFINITE:
+    status, image = kernel_codes.ranges_to_params(pairs, params, c_scheme(scheme))
+    if status != OK:
+        low, high = pairs[image]
+        where = f" of image {image}" if len(pairs) > 1 else ""
+        if status == NONFINITE:
             raise PrecisionError(f"activation range [{low}, {high}]{where} is not finite; the layer before overflowed")
         if low > high:
             raise PrecisionError(f"activation range{where} has min {low} > max {high}; calibrate again or swap them")
@@ -50,20 +46,15 @@ def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> N
     return params
 
 
-def scale_arguments(ranges: NDArray[np.float32], params: NDArray[Any], scheme: ActivationScheme) -> tuple[Any, ...]:
-    """The arguments of mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous, and keep
-    both alive. The last receives the number of the image that it cannot scale."""
-    words = ffi.new(
-        "mp_activation_scheme *",
-        {
-            "mode": ACTIVATION_MODES.index(scheme.mode),
-            "rounding": SCHEME_ROUNDINGS.index(str(scheme.rounding)),
-            "narrow_range": int(scheme.narrow_range),
-            "ensure_minimum_range": scheme.ensure_minimum_range,
-            "bits": scheme.bits,
-        },
+def c_scheme(scheme: ActivationScheme) -> CScheme:
+    """Return the scheme as C takes it."""
+    return CScheme(
+        ACTIVATION_MODES.index(scheme.mode),
+        SCHEME_ROUNDINGS.index(str(scheme.rounding)),
+        int(scheme.narrow_range),
+        scheme.ensure_minimum_range,
+        scheme.bits,
     )
-    return ffi.from_buffer("float[]", ranges), len(ranges), words, _address(params), ffi.new("size_t *")
 
 
 def quant_params(params: NDArray[Any], image: int) -> QuantParams:
@@ -72,7 +63,7 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
     return QuantParams(
         ACTIVATION_MODES[record["mode"]],
         SCHEME_ROUNDINGS[record["rounding"]],
-        **{name: record[name].item() for name in (*_INTEGERS, *_REALS)},
+        **{name: record[name].item() for name in (*INTEGER_PARAMS, *REAL_PARAMS)},
     )
 
 
@@ -96,11 +87,10 @@ def quantize_activations(
         one, quant = quant_params(params, 0), tensor_quant(params)
         kernels().quantize(_as_images(x), _as_images(codes), quant, one.rounding, one.low, one.high, threads=threads)
         return codes
-    counts = len(x), x.size // max(len(x), 1)
-    status = lib.mp_tf_quantize(*c_arguments(x, codes, *counts), _address(params), threads)
-    if status == lib.MP_NONFINITE:
+    status = kernel_codes.tf_quantize(x, codes, params, threads)
+    if status == NONFINITE:
         raise PrecisionError("activations hold NaN or infinity; the layer before them overflowed")
-    if status != lib.MP_OK:
+    if status != OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return codes
 
@@ -118,9 +108,7 @@ def dequantize_activations(
     if not tensorflow or _are_linear(params):
         kernels().dequantize(_as_images(q), _as_images(reals), tensor_quant(params), threads=threads)
         return reals
-    counts = len(q), q.size // max(len(q), 1)
-    status = lib.mp_tf_dequantize(*c_arguments(q, reals, *counts), _address(params), threads)
-    if status != lib.MP_OK:
+    if kernel_codes.tf_dequantize(q, reals, params, threads) != OK:
         raise PrecisionError("activation parameters are not those that ranges_to_params gives")
     return reals
 
@@ -136,10 +124,6 @@ def _are_linear(params: NDArray[Any]) -> bool:
 
 def _as_images(x: NDArray[Any]) -> NDArray[Any]:
     return x.reshape(len(x), 1, 1, -1)
-
-
-def _address(params: NDArray[Any]) -> Any:
-    return ffi.from_buffer("mp_quant_params[]", params)
 
 
 def _check_batch(

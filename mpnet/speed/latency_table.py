@@ -20,7 +20,7 @@ from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.json_text import DocumentFormat
-from mpnet.kernels._core import lib
+from mpnet.kernels.core import constant
 from mpnet.model.network import NetworkSpec
 
 TABLE = DocumentFormat(
@@ -33,7 +33,7 @@ TABLE = DocumentFormat(
     ConfigError,
 )
 
-BOUND_PERCENT = float(lib.MPB_PROFILE_PERCENT)
+BOUND_PERCENT = float(constant("MPB_PROFILE_PERCENT"))
 """The mean error of predictions above which a table misleads a sweep."""
 
 

@@ -6,14 +6,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-
-from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.machine import int8_rate, multiply_adds
 from mpnet.kernels.native import NativeKernels
 from mpnet.model.precision import Precision
 from mpnet.speed.clock import in_turn, once
 
-_CHAINS = 12
 _LEAST_MS = 10
 _REPEATS = 8
 
@@ -37,13 +34,10 @@ class Peak:
 
 def measure_peak(kernels: NativeKernels) -> Peak:
     """The best of several short measurements, so that what disturbs one does not count."""
-    table = kernels.table
-    start = np.linspace(0.1, 0.9, _CHAINS * lib.mp_lanes(table), dtype=np.float32)
-    run = partial(lib.mp_multiply_adds, table, ffi.cast("float *", start.ctypes.data))
-    result = ffi.new("float *")
+    run = multiply_adds(kernels.table)
     rounds = 1000
-    while once(partial(run, rounds, result)) < _LEAST_MS:
+    while once(partial(run, rounds)) < _LEAST_MS:
         rounds *= 2
-    [times] = in_turn(partial(run, rounds, result), repeats=_REPEATS, warm_up=0)
-    fp32 = 1e-6 * run(rounds, result) / times.min_ms
-    return Peak(fp32, fp32 * lib.mp_int8_rate(table))
+    [times] = in_turn(partial(run, rounds), repeats=_REPEATS, warm_up=0)
+    fp32 = 1e-6 * run(rounds) / times.min_ms
+    return Peak(fp32, fp32 * int8_rate(kernels.table))

@@ -18,7 +18,7 @@ from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
-from mpnet.kernels._core import lib
+from mpnet.kernels.core import constant
 from mpnet.kernels.environment import cpu_count, cpu_name
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import precision
@@ -29,7 +29,7 @@ from mpnet.speed.steps import open_network, random_image, step_calls
 
 CHECKS = 8
 REPEATS = 15
-ROUNDS: int = lib.MPB_PROFILE_ROUNDS
+ROUNDS = constant("MPB_PROFILE_ROUNDS")
 """How often a table is measured while its error is above `table.BOUND_PERCENT`; the best is kept."""
 
 

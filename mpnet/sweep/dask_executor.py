@@ -20,7 +20,7 @@ from typing import Any
 from mpnet import __version__
 from mpnet.config.identity import ARITHMETIC_VERSION
 from mpnet.errors import ConfigError, EngineError, MpnetError
-from mpnet.kernels import _core
+from mpnet.kernels.core import PACK_VERSION
 from mpnet.kernels.isa import active_level
 from mpnet.sweep.executor import MAX_DEATHS, Recipe, Worker
 from mpnet.sweep.units import Unit, UnitResult
@@ -53,7 +53,7 @@ class Credentials:
     @staticmethod
     def of(worker: Worker) -> Credentials:
         """Those of this process, which made the worker."""
-        return Credentials(__version__, ARITHMETIC_VERSION, int(_core.lib.MP_PACK_VERSION), active_level(), worker.known_pass())
+        return Credentials(__version__, ARITHMETIC_VERSION, PACK_VERSION, active_level(), worker.known_pass())
 
     def __str__(self) -> str:
         return f"mpnet {self.release}, arithmetic {self.arithmetic}, packing {self.packing}, {self.level}"

@@ -22,9 +22,8 @@ from mpnet.engine.operations import Convolve, PreparedConvolution
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import NonFiniteError
-from mpnet.kernels._core import lib
 from mpnet.kernels.call import ImageScales
-from mpnet.kernels.core import address, call
+from mpnet.kernels.heads import likely_cells
 from mpnet.kernels.interface import ConvShape
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.precision import FP32, Precision
@@ -115,14 +114,13 @@ class LikelyHeads:
 
     def _gather(self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any]) -> tuple[Cells, NDArray[Any]]:
         """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, first: as above."""
-        images, height, width, apart = objectness.shape
+        images, height, width, _ = objectness.shape
         row_bytes, most = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
         if self._gathered.size < most * row_bytes:
             self._gathered = np.empty(most * row_bytes, np.uint8)
         starts, chosen = np.empty(images + 1, np.int64), np.empty(most, np.int32)
-        objects = (address(objectness) + first, images, height * width, anchors, apart, self._confidence)
         results = (starts, chosen, self._gathered)
-        call("finding likely cells", lib.mp_likely_cells, *objects, x, row_bytes, BLOCK, *results)
+        likely_cells(objectness, first, anchors, self._confidence, x, row_bytes, BLOCK, *results)
         cells = Cells((height, width), starts, chosen)
         gathered = self._gathered[: cells.rows * row_bytes].view(x.dtype)
         return cells, gathered.reshape(cells.rows // BLOCK, 1, BLOCK, x.shape[3])

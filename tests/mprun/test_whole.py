@@ -16,9 +16,9 @@ from mpnet.engine.assign import assign
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.export import Configuration
-from mpnet.export.bundle.records import crc
 from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg.read import parse_cfg
+from mpnet.kernels.core import crc32c
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import QuantizationOptions
 from mpnet.model.weights import random_weights
@@ -127,13 +127,13 @@ class Opened:
         pieces = [step.values for step in self.records(lib.MPB_STEPS, "mpb_step")]
         pieces += [one.bias for one in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
         for piece in pieces:
-            piece.crc = crc(ffi.buffer(self.bytes_of(piece), piece.bytes)) if piece.bytes else 0
+            piece.crc = crc32c(ffi.buffer(self.bytes_of(piece), piece.bytes)) if piece.bytes else 0
         for number in range(lib.MPB_DATA):
             row = self.sections[number]
-            row.crc = crc(ffi.buffer(self._at + row.at, row.bytes)) if row.bytes else 0
+            row.crc = crc32c(ffi.buffer(self._at + row.at, row.bytes)) if row.bytes else 0
         self.header.crc = 0
         head = ffi.sizeof("mpb_header") + lib.MPB_SECTIONS * ffi.sizeof("mpb_section")
-        self.header.crc = crc(bytes(self.content[:head]))
+        self.header.crc = crc32c(bytes(self.content[:head]))
         return bytes(self.content)
 
 

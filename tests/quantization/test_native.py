@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from mpnet.errors import PrecisionError
+from mpnet.kernels.codes import PARAMS
 from mpnet.model.quantization import ACTIVATION_MODES, MODES, QUANTIZE_MODES, SCHEME_ROUNDINGS
 from mpnet.quantization import native, scheme, tensorflow
 from mpnet.quantization.scheme import ActivationScheme, QuantParams
@@ -42,7 +43,7 @@ def params_array(params: list[QuantParams]) -> np.ndarray:
             (*word, p.zero_point, p.low, p.high, p.scale, p.inv_scale, p.offset, p.range_min, p.range_max)
             for word, p in zip(words, params, strict=True)
         ],
-        native.PARAMS,
+        PARAMS,
     )
 
 
@@ -157,4 +158,4 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
     with pytest.raises(PrecisionError, match="C-contiguous"):
         native.quantize_activations(np.zeros((1, 8, 2), np.float32)[..., 0], params)
     with pytest.raises(PrecisionError, match="not those that ranges_to_params gives"):
-        native.quantize_activations(x, np.full(1, 99, native.PARAMS))
+        native.quantize_activations(x, np.full(1, 99, PARAMS))

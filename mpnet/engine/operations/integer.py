@@ -18,7 +18,7 @@ from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.operations.rearrange import Concat
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import PrecisionError
-from mpnet.kernels._core import ffi
+from mpnet.kernels.bundles import record
 from mpnet.kernels.call import Call
 from mpnet.model.network import Shape
 from mpnet.model.precision import INT8, Precision
@@ -43,8 +43,8 @@ def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), *
     """What a bundle's step brings along, a whole mpb_whole. low, high: bounds of the result's codes."""
     multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
     known = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
-    made = ffi.new("mpb_whole *", {**known, "multiplier": multipliers, "shift": shifts, **fields})
-    return np.frombuffer(bytes(ffi.buffer(made)), np.int32)
+    fields_of_rules = {**known, "multiplier": multipliers, "shift": shifts, **fields}
+    return np.frombuffer(record("mpb_whole", fields_of_rules), np.int32)
 
 
 @dataclass(frozen=True)

@@ -7,19 +7,15 @@ import sys
 from typing import Any, Iterable, Sequence
 
 from mpnet.errors import ConfigError
-from mpnet.kernels._core import ffi, lib
+from mpnet.kernels.bundles import record, record_size, records
+from mpnet.kernels.core import constant, crc32c
 
-ALIGN: int = lib.MPB_ALIGN
+ALIGN = constant("MPB_ALIGN")
 
 
 def aligned(content: bytes | bytearray) -> bytes:
     """The same, with zeros up to a multiple of ALIGN."""
     return bytes(content) + bytes(-len(content) % ALIGN)
-
-
-def crc(content: Any) -> int:
-    """CRC-32C of bytes or an array."""
-    return int(lib.mp_crc32c(0, ffi.from_buffer(content), memoryview(content).nbytes))
 
 
 class Texts:
@@ -59,7 +55,7 @@ class Data:
     def piece(self, content: bytes) -> dict[str, int]:
         """The fields of its mpb_piece."""
         if content not in self._known:
-            self._known[content] = {"at": self._size, "bytes": len(content), "crc": crc(content) if content else 0}
+            self._known[content] = {"at": self._size, "bytes": len(content), "crc": crc32c(content) if content else 0}
             self.parts.append(aligned(content))
             self._size += len(self.parts[-1])
         return self._known[content]
@@ -69,8 +65,8 @@ class Records:
     """A section of records of one C type."""
 
     def __init__(self, c_type: str) -> None:
-        self._type = f"{c_type} *"
-        self._size = ffi.sizeof(c_type)
+        self._type = c_type
+        self._size = record_size(c_type)
         self._rows: list[bytes] = []
 
     def __len__(self) -> int:
@@ -78,7 +74,7 @@ class Records:
 
     def add(self, **fields: Any) -> int:
         """Append one; its number. What is not given is 0."""
-        self._rows.append(bytes(ffi.buffer(ffi.new(self._type, fields))))
+        self._rows.append(record(self._type, fields))
         return len(self._rows) - 1
 
     def section(self) -> tuple[int, bytes]:
@@ -94,17 +90,19 @@ def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> b
     if sys.byteorder != "little":
         raise ConfigError("--to bundle: bundles are little-endian, and this machine is not; export on another")
     everything = [*sections, (1, None)]
-    head = ffi.sizeof("mpb_header") + len(everything) * ffi.sizeof("mpb_section")
+    head = record_size("mpb_header") + len(everything) * record_size("mpb_section")
     at = -(-head // ALIGN) * ALIGN
     table = []
     for record_bytes, content in everything:
         size = sum(map(len, data)) if content is None else len(content)
-        table.append({"at": at, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc(content)})
+        table.append({"at": at, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc32c(content)})
         at = -(-(at + size) // ALIGN) * ALIGN
-    rows = bytes(ffi.buffer(ffi.new("mpb_section[]", table)))
-    header = ffi.new(
-        "mpb_header *", {"magic": b"mpbundle", "version": lib.MPB_VERSION, "sections": len(everything), "bytes": at}
-    )
-    header.crc = crc(bytes(ffi.buffer(header)) + rows)
-    parts = [aligned(bytes(ffi.buffer(header)) + rows), *(aligned(content) for _, content in sections), *data]
+    rows = records("mpb_section", table)
+    fields = {"magic": b"mpbundle", "version": constant("MPB_VERSION"), "sections": len(everything), "bytes": at}
+    checksum = crc32c(record("mpb_header", fields) + rows)
+    parts = [
+        aligned(record("mpb_header", {**fields, "crc": checksum}) + rows),
+        *(aligned(content) for _, content in sections),
+        *data,
+    ]
     return b"".join(parts)

@@ -26,18 +26,22 @@ from mpnet.engine.prepare import Constants, Prepared, conv_shape
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import EngineError, PrecisionError
 from mpnet.export import Configuration
-from mpnet.export.bundle.packed import pack_for
 from mpnet.export.bundle.records import Data, Records, Texts, assembled
 from mpnet.export.bundle.weights import as_stored
 from mpnet.formats.documents.json_text import finite
-from mpnet.kernels._core import lib
+from mpnet.kernels.core import constant
 from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
+from mpnet.kernels.packing import pack_for
 from mpnet.model.network import NETWORK_INPUT, LayerSpec, Shape
 from mpnet.model.precision import INT8, INT16, PRECISIONS, USUAL_NAMES, Precision
 
 CHECKS = 8
-_HEADS = {"region": lib.MPB_HEAD_REGION, "gaussian": lib.MPB_HEAD_GAUSSIAN, "detection": lib.MPB_HEAD_DETECTION}
+_HEADS = {
+    "region": constant("MPB_HEAD_REGION"),
+    "gaussian": constant("MPB_HEAD_GAUSSIAN"),
+    "detection": constant("MPB_HEAD_DETECTION"),
+}
 
 
 def bundle_bytes(
@@ -50,14 +54,14 @@ def bundle_bytes(
     Raises: ConfigError for an unknown level, EngineError naming the layer for an operation that bundles do not have.
     """
     bundle = _Bundle(configuration.prepared)
-    bundle.program(fuse_plan(configuration.plan), lib.MPB_CONFIGURATION)
+    bundle.program(fuse_plan(configuration.plan), constant("MPB_CONFIGURATION"))
     timed = _timed(configuration)
     if profile and configuration.network.convolutions:
         options = _with_all_ranges(configuration)
         for plan in covering_plans(configuration.network, options, timed):
-            bundle.timed(plan, lib.MPB_COVERING)
+            bundle.timed(plan, constant("MPB_COVERING"))
         for plan in random_plans(configuration.network, options, timed, CHECKS):
-            bundle.timed(plan, lib.MPB_CHECK)
+            bundle.timed(plan, constant("MPB_CHECK"))
     bundle.heads(configuration)
     for level in levels:
         bundle.packed(level)
@@ -161,7 +165,7 @@ class _Bundle:
 
     def _timed(self, operation: Convolve, purpose: int) -> Convolve:
         """What its weights belong to. Bias correction needs means that perhaps nobody has measured, and changes no time."""
-        return operation.alone if purpose == lib.MPB_CONFIGURATION else replace(operation.alone, corrected=False)
+        return operation.alone if purpose == constant("MPB_CONFIGURATION") else replace(operation.alone, corrected=False)
 
     def _floats(self, operation: Convolve) -> dict[str, dict[str, int]]:
         """The pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
@@ -181,7 +185,7 @@ class _Bundle:
             return self._known[operation, map]
         layer = operation.layer_of(self._prepared.network)
         word = kernel_activation(layer.activation) if map is None else map.activation
-        stands_in = -1 if purpose == lib.MPB_CONFIGURATION else self._with_weights[layer.index]
+        stands_in = -1 if purpose == constant("MPB_CONFIGURATION") else self._with_weights[layer.index]
         constants = self._constants(operation)
         shape, whole = conv_shape(layer), constants.whole
         number = self._convolutions.add(
@@ -240,7 +244,7 @@ class _Bundle:
         if head is None:
             return {}
         if isinstance(head, ImportedHead):
-            return {"kind": lib.MPB_HEAD_IMPORTED, "raw_classes": head.layer.classes, "how": head.decoding}
+            return {"kind": constant("MPB_HEAD_IMPORTED"), "raw_classes": head.layer.classes, "how": head.decoding}
         fields = {
             "kind": _HEADS[head.kind],
             "raw_classes": head.classes,
@@ -302,7 +306,7 @@ class _Bundle:
             in_c=network.channels,
             classes=classes,
             layers=len(network.layers),
-            resize=getattr(lib, f"MP_{protocol.get('resize', 'stretch').upper()}"),
+            resize=constant(f"MP_{protocol.get('resize', 'stretch').upper()}"),
             nms_kind=KINDS[nms.kind],
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
             max_detections=protocol.get("max_detections") or 0,
@@ -326,7 +330,7 @@ def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
             f"--to bundle: layer {layer.index} ({layer.name}): bundles have no {step.operation.name}; "
             "run this network with mpnet itself"
         )
-    return {"operation": getattr(lib, f"MPB_{step.operation.bundle}"), **step.operation.step_fields()}
+    return {"operation": constant(f"MPB_{step.operation.bundle}"), **step.operation.step_fields()}
 
 
 def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:

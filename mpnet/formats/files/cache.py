@@ -200,9 +200,9 @@ def _aligned(size: int) -> Bytes:
 
 def _checksum(words: NDArray[np.uint64]) -> int:
     """CRC-32C: unlike a sum it notices what has changed places."""
-    from mpnet.kernels._core import ffi, lib
+    from mpnet.kernels.core import crc32c
 
-    return int(lib.mp_crc32c(0, ffi.from_buffer(words), words.nbytes))
+    return crc32c(words)
 
 
 def _is_own(state: os.stat_result) -> bool:

@@ -21,7 +21,7 @@ import numpy as np
 import mpnet
 from mpnet.evaluation.compare import Interval
 from mpnet.formats.files.cache import open_cache
-from mpnet.kernels import _core
+from mpnet.kernels.core import LIBRARY_PATH
 from mpnet.kernels.environment import cpu_name
 from mpnet.report.data import conditions, differences, report_data
 from mpnet.resolve.configurations import Configurations
@@ -70,7 +70,7 @@ def _program() -> list[Any]:
     """Release, processor, and the files of this program as they are, for whoever changes them."""
     folder = Path(mpnet.__file__).parent
     files = sorted(path for ending in ("py", "js", "css") for path in folder.rglob(f"*.{ending}"))
-    stats = [os.stat(path) for path in (*files, _core.__file__)]
+    stats = [os.stat(path) for path in [*files, Path(LIBRARY_PATH)]]
     return [mpnet.__version__, cpu_name(), [[state.st_size, state.st_mtime_ns] for state in stats]]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Weights packed here for the ISA level of another machine."""
+"""Weights packed for the ISA level of another machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from mpnet.model.precision import Precision
 
 
 def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> bytes:
-    """The packed weights of a convolution, as mp_pack_conv of that level gives them.
+    """Return the packed weights of a convolution, as mp_pack_conv of that level gives them.
 
     weights: float32, or int8 codes. Raises: ConfigError for an unknown level, KernelError for weights that cannot be packed.
     """
@@ -27,17 +27,17 @@ def pack_for(level: str, shape: ConvShape, precision: Precision, weights: NDArra
     if table == ffi.NULL:
         raise ConfigError(f"--packed {level}: unknown ISA level; known are {', '.join(packing_levels())}")
     c_shape = ffi.new("mp_conv_shape *", [int(value) for value in astuple(shape)])
-    code, given = PRECISION_CODE[precision.name], np.ascontiguousarray(weights)
-    size = lib.mp_pack_bytes(table, c_shape, code, address(given))
+    code, contiguous = PRECISION_CODE[precision.name], np.ascontiguousarray(weights)
+    size = lib.mp_pack_bytes(table, c_shape, code, address(contiguous))
     if not size:
         raise KernelError(f"convolution {shape} in {precision.name} cannot be packed for {level}")
     packed = aligned(size)
-    call("packing", lib.mp_pack_conv, table, c_shape, code, given, packed, size)
+    call("packing", lib.mp_pack_conv, table, c_shape, code, contiguous, packed, size)
     return packed.tobytes()
 
 
 def packing_levels() -> list[str]:
-    """Names of all levels, of any architecture, that weights can be packed for."""
+    """Return the names of all levels, of any architecture, that weights can be packed for."""
     levels: list[str] = []
     while name := ffi.string(lib.mp_table_name(lib.mp_packing_table_at(len(levels)))).decode():
         levels.append(name)
