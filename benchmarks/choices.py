@@ -30,11 +30,11 @@ from mpnet.data.detections import Detections
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.evaluation.agreement import Agreement
-from mpnet.sweep.margins import Margins
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.safe import run_tests, safety_json, sequence
-from mpnet.sweep.scoring import split_positions
-from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.choose.margins import Margins
+from mpnet.sweep.choose.safe import run_tests, safety_json, sequence
+from mpnet.sweep.evaluate.scoring import split_positions
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
 from mpnet.sweep.store import Trial
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench

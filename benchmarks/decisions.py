@@ -90,7 +90,7 @@ def float_model(bench: Workbench) -> bytes:
 
 def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
     """The picks and the front of a sweep of fp32 and int8 on the choosing images."""
-    from mpnet.sweep.search import run_sweep
+    from mpnet.sweep.run import run_sweep
 
     sweep = f"sweep={{strategy: {said.strategy}, precisions: [fp32, int8], objectives: [agreement_AP, AP, bit_operations]}}"
     experiment = read_experiment(said.experiment, [*said.overrides, sweep, f"output={said.folder / 'runs'}"])

@@ -33,9 +33,9 @@ from mpnet.evaluation.compare import draw_images
 from mpnet.evaluation.intervals import Resampled, agreement_interval, difference_interval
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.selectors import select_layers
-from mpnet.sweep.context import OptionsInForce, SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.front import non_dominated
+from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.problem.front import non_dominated
 from mpnet.trial.workbench import Workbench
 
 IMAGES_AT_ONCE, DRAWS = 32, 100

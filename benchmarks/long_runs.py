@@ -19,12 +19,12 @@ import numpy as np
 
 from mpnet.config.measures import trial_columns
 from mpnet.network.network import load_network
-from mpnet.sweep.executor import InlineExecutor
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.problem import Batch, Problem, Walk, objectives_of
-from mpnet.sweep.space import AllConfigurations, Configuration, build_space
+from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
+from mpnet.sweep.problem.space import AllConfigurations, Configuration, build_space
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.units import Unit, UnitResult
 from tests.networks import small_cfg, write_experiment
 from tests.sweep.sweep_networks import yolov3_tiny
 

@@ -27,15 +27,15 @@ from typing import Sequence
 
 from mixbench.measure import sweep_of
 from mpnet.model.network import NetworkSpec
-from mpnet.sweep.estimate import seconds_per_pass
-from mpnet.sweep.executor import Executor
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.search import worker_pool
+from mpnet.sweep.evaluate.executor import Executor
+from mpnet.sweep.evaluate.sharing import forward_equivalents_of
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.run import worker_pool
+from mpnet.sweep.search.estimate import seconds_per_pass
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import make_context, make_executor, with_image_order
-from mpnet.sweep.sharing import forward_equivalents_of
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.strategies import strategy
-from mpnet.sweep.units import Unit, UnitResult
 
 MESSAGE_SECONDS = 0.002
 """From the end of a part to its result, and from handing out to its start: a local network and Dask's own work."""

@@ -14,11 +14,11 @@ from typing import Any, Mapping, Sequence
 from mixbench.problem import COLUMNS, HERE, Problem, load_problem
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.sweep.loop import OnUpdate, Sweep, WorkerPool
-from mpnet.sweep.problem import Batch, Walk, objectives_of
-from mpnet.sweep.problem import Problem as SweepProblem
+from mpnet.sweep.problem.problem import Batch, Walk, objectives_of
+from mpnet.sweep.problem.problem import Problem as SweepProblem
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.setup import SweepSetup, make_context, make_executor, section_of, set_up
-from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import TrialStore
 from mpnet.trial.experiment import open_workbench, with_network
 

@@ -19,7 +19,7 @@ from mixbench.submission import Submission, read_submission
 from mpnet.errors import MpnetError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.packages import require
-from mpnet.sweep.front import best_pairs
+from mpnet.sweep.problem.front import best_pairs
 
 _STYLE = """
 :root { color-scheme: light dark; font: 15px/1.45 system-ui, sans-serif; }

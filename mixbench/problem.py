@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import MAX_SQNR_DB
 from mpnet.errors import ConfigError
-from mpnet.sweep.search import MAX_CONFIGURATIONS
+from mpnet.sweep.run import MAX_CONFIGURATIONS
 
 HERE = Path(__file__).resolve().parent
 TABLES = HERE / "tables"

@@ -21,7 +21,7 @@ from mixbench.measure import load_measured
 from mixbench.problem import COST, OTHERS, QUALITY, Problem, load_problem, points
 from mixbench.submission import Submission, read_submission
 from mpnet.errors import MpnetError
-from mpnet.sweep.front import best_pairs, front_gap
+from mpnet.sweep.problem.front import best_pairs, front_gap
 
 NEAR = 0.1
 """Points of agreement: how near to the exact front `passes_to_near` asks a method to come."""

@@ -31,14 +31,14 @@ from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.model.selectors import select_layers
-from mpnet.sweep.front import dominated
-from mpnet.sweep.loop import SweepState
-from mpnet.sweep.problem import Problem as SweepProblem
-from mpnet.sweep.search import run_sweep
+from mpnet.sweep.problem.front import dominated
+from mpnet.sweep.problem.problem import Problem as SweepProblem
+from mpnet.sweep.run import run_sweep
+from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.records import choose_record
-from mpnet.sweep.strategies import strategy
 
 _KEPT = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "versions", "created")
 """Of what a store says of its sweep, that which a table says as well."""

@@ -10,11 +10,11 @@ import numpy as np
 
 from mixbench.methods import Method
 from mixbench.problem import COST, QUALITY, Problem
-from mpnet.sweep.problem import Problem as SweepProblem
-from mpnet.sweep.problem import objectives_of
-from mpnet.sweep.space import Configuration, Space, Variable
+from mpnet.sweep.problem.problem import Problem as SweepProblem
+from mpnet.sweep.problem.problem import objectives_of
+from mpnet.sweep.problem.space import Configuration, Space, Variable
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.store import Trial
-from mpnet.sweep.strategies import strategy
 
 
 def replayed(name: str, trials: int | None = None) -> Method:

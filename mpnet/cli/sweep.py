@@ -24,10 +24,10 @@ from mpnet.errors import ConfigError
 from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_salvaged, print_status, print_sweep
 from mpnet.report.tracking import SweepLog, open_trackers, written_page
-from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.forecast import forecast
-from mpnet.sweep.loop import SweepState
-from mpnet.sweep.search import SweepStart, run_sweep
+from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.forecast import forecast
+from mpnet.sweep.run import SweepStart, run_sweep
+from mpnet.sweep.search.loop import SweepState
 from mpnet.sweep.store.latest import store_at
 from mpnet.sweep.store.salvage import salvage as salvage_store
 

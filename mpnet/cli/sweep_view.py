@@ -17,11 +17,11 @@ from mpnet.messages import whole_text
 from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
 from mpnet.report.text.sweep import front_chart
-from mpnet.sweep.estimate import duration
-from mpnet.sweep.findings import front_of
-from mpnet.sweep.loop import SweepState
-from mpnet.sweep.search import SweepStart
-from mpnet.sweep.space import Configuration
+from mpnet.sweep.choose.findings import front_of
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.run import SweepStart
+from mpnet.sweep.search.estimate import duration
+from mpnet.sweep.search.loop import SweepState
 
 TERMINAL_SECONDS = 0.5
 PLAIN_SECONDS = 10.0

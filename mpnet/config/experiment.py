@@ -31,7 +31,7 @@ LABEL_KEYS: dict[str, str | None] = {
 LISTED: tuple[str, ...] = ("darknet", "ultralytics")
 """Those whose file names the images as well, and may name the classes."""
 DATA_FORMATS: tuple[str, ...] = tuple(name for task in TASKS.values() for name in task.formats)
-STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" / "strategies")
+STRATEGIES: tuple[str, ...] = module_names(Path(__file__).parents[1] / "sweep" / "search" / "strategies")
 """One file each."""
 SAMPLERS: tuple[str, ...] = ("nsga2", "tpe")
 OWN_BACKENDS: tuple[str, ...] = ("mpnet",)

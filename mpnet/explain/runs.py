@@ -14,7 +14,7 @@ from mpnet.evaluation.match import Truths
 from mpnet.explain.objects import Finds, find
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
 from mpnet.trial.workbench import Workbench
 
 Layers = frozenset[int]

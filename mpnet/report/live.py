@@ -24,7 +24,7 @@ from mpnet.errors import ConfigError, MpnetError
 from mpnet.progress import silent
 from mpnet.report.collect.report import collect
 from mpnet.report.html.page import render
-from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.choose.findings import sweep_status
 
 POLL_SECONDS = 1.0
 """Time between two looks at the store."""

@@ -27,9 +27,9 @@ from mpnet.report.html import svg
 from mpnet.report.html.page import render
 from mpnet.resolve.source import configuration_named
 from mpnet.resolve.trials import trials
-from mpnet.sweep.findings import front_of
-from mpnet.sweep.loop import SweepState
-from mpnet.sweep.search import SweepStart, run_sweep
+from mpnet.sweep.choose.findings import front_of
+from mpnet.sweep.run import SweepStart, run_sweep
+from mpnet.sweep.search.loop import SweepState
 from mpnet.tables import Chart, Table, Tabular, columns_of
 from mpnet.trial.result import Result
 
@@ -112,7 +112,7 @@ def sweep(
     """Sweep as an experiment says; in a notebook the front is drawn while it grows.
 
     overrides: KEY=VALUE over an experiment file, as `--set` has them. on_trial: called with every finished trial.
-    The rest, and what it raises, is as of `mpnet.sweep.search.run_sweep`.
+    The rest, and what it raises, is as of `mpnet.sweep.run.run_sweep`.
     """
     if not isinstance(experiment, Experiment):
         experiment = read_experiment(experiment, overrides)

@@ -17,8 +17,8 @@ from mpnet.progress import Progress, silent
 from mpnet.trial.result import Result
 
 if TYPE_CHECKING:
-    from mpnet.sweep.loop import SweepState
-    from mpnet.sweep.search import SweepStart
+    from mpnet.sweep.run import SweepStart
+    from mpnet.sweep.search.loop import SweepState
 
 FRONT_SECONDS = 5.0
 """Time between two counts of a growing front."""
@@ -182,7 +182,7 @@ class SweepLog:
             self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
         now = time.monotonic()
         if self._start is not None and state.known and now - self._counted >= FRONT_SECONDS:
-            from mpnet.sweep.findings import front_of  # runs do without sweeps
+            from mpnet.sweep.choose.findings import front_of  # runs do without sweeps
 
             self._counted = now
             self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)

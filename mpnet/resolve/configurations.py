@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.measures import MEASURES, Measure, measure
-from mpnet.sweep.front import knee, non_dominated
+from mpnet.sweep.problem.front import knee, non_dominated
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from typing import Any, Iterator
 
 from mpnet.errors import MpnetError
 from mpnet.messages import one_line
-from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.store.latest import LATEST_STORE, is_store
 from mpnet.trial.result import LATEST, RESULT_FILE, Result, read_result
 

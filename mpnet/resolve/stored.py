@@ -17,8 +17,8 @@ from mpnet.errors import StoreError
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.resolve.stored_sweep import read_sweep
-from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.picks import PICK_RULES, rule_of
+from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import holds_result, read_result
 

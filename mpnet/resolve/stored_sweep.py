@@ -15,8 +15,8 @@ from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
-from mpnet.sweep.findings import failures
-from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.choose.findings import failures
+from mpnet.sweep.choose.picks import PICK_RULES
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damaged

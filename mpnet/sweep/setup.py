@@ -27,14 +27,14 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.quantization import LEARNT
 from mpnet.speed.latency_table import LatencyTable, read_table
-from mpnet.sweep.context import Baseline, OptionsInForce, SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
-from mpnet.sweep.problem import Problem
-from mpnet.sweep.race import SAMPLE, SAMPLED_FROM
-from mpnet.sweep.scoring import split_positions
-from mpnet.sweep.scratch import Scratch
-from mpnet.sweep.space import Space
+from mpnet.sweep.evaluate.context import Baseline, OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.evaluate.race import SAMPLE, SAMPLED_FROM
+from mpnet.sweep.evaluate.scoring import split_positions
+from mpnet.sweep.evaluate.scratch import Scratch
+from mpnet.sweep.problem.problem import Problem
+from mpnet.sweep.problem.space import Space
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import LAST, write_record
 from mpnet.trial.calibration import calibrated
@@ -234,7 +234,7 @@ def make_executor(context: SweepContext, workers: int, scheduler: str | None) ->
     """Dask workers of a scheduler, processes of this machine, or this process."""
     recipe = partial(Evaluator, context)
     if scheduler is not None:
-        from mpnet.sweep.dask_executor import DaskExecutor
+        from mpnet.sweep.evaluate.dask_executor import DaskExecutor
 
         return DaskExecutor(scheduler, recipe)
     if workers == 1:

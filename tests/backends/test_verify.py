@@ -13,7 +13,7 @@ from mpnet.report.collect.sweep_store import from_store
 from mpnet.report.data.report_data import Status
 from mpnet.resolve.stored import find_configuration
 from mpnet.resolve.stored_sweep import read_sweep
-from mpnet.sweep.verify import RULE
+from mpnet.sweep.choose.verify import RULE
 from tests.cli.conftest import Mpnet, document_of
 
 pytestmark = pytest.mark.usefixtures("scalar_backends")

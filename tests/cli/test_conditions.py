@@ -69,7 +69,7 @@ def test_a_sweep_measures_each_condition_as_a_run_does(mpnet: Mpnet, experiment:
 @pytest.mark.slow
 def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = document_of(mpnet("sweep", experiment, *SWEEP))
-    monkeypatch.setattr("mpnet.sweep.conditions.predict", None)
+    monkeypatch.setattr("mpnet.sweep.choose.conditions.predict", None)
     again = document_of(mpnet("sweep", experiment, *SWEEP))
     assert again["conditions"] == first["conditions"]
     shown = mpnet("sweep", experiment, *SWEEP[:-1])

@@ -22,10 +22,10 @@ from mpnet.config.identity import digest_of
 from mpnet.config.measures import AGREEMENT, names_of, trial_costs
 from mpnet.evaluation.intervals import METHOD
 from mpnet.model.task import DETECTION
-from mpnet.sweep import parts
-from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.search import parts
 from mpnet.sweep.store import TrialStore
-from mpnet.sweep.units import Unit, UnitResult
 from tests.cli.conftest import Mpnet, document_of
 
 WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
@@ -458,7 +458,7 @@ def test_what_cannot_be_swept_is_one_line(mpnet: Mpnet, sweep_file: Path, change
 
 
 def test_a_long_exact_sweep_asks_first(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpnet.sweep.search.ASK_SECONDS", 0.0)
+    monkeypatch.setattr("mpnet.sweep.run.ASK_SECONDS", 0.0)
     result = mpnet("sweep", sweep_file, *SMALL)
     assert result.returncode == 2
     assert "exhaustive over 16 configurations takes about" in result.stderr
@@ -485,7 +485,7 @@ def test_without_a_sweep_section_it_says_what_to_write(mpnet: Mpnet, experiment:
 
 def test_no_scheduler_is_one_line(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
-    monkeypatch.setattr("mpnet.sweep.dask_executor.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("mpnet.sweep.evaluate.dask_executor.CONNECT_SECONDS", 1.0)
     result = mpnet("sweep", sweep_file, *SMALL, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "no Dask scheduler answers" in result.stderr

@@ -10,11 +10,11 @@ import pytest
 from rich.console import Console
 
 from mpnet.cli.sweep_view import SweepView
-from mpnet.sweep.failed import FailedTrials
-from mpnet.sweep.loop import SweepState
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.search import SweepStart
-from mpnet.sweep.space import build_space
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import build_space
+from mpnet.sweep.run import SweepStart
+from mpnet.sweep.search.failed import FailedTrials
+from mpnet.sweep.search.loop import SweepState
 from tests.sweep.sweep_networks import tiny_yolo
 
 

@@ -34,9 +34,9 @@ from typing import Any, Callable, Iterator, Sequence
 import numpy as np
 
 from mpnet.cli.main import cli, guarded
-from mpnet.sweep.front import non_dominated
+from mpnet.sweep.choose.verify import Verification
+from mpnet.sweep.problem.front import non_dominated
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.verify import Verification
 from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_experiment
 

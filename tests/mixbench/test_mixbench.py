@@ -22,7 +22,7 @@ from mixbench.submission import Submission, read_submission, write_submission
 from mixbench.table import check, make
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.sweep.search import run_sweep
+from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
 from tests.networks import small_cfg, write_experiment
 

@@ -15,10 +15,10 @@ from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.engine.assign import assign_key
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.model.task import DETECTION
-from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.problem.space import build_space
 from mpnet.sweep.setup import make_context, set_up
-from mpnet.sweep.space import build_space
-from mpnet.sweep.units import Unit
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inference import Outcome, run_plans

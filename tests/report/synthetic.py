@@ -12,7 +12,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.report.data.differences import ClassRow, Confusion, Image, ObjectChange
 from mpnet.report.data.report_data import CfgTemplate, Layer, LayerError, LayerPair, Pick, ReportData, Status
 from mpnet.resolve.configurations import Configurations
-from mpnet.sweep.picks import PICK_RULES
+from mpnet.sweep.choose.picks import PICK_RULES
 
 MACS = (
     22_118_400,

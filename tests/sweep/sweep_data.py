@@ -14,8 +14,8 @@ from mpnet.engine.options import resolve_options
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.model.weights import random_weights
-from mpnet.sweep.context import OptionsInForce, SweepContext
-from mpnet.sweep.evaluator import Evaluator
+from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.trial.detection import DetectionDecoder
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))

@@ -12,10 +12,10 @@ from typing import Callable, Iterable
 from mpnet.errors import EngineError
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.sweep.problem import Problem, Results, Walk
-from mpnet.sweep.space import Configuration, Space
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.problem.problem import Problem, Results, Walk
+from mpnet.sweep.problem.space import Configuration, Space
 from mpnet.sweep.store import Trial
-from mpnet.sweep.units import Unit, UnitResult
 
 
 def additive_quality(seed: int, layers: int) -> Callable[[str], float]:

@@ -18,9 +18,9 @@ from mpnet.engine.session import Session
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights
-from mpnet.sweep.context import OptionsInForce, SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.units import Unit
+from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.units import Unit
 from mpnet.trial.classification import CLASSIFICATION_KIT, ClassificationDecoder
 from tests.sweep.sweep_networks import conv, parse, pool
 

@@ -20,16 +20,16 @@ import pytest
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.sweep.dask_executor import DaskExecutor
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.findings import front_of
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.problem import Problem, objectives_of
+from mpnet.sweep.choose.findings import front_of
+from mpnet.sweep.evaluate.dask_executor import DaskExecutor
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import make_context, section_of, set_up
-from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, TrialStore
-from mpnet.sweep.strategies import strategy
-from mpnet.sweep.units import Unit, UnitResult
 from mpnet.trial.experiment import open_workbench, with_network
 from tests.networks import small_cfg, write_experiment
 from tests.sweep.sweep_data import context, with_baseline
@@ -130,7 +130,7 @@ def changed_workers(scheduler: str, *changes: tuple[str, str, object]) -> Iterat
 
 
 OTHER_RELEASE = ("mpnet", "__version__", "0.0.9")
-EXECUTOR = "mpnet.sweep.dask_executor"
+EXECUTOR = "mpnet.sweep.evaluate.dask_executor"
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str,
 
 def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
     made = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
-    wrong = ("mpnet.sweep.evaluator:Evaluator", "_values", _wrong_values)
+    wrong = ("mpnet.sweep.evaluate.evaluator:Evaluator", "_values", _wrong_values)
     with (
         changed_workers(scheduler, wrong),
         contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))) as executor,
@@ -239,7 +239,7 @@ def test_workers_need_no_file_of_this_machine(scheduler: str, tmp_path: Path) ->
 
 def test_nobody_at_the_address_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
-    monkeypatch.setattr("mpnet.sweep.dask_executor.CONNECT_SECONDS", 1.0)
+    monkeypatch.setattr("mpnet.sweep.evaluate.dask_executor.CONNECT_SECONDS", 1.0)
     with pytest.raises(ConfigError, match=r"--scheduler tcp://127.0.0.1:9: no Dask scheduler answers .*dask scheduler"):
         DaskExecutor("tcp://127.0.0.1:9", None)
 

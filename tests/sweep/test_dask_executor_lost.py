@@ -14,7 +14,7 @@ from typing import Iterator
 
 import pytest
 
-from mpnet.sweep.units import Unit, UnitResult
+from mpnet.sweep.evaluate.units import Unit, UnitResult
 
 SCHEDULER = """
 import time
@@ -92,8 +92,8 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
 CLIENT = """
 import sys
 from mpnet.errors import EngineError
-from mpnet.sweep import dask_executor
-from mpnet.sweep.units import Unit
+from mpnet.sweep.evaluate import dask_executor
+from mpnet.sweep.evaluate.units import Unit
 from tests.sweep.test_dask_executor_lost import Sleeper
 executor = dask_executor.DaskExecutor(sys.argv[1], Sleeper(float(sys.argv[2])))
 dask_executor.CONNECT_SECONDS = float(sys.argv[3])

@@ -22,13 +22,13 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.metrics import CocoEvaluator, darknet_ap50, darknet_map50
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import BASE_NAMES, FP16
-from mpnet.sweep import kept_stem
-from mpnet.sweep.context import SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.scoring import Noise, heads_sqnr_db, split_positions
-from mpnet.sweep.sharing import forward_equivalents_of
-from mpnet.sweep.space import build_space
-from mpnet.sweep.units import Unit
+from mpnet.sweep.evaluate import kept_stem
+from mpnet.sweep.evaluate.context import SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.scoring import Noise, heads_sqnr_db, split_positions
+from mpnet.sweep.evaluate.sharing import forward_equivalents_of
+from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import branches, tiny_yolo
 

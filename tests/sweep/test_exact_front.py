@@ -15,21 +15,21 @@ import pytest
 from mpnet.config.experiment import ConstraintSection, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.sweep import setup
-from mpnet.sweep.context import SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.executor import InlineExecutor
-from mpnet.sweep.findings import front_of
-from mpnet.sweep.front import Rivals, dominated
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.problem import Batch, Problem, Walk, objectives_of
-from mpnet.sweep.race import Survivors, if_layers_add_up, rounds
+from mpnet.sweep.choose.findings import front_of
+from mpnet.sweep.evaluate.context import SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.evaluate.race import Survivors, if_layers_add_up, rounds
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.problem.front import Rivals, dominated
+from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import with_image_order
-from mpnet.sweep.space import Configuration, build_space
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
-from mpnet.sweep.strategies import strategy
-from mpnet.sweep.units import Unit, UnitResult
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import tiny_yolo
 

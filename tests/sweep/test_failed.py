@@ -10,17 +10,17 @@ import numpy as np
 import pytest
 
 from mpnet.errors import EngineError, StoreError
-from mpnet.sweep.context import SweepContext
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.executor import InlineExecutor
-from mpnet.sweep.failed import FailedTrials
-from mpnet.sweep.front import Rivals
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.evaluate.context import SweepContext
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.problem.front import Rivals
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.failed import FailedTrials
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.store import FailedTrial, Subject, Trial, TrialStore
 from mpnet.sweep.store.salvage import salvage
-from mpnet.sweep.strategies import STRATEGIES, strategy
-from mpnet.sweep.units import Unit, UnitResult
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 from tests.sweep.synthetic import SyntheticRecipe, interacting_quality, run, trial

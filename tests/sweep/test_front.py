@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mpnet.config.measures import objective
 from mpnet.errors import ConfigError
-from mpnet.sweep.front import front_gap, hypervolume, non_dominated, to_minimise
+from mpnet.sweep.problem.front import front_gap, hypervolume, non_dominated, to_minimise
 
 
 def dominates(a: np.ndarray, b: np.ndarray) -> bool:

@@ -15,8 +15,8 @@ from mpnet.engine.tensor import Tensor
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.weights import random_weights
-from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.problem.space import build_space
 from tests.engine.test_integer import EVERYTHING, options_of
 
 HEAD = "[yolo]\nmask=0,1\nnum=2\nclasses=2\nanchors=2,3, 4,5\n"

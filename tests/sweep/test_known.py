@@ -7,8 +7,8 @@ import math
 import tracemalloc
 
 from mpnet.config.measures import trial_columns
-from mpnet.sweep.known import KnownTrials
-from mpnet.sweep.space import Configuration
+from mpnet.sweep.problem.known import KnownTrials
+from mpnet.sweep.problem.space import Configuration
 from mpnet.sweep.store import Trial
 
 

@@ -22,12 +22,12 @@ from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
-from mpnet.sweep import likely_heads
-from mpnet.sweep.evaluator import Evaluator
-from mpnet.sweep.front import Rivals
-from mpnet.sweep.likely_heads import BLOCK, HeadCells, LikelyHeads
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
-from mpnet.sweep.units import Unit
+from mpnet.sweep.evaluate import likely_heads
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.likely_heads import BLOCK, HeadCells, LikelyHeads
+from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.problem.front import Rivals
 from mpnet.trial.detection import DetectionDecoder
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo

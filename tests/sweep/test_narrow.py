@@ -22,8 +22,8 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
-from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.problem.space import build_space
 from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 

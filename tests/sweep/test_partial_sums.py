@@ -15,9 +15,9 @@ from mpnet.engine.tensor import Tensor
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
-from mpnet.sweep.graph import SharedGraph
-from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.evaluate.graph import SharedGraph
+from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
+from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_networks import conv, parse, yolo
 
 NETWORK = parse(

@@ -11,12 +11,12 @@ from mpnet.config.experiment import ConstraintSection, MarginSection, SpaceSecti
 from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import Loss
 from mpnet.model.task import DETECTION
-from mpnet.sweep.margins import Margins, margins_of
-from mpnet.sweep.picks import Judged, Judgement, SetLoss, pick, rule_of
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.safe import MOST_TESTED, Safety, safety_json, sequence, shown_safe
-from mpnet.sweep.space import Configuration, build_space
-from mpnet.sweep.stability import stability
+from mpnet.sweep.choose.margins import Margins, margins_of
+from mpnet.sweep.choose.picks import Judged, Judgement, SetLoss, pick, rule_of
+from mpnet.sweep.choose.safe import MOST_TESTED, Safety, safety_json, sequence, shown_safe
+from mpnet.sweep.choose.stability import stability
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
 from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo
 

@@ -14,12 +14,12 @@ import numpy as np
 import pytest
 
 from mpnet.errors import StoreError
-from mpnet.sweep.context import values_of
-from mpnet.sweep.scratch import Scratch
+from mpnet.sweep.evaluate.context import values_of
+from mpnet.sweep.evaluate.scratch import Scratch
 
-READ = "import sys; from mpnet.sweep.context import values_of; print(values_of(sys.argv[1]).sum())"
+READ = "import sys; from mpnet.sweep.evaluate.context import values_of; print(values_of(sys.argv[1]).sum())"
 MAKE = (
-    "import sys; from mpnet.sweep.scratch import Scratch; s = Scratch(); s.array((1000, 10));"
+    "import sys; from mpnet.sweep.evaluate.scratch import Scratch; s = Scratch(); s.array((1000, 10));"
     "print('made', flush=True); sys.stdin.read()"
 )
 
@@ -61,7 +61,7 @@ def test_no_room_is_one_line(folder: Path) -> None:
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (10000, 10000))\n"
         "from mpnet.errors import StoreError\n"
-        "from mpnet.sweep.scratch import Scratch\n"
+        "from mpnet.sweep.evaluate.scratch import Scratch\n"
         "try:\n"
         "    Scratch().array((1000, 1000))\n"
         "except StoreError as error:\n"

@@ -10,8 +10,8 @@ import pytest
 
 from mpnet.config.experiment import SpaceSection
 from mpnet.formats.cfg.read import read_cfg
-from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of
-from mpnet.sweep.space import build_space
+from mpnet.sweep.evaluate.sharing import ancestors, forward_equivalents, forward_equivalents_of
+from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_networks import branches, tiny_yolo, yolov3_tiny
 
 TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")

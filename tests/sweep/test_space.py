@@ -9,7 +9,7 @@ from mpnet.config.experiment import AUTO_TIES, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
-from mpnet.sweep.space import build_space
+from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 
 TWO = ("fp32", "int8")

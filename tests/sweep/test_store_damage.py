@@ -25,7 +25,7 @@ from mpnet.errors import StoreError
 from mpnet.report.collect.sweep_store import from_store
 from mpnet.report.data.report_data import Status
 from mpnet.resolve.stored_sweep import read_sweep
-from mpnet.sweep.findings import sweep_status
+from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.documents import DOCUMENTS
 from mpnet.sweep.store.records import read_records

@@ -20,13 +20,13 @@ from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError, StoreError
 from mpnet.report.collect.report import collect
 from mpnet.report.html.page import render
-from mpnet.sweep.executor import InlineExecutor
-from mpnet.sweep.findings import findings
-from mpnet.sweep.loop import Sweep, WorkerPool
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.space import build_space
+from mpnet.sweep.choose.findings import findings
+from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import build_space
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.strategies import strategy
 from tests.sweep.sweep_networks import tiny_yolo
 from tests.sweep.synthetic import SyntheticRecipe
 

@@ -12,13 +12,13 @@ from mpnet.config.experiment import ConstraintSection, OptionRange, SpaceSection
 from mpnet.errors import ConfigError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
-from mpnet.sweep.front import front_gap
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.problem.front import front_gap
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.strategies import STRATEGIES, strategy
+from mpnet.sweep.search.strategies.additive import predicted_front
+from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
 from mpnet.sweep.store import Trial
-from mpnet.sweep.strategies import STRATEGIES, strategy
-from mpnet.sweep.strategies.additive import predicted_front
-from mpnet.sweep.strategies.one_at_a_time import only_lowered
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import additive_quality, interacting_quality, measure_of, run
 

@@ -20,16 +20,16 @@ import pytest
 
 from mpnet.errors import ConfigError, EngineError
 from mpnet.model.network import NetworkSpec
-from mpnet.sweep.executor import Executor, InlineExecutor, ProcessExecutor
-from mpnet.sweep.failed import FailedTrials
-from mpnet.sweep.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.parts import Parts
-from mpnet.sweep.problem import Problem, objectives_of
-from mpnet.sweep.sharing import forward_equivalents, forward_equivalents_of
-from mpnet.sweep.space import Configuration, build_space
+from mpnet.sweep.evaluate.executor import Executor, InlineExecutor, ProcessExecutor
+from mpnet.sweep.evaluate.sharing import forward_equivalents, forward_equivalents_of
+from mpnet.sweep.evaluate.units import MAX_REPEATED, MAX_TRIALS, Unit, UnitResult, planned_equivalents, split_units
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.search.failed import FailedTrials
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.parts import Parts
+from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.store import Subject, Trial, TrialStore
-from mpnet.sweep.strategies import STRATEGIES, strategy
-from mpnet.sweep.units import MAX_REPEATED, MAX_TRIALS, Unit, UnitResult, planned_equivalents, split_units
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import SyntheticRecipe
 
@@ -150,8 +150,8 @@ def test_closing_ends_all_workers() -> None:
 
 
 FIRST_WORKER = """
-from mpnet.sweep.executor import ProcessExecutor
-from mpnet.sweep.failed import FailedTrials
+from mpnet.sweep.evaluate.executor import ProcessExecutor
+from mpnet.sweep.search.failed import FailedTrials
 from tests.sweep.test_sweep import SyntheticRecipe, problem
 if __name__ == "__main__":
     executor = ProcessExecutor(SyntheticRecipe(problem()), 1)

@@ -11,8 +11,8 @@ import pytest
 
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.speed.clock import Times
-from mpnet.sweep import timing
-from mpnet.sweep.search import run_sweep
+from mpnet.sweep.choose import timing
+from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
 from tests.networks import write_experiment
 

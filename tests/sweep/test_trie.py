@@ -22,10 +22,10 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import INT8
 from mpnet.model.weights import random_weights
-from mpnet.sweep.graph import Node, SharedGraph
-from mpnet.sweep.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
-from mpnet.sweep.space import build_space
-from mpnet.sweep.trie import build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.evaluate.graph import Node, SharedGraph
+from mpnet.sweep.evaluate.sharing import ancestors, forward_equivalents, forward_equivalents_of, restricted
+from mpnet.sweep.evaluate.trie import build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_data import PER_TENSOR
 from tests.sweep.sweep_networks import branches, conv, parse, tiny_yolo, yolo
 

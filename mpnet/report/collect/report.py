@@ -38,8 +38,8 @@ from mpnet.report.data.task_words import words_of
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored import find_configuration, split_source
 from mpnet.resolve.stored_sweep import read_sweep
-from mpnet.sweep.findings import sweep_status
-from mpnet.sweep.scoring import split_positions
+from mpnet.sweep.choose.findings import sweep_status
+from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, finished, read_result

@@ -16,7 +16,7 @@ from mpnet.report.data.sweep_sentences import failed_text, judged_by, ruled_out_
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.steps import doubt_of, latency_text
-from mpnet.sweep.picks import PICK_RULES, rule_of
+from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 
 
 def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:

@@ -10,7 +10,7 @@ from mpnet.config.measures import measure
 from mpnet.model.plan_key import short_key
 from mpnet.model.task import TASKS
 from mpnet.report.data.words import number_text
-from mpnet.sweep.conditions import CLEAN, MEAN, WORST
+from mpnet.sweep.choose.conditions import CLEAN, MEAN, WORST
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from mpnet.messages import counted
 from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import called, row_words
 from mpnet.report.text.terminal import print_table
-from mpnet.sweep.margins import loss_label
+from mpnet.sweep.choose.margins import loss_label
 
 LAYERS_NAMED = 8
 """Of those that keep their precision at the cost of a pick."""

@@ -21,8 +21,8 @@ from mpnet.report.text.conditions import print_conditions
 from mpnet.report.text.safety import print_safety
 from mpnet.report.text.terminal import Share, blocks, print_table
 from mpnet.speed.steps import doubt_of
-from mpnet.sweep.front import evenly
-from mpnet.sweep.picks import rule_of
+from mpnet.sweep.choose.picks import rule_of
+from mpnet.sweep.problem.front import evenly
 
 _BAR = 24
 LATENCY = "latency_ms"

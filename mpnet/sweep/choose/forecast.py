@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: MIT
+"""How wide the intervals of a sweep will be, before it begins: from a few configurations on some of the images."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from mpnet.config.experiment import Experiment
+from mpnet.engine.assign import assign_key
+from mpnet.evaluation.noninferiority import POOLED
+from mpnet.model.plan_key import split_key
+from mpnet.model.plan_words import PlanWords
+from mpnet.progress import Progress, silent
+from mpnet.sweep.choose.margins import margins_of
+from mpnet.sweep.problem.space import Space, build_space
+from mpnet.sweep.search.failed import baseline_failed
+from mpnet.sweep.setup import section_of, set_up
+from mpnet.trial.experiment import open_workbench, with_network
+from mpnet.trial.inference import run_each
+from mpnet.trial.inputs import spread
+
+IMAGES = 64
+"""Images that a forecast runs on: enough for a variance, few beside a sweep."""
+FACTORS = (1, 2, 4)
+"""Images that half-widths are given for: those that will test, and so many times as many."""
+
+
+def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, Any]:
+    """The document of `mpnet sweep --forecast --json`.
+
+    images: that it was made from; testing: those that will test the sweep's choice, of which `labelled` have labels.
+    configurations: for each its loss on these images by measure, `half_widths`: half of what lies between the ends of its
+    one-sided 95 % intervals with FACTORS times the testing images, `images_to_tell`: how many would tell whether the margin is
+    kept (None: more than anybody has, or too few labels). failed: configurations with values that are not finite, and why.
+    Raises: ConfigError, EngineError where the baseline has such values, and as `open_workbench`.
+    """
+    experiment, network = with_network(experiment)
+    section = section_of(experiment)
+    space = build_space(network, section.precisions, section.space)
+    bench = open_workbench(experiment, network)
+    task = bench.kit.task
+    margins = margins_of(section, task, experiment.source)
+    space = replace(space, suffix=split_key(bench.assign().key)[1])
+    setup = set_up(bench, section, space)
+    testing = bench.of_images((setup.report if len(setup.report) else setup.select).tolist()).dataset
+    some = setup.benches[0].of_images(spread(len(bench.dataset.images), IMAGES))
+    keys = [key for key in _few(space) if key != setup.baseline]
+    baseline = setup.baseline or space.highest()
+    with progress("images", len(some.dataset.images)) as advance:
+        first, *others = run_each(some, [some.plan(assign_key(network, key)) for key in (baseline, *keys)], advance)
+    if isinstance(first, str):
+        raise baseline_failed(network, baseline, first)
+    loss = some.kit.loss(some.dataset, first.predictions)
+    counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
+    words = PlanWords.of_network(network)
+    configurations, failed = [], []
+    for key, outcome in zip(keys, others, strict=True):
+        if isinstance(outcome, str):
+            failed.append({"precision": key, "words": words(key), "reason": outcome})
+            continue
+        losses = {name: (known, name.removesuffix(POOLED)) for name, known in loss(outcome.predictions).losses.items()}
+        configurations.append(
+            {
+                "precision": key,
+                "words": words(key),
+                "losses": {
+                    name: {
+                        "loss": known.loss,
+                        "half_widths": [known.with_images(factor * counts[base]).half_width() for factor in FACTORS],
+                        "images_to_tell": known.images_to_tell(margins.points[base]),
+                    }
+                    for name, (known, base) in losses.items()
+                    if base in margins.points and counts[base]
+                },
+            }
+        )
+    return {
+        "name": experiment.name,
+        "images": len(some.dataset.images),
+        "testing": len(testing.images),
+        "labelled": testing.labelled_count,
+        "held_out": len(setup.report) > 0,
+        "margin": dict(margins.points),
+        "factors": list(FACTORS),
+        "configurations": configurations,
+        "failed": failed,
+    }
+
+
+def _few(space: Space) -> list[str]:
+    """Everything lowered; everything but the last layer; the first half; the last half."""
+    high, low = space.codes_of(space.highest()), space.codes_of(space.lowest())
+    count, half = len(high), len(high) // 2
+    lowered = (range(count), range(count - 1), range(half), range(half, count))
+    return list(dict.fromkeys(space.key_of([low[i] if i in part else high[i] for i in range(count)]) for part in lowered))

@@ -1,0 +1,269 @@
+# SPDX-License-Identifier: MIT
+"""Three configurations of a sweep that somebody could take, by stated rules, each with its loss and its interval.
+
+safe:     the cheapest that is shown to lose no more than a margin, on images that did not choose it (`sweep.safe`).
+balanced: the knee of the front: farthest above the straight line between its cheapest and its most accurate end.
+smallest: the cheapest of all; within the limits, where there are any.
+
+With limits all three keep them. The front is that of the first measure of accuracy and the first cost.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass, field
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import DROP, measure
+from mpnet.engine.assign import assign_key
+from mpnet.errors import EngineError
+from mpnet.evaluation.compare import Interval
+from mpnet.evaluation.noninferiority import Loss, Losses
+from mpnet.messages import limits_text
+from mpnet.model.task import Task
+from mpnet.progress import Advance, Progress, silent
+from mpnet.sweep.problem.front import knee, non_dominated
+from mpnet.sweep.problem.problem import Problem
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.setup import SweepSetup
+from mpnet.sweep.store import Trial, TrialStore
+from mpnet.trial.inference import run_each
+from mpnet.trial.kit import Compared
+from mpnet.trial.workbench import Workbench
+
+PICK_RULES = {
+    "safe": "the cheapest that is shown to lose no more than the margin",
+    "balanced": "the knee of the front",
+    "smallest": "the cheapest of all",
+}
+AT_ONCE = 4
+"""Configurations that are judged in one walk through the images."""
+DRAWS_KEPT = 200
+_NOTE = "tested"
+"""Intervals of earlier rules stand in notes called `losses` and `judged`; what they judged is judged again."""
+
+
+@dataclass(frozen=True)
+class SetLoss:
+    """A configuration against the baseline on one set of images.
+
+    images: how many, of which `labelled` have labels. quality: the paired difference of the task's quality with its 95 %
+    interval, percent points; None where there is nothing to measure. losses: see `evaluation.noninferiority`.
+    """
+
+    images: int
+    labelled: int
+    quality: Interval | None
+    losses: Losses
+
+    def as_json(self) -> dict[str, Any]:
+        """The loss as plain values, which stores keep."""
+        interval = self.quality
+        return {
+            "images": self.images,
+            "labelled": self.labelled,
+            "quality": None if interval is None else [interval.difference, interval.low, interval.high],
+            "losses": {name: loss.as_json() for name, loss in self.losses.items()},
+        }
+
+    @staticmethod
+    def from_json(document: Mapping[str, Any]) -> SetLoss:
+        """What `as_json` gave."""
+        interval, losses = document["quality"], document["losses"]
+        return SetLoss(
+            int(document["images"]),
+            int(document["labelled"]),
+            None if interval is None else Interval(*interval),
+            {name: Loss.from_json(values) for name, values in losses.items()},
+        )
+
+
+@dataclass(frozen=True)
+class Judgement:
+    """A configuration against the baseline: by set of images ('all', or 'selecting' and 'held_out'), and the agreement in
+    percent on images drawn again from all of them, (DRAWS_KEPT,)."""
+
+    sets: Mapping[str, SetLoss]
+    drawn: Sequence[float] = field(default=())
+
+    @property
+    def testing(self) -> SetLoss | None:
+        """On the images that did not choose it; on all where nothing was held out."""
+        return self.sets.get("held_out", self.sets.get("all"))
+
+
+def rule_of(name: str, findings: Mapping[str, Any]) -> str:
+    """The rule of a pick in one sweep: with its limits, and whether they rule a cheaper configuration out."""
+    limits, pick = findings.get("limits"), (findings.get("picks") or {}).get(name)
+    if name != "smallest" or not limits or pick is None:
+        return PICK_RULES[name]
+    cost = next((name for name in findings["objectives"] if measure(name).cost), "")
+    cheaper = [entry for entry in findings["front"] if entry["costs"].get(cost, math.inf) < pick["costs"].get(cost, -math.inf)]
+    broken = [key for key in limits if any(_breaks(entry, findings["baseline"], key, limits[key]) for entry in cheaper)]
+    rule = f"the cheapest of those that keep the limits ({limits_text(limits)})"
+    return f"{rule}; cheaper ones of the front break {' and '.join(broken)}" if broken else rule
+
+
+def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, limit: float) -> bool:
+    """Whether a configuration of findings is beyond a limit, as `Problem.excesses` says it."""
+    if not key.removesuffix("_relative").endswith(DROP):
+        return bool({**entry["metrics"], **entry["costs"]}.get(key, 0.0) > limit)
+    name = "AP" if key.startswith("ap_drop") else key.removesuffix(DROP)
+    before = baseline["metrics"].get(name, 0.0)
+    return bool(before - entry["metrics"].get(name, before) > limit * (before if key.endswith("_relative") else 1))
+
+
+Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
+
+
+def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configuration | None = None) -> dict[str, Configuration]:
+    """The picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
+    baseline = known.get(Configuration(problem.baseline))
+    fitting = [c for c, trial in known.items() if baseline is None or problem.meets(trial, baseline)]
+    if not fitting:
+        return {}
+    points = np.array([[problem.cost(known[c]), problem.quality(known[c])] for c in fitting])
+    front = [int(i) for i in non_dominated(points * np.array([1.0, -1.0]))]  # cheapest first
+    picks = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
+    if safe is not None:
+        picks["safe"] = safe
+    return {name: picks[name] for name in PICK_RULES if name in picks}
+
+
+def predict(
+    bench_of: Callable[[int], Workbench], configurations: Sequence[Configuration], advance: Advance
+) -> tuple[dict[Configuration, Any], dict[Configuration, str]]:
+    """Run configurations on all images: what they predict, and why some have values that are not finite.
+
+    bench_of: the workbench of an option set, by its number. Raises: as running a network does.
+    """
+    predictions: dict[Configuration, Any] = {}
+    failed: dict[Configuration, str] = {}
+    for options in sorted({c.options for c in configurations}):
+        bench, part = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
+        outcomes = run_each(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
+        for configuration, outcome in zip(part, outcomes, strict=True):
+            if isinstance(outcome, str):
+                failed[configuration] = outcome
+            else:
+                predictions[configuration] = outcome.predictions
+    return predictions, failed
+
+
+class PairedEvaluator:
+    """Runs configurations on the images again, for what a store does not keep: what they find.
+
+    What was judged stays in the store, so that it is done once.
+    """
+
+    def __init__(
+        self, setup: SweepSetup, store: TrialStore, contexts: Sequence[int], baseline: str, progress: Progress = silent
+    ) -> None:
+        self._setup, self._store, self._contexts = setup, store, contexts
+        self._baseline = baseline
+        self._progress = progress
+        self._stored: dict[str, dict[str, Any]] = store.document(_NOTE)
+        self._sets: list[_Images] = []
+
+    def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Judgement]:
+        """Each against the baseline. Raises: as running a network does."""
+        missing = [c for c in configurations if self._name(c) not in self._stored]
+        for start in range(0, len(missing), AT_ONCE):
+            part = missing[start : start + AT_ONCE]
+            for configuration, predictions in zip(part, self._predict(part), strict=True):
+                drawn, sets = self._drawn(predictions), [one for one in self._sets if one.name]
+                self._stored[self._name(configuration)] = {
+                    "sets": {one.name: one.loss(predictions).as_json() for one in sets},
+                    "drawn": [round(float(value), 3) for value in drawn if np.isfinite(value)],
+                }
+            self._store.set_note(_NOTE, json.dumps(self._stored))
+        judgements = {}
+        for configuration in configurations:
+            stored = self._stored[self._name(configuration)]
+            by_set = {name: SetLoss.from_json(document) for name, document in stored["sets"].items()}
+            judgements[configuration] = Judgement(by_set, stored["drawn"])
+        return judgements
+
+    def _name(self, configuration: Configuration) -> str:
+        return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
+
+    def _predict(self, configurations: Sequence[Configuration]) -> list[Any]:
+        wanted = list(configurations)
+        if not self._sets:
+            wanted.insert(0, Configuration(self._baseline))
+        with self._progress("judging the front", None) as advance:
+            predictions, failed = predict(self._setup.benches.__getitem__, wanted, advance)
+        for configuration, reason in failed.items():  # a trial of these images, which the sweep has, would have failed
+            raise EngineError(f"{self._setup.bench.network.source}: {reason}, in the configuration {configuration.key}")
+        if not self._sets:
+            self._sets = self._images(predictions[wanted.pop(0)])
+        return [predictions[c] for c in configurations]
+
+    def _images(self, baseline: Any) -> list[_Images]:
+        setup = self._setup
+        if not len(setup.report):
+            return [_Images("all", setup, setup.select, baseline)]
+        whole = np.arange(len(setup.bench.dataset.images))
+        return [
+            _Images("selecting", setup, setup.select, baseline),
+            _Images("held_out", setup, setup.report, baseline),
+            _Images("", setup, whole, baseline),  # of which only the draws are kept
+        ]
+
+    def _drawn(self, predictions: Any) -> NDArray[np.float64]:
+        if len(self._setup.bench.dataset.images) < 2:
+            return np.empty(0)  # one image drawn again is the same image
+        return self._sets[-1].compared(predictions).drawn[:DRAWS_KEPT]
+
+
+class _Images:
+    """One set of images, and what the baseline finds in them."""
+
+    def __init__(self, name: str, setup: SweepSetup, positions: NDArray[np.intp], baseline: Any) -> None:
+        self.name = name
+        self._positions = positions
+        bench = setup.bench
+        dataset = bench.dataset.subset(positions.tolist())
+        self._labelled = dataset.labelled_count
+        self._loss = bench.kit.loss(dataset, baseline.of_images(positions))
+        self._last: tuple[Any, Compared] | None = None
+
+    def compared(self, predictions: Any) -> Compared:
+        """A run against the baseline; that of the last one is kept."""
+        if self._last is None or self._last[0] is not predictions:
+            self._last = predictions, self._loss(predictions.of_images(self._positions))
+        return self._last[1]
+
+    def loss(self, predictions: Any) -> SetLoss:
+        compared = self.compared(predictions)
+        return SetLoss(len(self._positions), self._labelled, compared.quality, compared.losses)
+
+
+def losses_as_json(judgement: Judgement | None, task: Task) -> dict[str, Any]:
+    """What one pick loses by set of images, for documents: the task's quality with its paired 95 % interval, and agreement
+    with the ends of its one-sided ones."""
+    document: dict[str, Any] = {}
+    for name, one in (judgement.sets if judgement else {}).items():
+        document[name] = {"pictures": one.images}
+        if one.quality is not None:
+            document[name][task.quality] = {
+                "difference": one.quality.difference,
+                "low": one.quality.low,
+                "high": one.quality.high,
+                "told_from_none": one.quality.high < 0,
+                "images": one.labelled,
+            }
+        agreement = one.losses.get(task.agreement)
+        if agreement is not None:
+            least, most = agreement.bounds()
+            document[name][task.agreement] = {
+                "difference": -agreement.loss,
+                "low": -most,
+                "high": -least,
+                "images": agreement.images,
+            }
+    return document

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: MIT
+"""Which configurations are shown to lose no more than a margin, on images that did not choose them.
+
+The front of cost and agreement on the images that select is a sequence that the held-out images know nothing of. They test it
+from its accurate to its cheap end, each configuration at the full error probability, and stop at the first that is not shown
+to keep the margins: whatever the number of configurations, one that does not keep them is called safe with that probability
+at most. It is fixed-sequence testing along a front (Angelopoulos and others, Learn then Test, 2021; Laufer-Goldshtein and
+others, Efficiently controlling multiple risks with Pareto testing, ICLR 2023). Where nothing was held out all images chose,
+so each test has the error probability divided by the number of configurations that could have been chosen (Bonferroni).
+docs/decisions/0019 says why.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Callable, Mapping, Sequence
+
+import numpy as np
+
+from mpnet.config.measures import measure
+from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
+from mpnet.messages import counted
+from mpnet.model.task import Task
+from mpnet.sweep.choose.margins import Margins, loss_label
+from mpnet.sweep.choose.picks import Judged
+from mpnet.sweep.problem.front import evenly, non_dominated
+from mpnet.sweep.problem.problem import Problem
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.store import Trial
+
+MOST_TESTED = 16
+"""Configurations of the front that are tested, evenly spread: each runs on all images once more."""
+
+
+@dataclass(frozen=True)
+class Tested:
+    """One configuration. losses: of the measures that count. images_to_tell: about how many images that test would tell,
+    None where they tell already, or the loss is too near to the margin for any number."""
+
+    configuration: Configuration
+    state: State
+    losses: Losses
+    images_to_tell: int | None
+
+
+@dataclass(frozen=True)
+class Safety:
+    """What tests showed. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
+
+    images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
+    twice: the same with twice as many images to test on, if losses stay what they are; None: it is that itself.
+    """
+
+    margins: Margins
+    tested: tuple[Tested, ...]
+    safe: Configuration | None
+    images: int
+    all_images: int
+    error: float
+    held_out: bool
+    twice: Safety | None = None
+
+    @property
+    def last_shown(self) -> Tested | None:
+        """The safe configuration; without one the first that was tested."""
+        return next((test for test in self.tested if test.configuration == self.safe), next(iter(self.tested), None))
+
+
+def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: str, margins: Margins) -> list[Configuration]:
+    """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measured`, the
+    agreement or accuracy on the images that select, with those left out that lose more than the margin there already."""
+    baseline = Configuration(problem.baseline)
+    before = known.get(baseline)
+    if before is None or not known:
+        return []
+    fitting = [c for c, trial in known.items() if problem.meets(trial, before) and measured in trial.values]
+    points = np.array([[problem.cost(known[c]), -known[c].get(measured)] for c in fitting]).reshape(-1, 2)
+    front = [fitting[int(i)] for i in non_dominated(points)][::-1]
+    front = [c for c in front if c != baseline]
+    best = 100.0 if measure(measured).kind == "agreement" else before.get(measured)
+    likely = [c for c in front if best - known[c].get(measured) <= margins.points.get(measured, 100.0)] or front[:1]
+    return evenly(likely, MOST_TESTED)
+
+
+def shown_safe(
+    problem: Problem,
+    known: Mapping[Configuration, Trial],
+    judged: Judged,
+    margins: Margins,
+    task: Task,
+    images: int,
+    selecting: int,
+) -> Safety:
+    """Judge the sequence and test it. images: all; selecting: those that select."""
+
+    def evidence(configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
+        judgements = judged(configurations).items()
+        return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
+
+    margins = _measurable(margins, known.get(Configuration(problem.baseline)))
+    measured = task.agreement if any(task.agreement in trial.values for trial in known.values()) else problem.quality_name
+    testing = images - selecting
+    return run_tests(
+        sequence(problem, known, measured, margins),
+        evidence,
+        margins,
+        images=testing or images,
+        all_images=images,
+        held_out=testing > 0,
+        choices=len(known),
+    )
+
+
+def _measurable(margins: Margins, baseline: Trial | None) -> Margins:
+    """The margins without those of measures that the images have no labels for; what the user asked for stays."""
+    if margins.asked or baseline is None:
+        return margins
+    return replace(margins, points={name: most for name, most in margins.points.items() if not baseline.get(name) < 0})
+
+
+def run_tests(
+    configurations: Sequence[Configuration],
+    evidence: Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]],
+    margins: Margins,
+    *,
+    images: int,
+    all_images: int,
+    held_out: bool,
+    choices: int,
+) -> Safety:
+    """Test configurations in this order.
+
+    evidence: of their losses on the images that test; one may be missing. choices: how many could have been chosen, which
+    counts where nothing was held out.
+    """
+    error = ERROR if held_out else ERROR / max(1, choices)
+    losses = evidence(configurations) if configurations else {}
+    once, twice = (
+        _walk(
+            configurations,
+            {c: {name: loss.with_images(factor * loss.images) for name, loss in known.items()} for c, known in losses.items()},
+            Safety(margins, (), None, factor * images, factor * all_images, error, held_out),
+        )
+        for factor in (1, 2)
+    )
+    return replace(once, twice=twice)
+
+
+def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration, Losses], plan: Safety) -> Safety:
+    """`plan` with the tests and what they show."""
+    margins, error, images = plan.margins, plan.error, plan.images
+    tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
+    safe = None
+    for test in tested:
+        if test.state == "met":
+            safe = test.configuration
+        elif plan.held_out:
+            break
+    return replace(plan, tested=tuple(tested), safe=safe)
+
+
+def _test(configuration: Configuration, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
+    counting: dict[str, Loss] = {}
+    states: list[State] = []
+    needed: list[int | None] = []
+    required = [name for name in margins.points if margins.asked or measure(name).kind == "agreement"]
+    if any(name not in losses for name in required):
+        states.append("unclear")
+        needed.append(None)
+    for name in (name for base in margins.points for name in (base, base + POOLED) if name in losses):
+        base = name.removesuffix(POOLED)
+        margin, loss = margins.points[base], losses[name]
+        most = loss.bounds(error)[1]
+        state = loss.state(margin, error)
+        if base not in required and most - loss.loss > margin and state != "not met":
+            continue  # too few labels to show anything of this measure, whatever the configuration
+        counting[name] = loss
+        states.append(state)
+        if state == "unclear":
+            enough = loss.images_to_tell(margin, error)
+            needed.append(None if enough is None else round(enough * images / max(1, loss.images)))
+    state = "not met" if "not met" in states else "unclear" if "unclear" in states or not states else "met"
+    images_to_tell = None if state != "unclear" or not needed or None in needed else max(n for n in needed if n is not None)
+    return Tested(configuration, state, counting, images_to_tell)
+
+
+STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
+
+
+def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
+    """The `safety` of a sweep's document. options: text of each option set."""
+    return {
+        "margin": dict(safety.margins.points),
+        "asked": safety.margins.asked,
+        "error": safety.error,
+        "held_out": safety.held_out,
+        "images": safety.images,
+        "safe": None if safety.safe is None else safety.safe.key,
+        "why": why(safety),
+        **({} if safety.twice is None else {"twice": _twice_json(safety, safety.twice)}),
+        "tested": [
+            {
+                "precision": test.configuration.key,
+                "options": options[test.configuration.options],
+                "state": STATE_WORDS[test.state],
+                "more_images": _more(safety, test),
+                "losses": {
+                    name: dict(zip(("least", "most"), loss.bounds(safety.error), strict=True))
+                    | {"loss": loss.loss, "images": loss.images}
+                    for name, loss in test.losses.items()
+                },
+            }
+            for test in safety.tested
+        ],
+    }
+
+
+def _twice_json(safety: Safety, twice: Safety) -> dict[str, Any]:
+    """half_widths: of the loss of `last_shown`, now and with twice as many images."""
+    test = safety.last_shown
+    return {
+        "images": twice.images,
+        "safe": None if twice.safe is None else twice.safe.key,
+        "half_widths": {
+            name: {"now": loss.half_width(safety.error), "twice": loss.with_images(2 * loss.images).half_width(safety.error)}
+            for name, loss in (test.losses if test else {}).items()
+        },
+    }
+
+
+def why(safety: Safety) -> str:
+    """In a sentence what the tests showed."""
+    limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
+    on = counted(safety.images, "held-out image" if safety.held_out else "image")
+    test = safety.last_shown
+    if test is None:
+        return f"only the baseline could be tested against a loss of at most {limits}"
+    losses_text = "; ".join(
+        f"{loss_label(name)} loses {loss.loss:.2f}, at most {loss.bounds(safety.error)[1]:.2f} ({counted(loss.images)})"
+        for name, loss in test.losses.items()
+    )
+    if safety.safe is not None:
+        left = [measure(name).label for name in safety.margins.points if name not in test.losses]
+        return losses_text + (f"; there are too few labels to say anything about {' and '.join(left)}" if left else "")
+    more = _more(safety, test)
+    return (
+        f"no configuration is shown to lose at most {limits} on {on}; of the most accurate one tested, "
+        + (losses_text or "nothing could be measured")
+        + (f"; about {more:,} more images would decide it" if more is not None else "")
+        + ("" if safety.held_out else "; no image was held out (sweep.holdout), which makes this harder to show")
+    )
+
+
+def _more(safety: Safety, test: Tested) -> int | None:
+    """Images to add, the same share of which tests, in two digits."""
+    if test.images_to_tell is None or not safety.images:
+        return None
+    more = (test.images_to_tell - safety.images) * safety.all_images // safety.images
+    size: int = 10 ** max(0, len(str(more)) - 2)
+    return max(size, -(-more // size) * size)

@@ -1,0 +1,77 @@
+# SPDX-License-Identifier: MIT
+"""What of a choice survives other images: the front, its layers and the picks on images drawn again.
+
+Single precision strings are often luck of the images; what nearly all draws agree on is what may be concluded. Agreement of the
+configurations that were judged is known on the same draws of all images for each of them, so nothing runs again.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.sweep.problem.front import knee, non_dominated
+from mpnet.sweep.problem.problem import Problem
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.store import Trial
+
+
+def stability(
+    problem: Problem,
+    known: Mapping[Configuration, Trial],
+    drawn: Mapping[Configuration, Sequence[float]],
+    picks: Mapping[str, Configuration],
+) -> dict[str, Any]:
+    """Shares of the draws, percent, as `--json` has them; {} where there are none.
+
+    drawn: agreement of each judged configuration in percent, the same draws for all.
+    front:  how often each configuration is on the front of cost and agreement of those that were judged.
+    layers: for each pick, how often each layer with a choice is raised in what agrees best at the pick's cost at most.
+    picks:  how often each pick would be picked again; not safe, which a test decides and not the front.
+    """
+    baseline = Configuration(problem.baseline)
+    candidates = [c for c, values in drawn.items() if len(values) and c != baseline and c in known]
+    count = min((len(drawn[c]) for c in candidates), default=0)
+    if not count:
+        return {}
+    costs = np.array([problem.cost(known[c]) for c in candidates])
+    agreement = np.array([np.asarray(drawn[c])[:count] for c in candidates])
+    on_front = np.zeros(len(candidates))
+    again = dict.fromkeys((name for name in picks if name != "safe"), 0)
+    best = {name: np.zeros(len(problem.baseline)) for name in picks}
+    free = [high != low for high, low in zip(problem.space.highest(), problem.space.lowest(), strict=True)]
+    raised = np.array([[code == high for code, high in zip(c.key, problem.baseline, strict=True)] for c in candidates]) & free
+    for values in agreement.T:
+        front = non_dominated(np.stack([costs, -values], axis=1))
+        on_front[front] += 1
+        for name, index in _picked(costs, values, front).items():
+            again[name] = again.get(name, 0) + (candidates[index] == picks.get(name))
+        for name, configuration in picks.items():
+            affordable = np.flatnonzero(costs <= problem.cost(known[configuration]))
+            if len(affordable):
+                best[name] += raised[affordable[np.argmax(values[affordable])]]
+    percent = 100 / count
+    return {
+        "draws": count,
+        "judged": len(candidates),
+        "front": [
+            {"precision": c.key, "options": problem.space.option_sets[c.options].text, "percent": float(share * percent)}
+            for c, share in zip(candidates, on_front, strict=True)
+        ],
+        "picks": {name: float(again[name] * percent) for name in picks if name != "safe"},
+        "layers": {
+            name: [
+                {"layer": layer, "percent": float(share * percent)}
+                for layer, share in zip(problem.space.layers, shares, strict=False)
+                if share
+            ]
+            for name, shares in best.items()
+        },
+    }
+
+
+def _picked(costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp]) -> dict[str, int]:
+    """Positions of what would be picked; front: of these values, cheapest first."""
+    return {"balanced": int(front[knee(costs[front], values[front])]), "smallest": int(front[0])}

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""Evaluate configurations exactly: layers that configurations share run once, spread over worker processes."""

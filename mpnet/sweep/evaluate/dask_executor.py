@@ -1,0 +1,253 @@
+# SPDX-License-Identifier: MIT
+"""Units computed by Dask workers, on other machines or on this one. Dask is an extra: pip install 'mpnet[dask]'.
+
+Workers may be boards: bits do not depend on the CPU. They do depend on the release, so each worker shows what it is, and
+what a known pass gives there, before a result of it is believed. Each makes its evaluator once and keeps it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import pkgutil
+import secrets
+import threading
+import time
+from dataclasses import dataclass, replace
+from typing import Any
+
+from mpnet import __version__
+from mpnet.config.identity import ARITHMETIC_VERSION
+from mpnet.errors import ConfigError, EngineError, MpnetError
+from mpnet.kernels.core import PACK_VERSION
+from mpnet.kernels.isa import active_level
+from mpnet.sweep.evaluate.executor import MAX_DEATHS, Recipe, Worker
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+
+CONNECT_SECONDS = 20.0
+CLOSE_SECONDS = 5.0
+_NO_WORKERS = "it has no workers any more"
+_GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
+"""What Dask's calls raise when the scheduler is gone."""
+_evaluators: dict[str, tuple[Worker, Credentials]] = {}
+"""In a Dask worker process: evaluators by the name of their sweep; only the last one is kept."""
+_making = threading.Lock()
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """What decides the bits that a process computes.
+
+    release, arithmetic, packing: versions of mpnet, of its arithmetic, and of the order of packed weights.
+    level: the kernel table in use, for people: all tables give the same bits.
+    known_pass: as `Worker.known_pass`.
+    """
+
+    release: str
+    arithmetic: str
+    packing: int
+    level: str
+    known_pass: str
+
+    @staticmethod
+    def of(worker: Worker) -> Credentials:
+        """Those of this process, which made the worker."""
+        return Credentials(__version__, ARITHMETIC_VERSION, PACK_VERSION, active_level(), worker.known_pass())
+
+    def __str__(self) -> str:
+        return f"mpnet {self.release}, arithmetic {self.arithmetic}, packing {self.packing}, {self.level}"
+
+    def agrees(self, other: Credentials) -> bool:
+        """Whether both compute the same bits."""
+        return self == replace(other, level=self.level)
+
+
+def evaluate_where_bits_agree(
+    name: str, recipe: Recipe, expected: Credentials, unit: Unit
+) -> tuple[Credentials, UnitResult | None]:
+    """Runs in a Dask worker: what it is, and the unit's result unless it computes other bits than expected.
+
+    A release that does not check has no function of this name.
+    """
+    with _making:
+        if name not in _evaluators:
+            _evaluators.clear()
+            worker = recipe()
+            _evaluators[name] = worker, Credentials.of(worker)
+        worker, credentials = _evaluators[name]
+    return credentials, worker.evaluate(unit) if credentials.agrees(expected) else None
+
+
+class DaskExecutor:
+    """Units as Dask tasks. Dask itself gives the tasks of a dead worker to another one."""
+
+    def __init__(self, address: str, recipe: Recipe) -> None:
+        """address: of the scheduler, such as tcp://host:8786.
+
+        Raises: ConfigError when Dask is not installed, nobody answers, no worker is there or one is of another release.
+        """
+        try:
+            import distributed
+        except ImportError:
+            raise ConfigError("--scheduler: Dask is not installed; pip install 'mpnet[dask]'") from None
+        self._distributed: Any = distributed
+        _silence(distributed)
+        try:
+            self._client: Any = distributed.Client(address, timeout=CONNECT_SECONDS, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ConfigError(
+                f"--scheduler {address}: no Dask scheduler answers ({error}); start one with `dask scheduler`"
+            ) from None
+        try:
+            self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+        except TimeoutError:
+            self._client.close()
+            raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
+        self.slots = max(1, sum(self._client.nthreads().values()))
+        # By Dask's future: the unit, and which sending of the recipe it was to be computed with.
+        self._running: dict[Any, tuple[Unit, Any]] = {}
+        self._lost_times: dict[Unit, int] = {}
+        self._address, self._workers_seen = address, time.monotonic()
+        self._workers: set[str] = set()
+        self._expected: Credentials | None = None  # known once no worker is of another release
+        try:
+            self._check()
+            self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
+            self._recipe = recipe
+            self._sent_recipe = self._send()
+        except BaseException:
+            self.close()
+            raise
+
+    def _send(self) -> Any:
+        """The recipe on all workers: it holds images and weights, so it is sent once, not with every task."""
+        try:
+            return self._client.scatter(self._recipe, broadcast=True, hash=False)
+        except _GONE:
+            raise self._lost() from None
+        except Exception as error:  # whatever a worker raises that lacks our modules
+            raise self._refused(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
+
+    def submit(self, unit: Unit) -> None:
+        self._check()
+        assert self._expected is not None
+        arguments = self._name, self._sent_recipe, self._expected, unit
+        future = self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)
+        self._running[future] = unit, self._sent_recipe
+
+    def wait(self, timeout: float) -> list[UnitResult]:
+        if not self._running:
+            return []
+        self._check()
+        expected = self._expected
+        assert expected is not None
+        try:
+            with self._client.as_current():
+                finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
+        except TimeoutError:
+            return []
+        except _GONE:
+            self._check()
+            finished = [future for future in self._running if future.done()]  # those that were cancelled among them
+            if not finished:
+                raise self._lost() from None
+        done = []
+        for future in finished:
+            unit, sent_recipe = self._running.pop(future)
+            try:
+                credentials, result = future.result()
+            except MpnetError:
+                raise
+            except (*_GONE, Exception) as error:
+                self._check()  # a worker of another release, which came lately, may fail in any way
+                if isinstance(error, self._distributed.KilledWorker):
+                    raise _deadly(unit) from None
+                if not isinstance(error, _GONE):
+                    raise
+                self._submit_again(unit, sent_recipe)
+                continue
+            if result is None or not credentials.agrees(expected):
+                differs = replace(credentials, known_pass=expected.known_pass).agrees(expected)
+                reason = "and computes other bits in a known pass" if differs else "which may compute other bits"
+                raise self._refused(f"a Dask worker is {credentials}, {reason}")
+            done.append(result)
+        return done
+
+    def _submit_again(self, unit: Unit, sent_recipe: Any) -> None:
+        """What was lost with the last worker that had the recipe, once there are workers again."""
+        self._lost_times[unit] = self._lost_times.get(unit, 0) + 1
+        if self._lost_times[unit] == MAX_DEATHS:
+            raise _deadly(unit)
+        if sent_recipe is self._sent_recipe:
+            try:
+                self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
+            except TimeoutError:
+                raise self._lost(_NO_WORKERS) from None
+            except _GONE:
+                raise self._lost() from None
+            self._check()
+            self._sent_recipe = self._send()
+        self.submit(unit)
+
+    def _refused(self, worker: str) -> ConfigError:
+        here = self._expected or f"mpnet {__version__}"
+        return ConfigError(
+            f"--scheduler {self._address}: {worker}; this process is {here}, so nothing of it is kept; install the same "
+            f"release on all workers, start them again, and run the same command"
+        )
+
+    def _check(self) -> None:
+        """Raises: EngineError when the scheduler is gone, or has had no worker for a while; ConfigError when a worker is of
+        another release, which it is asked for in a way that every release answers."""
+        if self._client.status != "running":
+            raise self._lost()
+        try:
+            workers = set(self._client.nthreads())
+            new = sorted(workers - self._workers)
+            releases = (
+                self._client.run(pkgutil.resolve_name, "mpnet:__version__", workers=new, on_error="return") if new else {}
+            )
+        except _GONE:
+            raise self._lost() from None
+        for worker, release in releases.items():
+            if isinstance(release, OSError):
+                workers.discard(worker)  # it died meanwhile
+            elif isinstance(release, Exception):
+                raise self._refused(f"worker {worker} cannot load mpnet ({_one_line(release)})")
+            elif release != __version__:
+                raise self._refused(f"worker {worker} is mpnet {release}")
+        self._workers = workers
+        if workers:
+            self._workers_seen = time.monotonic()
+        elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
+            raise self._lost(_NO_WORKERS)
+
+    def _lost(self, reason: str = "it does not answer any more") -> EngineError:
+        return EngineError(
+            f"--scheduler {self._address}: {reason}; finished trials are safe; start scheduler and "
+            f"workers again, and run the same command"
+        )
+
+    def close(self) -> None:
+        if self._client.status == "running":
+            self._client.cancel(list(self._running))
+        self._running.clear()
+        self._client.close(timeout=CLOSE_SECONDS)
+
+
+def _deadly(unit: Unit) -> EngineError:
+    return EngineError(
+        f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps for want of memory"
+    )
+
+
+def _silence(distributed: Any) -> None:
+    """Keep Dask's client from logging tracebacks of what is raised here in one line."""
+    for name in logging.root.manager.loggerDict:
+        if name.partition(".")[0] in (distributed.__name__, "tornado"):
+            logging.getLogger(name).setLevel(logging.CRITICAL + 1)
+
+
+def _one_line(reason: object) -> str:
+    return " ".join(str(reason).split())[:200]

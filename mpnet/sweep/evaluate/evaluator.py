@@ -1,0 +1,418 @@
+# SPDX-License-Identifier: MIT
+"""Figures of many configurations: shared prefixes forward, each output decoded once, then joined and measured."""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import time
+from collections import Counter
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Collection, Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import trial_costs
+from mpnet.engine.assign import assign_key
+from mpnet.engine.bind import LayerFailure
+from mpnet.engine.cost import CostModel
+from mpnet.engine.execute import run_lowering
+from mpnet.engine.plan import build_plan
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import Tensor
+from mpnet.errors import EngineError
+from mpnet.evaluation.signal import squared_sum
+from mpnet.formats.files.cache import open_cache
+from mpnet.kernels.isa import kernels
+from mpnet.speed.latency_table import predicted_ms
+from mpnet.sweep.evaluate.context import Baseline, SweepContext, values_of
+from mpnet.sweep.evaluate.graph import SharedGraph
+from mpnet.sweep.evaluate.kept_stem import KeptStem
+from mpnet.sweep.evaluate.likely_heads import LikelyHeads
+from mpnet.sweep.evaluate.race import Race
+from mpnet.sweep.evaluate.scoring import Noise, Scorer
+from mpnet.sweep.evaluate.trie import build_graph, images_of, join_tensors, run_graph, run_stem
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.store import FailedTrial, Trial
+from mpnet.trial.task import kit_of, task_of
+
+LIVE_BYTES = 192 << 20
+"""Memory that the tensors of one group of images may take in one worker."""
+MAX_GROUP = 64
+"""Images in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
+FEW = 1 / 64
+"""Share of a unit that survives its race up to which running the survivors once more costs less than likely heads save."""
+
+
+@dataclass(frozen=True, eq=False)
+class Outputs:
+    """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
+    asked for, squared differences to the baseline by image; and why there is no such output.
+
+    saved: multiply-accumulates that were not executed, since the tensors were kept.
+    """
+
+    decoded: list[dict[str, Any]]
+    noise: list[dict[str, NDArray[np.float64]]]
+    failed: list[dict[str, LayerFailure]]
+    saved: int = 0
+
+
+class Evaluator:
+    """Evaluates units in one process. Packed weights are kept for the next unit."""
+
+    def __init__(self, context: SweepContext) -> None:
+        self.context = context
+        self._images = values_of(context.images)
+        self._prepared: dict[int, Prepared] = {}
+        self._costs: dict[int, CostModel] = {}
+        self._cost_names = trial_costs()
+        self._kernels = kernels(None if context.isa == "auto" else context.isa)
+        self._kept = KeptStem(len(self._images))
+        # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
+        self._few_left = True
+
+    def prepared(self, options: int) -> Prepared:
+        """Packed weights under an option set."""
+        if options not in self._prepared:
+            context, chosen = self.context, self.context.options[options]
+            self._prepared[options] = Prepared(
+                context.network,
+                context.weights,
+                self._kernels,
+                batch_norm=chosen.engine.batch_norm,
+                equalise=chosen.engine.equalise,
+                channel_means=chosen.channel_means,
+                statistics=chosen.statistics,
+                cache=open_cache(),
+            )
+        return self._prepared[options]
+
+    @cached_property
+    def _baseline_heads(self) -> list[NDArray[np.float32]]:
+        return [] if self.context.baseline is None else [values_of(a) for a in self.context.baseline.outputs]
+
+    @cached_property
+    def signal(self) -> list[NDArray[np.float64]]:
+        """The sum of squares of each of the baseline's outputs, float64 (images,) each."""
+        return [
+            np.concatenate([squared_sum(np.ascontiguousarray(head[i : i + 1])) for i in range(len(head))])
+            for head in self._baseline_heads
+        ]
+
+    @cached_property
+    def scorer(self) -> Scorer:
+        """Measures predictions; made when first asked for."""
+        context = self.context
+        return Scorer(
+            context.dataset,
+            kit_of(task_of(context.network)),
+            baseline=context.baseline.predictions if context.baseline else None,
+            select=context.select,
+            report=context.report,
+            wanted=context.wanted,
+        )
+
+    @cached_property
+    def _race(self) -> Race:
+        context = self.context
+        return Race(
+            context.dataset,
+            kit_of(task_of(context.network)),
+            context.baseline.predictions if context.baseline else None,
+            context.select,
+            context.order,
+        )
+
+    @cached_property
+    def _likely(self) -> LikelyHeads:
+        return LikelyHeads(self.context.network, self.context.decoder)
+
+    def graph(self, options: int, keys: Sequence[str]) -> SharedGraph:
+        """The shared computation of configurations."""
+        return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
+
+    def evaluate(self, unit: Unit) -> UnitResult:
+        """All figures of a unit's configurations, but for those that its rivals beat, or whose values are not finite."""
+        began = time.monotonic()
+        runs, macs, saved = _PartialRuns(self, unit.options, kept=self._kept), 0, 0
+        after: Counter[int] = Counter()
+        failures: dict[str, FailedTrial] = {}
+
+        def measure(keys: Sequence[str]) -> list[Trial]:
+            return [Trial(key, {**values, **self.costs(unit.options, key)}) for key, values in runs.measured(keys)]
+
+        if unit.rivals is not None:
+            names = unit.rivals.names
+            racing = _PartialRuns(self, unit.options, likely=self._few_left, kept=self._kept)
+            survivors, after = self._race.survivors(
+                unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names)
+            )
+            failures.update(racing.failed)
+            if self._few_left:
+                macs, saved = racing.macs, racing.saved
+            else:
+                runs = racing
+            trials = sorted(survivors.measured(measure), key=lambda trial: trial.key)
+            if beaten := len({*survivors.keys} - {trial.key for trial in trials} - runs.failed.keys()):
+                after[survivors.images] += beaten
+            self._few_left = len(trials) <= FEW * len(unit.keys)
+        else:
+            trials = measure(unit.keys)
+        failures.update(runs.failed)
+        ruled_out = tuple(sorted({*unit.keys} - {trial.key for trial in trials} - failures.keys()))
+        failed = tuple(failures[key] for key in sorted(failures))
+        seconds = time.monotonic() - began
+        return UnitResult(
+            unit, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
+        )
+
+    def known_pass(self) -> str:
+        """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
+        fails."""
+        digest = hashlib.sha256()
+        for options, key in enumerate(self.context.known_keys):
+            outputs = [np.zeros((1, *shape), np.float32) for shape in self.context.network.output_shapes]
+            runs = _PartialRuns(self, options)
+            runs.run((key,), np.arange(1), keep=outputs)
+            for failure in runs.failed.values():
+                digest.update(failure.reason.encode())
+            for output in outputs:
+                digest.update(output.data)
+        return digest.hexdigest()
+
+    def images_by_loss(self, names: tuple[str, ...], keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:
+        """The order of the images that select (`SweepContext.order`) that a sample of keys asks for, and MACs executed for it.
+
+        names: of the objectives.
+        """
+        runs = _PartialRuns(self, 0, likely=True)
+        runs.run(keys, self.context.select)
+        sample = [key for key in keys if key not in runs.failed]
+        if not sample:
+            return np.arange(len(self.context.select)), runs.macs
+        return self._race.images_by_loss(names, runs.predictions(sample, 0)), runs.macs
+
+    def predictions(self, options: int, key: str) -> Any:
+        """What one configuration finds: the bits that its trial was measured on. Raises: as `baseline`."""
+        runs = _PartialRuns(self, options)
+        runs.run_all(key)
+        return runs.predictions((key,), 0)
+
+    def baseline(self, key: str) -> Baseline:
+        """Run a configuration as the one that others are compared with. Raises: EngineError that names the layer, for values
+        that are not finite."""
+        count = len(self._images)
+        tensors: list[NDArray[np.float32]] = [
+            np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
+        ]
+        runs = _PartialRuns(self, 0)
+        runs.run_all(key, keep=tensors)
+        return Baseline(key, runs.predictions((key,), 0), tuple(tensors), runs.decoded_bytes)
+
+    def baseline_trial(self) -> Trial | None:
+        """The figures of the context's baseline, whose pass was run for the context; None where there is none."""
+        baseline = self.context.baseline
+        if baseline is None:
+            return None
+        noise = [Noise(signal, np.zeros_like(signal)) for signal in self.signal]
+        return Trial(baseline.key, {**self.scorer.measure(baseline.predictions, noise), **self.costs(0, baseline.key)})
+
+    def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
+        """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
+
+        names: of the measures that are needed, None: all.
+        """
+        context, engine = self.context, self.context.options[options].engine
+        if options not in self._costs:
+            self._costs[options] = CostModel(context.network, engine, context.unweighted)
+        costs = self._costs[options].costs(key, names)
+        values = {name: float(costs[name]) for name in self._cost_names if name in costs}
+        if context.step_ms and (names is None or "latency_ms" in names):
+            plan = build_plan(context.network, assign_key(context.network, key), engine)
+            values["latency_ms"] = predicted_ms(plan, context.step_ms)
+        return values
+
+    def forward(
+        self,
+        graph: SharedGraph,
+        options: int,
+        images: NDArray[np.intp],
+        keep: Sequence[NDArray[np.float32]] = (),
+        likely: bool = False,
+        kept: KeptStem | None = None,
+    ) -> Outputs:
+        """Outputs of all configurations of the graph on the images at these positions, as far as their values are finite; once
+        all have failed, the other images are left out. keep: gets the tensors themselves.
+        likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
+        kept: what the last call left for this one; without it nothing is kept.
+
+        The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
+        since it is done for every configuration and each step costs a call.
+        """
+        context, prepared = self.context, self.prepared(options)
+        small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
+        parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
+        noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
+        failed: dict[int, LayerFailure] = {}
+        saved = 0
+        for start in range(0, len(images), group):
+            chosen = images[start : start + group]
+            geometry, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
+
+            def on_head(
+                head: int,
+                name: str,
+                tensor: Tensor,
+                start: int = start,
+                geometry: NDArray[np.float32] = geometry,
+                exact: list[NDArray[np.float32]] = exact,
+            ) -> None:
+                parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
+                if keep:
+                    keep[head][start : start + len(geometry)] = tensor.data
+                elif exact:
+                    noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
+
+            known = {} if kept is None else kept.known(graph, options, chosen)
+            steps = graph.stem_steps(known)
+            worth = [] if kept is None else kept.worth_keeping(graph, {*steps, *known})
+            beside = sorted({*steps} & {*worth} - {*graph.boundary})
+            try:
+                stems = [
+                    run_stem(
+                        graph,
+                        self._values(chosen[first : first + small]),
+                        prepared,
+                        context.threads,
+                        {number: images_of(tensor, first, first + small) for number, tensor in known.items()},
+                        beside,
+                    )
+                    for first in range(0, len(chosen), small)
+                ]
+            except LayerFailure as failure:
+                failed = dict.fromkeys(itertools.chain(*graph.heads), failure)
+                break
+            joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
+            del stems
+            known.update(zip((*graph.boundary, *beside), joined, strict=True))
+            if kept is not None:
+                kept.keep(graph, options, chosen, {number: known[number] for number in worth})
+            joined = joined[: len(graph.boundary)]
+            saved += len(chosen) * sum(context.network.layers[graph.nodes[i].layer].macs for i in graph.stem - {*steps})
+            image = self._values(chosen) if graph.reads_image else None
+            run = self._likely.run if likely else run_lowering
+            run_graph(graph, joined, prepared, on_head, context.threads, image, run, failed)
+            if failed and any(names.keys() <= failed.keys() for names in graph.heads):
+                break
+        failures = [{name: failed[node] for node, name in names.items() if node in failed} for names in graph.heads]
+        return Outputs(
+            [
+                {name: context.decoder.join(pieces) for name, pieces in head.items() if name not in without}
+                for head, without in zip(parts, failures, strict=True)
+            ],
+            [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in noise],
+            failures,
+            saved,
+        )
+
+    def _values(self, positions: NDArray[np.intp]) -> Tensor:
+        return Tensor(np.ascontiguousarray(self._images[positions]))
+
+
+class _PartialRuns:
+    """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
+
+    likely, kept: as `Evaluator.forward`; where likely, nothing can be measured.
+    macs: executed so far, all images, with all cells of heads. saved: as `Outputs`. failed: keys with values that are not
+    finite, which no later run takes in.
+    """
+
+    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False, kept: KeptStem | None = None) -> None:
+        self._evaluator, self._options, self._likely, self._kept = evaluator, options, likely, kept
+        self._decoder = evaluator.context.decoder
+        self._images: list[NDArray[np.intp]] = []
+        self._outputs: list[Outputs] = []
+        # What was joined of all runs, which many configurations share.
+        self._joined: dict[tuple[int, str], Any] = {}
+        self.macs = self.saved = 0
+        self.failed: dict[str, FailedTrial] = {}
+
+    @property
+    def decoded_bytes(self) -> int:
+        """What the fullest decoded output takes."""
+        return max(int(part.nbytes) for run in self._outputs for output in run.decoded for part in output.values())
+
+    def run(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
+        """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
+        graph = self._evaluator.graph(self._options, keys)
+        self._graph = graph
+        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely, self._kept)
+        self._outputs.append(outputs)
+        self._images.append(images)
+        self._joined.clear()
+        self.macs += graph.macs * len(images) - outputs.saved
+        self.saved += outputs.saved
+        for key in keys if any(outputs.failed) else ():
+            named = zip(outputs.failed, graph.head_names(key), strict=True)
+            causes = [failures[name] for failures, name in named if name in failures]
+            if causes:
+                first = min(causes, key=lambda failure: failure.layer)
+                self.failed[key] = FailedTrial(key, first.layer, first.reason)
+
+    def run_all(self, key: str, keep: Sequence[NDArray[np.float32]] = ()) -> None:
+        """Run one configuration on all images. Raises: EngineError that names the layer, for values that are not finite."""
+        context = self._evaluator.context
+        self.run((key,), np.arange(len(context.geometry)), keep)
+        if self.failed:
+            raise EngineError(f"{context.network.source}: {self.failed[key].reason}")
+
+    def predictions(self, keys: Sequence[str], since: int) -> Any:
+        """What some keys of the last run find in the images of all runs from number `since` on, one key after the other."""
+        decoder = self._decoder.of_images(np.concatenate(self._images[since:]))
+        names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
+        return decoder.predictions(
+            [
+                decoder.join([run.decoded[output][name] for name in of_output for run in self._outputs[since:]])
+                for output, of_output in enumerate(names)
+            ]
+        )
+
+    def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+        """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What
+        fails there has no figures."""
+        if not keys:
+            return
+        count, before = len(self._evaluator.context.geometry), len(self._images)
+        rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
+        if len(rest):
+            self.run(keys, rest)
+            keys = [key for key in keys if key not in self.failed]
+        order = np.argsort(np.concatenate(self._images)) if len(self._images) > 1 else None
+        for key in keys:
+            outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
+            noise = (
+                [Noise(self._evaluator.signal[output], self._noise(output, name, order)) for output, name in self._names(key)]
+                if self._evaluator.signal
+                else []
+            )
+            yield key, self._evaluator.scorer.measure(self._decoder.predictions(outputs), noise)
+        # Other keys have not had the rest.
+        del self._images[before:], self._outputs[before:]
+        self._joined.clear()
+
+    def _names(self, key: str) -> Iterator[tuple[int, str]]:
+        return enumerate(self._graph.head_names(key))
+
+    def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Any:
+        if (output, name) not in self._joined:
+            parts = [run.decoded[output][name] for run in self._outputs]
+            self._joined[output, name] = self._decoder.join(parts, order)
+        return self._joined[output, name]
+
+    def _noise(self, output: int, name: str, order: NDArray[np.intp] | None) -> NDArray[np.float64]:
+        noise = np.concatenate([run.noise[output][name] for run in self._outputs])
+        return noise if order is None else noise[order]

@@ -1,0 +1,231 @@
+# SPDX-License-Identifier: MIT
+"""Who computes units: this process, local worker processes, or Dask workers; all behind one interface.
+
+Results do not depend on the choice: every worker computes the same bits. A worker that dies has its unit done again.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import multiprocessing
+import multiprocessing.connection
+import multiprocessing.resource_tracker
+import os
+import signal
+import traceback
+from collections import deque
+from dataclasses import dataclass, field
+from os.path import commonprefix
+from typing import Any, Callable, Protocol
+
+from mpnet.errors import ConfigError, EngineError, MpnetError
+from mpnet.sweep.evaluate.units import Unit, UnitResult
+
+_STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
+_LARGEST = (1 << 31) - 1
+MAX_DEATHS = 3
+"""Workers that may die over one unit before the unit is blamed."""
+
+
+class Worker(Protocol):
+    """What evaluates units."""
+
+    def evaluate(self, unit: Unit) -> UnitResult: ...
+
+    def known_pass(self) -> str:
+        """Digest of a pass that comes out the same wherever this release runs."""
+
+
+Recipe = Callable[[], Worker]
+"""Makes a worker where it is wanted; can be pickled."""
+
+
+class Executor(Protocol):
+    """slots: units that can be computed at the same time. Errors of a unit are raised by `wait`."""
+
+    slots: int
+
+    def submit(self, unit: Unit) -> None:
+        """Have a unit computed, now or as soon as a slot is free."""
+
+    def wait(self, timeout: float) -> list[UnitResult]:
+        """Units that finished, waiting up to `timeout` seconds for the first."""
+
+    def close(self) -> None:
+        """Stop; units that are not finished are dropped."""
+
+
+class InlineExecutor:
+    """Computes in this process, one unit for each call of `wait`."""
+
+    slots = 1
+
+    def __init__(self, worker: Worker) -> None:
+        self._worker = worker
+        self._waiting: deque[Unit] = deque()
+
+    def submit(self, unit: Unit) -> None:
+        self._waiting.append(unit)
+
+    def wait(self, timeout: float) -> list[UnitResult]:
+        if not self._waiting:
+            return []
+        return [self._worker.evaluate(self._waiting.popleft())]
+
+    def close(self) -> None:
+        self._waiting.clear()
+
+
+@dataclass
+class _Process:
+    process: Any
+    pipe: Any
+    unit: Unit | None = None
+    last: str = ""  # the last key of the unit that it had before
+
+
+@dataclass
+class ProcessExecutor:
+    """Worker processes on this machine, each with threads of its own. Started fresh (spawn), so no lock is inherited.
+
+    recipe: sent to every worker once.
+    """
+
+    recipe: Recipe
+    slots: int
+    _workers: list[_Process] = field(default_factory=list)
+    _waiting: deque[Unit] = field(default_factory=deque)
+    _deaths: dict[Unit, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.slots < 1:
+            raise ConfigError(f"--workers: {self.slots} workers cannot work; use 1 or more")
+        try:
+            for _ in range(self.slots):
+                self._workers.append(self._start())
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> _Process:
+        spawn = multiprocessing.get_context("spawn")
+        ours, theirs = spawn.Pipe()
+        process = spawn.Process(target=_serve, args=(theirs, self.recipe), daemon=True, name="mpnet-sweep-worker")
+        # A worker that is still loading must not answer Ctrl-C, and none may be started that nobody would end. Starting the
+        # first one starts multiprocessing's tracker, which would unblock signals.
+        multiprocessing.resource_tracker.ensure_running()
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        try:
+            process.start()
+            theirs.close()
+            return _Process(process, ours)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+    def submit(self, unit: Unit) -> None:
+        self._waiting.append(unit)
+        self._hand_out()
+
+    def _hand_out(self) -> None:
+        for number, worker in enumerate(self._workers):
+            if worker.unit is None and self._waiting:
+                # What begins as its last unit ended, of which it has kept tensors.
+                unit = max(self._waiting, key=lambda waiting: len(commonprefix((worker.last, waiting.keys[0]))))
+                self._waiting.remove(unit)
+                try:
+                    worker.pipe.send(unit)
+                except OSError:
+                    self._waiting.appendleft(unit)
+                    self._replace(number)
+                    continue
+                worker.unit, worker.last = unit, unit.keys[-1]
+
+    def wait(self, timeout: float) -> list[UnitResult]:
+        self._hand_out()
+        busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.unit is not None}
+        done = []
+        for pipe in multiprocessing.connection.wait(list(busy), timeout):
+            number = busy[pipe]
+            worker = self._workers[number]
+            try:
+                answer = worker.pipe.recv()
+            except (EOFError, OSError):
+                assert worker.unit is not None
+                self._died(worker.unit)
+                self._replace(number)
+                continue
+            if isinstance(answer, Exception):
+                raise answer
+            worker.unit = None
+            done.append(answer)
+        self._hand_out()
+        return done
+
+    def _died(self, unit: Unit) -> None:
+        self._deaths[unit] = self._deaths.get(unit, 0) + 1
+        if self._deaths[unit] >= MAX_DEATHS:
+            raise EngineError(
+                f"{MAX_DEATHS} workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps for want of "
+                f"memory; use fewer --workers"
+            )
+        self._waiting.appendleft(unit)
+
+    def _replace(self, number: int) -> None:
+        self._end(self._workers[number])
+        self._workers[number] = self._start()
+
+    @staticmethod
+    def _end(worker: _Process) -> None:
+        worker.pipe.close()
+        worker.process.terminate()
+        worker.process.join(2)
+        if worker.process.is_alive():
+            worker.process.kill()
+            worker.process.join()
+
+    def close(self) -> None:
+        for worker in self._workers:
+            self._end(worker)
+        self._workers = []
+        self._waiting.clear()
+
+
+def keep_heap() -> None:
+    """Let this process keep free memory for the next tensors, where the C library can (glibc).
+
+    By default it gives large blocks back at once, and the system clears each page anew before the next tensor is written:
+    3 to 4 % of an exhaustive sweep. A worker's tensors are bounded (`evaluator.LIVE_BYTES`), and so is what it keeps.
+    """
+    try:
+        mallopt = ctypes.CDLL(None).mallopt
+    except (AttributeError, OSError):
+        return
+    for parameter in (_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD):
+        mallopt(parameter, _LARGEST)
+
+
+def _serve(pipe: Any, recipe: Recipe) -> None:
+    """A worker's life: make, then answer units until the pipe closes. Ctrl-C is the parent's business."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
+    keep_heap()
+    parent = os.getppid()
+    worker: Worker | None = None
+    while os.getppid() == parent:
+        # A parent that was killed closes nothing here when siblings hold its end too, so look for it now and then.
+        if not pipe.poll(1.0):
+            continue
+        try:
+            unit = pipe.recv()
+        except (EOFError, OSError):
+            return
+        try:
+            worker = worker or recipe()
+            pipe.send(worker.evaluate(unit))
+        except (BrokenPipeError, ConnectionResetError):
+            return
+        except MpnetError as error:
+            pipe.send(error)
+        except Exception:
+            pipe.send(RuntimeError(f"a worker failed:\n{traceback.format_exc()}"))

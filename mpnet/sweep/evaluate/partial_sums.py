@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: MIT
+"""Convolutions of a concatenation one part of which many configurations share: the sums over its channels are made once.
+
+Sums of whole numbers do not depend on their order, so those over some input channels can be continued by those over the others:
+the same integers, de-scaled by the same kernel. What has to agree is what codes mean. That depends on the range of both parts
+together, which mostly is that of the shared one; images where it is not get sums of their own.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.engine.bind import run_call
+from mpnet.engine.execute import convolve, run_lowering
+from mpnet.engine.lowering import Lowering
+from mpnet.engine.operations import Concat, Context, Convolve, PreparedConvolution, Quantize
+from mpnet.engine.prepare import Prepared
+from mpnet.engine.tensor import CodeMap, PartSums, Tensor
+from mpnet.model.network import NetworkSpec
+from mpnet.model.precision import FP32
+from mpnet.model.quantization import GROUP
+from mpnet.quantization import native as activations
+from mpnet.sweep.evaluate.graph import SharedGraph
+
+
+@dataclass(eq=False)
+class SplitConcat:
+    """The two parts of a concatenation, kept apart instead of being copied side by side.
+
+    shared: which of the two other nodes read as well. codes: of the other one, by the quantisation that makes them.
+    _whole: both side by side, once that was asked for.
+    """
+
+    lowering: Lowering
+    parts: tuple[Tensor, Tensor]
+    shared: int
+    codes: dict[Quantize, Tensor] = field(default_factory=dict)
+    _whole: Tensor | None = None
+
+    def channels(self, part: int) -> slice:
+        """Which of the concatenation's are a part's."""
+        first, second = (tensor.shape[2] for tensor in self.parts)
+        return slice(0, first) if part == 0 else slice(first, first + second)
+
+    def whole(self, prepared: Prepared, threads: int) -> Tensor:
+        """Both parts in one tensor, side by side along the channels; made once."""
+        if self._whole is None:
+            self._whole = run_lowering(self.lowering, self.parts, prepared, threads)
+        return self._whole
+
+
+def find_split_concats(graph: SharedGraph) -> dict[int, int]:
+    """Numbers of concatenations that are not written, and which of their two parts others read as well."""
+    readers: dict[int, list[int]] = {}
+    for number, node in enumerate(graph.nodes):
+        for source in node.inputs:
+            readers.setdefault(source, []).append(number)
+    heads = {number for names in graph.heads for number in names}
+    split = {}
+    for number, node in enumerate(graph.nodes):
+        reading = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
+        if not reading or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
+            continue
+        first = graph.network.shape_of(graph.network.layers[node.layer].inputs[0])[2]
+        if any(sums_parts(reader, graph.network, first) for reader in reading):
+            uses = [sum(graph.nodes[reader].layer == node.layer for reader in readers[source]) for source in node.inputs]
+            if max(uses) > 1:
+                split[number] = int(uses[1] >= uses[0])
+    return split
+
+
+def kept_bytes(graph: SharedGraph) -> Counter[int]:
+    """Bytes of the sums over shared parts for one image, by number of the node whose tensor they are kept with."""
+    kept = {
+        (graph.nodes[source].inputs[graph.split[source]], node.lowering)
+        for node in graph.nodes
+        for source in node.inputs
+        if source in graph.split and isinstance(node.lowering.convert[0], Quantize)
+    }
+    sizes: Counter[int] = Counter()
+    for part, lowering in kept:
+        sizes[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
+    return sizes
+
+
+def _is_concatenation(lowering: Lowering) -> bool:
+    alone = not any(lowering.convert) and not any(lowering.slices) and not lowering.rest and lowering.after is None
+    return isinstance(lowering.main, Concat) and len(lowering.convert) == 2 and alone
+
+
+def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
+    """Whether this is a convolution of bytes and nothing else, whose weights can be cut behind the first channels."""
+    main, conversion = lowering.main, lowering.convert[0]
+    if not isinstance(main, Convolve) or not isinstance(conversion, Quantize) or conversion.rules is None:
+        return False
+    if not main.precision.multiplies_bytes:
+        return False
+    if main.pool or main.quantize or lowering.rest or lowering.after or any(lowering.slices) or lowering.result is not FP32:
+        return False
+    layer = main.layer_of(network)
+    whole = layer.groups == 1 and layer.kernel_input == network.shape_of(layer.inputs[0])
+    return whole and (first % GROUP == 0 or main.weights is None or not main.weights.in_groups(layer.kernel_input[2]))
+
+
+def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: int) -> Tensor:
+    """The result of a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
+    operation, quantize = lowering.main, lowering.convert[0]
+    if not sums_parts(lowering, prepared.network, x.channels(0).stop):
+        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+    assert isinstance(operation, Convolve)
+    assert isinstance(quantize, Quantize)
+    of_own, of_shared = (prepared.part(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
+    if not (prepared.kernels.takes_sums(of_own.packed) and prepared.kernels.takes_sums(of_shared.packed)):
+        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+    context = Context.of(prepared, threads)
+    codes = x.codes.get(quantize)
+    if codes is None:
+        # Measured on both, as on the whole.
+        ranges = np.stack([_ranges(part, context) for part in x.parts])
+        both = np.stack([ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)], axis=1)
+        codes = x.codes[quantize] = _quantized(x.parts[1 - x.shared], quantize, _code_map(quantize, both), context)
+    assert codes.code_map is not None
+    sums = _sums_for(x.parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
+    result = Tensor(np.empty((codes.images, *lowering.shapes[0]), np.float32))
+    result.ranges = np.empty((codes.images, 2), np.float32)
+    convolve(
+        operation, of_own, codes.data, result.data, codes.code_map.scales, prepared, threads, ranges=result.ranges, sums=sums
+    )
+    return result
+
+
+def _sums_for(
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
+) -> NDArray[np.int32]:
+    """The sums over a shared part, for codes that mean this."""
+    kept = x.part_sums.get(operation)
+    if kept is None:
+        part_map = _code_map(quantize, _ranges(x, context))
+        kept = x.part_sums[operation] = PartSums(_sums(x, part_map, operation, quantize, ready, context), part_map)
+    other = np.flatnonzero(kept.code_map.params != code_map.params)
+    if not len(other):
+        return kept.sums
+    sums: NDArray[np.int32] = kept.sums.copy()
+    images = Tensor(np.ascontiguousarray(x.data[other]))
+    sums[other] = _sums(images, CodeMap(code_map.params[other]), operation, quantize, ready, context)
+    return sums
+
+
+def _sums(
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
+) -> NDArray[np.int32]:
+    shape = ready.packed.shape
+    sums = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
+    codes = _quantized(x, quantize, code_map, context)
+    convolve(operation, ready, codes.data, sums, code_map.scales, context.prepared, context.threads)
+    return sums
+
+
+def _ranges(x: Tensor, context: Context) -> NDArray[np.float32]:
+    """(n, 2), measured once."""
+    if x.ranges is None:
+        ranges = np.empty((x.images, 2), np.float32)
+        run_call(Quantize(), context.binder.value_range(x.data, ranges))
+        x.ranges = ranges
+    return x.ranges
+
+
+def _code_map(quantize: Quantize, ranges: NDArray[np.float32]) -> CodeMap:
+    """What codes of tensors with these ranges (n, 2) mean."""
+    if quantize.range is not None:
+        return quantize.fixed_map(len(ranges))
+    return CodeMap(activations.ranges_to_params(ranges, quantize.scheme))
+
+
+def _quantized(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Context) -> Tensor:
+    codes = Tensor(np.empty(x.data.shape, quantize.target.stored.dtype), quantize.target, code_map)
+    scheme = quantize.scheme
+    assert scheme.rounding is not None
+    run_call(
+        quantize,
+        context.binder.quantize(
+            x.data, codes.data, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
+        ),
+    )
+    return codes

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: MIT
+"""Units: configurations that are neighbours in the trie, claimed by one process, and computed and committed part by part.
+
+Neighbours in the trie share most of their work, so a unit is a run of sorted keys with a common prefix. The layers of
+the prefix are computed again for every unit, so units are as large as memory and the number of workers allow.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from fractions import Fraction
+from itertools import groupby
+from typing import Iterable, Sequence
+
+from mpnet.model.network import NetworkSpec
+from mpnet.sweep.evaluate.sharing import ancestors, forward_equivalents_of, restricted
+from mpnet.sweep.problem.front import Rivals
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.store import FailedTrial, Trial
+
+MAX_TRIALS = 4096
+"""Trials of one unit."""
+CANDIDATE_BYTES = 256 << 20
+"""Memory that the decoded boxes of one unit may take in one worker."""
+MAX_REPEATED = Fraction(1, 100)
+"""Share of the work that may be done twice so that units become smaller and spread better."""
+SMALL = 64
+"""Configurations that are not worth cutting further."""
+
+
+@dataclass(frozen=True)
+class Unit:
+    """Configurations under one option set, neighbours in the trie; what is claimed, or a part of it, which is computed and
+    committed as a whole.
+
+    rivals: what is known already of the front, see `race`; those that it dominates need no figures. None: all need them.
+    """
+
+    options: int
+    keys: tuple[str, ...]
+    rivals: Rivals | None = None
+
+    @property
+    def name(self) -> str:
+        """What it is claimed under."""
+        return f"{self.options}/{self.keys[0]}..{self.keys[-1]}/{len(self.keys)}"
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """A finished unit or part. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
+
+    after: (images, configurations that were ruled out after so many), fewest images first.
+    seconds: that computing it took, 0 where nobody measured that. failed: configurations without figures, by rising key.
+    saved: multiply-accumulates that were not executed, since the part before had left the tensors.
+    """
+
+    unit: Unit
+    trials: tuple[Trial, ...]
+    macs: int
+    ruled_out: tuple[str, ...] = ()
+    after: tuple[tuple[int, int], ...] = ()
+    seconds: float = field(default=0.0, compare=False)
+    failed: tuple[FailedTrial, ...] = ()
+    saved: int = 0
+
+
+def split_units(
+    network: NetworkSpec,
+    configurations: Iterable[Configuration],
+    *,
+    workers: int = 1,
+    bytes_per_head: int = 1 << 20,
+    max_trials: int = MAX_TRIALS,
+) -> list[Unit]:
+    """Cut configurations into units of equal prefixes, in the order of the trie.
+
+    Units are as small as they get without repeating more than a hundredth of the work.
+    workers: how many should find work at the same time. bytes_per_head: of one head's decoded boxes, all images.
+    """
+    by_options: dict[int, set[str]] = {}
+    for configuration in configurations:
+        by_options.setdefault(configuration.options, set()).add(configuration.key)
+    heads = [ancestors(network)[index] for index in network.outputs]
+    units = []
+    for options, wanted in sorted(by_options.items()):
+        keys = sorted(wanted)
+        # Few configurations are better computed together than spread: what they share weighs more than the workers.
+        least = min(workers, len(keys) // 16) if workers > 1 else 1
+        together = forward_equivalents_of(network, keys)
+        chosen: list[Unit] = []
+        for length in range(len(network.convolutions) + 1):
+            groups = [Unit(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
+            if not chosen:
+                if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
+                    chosen = groups
+            elif len(keys) <= SMALL or planned_equivalents(network, groups) > (1 + MAX_REPEATED) * together:
+                break
+            else:
+                chosen = groups
+        units += chosen
+    return units
+
+
+def _fits(keys: Sequence[str], heads: Sequence[tuple[int, ...]], bytes_per_head: int, max_trials: int) -> bool:
+    if len(keys) == 1:
+        return True
+    if len(keys) > max_trials:
+        return False
+    distinct = sum(len({restricted(key, positions) for key in keys}) for positions in heads)
+    return distinct * bytes_per_head <= CANDIDATE_BYTES
+
+
+def planned_equivalents(network: NetworkSpec, units: Iterable[Unit]) -> Fraction:
+    """Forward passes for one image that the units cost together."""
+    return sum((forward_equivalents_of(network, unit.keys) for unit in units), Fraction(0))

@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""Configurations that have no figures, since values of some layer are not finite; and all that would fail at the same place."""
+
+from __future__ import annotations
+
+from typing import Collection, Iterable, Iterator
+
+from mpnet.errors import EngineError
+from mpnet.model.network import NetworkSpec
+from mpnet.model.plan_key import split_key
+from mpnet.sweep.evaluate.sharing import ancestors, restricted
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.store import FailedTrial
+
+
+def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
+    """What ends a command whose baseline has no figures."""
+    return EngineError(
+        f"{network.source}: {reason}, in the configuration {key} that all others are compared with; "
+        "give that layer other precisions in sweep.space.layers"
+    )
+
+
+class FailedTrials(Collection[Configuration]):
+    """The failed configurations that were asked for, and what is known of others.
+
+    What a layer computes depends on the precisions of its ancestors alone (integer_only: as `ancestors` says). So what
+    failed in a layer fails there with any precisions of the other layers, and needs no pass.
+    """
+
+    def __init__(self, network: NetworkSpec, integer_only: bool = False) -> None:
+        self._ancestors = ancestors(network, integer_only)
+        # By option set and layer: codes of the layer's ancestors -> why it fails.
+        self._reasons: dict[tuple[int, int], dict[str, str]] = {}
+        self._held: set[Configuration] = set()
+
+    def learn(self, options: int, failed: Iterable[FailedTrial]) -> None:
+        """Remember where configurations failed."""
+        for one in failed:
+            if 0 <= one.layer < len(self._ancestors):
+                self._reasons.setdefault((options, one.layer), {})[self._codes(one.key, one.layer)] = one.reason
+
+    def add(self, options: int, failed: Iterable[FailedTrial]) -> None:
+        """Take in configurations that were asked for."""
+        failed = list(failed)
+        self.learn(options, failed)
+        self._held.update(Configuration(one.key, options) for one in failed)
+
+    def alike(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
+        """Those of the keys that fail where another one failed."""
+        causes = [(layer, reasons) for (of, layer), reasons in self._reasons.items() if of == options]
+        failed = []
+        for key in keys if causes else ():
+            for layer, reasons in causes:
+                reason = reasons.get(self._codes(key, layer))
+                if reason is not None:
+                    failed.append(FailedTrial(key, layer, reason))
+                    break
+        return failed
+
+    def _codes(self, key: str, layer: int) -> str:
+        codes, suffix = split_key(key)
+        return restricted(codes, self._ancestors[layer]) + suffix
+
+    def __contains__(self, configuration: object) -> bool:
+        return configuration in self._held
+
+    def __iter__(self) -> Iterator[Configuration]:
+        return iter(self._held)
+
+    def __len__(self) -> int:
+        return len(self._held)

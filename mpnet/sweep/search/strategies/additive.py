@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: MIT
+"""The quick first answer: assume that the harms of single layers add up, predict the front, verify what was predicted.
+
+Sensitivities do not really add up, which is why everything predicted is then measured, and why the front of an
+exhaustive sweep can be better.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from mpnet.sweep.problem.front import Points, non_dominated
+from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.search.strategies import Strategy
+from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
+
+MAX_VERIFIED = 256
+_MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along the cost
+
+
+def additive(problem: Problem) -> Walk:
+    """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
+    budget of trials leaves, from one end of the front to the other."""
+    for options in range(len(problem.space.option_sets)):
+        known = yield Batch(only_lowered(problem, options))
+        room = MAX_VERIFIED
+        if problem.trials is not None:
+            room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(known))
+        if room > 0:
+            yield Batch([Configuration(key, options) for key in predicted_front(problem, options, known, room)])
+
+
+def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
+    """Keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
+
+    known: holds the baseline and each single change of it; what failed is part of no front.
+    """
+    space, top = problem.space, problem.space.highest()
+    base = known.get(Configuration(top, options))
+    if base is None:
+        return []
+    # One row per partial assignment: (harm, cost saved, negated). Variables are joined one after the other, and what
+    # is dominated goes at once: harms and costs add up, so it could never come back.
+    front: Points = np.zeros((1, 2))
+    picks = [""]
+    for number, variable in enumerate(space.variables):
+        single = {code: known.get(Configuration(space.changed(top, number, code), options)) for code in variable.codes}
+        trials = {code: trial for code, trial in single.items() if trial is not None}
+        steps = np.array(
+            [(problem.quality(base) - problem.quality(t), problem.cost(t) - problem.cost(base)) for t in trials.values()]
+        )
+        joined = (front[:, None, :] + steps[None, :, :]).reshape(-1, 2)
+        names = [pick + code for pick in picks for code in trials]
+        keep = _thinned(non_dominated(joined), joined, _MAX_PARTIAL)
+        front, picks = joined[keep], [names[i] for i in keep]
+    chosen = _thinned(np.argsort(front[:, 1], kind="stable"), front, limit)
+    return [space.key_of(picks[i]) for i in chosen]
+
+
+def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
+    """At most `limit` of the indices, evenly along their order, both ends kept."""
+    distinct: dict[tuple[float, float], int] = {}
+    for index in indices:
+        distinct.setdefault((float(points[index, 0]), float(points[index, 1])), int(index))
+    kept = list(distinct.values())
+    if len(kept) <= limit:
+        return kept
+    return [kept[i] for i in np.linspace(0, len(kept) - 1, limit).round().astype(int)]
+
+
+STRATEGY = Strategy(additive)

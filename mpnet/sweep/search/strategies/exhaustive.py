@@ -1,0 +1,16 @@
+# SPDX-License-Identifier: MIT
+"""Every configuration of the space."""
+
+from __future__ import annotations
+
+from mpnet.sweep.problem.problem import Batch, Problem, Walk
+from mpnet.sweep.problem.space import AllConfigurations
+from mpnet.sweep.search.strategies import Strategy
+
+
+def exhaustive(problem: Problem) -> Walk:
+    """All configurations in one batch, in the order of the trie."""
+    yield Batch(AllConfigurations(problem.space))
+
+
+STRATEGY = Strategy(exhaustive, is_exact=True)

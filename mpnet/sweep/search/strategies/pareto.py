@@ -1,0 +1,80 @@
+# SPDX-License-Identifier: MIT
+"""NSGA-II or TPE through Optuna, for spaces beyond exhaustion. Optuna is an extra: pip install 'mpnet[search]'."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mpnet.errors import ConfigError
+from mpnet.sweep.problem.problem import Batch, Problem, Walk
+from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.search.strategies import Strategy
+
+DEFAULT_TRIALS = 200
+POPULATION = 32
+# Generations that bring nothing new before the search gives up: a small space is soon known.
+PATIENCE = 20
+
+
+def pareto(problem: Problem) -> Walk:
+    """Asks Optuna for populations until `budget.trials` different configurations were tried.
+
+    The corners (all high, all low) come first. Deterministic for a seed.
+    Raises: ConfigError when Optuna is not installed.
+    """
+    optuna = _optuna()
+    space = problem.space
+    wanted = min(problem.trials or DEFAULT_TRIALS, space.size)
+    study = optuna.create_study(
+        directions=["maximize" if o.higher else "minimize" for o in problem.objectives],
+        sampler=_sampler(optuna, problem.sampler, problem.seed, len(space.variables)),
+    )
+    choices = {
+        f"v{number}": optuna.distributions.CategoricalDistribution(tuple(variable.codes))
+        for number, variable in enumerate(space.variables)
+    }
+    if len(space.option_sets) > 1:
+        choices["options"] = optuna.distributions.CategoricalDistribution(tuple(range(len(space.option_sets))))
+    for key in dict.fromkeys((space.highest(), space.lowest())):
+        corner: dict[str, str | int] = {f"v{number}": code for number, code in enumerate(space.codes_of(key))}
+        study.enqueue_trial({**corner, "options": 0} if "options" in choices else corner)
+    tried: set[Configuration] = set()
+    idle = 0
+    while len(tried) < wanted and idle < PATIENCE:
+        asked = [study.ask(fixed_distributions=choices) for _ in range(POPULATION)]
+        batch = [
+            Configuration(
+                space.key_of([trial.params[f"v{n}"] for n in range(len(space.variables))]), int(trial.params.get("options", 0))
+            )
+            for trial in asked
+        ]
+        new = [c for c in dict.fromkeys(batch) if c not in tried][: wanted - len(tried)]
+        idle = 0 if new else idle + 1
+        tried.update(new)
+        known = yield Batch(new)
+        for trial, configuration in zip(asked, batch, strict=True):
+            if configuration in known:
+                study.tell(trial, [problem.value(known[configuration], o.name) for o in problem.objectives])
+            else:
+                study.tell(trial, state=optuna.trial.TrialState.FAIL)
+
+
+def _optuna() -> Any:
+    try:
+        import optuna
+    except ImportError:
+        raise ConfigError(
+            "sweep.strategy: pareto needs Optuna, which is not installed; "
+            "pip install 'mpnet[search]', or use greedy or additive"
+        ) from None
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna
+
+
+def _sampler(optuna: Any, name: str, seed: int, variables: int) -> Any:
+    if name == "tpe":
+        return optuna.samplers.TPESampler(seed=seed, n_startup_trials=POPULATION, constant_liar=True)
+    return optuna.samplers.NSGAIISampler(population_size=POPULATION, seed=seed, mutation_prob=1 / variables)
+
+
+STRATEGY = Strategy(pareto)
