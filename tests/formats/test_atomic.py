@@ -188,3 +188,24 @@ def test_a_link_that_cannot_take_its_name_is_not_left(tmp_path: Path, monkeypatc
     with pytest.raises(StoreError, match=r"latest: cannot be written: No space left on device"):
         write_link(tmp_path / "latest", "1")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_set_of_files_is_all_or_none_where_the_space_ends(tmp_path: Path) -> None:
+    """The first file does not fit, the second would: both keep what they held."""
+    program = """
+import resource, signal, sys
+from pathlib import Path
+from mpnet.errors import StoreError
+from mpnet.formats.files.atomic import write_files
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100))
+try:
+    write_files({Path(sys.argv[1]) / "a": b"1" * 200, Path(sys.argv[1]) / "b": b"2" * 50})
+except StoreError as error:
+    sys.exit(str(error))
+"""
+    (tmp_path / "a").write_text("old a")
+    (tmp_path / "b").write_text("old b")
+    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "a: cannot be written" in ended.stderr
+    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old a", "b": "old b"}

@@ -132,7 +132,8 @@ def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str
     [
         (b"", "instances.json:1: not valid JSON"),
         (b'{"images": [\n1,]}', "instances.json:2: not valid JSON"),
-        (b"\xff\xfe", "byte 0 is not UTF-8"),
+        (b"\xff\xff", "byte 0 is not UTF-8"),
+        (b"\xff\xfe", "not valid JSON"),
         (b"[" * 100_000, "nested too deeply"),
         (b"[NaN]", "NaN is not a JSON number"),
         (b"1" * 10_000, "not valid JSON"),

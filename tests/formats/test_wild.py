@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import DataError
+from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
@@ -71,3 +72,10 @@ def test_one_name_that_no_class_has_is_refused_where_the_order_differs(wild: Pat
     (tmp_path / "alpha.json").write_text(json.dumps(document))
     with pytest.raises(DataError, match=r"class 'Ding 0' \(and 1 more\).*is none of the network's 80"):
         read_coco(tmp_path / "alpha.json", shared_data / "coco" / "images", names=names)
+
+
+@pytest.mark.parametrize("file", ["bom.cfg", "utf16.cfg"])
+def test_networks_from_editors_of_windows_are_read(wild: Path, file: str) -> None:
+    network = read_cfg(wild / "cfg" / file)
+    assert len(network.convolutions) > 0
+    assert read_cfg_bytes(wild / "cfg" / file).startswith(b"[net]")

@@ -17,7 +17,7 @@ from mpnet.formats.cfg.precision import precision_keys
 from mpnet.formats.cfg.published import misfits
 from mpnet.formats.cfg.tokens import MAX_CFG_BYTES, CfgSection, shorten, tokenize
 from mpnet.formats.documents.values import is_real
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import read_bounded, utf8_bytes
 from mpnet.messages import bytes_text
 from mpnet.model.layers import LayerSpec, YoloSpec
 from mpnet.model.network import NetworkSpec
@@ -40,13 +40,13 @@ def read_cfg(path: str | Path, dialect: str = "auto") -> NetworkSpec:
 
 
 def read_cfg_bytes(path: str | Path) -> bytes:
-    """The bytes of a network file. Raises: FormatError when it cannot be read or is too large."""
-    return read_bounded(path, MAX_CFG_BYTES, "cfg")
+    """Return the bytes of a network file, as UTF-8 without a mark. Raises: FormatError when it is unreadable or too large."""
+    return utf8_bytes(read_bounded(path, MAX_CFG_BYTES, "cfg"))
 
 
 def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto") -> NetworkSpec:
     """The network that a cfg's text describes; `source` stands for the file in messages."""
-    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else content
+    data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else utf8_bytes(content)
     sections = tokenize(data, source)
     if not sections:
         raise FormatError(f"{source}: empty; a cfg begins with [net]")

@@ -11,7 +11,7 @@ from typing import Any, Iterator, Mapping, NoReturn
 
 from mpnet.errors import DataError, FormatError, MpnetError
 from mpnet.formats.documents.schema import Kind, mismatch
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import decode_text, read_bounded
 from mpnet.messages import bytes_text, named, shown
 
 MAX_JSON_BYTES = 1024 * 1024 * 1024
@@ -97,7 +97,7 @@ def parse_json(
             f"{bytes_text(memory_bytes)}; split the file"
         )
     try:
-        return json.loads(data.decode("utf-8-sig"), parse_constant=_refuse_constant)
+        return json.loads(decode_text(data), parse_constant=_refuse_constant)
     except UnicodeDecodeError as error:
         raise FormatError(f"{named(name)}: byte {error.start} is not UTF-8 text; is this a JSON file?") from None
     except json.JSONDecodeError as error:

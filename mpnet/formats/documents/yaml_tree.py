@@ -14,7 +14,7 @@ from typing import Callable, Iterator
 import yaml
 
 from mpnet.errors import ConfigError
-from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.files.bounded import decode_text, read_bounded
 from mpnet.messages import named, shown
 
 MAX_BYTES = 256 * 1024
@@ -66,7 +66,7 @@ def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
         return f"{source}:{lines_before + 1}" if numbered else source
 
     try:
-        content = data.decode("utf-8-sig") if isinstance(data, bytes) else data
+        content = decode_text(data) if isinstance(data, bytes) else data
         return _build(yaml.parse(content, Loader=yaml.SafeLoader), source, location_of)
     except ConfigError:
         raise

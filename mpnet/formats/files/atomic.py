@@ -84,10 +84,14 @@ def write_bytes(path: str | Path, content: bytes) -> None:
 
 
 def write_files(files: Mapping[Path, bytes]) -> None:
-    """Write some whole files; none takes its name before all are written. Raises: StoreError."""
+    """Write some whole files; none takes its name before all are on the disk. Raises: StoreError."""
     with contextlib.ExitStack() as stack:
         for path, content in files.items():
-            stack.enter_context(atomic_file(path)).write(content)
+            file = stack.enter_context(atomic_file(path))
+            file.write(content)
+            file.flush()  # a full disk is met here, while every older file still has its name
+            if not _is_stream(path):
+                os.fsync(file.fileno())
 
 
 def write_text(path: str | Path, content: str) -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 import stat
 from pathlib import Path
@@ -50,14 +51,42 @@ def read_bounded(
     return data
 
 
+_BYTE_ORDER_MARKS = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32"),  # begins as UTF-16's does
+    (codecs.BOM_UTF32_BE, "utf-32"),
+    (codecs.BOM_UTF16_LE, "utf-16"),
+    (codecs.BOM_UTF16_BE, "utf-16"),
+)
+
+
+def decode_text(data: bytes) -> str:
+    """Return the text in a file's bytes: UTF-8, or what its byte order mark says, which is left out.
+
+    Editors and shells of Windows write UTF-16 and byte order marks. Raises: UnicodeDecodeError.
+    """
+    encoding = next((encoding for mark, encoding in _BYTE_ORDER_MARKS if data.startswith(mark)), "utf-8")
+    return data.decode(encoding)
+
+
+def utf8_bytes(data: bytes) -> bytes:
+    """Return the same text as UTF-8 without a byte order mark; bytes without a mark, and those it lies about, as they are."""
+    if not data.startswith(tuple(mark for mark, _ in _BYTE_ORDER_MARKS)):
+        return data
+    try:
+        return decode_text(data).encode("utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        return data
+
+
 def read_text_bounded(path: str | Path, limit_bytes: int, what: str, question: str) -> str:
-    """The text of a UTF-8 file, without its byte order mark. what: as `read_bounded`. question: of the message for other files.
+    """Return the text of a file, as `decode_text` finds it. what: as `read_bounded`. question: of the message for other files.
 
     Raises: DataError when it cannot be read, FormatError with the line of the first byte that is no UTF-8.
     """
     data = read_bounded(path, limit_bytes, what, DataError)
     try:
-        return data.decode("utf-8-sig")
+        return decode_text(data)
     except UnicodeDecodeError as error:
         line = data.count(b"\n", 0, error.start) + 1
         raise FormatError(f"{named(path)}:{line}: not UTF-8 text; is this {question}?") from None

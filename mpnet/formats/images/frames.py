@@ -8,6 +8,7 @@ threads that ask a little out of order.
 from __future__ import annotations
 
 import hashlib
+import os
 import re
 import threading
 from collections import OrderedDict
@@ -27,7 +28,12 @@ if TYPE_CHECKING:
 VIDEO_SUFFIXES: tuple[str, ...] = (".mp4", ".avi", ".mkv", ".mov", ".webm", ".mpg", ".mpeg", ".m4v")
 MOST_FRAMES = 500
 """Frames that are taken of a video, evenly spread: neighbours show nearly the same."""
+MOST_PROBED = 200_000
+"""Frames that are counted where a header cannot be believed: about two hours of a film."""
 _KEPT = 16
+# Texts that FFmpeg follows to other files and addresses: concat scripts, HLS and DASH lists, session descriptions.
+_PLAYLISTS = (b"ffconcat", b"#extm3u", b"<?xml", b"<mpd", b"v=0", b"[playlist]")
+_PROBED = 4096
 _FRAME = re.compile(r"(.+)#([0-9]{1,9}),([0-9]{1,9})")
 
 
@@ -36,18 +42,31 @@ def probe_video(path: Path) -> list[ImageRecord]:
 
     Raises: DataError for what is no video, holds no frame, or holds frames that are too large.
     """
+    with _Reader(path, 1) as reader:
+        promised = reader.count
+    step = max(1, -(-promised // MOST_FRAMES))
+    records = _records(path, step)
+    # A header may promise far more frames than there are: then every step-th of those that are there.
+    if len(records) < min(MOST_FRAMES, promised) // 2:
+        with _Reader(path, 1) as reader:
+            present = reader.count_present(MOST_PROBED)
+        step = max(1, -(-present // MOST_FRAMES))
+        records = _records(path, step)
+    if not records:
+        raise DataError(f"{named(path)}: holds no frame that can be decoded; convert the video, for example to MP4")
+    return records
+
+
+def _records(path: Path, step: int) -> list[ImageRecord]:
+    """Every step-th frame as an image, at most MOST_FRAMES."""
     from mpnet.data.dataset import ImageRecord
 
-    with _Reader(path, 1) as reader:
-        step = max(1, -(-reader.count // MOST_FRAMES))
     records: list[ImageRecord] = []
     with _Reader(path, step) as reader:
         while len(records) < MOST_FRAMES and (frame := reader.frame(len(records) * step)) is not None:
             height, width = frame.shape[:2]
             digest = hashlib.sha256(f"{width} {height} ".encode() + frame.tobytes()).hexdigest()
             records.append(ImageRecord(len(records) + 1, f"{path}#{len(records) * step},{step}", width, height, digest))
-    if not records:
-        raise DataError(f"{named(path)}: holds no frame that can be decoded; convert the video, for example to MP4")
     return records
 
 
@@ -87,10 +106,18 @@ class _Reader:
         self.close()
 
     def _open(self) -> None:
+        os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")  # its words would stand between ours
         import cv2  # not every command needs it
 
-        self._video, self._next = cv2.VideoCapture(str(self._path)), 0
-        if not self._path.is_file() or not self._video.isOpened():
+        # FFmpeg takes `http:/host/x` and `tcp:...` for addresses: only what is a file here is opened, by its absolute path.
+        if not self._path.is_file():
+            raise DataError(f"{named(self._path)}: no such file; check the path of the video")
+        with open(self._path, "rb") as file:
+            is_playlist = file.read(_PROBED).lstrip().lower().startswith(_PLAYLISTS)
+        if is_playlist:
+            raise DataError(f"{named(self._path)}: is a list of other files, not a video; name the video itself")
+        self._video, self._next = cv2.VideoCapture(str(self._path.absolute())), 0
+        if not self._video.isOpened():
             raise DataError(f"{named(self._path)}: is not a video that OpenCV can read; convert it, for example to MP4")
         self.count = max(1, int(self._video.get(cv2.CAP_PROP_FRAME_COUNT)))
         pixels = int(self._video.get(cv2.CAP_PROP_FRAME_WIDTH)) * int(self._video.get(cv2.CAP_PROP_FRAME_HEIGHT))
@@ -116,6 +143,13 @@ class _Reader:
                     self._kept.popitem(last=False)
             self._next += 1
         return self._kept.get(number)
+
+    def count_present(self, most: int) -> int:
+        """Count the frames from here to the end that can be decoded, at most so many."""
+        count = 0
+        while count < most and self._video.grab():
+            count += 1
+        return count
 
     def close(self) -> None:
         """Close the video file."""

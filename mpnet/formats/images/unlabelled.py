@@ -44,10 +44,10 @@ def _folder(folder: Path) -> list[Path]:
 
 
 def _listed(file: Path) -> list[Path]:
-    from mpnet.formats.files.bounded import read_bounded
+    from mpnet.formats.files.bounded import decode_text, read_bounded
 
     try:
-        lines = read_bounded(file, MAX_LIST_BYTES, "list of images", DataError).decode("utf-8-sig").splitlines()
+        lines = decode_text(read_bounded(file, MAX_LIST_BYTES, "list of images", DataError)).splitlines()
     except UnicodeDecodeError:
         raise DataError(f"{named(file)}: is not UTF-8 text; data.unlabelled takes a list of paths, one a line") from None
     return [file.parent / line.strip() for line in lines if line.strip()]
