@@ -20,6 +20,10 @@ REPOSITORY = Path(__file__).resolve().parent.parent
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# As the command line sets it before OpenCV is loaded, which reads it once in a process.
+os.environ.setdefault("OPENCV_LOG_LEVEL", "OFF")
+os.environ.setdefault("OPENCV_FFMPEG_LOGLEVEL", "-8")
+
 
 # What needs one of these is slow: real networks and images, chromium, a cluster of fresh processes, a C program to build.
 SLOW_FIXTURES = {"shared_data", "browser", "scheduler", "mprun"}
