@@ -43,14 +43,14 @@ def read_onnx(path: Path) -> NodeGraph:
     if not model.graph.node:
         raise FormatError(f"{path}: holds no nodes; is it an ONNX model?")
     try:
-        return _File(path).graph(model)
+        return _OnnxFile(path).graph(model)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, UnicodeError) as error:
         if isinstance(error, FormatError):
             raise
         raise FormatError(f"{path}: is damaged ({str(error)[:120]})") from None
 
 
-class _File:
+class _OnnxFile:
     """A file while it is read. external_left: bytes that constants in files of their own may still take."""
 
     def __init__(self, path: Path) -> None:
@@ -121,7 +121,7 @@ class _File:
         count = int(np.prod(np.array(sides, np.float64))) if sides else 1
         if tensor.data_location == TensorProto.EXTERNAL:
             return self._external(tensor, sides)
-        held = max(
+        stored_bytes = max(
             len(tensor.raw_data),
             *(
                 len(getattr(tensor, name)) * size
@@ -135,9 +135,9 @@ class _File:
                 )
             ),
         )
-        if count > 2 * held + 1:  # two values of 4 bits in a byte
+        if count > 2 * stored_bytes + 1:  # two values of 4 bits in a byte
             raise FormatError(
-                f"{self.path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(held)}; "
+                f"{self.path}: the constant {shown(tensor.name)} of shape {sides[:8]} holds {bytes_text(stored_bytes)}; "
                 "the file is damaged"
             )
         return np.asarray(numpy_helper.to_array(tensor))
@@ -146,16 +146,16 @@ class _File:
         """A constant in a file of its own, which must lie in the model's folder."""
         from onnx import helper
 
-        said = {entry.key: entry.value for entry in tensor.external_data}
-        place, folder = said.get("location", ""), os.path.realpath(self.path.parent)
-        target = os.path.realpath(os.path.join(folder, place))
-        if not place or os.path.isabs(place) or os.path.commonpath([folder, target]) != folder:
+        entries = {entry.key: entry.value for entry in tensor.external_data}
+        location, folder = entries.get("location", ""), os.path.realpath(self.path.parent)
+        target = os.path.realpath(os.path.join(folder, location))
+        if not location or os.path.isabs(location) or os.path.commonpath([folder, target]) != folder:
             raise FormatError(
-                f"{self.path}: the constant {shown(tensor.name)} lies in {shown(place)}, outside of the model's folder; "
+                f"{self.path}: the constant {shown(tensor.name)} lies in {shown(location)}, outside of the model's folder; "
                 "put its data beside the model"
             )
         dtype = helper.tensor_dtype_to_np_dtype(tensor.data_type)
-        offset, length = int(said.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
+        offset, length = int(entries.get("offset", 0) or 0), int(np.prod(sides, dtype=np.int64)) * dtype.itemsize
         if offset < 0 or length < 0:
             raise FormatError(
                 f"{self.path}: the constant {shown(tensor.name)} takes {length} bytes from {offset}; the file is damaged"
@@ -175,7 +175,7 @@ class _File:
                 data = file.read(length)
         except (OSError, ValueError) as error:
             raise FormatError(
-                f"{self.path}: the data of constant {shown(tensor.name)} in {shown(place)} cannot be read ({error})"
+                f"{self.path}: the data of constant {shown(tensor.name)} in {shown(location)} cannot be read ({error})"
             ) from None
         return np.frombuffer(data, dtype).reshape(sides)
 
@@ -200,25 +200,25 @@ def _check_size(content: bytes, source: str) -> None:
     memory, a number one byte and eight. Raises: FormatError."""
     from onnx import ModelProto
 
-    nodes, constants, left, number_bytes = MAX_NODES, MAX_TENSORS, _MAX_FIELDS, _MAX_PACKED_BYTES
+    nodes_left, constants_left, fields_left, number_bytes_left = MAX_NODES, MAX_TENSORS, _MAX_FIELDS, _MAX_PACKED_BYTES
     waiting = [(ModelProto.DESCRIPTOR, 0, len(content))]
     while waiting:
         message, position, end = waiting.pop()
-        known = message.fields_by_number
+        fields = message.fields_by_number
         for number, start, stop in _fields(content, position, end, source):
-            left -= 1
-            field = known.get(number)
+            fields_left -= 1
+            field = fields.get(number)
             if field is None:
                 continue
             if field.message_type is not None:
                 waiting.append((field.message_type, start, stop))
             elif field.cpp_type in _PACKED:
-                number_bytes -= _PACKED[field.cpp_type] * (stop - start)
-            nodes -= field.full_name == "onnx.GraphProto.node"
-            constants -= field.full_name == "onnx.GraphProto.initializer"
-            if nodes < 0 or constants < 0:
+                number_bytes_left -= _PACKED[field.cpp_type] * (stop - start)
+            nodes_left -= field.full_name == "onnx.GraphProto.node"
+            constants_left -= field.full_name == "onnx.GraphProto.initializer"
+            if nodes_left < 0 or constants_left < 0:
                 raise FormatError(f"{source}: has more than {MAX_NODES} nodes or {MAX_TENSORS} constants")
-            if left < 0 or number_bytes < 0:
+            if fields_left < 0 or number_bytes_left < 0:
                 raise FormatError(f"{source}: has more than {_MAX_FIELDS} fields, or numbers that take too much memory")
 
 

@@ -18,7 +18,8 @@ import numpy as np
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
 from mpnet.importing.graph import MAX_NODES, MAX_OPERANDS, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
-from mpnet.importing.readers.tflite_operators import Reader, Tensor, convert
+from mpnet.importing.readers.tflite_graph import GraphBuilder, TfliteTensor
+from mpnet.importing.readers.tflite_operators import TfliteOperator, convert
 from mpnet.messages import shown
 from mpnet.packages import require
 
@@ -79,69 +80,71 @@ def _graph(content: bytes, path: Path) -> NodeGraph:
         raise FormatError(f"{path}: has more than {MAX_NODES} operators or {MAX_TENSORS} tensors")
     graph = NodeGraph(str(path), [], {}, {}, [], _metadata(model, content), format="TensorFlow Lite")
     # Parts of a file may lie over each other: a part that is read often takes more than the file has.
-    left = _MAX_READ_BYTES + 4 * len(content)
-    reader = Reader(graph, schema, left)
+    bytes_left = _MAX_READ_BYTES + 4 * len(content)
+    builder = GraphBuilder(graph, schema, bytes_left)
     for number in range(source.TensorsLength()):
         tensor = source.Tensors(number)
         name = (tensor.Name() or b"").decode("utf-8", "replace") or f"tensor_{number}"
-        name = name if name not in reader.known else f"{name}:{number}"
-        shape = _ints(tensor, "Shape") if tensor.ShapeLength() <= 8 else [-1]
+        name = name if name not in builder.names else f"{name}:{number}"
+        shape = _integers(tensor, "Shape") if tensor.ShapeLength() <= 8 else [-1]
         if min(shape, default=1) < 0:
             raise FormatError(
                 f"{path}: the tensor {shown(name)} has more than 8 axes, or open ones; export it with static shapes"
             )
-        kind = _TYPES.get(tensor.Type())
-        values = _values(model, tensor, tuple(shape), kind)
+        dtype = _TYPES.get(tensor.Type())
+        values = _stored_values(model, tensor, tuple(shape), dtype)
         parameters = _quantization(tensor)
-        left -= len(name) + (0 if values is None else values.nbytes) + (0 if parameters is None else parameters.scale.nbytes)
-        if left < 0:
+        bytes_left -= len(name) + (0 if values is None else values.nbytes)
+        bytes_left -= 0 if parameters is None else parameters.scale.nbytes
+        if bytes_left < 0:
             raise FormatError(f"{path}: its tensors take more than the file; the file is damaged")
-        reader.add(Tensor(name, tuple(shape), values, parameters, kind is None or (kind is np.int16 and parameters is None)))
-    inputs, outputs = _ints(source, "Inputs"), _ints(source, "Outputs")
+        unsupported = dtype is None or (dtype is np.int16 and parameters is None)
+        builder.add(TfliteTensor(name, tuple(shape), values, parameters, unsupported))
+    inputs, outputs = _integers(source, "Inputs"), _integers(source, "Outputs")
     for number in range(source.OperatorsLength()):
         operator = source.Operators(number)
         code = model.OperatorCodes(operator.OpcodeIndex())
         builtin = max(code.BuiltinCode(), code.DeprecatedBuiltinCode())
         custom = (code.CustomCode() or b"").decode("utf-8", "replace")
-        given, made = _ints(operator, "Inputs"), _ints(operator, "Outputs")
-        left -= len(custom)
-        if left < 0:
+        operator_inputs, operator_outputs = _integers(operator, "Inputs"), _integers(operator, "Outputs")
+        bytes_left -= len(custom)
+        if bytes_left < 0:
             raise FormatError(f"{path}: the names of its operators take more than the file; the file is damaged")
-        word = custom or reader.words.get(builtin, f"operator {builtin}")
-        name = f"{reader.name(made[0])}" if made else f"{word}_{number}"
+        word = custom or builder.words.get(builtin, f"operator {builtin}")
+        name = f"{builder.name(operator_outputs[0])}" if operator_outputs else f"{word}_{number}"
         options = operator.BuiltinOptions()
         try:
-            convert(reader, word, name, given, made, options)
+            convert(word, TfliteOperator(builder, name, operator_inputs, operator_outputs, options))
         except Refused as reason:
             graph.refuse(Node(word, name, [], []), str(reason))
-    reader.finish(inputs, outputs)
+    builder.finish(inputs, outputs)
     return graph
 
 
-def _ints(table: Any, name: str) -> list[int]:
-    """A list of whole numbers of a table. Raises: ValueError for one that is too long to be a shape or operands."""
+def _integers(table: Any, name: str) -> list[int]:
+    """Return a list of integers of a table. Raises: ValueError for one that is too long to be a shape or operands."""
     count = getattr(table, f"{name}Length")()
     if count > MAX_OPERANDS:
         raise ValueError(f"a list of {count} {name.lower()}")
     return [int(number) for number in getattr(table, f"{name}AsNumpy")()] if count else []
 
 
-def _values(model: Any, tensor: Any, shape: tuple[int, ...], kind: Any) -> Array | None:
+def _stored_values(model: Any, tensor: Any, shape: tuple[int, ...], dtype: Any) -> Array | None:
     buffer = model.Buffers(tensor.Buffer())
     if buffer is None or buffer.DataLength() == 0:
         return None
-    if kind is None:
+    if dtype is None:
         raise ValueError(f"a constant of type {tensor.Type()}, which is no precision of mpnet")
     data = buffer.DataAsNumpy()
     count = int(np.prod(shape, dtype=np.int64)) if shape else 1
     if tensor.Sparsity() is not None:
-        return _dense(tensor.Sparsity(), np.frombuffer(data.tobytes(), kind), shape)
-    if count * np.dtype(kind).itemsize != data.nbytes:
+        return _dense_values(tensor.Sparsity(), np.frombuffer(data.tobytes(), dtype), shape)
+    if count * np.dtype(dtype).itemsize != data.nbytes:
         raise ValueError(f"a constant of {data.nbytes} bytes for the shape {list(shape)}")
-    return np.frombuffer(data.tobytes(), kind).reshape(shape)
+    return np.frombuffer(data.tobytes(), dtype).reshape(shape)
 
 
-def _dense(sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
+def _dense_values(sparsity: Any, stored_values: Array, shape: tuple[int, ...]) -> Array:
     """A constant of which only some values are stored: axes in an order of their own, the last of them blocks of others, each
     either whole or a list of the places that are there (TensorFlow Lite's SparsityParameters)."""
     order = [int(axis) for axis in sparsity.TraversalOrderAsNumpy()]
@@ -149,38 +152,38 @@ def _dense(sparsity: Any, stored: Array, shape: tuple[int, ...]) -> Array:
     axes = [sparsity.DimMetadata(number) for number in range(sparsity.DimMetadataLength())]
     if len(axes) > 16 or sorted(order) != list(range(len(axes))) or len(axes) != len(shape) + len(blocks):
         raise ValueError("a sparse constant whose axes do not fit its shape")
-    most = math.prod(shape)
-    if most > _MAX_READ_BYTES // 8 + 64 * stored.size:
+    max_values = math.prod(shape)
+    if max_values > _MAX_READ_BYTES // 8 + 64 * stored_values.size:
         raise ValueError("a sparse constant that is much larger than what is stored of it")
     # Where each stored value lies along each stored axis, level by level; segments: its number among those of the level.
-    places, sizes = np.zeros((1, 0), np.int64), [0] * len(axes)
+    coordinates, sizes = np.zeros((1, 0), np.int64), [0] * len(axes)
     segments = np.arange(1)
     for level, axis in enumerate(axes):
         if axis.Format() == 0:
             sizes[order[level]] = size = int(axis.DenseSize())
-            if size <= 0 or len(segments) * size > most:
+            if size <= 0 or len(segments) * size > max_values:
                 raise ValueError("a sparse constant with more places than its shape")
-            counts, inside = np.full(len(segments), size), np.tile(np.arange(size), len(segments))
+            counts, indices_on_axis = np.full(len(segments), size), np.tile(np.arange(size), len(segments))
             segments = (segments[:, None] * size + np.arange(size)).ravel()
         else:
             bounds, indices = _vector(axis, "ArraySegments"), _vector(axis, "ArrayIndices")
-            first, last = bounds[segments], bounds[segments + 1]
-            counts = last - first
-            if (first < 0).any() or (counts < 0).any() or counts.sum() > len(stored):
+            starts, stops = bounds[segments], bounds[segments + 1]
+            counts = stops - starts
+            if (starts < 0).any() or (counts < 0).any() or counts.sum() > len(stored_values):
                 raise ValueError("a sparse constant whose segments do not fit")
             # 0, 1, ... within each segment, from where it begins.
-            within = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
-            segments = np.repeat(first, counts) + within
-            inside = indices[segments]
-        places = np.column_stack([np.repeat(places, counts, axis=0), inside])
-    if len(places) != len(stored):
+            offsets = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+            segments = np.repeat(starts, counts) + offsets
+            indices_on_axis = indices[segments]
+        coordinates = np.column_stack([np.repeat(coordinates, counts, axis=0), indices_on_axis])
+    if len(coordinates) != len(stored_values):
         raise ValueError("a sparse constant with other values than places")
     column = {axis: level for level, axis in enumerate(order)}
-    index = [places[:, column[axis]] for axis in range(len(shape))]
+    index = [coordinates[:, column[axis]] for axis in range(len(shape))]
     for number, axis in enumerate(blocks):
-        index[axis] = index[axis] * sizes[len(shape) + number] + places[:, column[len(shape) + number]]
-    dense = np.zeros(shape, stored.dtype)
-    dense[tuple(index)] = stored
+        index[axis] = index[axis] * sizes[len(shape) + number] + coordinates[:, column[len(shape) + number]]
+    dense = np.zeros(shape, stored_values.dtype)
+    dense[tuple(index)] = stored_values
     return dense
 
 
@@ -211,25 +214,25 @@ def _quantization(tensor: Any) -> QuantizationParameters | None:
 
 def _metadata(model: Any, content: bytes) -> dict[str, str]:
     """Labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
-    found: dict[str, str] = {}
+    metadata: dict[str, str] = {}
     for number in range(min(model.MetadataLength(), 64)):
         entry = model.Metadata(number)
         block = model.Buffers(entry.Buffer())
         data = b"" if block is None or block.DataLength() == 0 else block.DataAsNumpy().tobytes()
         if entry.Name() == b"mpnet" and len(data) < _MAX_LABELS:
-            own = json.loads(data)
-            found |= {key: json.dumps(own[key]) for key in ("names", "heads", "input") if key in own}
+            document = json.loads(data)
+            metadata |= {key: json.dumps(document[key]) for key in ("names", "heads", "input") if key in document}
         elif entry.Name() == b"TFLITE_METADATA" and len(data) < _MAX_LABELS:
             numbers = normalisation(data)
             if numbers is not None:
-                found["mpnet.pixels"] = json.dumps({"mean": numbers[0], "std": numbers[1]})
-    if "names" not in found and zipfile.is_zipfile(io.BytesIO(content)):
+                metadata["mpnet.pixels"] = json.dumps({"mean": numbers[0], "std": numbers[1]})
+    if "names" not in metadata and zipfile.is_zipfile(io.BytesIO(content)):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for info in archive.infolist()[:16]:
                 if info.filename.endswith(".txt") and info.file_size < _MAX_LABELS:
-                    found["names"] = json.dumps(archive.read(info).decode("utf-8", "replace").split("\n")[:-1])
+                    metadata["names"] = json.dumps(archive.read(info).decode("utf-8", "replace").split("\n")[:-1])
                     break
-    return found
+    return metadata
 
 
 def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
@@ -255,10 +258,10 @@ def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
                 if not kind or unit.Get(number_types.Uint8Flags, kind + unit.Pos) != 1 or not field(unit, 1):
                     continue
                 options = Table(data, unit.Indirect(field(unit, 1) + unit.Pos))
-                both = []
+                mean_and_std = []
                 for number in (0, 1):
                     offset = field(options, number)
-                    both.append(
+                    mean_and_std.append(
                         [
                             float(options.Get(number_types.Float32Flags, options.Vector(offset) + 4 * i))
                             for i in range(min(options.VectorLen(offset), 4))
@@ -266,6 +269,6 @@ def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
                         if offset
                         else []
                     )
-                if both[0] and both[1] and all(both[1]):
-                    return both[0], both[1]
+                if mean_and_std[0] and mean_and_std[1] and all(mean_and_std[1]):
+                    return mean_and_std[0], mean_and_std[1]
     return None
