@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The operators of ONNX that an import knows, and what is asked of them. A new operator is one record in one of the modules."""
+"""The operators of ONNX that an import knows, and how they are asked. A new operator is one record in one of the modules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import numpy as np
 
 from mpnet.importing.graph import MAX_OPERANDS, Array, Node, NodeGraph, Refused
 from mpnet.importing.operators import elementwise, moves, windows
-from mpnet.importing.operators.record import DOES_NOT_FIT, MAX_RANK, Budget, Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import DOES_NOT_FIT, MAX_RANK, Budget, Lifter, Operator, OperatorCall, Shape
 
 OPERATORS: dict[str, Operator] = {**elementwise.OPERATORS, **windows.OPERATORS, **moves.OPERATORS}
 _UNKNOWN = Operator(inputs=(0, MAX_OPERANDS))
@@ -15,11 +15,11 @@ _MAX_SIDE = 1 << 30
 
 
 def operator_of(node: Node) -> Operator:
-    """The record of a node's operator; that of an unknown one can nothing."""
+    """Return the record of a node's operator; an unknown operator's record says nothing."""
     return OPERATORS.get(node.operator, _UNKNOWN)
 
 
-def _shapes(call: Call) -> list[Shape]:
+def _compute_shapes(call: OperatorCall) -> list[Shape]:
     operator = operator_of(call.node)
     if operator.shape is not None:
         result = operator.shape(call)
@@ -27,8 +27,8 @@ def _shapes(call: Call) -> list[Shape]:
     elif operator.evaluate is not None:
         # An array of that shape that takes one byte: moves of it take none.
         phantom = np.broadcast_to(np.zeros((), np.int8), call.shape())
-        made = operator.evaluate(Call(call.node, [phantom, *call.arrays[1:]], [phantom.shape, *call.shapes[1:]]))
-        shapes = [array.shape for array in (made if isinstance(made, list) else [made])]
+        results = operator.evaluate(OperatorCall(call.node, [phantom, *call.arrays[1:]], [phantom.shape, *call.shapes[1:]]))
+        shapes = [array.shape for array in (results if isinstance(results, list) else [results])]
     else:
         raise Refused("its shape is not known")
     if any(len(shape) > MAX_RANK or any(side < 0 or side > _MAX_SIDE for side in shape) for shape in shapes):
@@ -37,17 +37,17 @@ def _shapes(call: Call) -> list[Shape]:
 
 
 def result_shapes(graph: NodeGraph, node: Node) -> list[Shape]:
-    """The shapes of a node's results, [] where they are not known."""
+    """Return the shapes of a node's results, [] where they are not known."""
     if node.operator not in OPERATORS:
         return []
     try:
-        return _shapes(Call.of(graph, node))
+        return _compute_shapes(OperatorCall.in_graph(graph, node))
     except (Refused, *DOES_NOT_FIT):
         return []
 
 
-def evaluate(call: Call, budget: Budget) -> list[Array]:
-    """The results of a node whose inputs are all known. Their size is looked at before anything is computed.
+def evaluate(call: OperatorCall, budget: Budget) -> list[Array]:
+    """Return the results of a node whose inputs are all known. Their size is looked at before anything is computed.
 
     Raises: Refused for operators that are not evaluated, for what does not fit, and for what exceeds the budget.
     """
@@ -55,7 +55,7 @@ def evaluate(call: Call, budget: Budget) -> list[Array]:
     if operator.evaluate is None:
         raise Refused("is not evaluated")
     try:
-        budget.spend(operator, call, _shapes(call))
+        budget.spend(operator, call, _compute_shapes(call))
         result = operator.evaluate(call)
     except DOES_NOT_FIT as error:
         raise Refused(f"cannot be computed ({str(error)[:200] or 'out of memory'}); the file is damaged") from None
@@ -65,7 +65,10 @@ def evaluate(call: Call, budget: Budget) -> list[Array]:
 
 
 def lift(graph: NodeGraph) -> Lifter:
-    """Everything that is computed of the image by operations that layers have; what is behind them is left out."""
+    """Turn the nodes that depend on the image into operations of layers, as far as layers have them.
+
+    A node that has no such form, and what reads its results, is left out; `LayerGraph.reasons` says why.
+    """
     lifter = Lifter(graph)
     shapes = lifter.layers.shapes
     for node in graph.nodes:
@@ -77,10 +80,10 @@ def lift(graph: NodeGraph) -> Lifter:
             operator = operator_of(node)
             if operator.lift is None:
                 raise Refused("has no form in a cfg; name tensors before it with --heads, or export the model without it")
-            operator.lift(lifter, Call.of(graph, node))
+            operator.lift(lifter, OperatorCall.in_graph(graph, node))
         except Refused as reason:
             lifter.layers.reasons[node.name] = str(reason)
     return lifter
 
 
-__all__ = ["OPERATORS", "Budget", "Call", "evaluate", "lift", "operator_of", "result_shapes"]
+__all__ = ["OPERATORS", "Budget", "OperatorCall", "evaluate", "lift", "operator_of", "result_shapes"]

@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 
 from mpnet.importing.graph import Array, Refused
-from mpnet.importing.operators.record import ANY, MAX_RANK, Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import ANY_COUNT, MAX_RANK, Lifter, Operator, OperatorCall, Shape
 
 _ROUNDS: dict[str, Callable[[Array], Array]] = {
     "floor": np.floor,
@@ -22,35 +22,35 @@ _HALF_PIXEL = ("half_pixel", "pytorch_half_pixel")
 _MAX_FILTER_VALUES, _MAX_FACTOR, _MAX_CHANNELS = 1 << 24, 32, 1 << 16
 
 
-def _reshape(call: Call) -> Array:
-    shape, wanted = call.shape(), call.integers("shape", 1)
-    if wanted is None:
+def _compute_reshape(call: OperatorCall) -> Array:
+    shape, new_shape = call.shape(), call.integers("shape", 1)
+    if new_shape is None:
         raise Refused("its shape is missing; the file is damaged")
-    if 0 in wanted and not call.integer("allowzero", 0):
-        wanted = [shape[at] if side == 0 and at < len(shape) else side for at, side in enumerate(wanted)]
-    return call.array(0).reshape(wanted)
+    if 0 in new_shape and not call.integer("allowzero", 0):
+        new_shape = [shape[axis] if side == 0 and axis < len(shape) else side for axis, side in enumerate(new_shape)]
+    return call.array(0).reshape(new_shape)
 
 
-def _unsqueeze(call: Call) -> Array:
-    written = call.integers("axes", 1) or []
-    rank = len(call.shape()) + len(written)
+def _compute_unsqueeze(call: OperatorCall) -> Array:
+    new_axes = call.integers("axes", 1) or []
+    rank = len(call.shape()) + len(new_axes)
     axes, sides = call.axes(rank=rank) or [], iter(call.shape())
-    return call.array(0).reshape([1 if at in axes else next(sides) for at in range(rank)])
+    return call.array(0).reshape([1 if axis in axes else next(sides) for axis in range(rank)])
 
 
-def _squeeze(call: Call) -> Array:
+def _compute_squeeze(call: OperatorCall) -> Array:
     axes = call.axes()
     return np.squeeze(call.array(0), None if axes is None else tuple(axes))
 
 
-def _flatten(call: Call) -> Array:
+def _compute_flatten(call: OperatorCall) -> Array:
     shape, axis = call.shape(), call.integer("axis", 1)
     axis += len(shape) if axis < 0 else 0
     return call.array(0).reshape(math.prod(shape[:axis]), math.prod(shape[axis:]))
 
 
-def _slices(call: Call) -> tuple[slice, ...]:
-    """What Slice takes of each axis."""
+def _read_slices(call: OperatorCall) -> tuple[slice, ...]:
+    """Return what Slice takes of each axis."""
     rank, starts, ends = len(call.shape()), call.integers("starts", 1), call.integers("ends", 2)
     axes, steps = call.integers("axes", 3), call.integers("steps", 4)
     if starts is None or ends is None:
@@ -67,62 +67,62 @@ def _slices(call: Call) -> tuple[slice, ...]:
     return tuple(slices)
 
 
-def _parts(call: Call) -> list[int]:
-    """The lengths that Split cuts into."""
-    length, parts = call.shape()[call.axis(0)], call.integers("split", 1)
-    if parts is None:
+def _read_split_lengths(call: OperatorCall) -> list[int]:
+    """Return the lengths that Split cuts an axis into."""
+    length, lengths = call.shape()[call.axis(0)], call.integers("split", 1)
+    if lengths is None:
         count = call.integer("num_outputs", len(call.node.outputs) or 1)
         if not 0 < count <= len(call.node.outputs):
             raise Refused(f"{count} parts for {len(call.node.outputs)} results; the file is damaged")
-        each = -(-length // count)
-        parts = [min(each, length - each * at) for at in range(count)]
-    if sum(parts) != length or min(parts, default=0) < 0 or len(parts) < len(call.node.outputs):
-        raise Refused(f"parts {parts[:8]} of {length} for {len(call.node.outputs)} results; the file is damaged")
-    return parts
+        share = -(-length // count)
+        lengths = [min(share, length - share * index) for index in range(count)]
+    if sum(lengths) != length or min(lengths, default=0) < 0 or len(lengths) < len(call.node.outputs):
+        raise Refused(f"parts {lengths[:8]} of {length} for {len(call.node.outputs)} results; the file is damaged")
+    return lengths
 
 
-def _split(call: Call) -> list[Array]:
-    return np.split(call.array(0), np.cumsum(_parts(call))[:-1].tolist(), call.axis(0))
+def _compute_split(call: OperatorCall) -> list[Array]:
+    return np.split(call.array(0), np.cumsum(_read_split_lengths(call))[:-1].tolist(), call.axis(0))
 
 
-def _transpose(call: Call) -> Array:
+def _compute_transpose(call: OperatorCall) -> Array:
     return np.transpose(call.array(0), call.integers("perm"))
 
 
-def _concat_shape(call: Call) -> Shape:
-    shapes, axis = [call.shape(at) for at in range(len(call.arrays))], call.axis(None)
+def _concat_shape(call: OperatorCall) -> Shape:
+    shapes, axis = [call.shape(index) for index in range(len(call.arrays))], call.axis(None)
     if len({shape[:axis] + shape[axis + 1 :] for shape in shapes}) > 1 or len({len(shape) for shape in shapes}) > 1:
         raise Refused("joins tensors whose other sides differ; the file is damaged")
     return (*shapes[0][:axis], sum(shape[axis] for shape in shapes), *shapes[0][axis + 1 :])
 
 
-def _gather_shape(call: Call) -> Shape:
+def _gather_shape(call: OperatorCall) -> Shape:
     shape, axis = call.shape(), call.axis(0)
     return (*shape[:axis], *call.shape(1), *shape[axis + 1 :])
 
 
-def _tile_shape(call: Call) -> Shape:
+def _tile_shape(call: OperatorCall) -> Shape:
     shape = call.shape()
     return tuple(side * times for side, times in zip(shape, call.integers("repeats", 1, len(shape)) or (), strict=True))
 
 
-def _expand_shape(call: Call) -> Shape:
-    return np.broadcast_shapes(call.shape(), tuple(call.integers("shape", 1, most=MAX_RANK) or ()))
+def _expand_shape(call: OperatorCall) -> Shape:
+    return np.broadcast_shapes(call.shape(), tuple(call.integers("shape", 1, max_count=MAX_RANK) or ()))
 
 
-def _pads(call: Call) -> list[int]:
+def _read_pads(call: OperatorCall) -> list[int]:
     pads = call.integers("pads", 1, 2 * len(call.shape()))
     if pads is None:
         raise Refused("pads are missing; the file is damaged")
     return pads
 
 
-def _pad_shape(call: Call) -> Shape:
-    shape, pads = call.shape(), _pads(call)
-    return tuple(side + pads[at] + pads[len(shape) + at] for at, side in enumerate(shape))
+def _pad_shape(call: OperatorCall) -> Shape:
+    shape, pads = call.shape(), _read_pads(call)
+    return tuple(side + pads[axis] + pads[len(shape) + axis] for axis, side in enumerate(shape))
 
 
-def _blocks_shape(call: Call) -> Shape:
+def _blocks_shape(call: OperatorCall) -> Shape:
     (n, c, h, w), block = call.shape(), call.integer("blocksize")
     if block < 1:
         raise Refused(f"blocks of {block}; the file is damaged")
@@ -131,7 +131,7 @@ def _blocks_shape(call: Call) -> Shape:
     return (n, c // (block * block), h * block, w * block)
 
 
-def _resize_shape(call: Call) -> Shape:
+def _resize_shape(call: OperatorCall) -> Shape:
     shape = call.shape()
     if call.node.operator == "Upsample" or len(call.arrays) == 2:
         scales, sizes = call.constant(1), None
@@ -145,82 +145,89 @@ def _resize_shape(call: Call) -> Shape:
     return tuple(math.floor(side * float(scale)) for side, scale in zip(shape, scales.ravel(), strict=True))
 
 
-def _range_bounds(call: Call) -> tuple[Any, Any, Any]:
-    start, stop, step = (call.array(at) for at in range(3))
+def _read_range_bounds(call: OperatorCall) -> tuple[Any, Any, Any]:
+    start, stop, step = (call.array(index) for index in range(3))
     return start.item(), stop.item(), step.item()
 
 
-def _range_shape(call: Call) -> Shape:
-    start, stop, step = _range_bounds(call)
+def _range_shape(call: OperatorCall) -> Shape:
+    start, stop, step = _read_range_bounds(call)
     return (max(0, math.ceil((stop - start) / step)),)
 
 
-def _filled(call: Call) -> Array:
+def _compute_filled(call: OperatorCall) -> Array:
     value = np.asarray(call.node.attributes.get("value", np.zeros(1, np.float32)))
     return np.full(call.integers("shape", 0) or (), value.ravel()[0])
 
 
-def _constant(call: Call) -> Array:
-    kinds = (
+def _compute_constant(call: OperatorCall) -> Array:
+    dtypes = (
         ("value", None),
         ("value_float", np.float32),
         ("value_int", np.int64),
         ("value_floats", np.float32),
         ("value_ints", np.int64),
     )
-    for name, kind in kinds:
+    for name, dtype in dtypes:
         if name in call.node.attributes:
-            return np.asarray(call.node.attributes[name], kind)
+            return np.asarray(call.node.attributes[name], dtype)
     raise Refused("a constant that is no array")
 
 
-def _lift_concat(to: Lifter, call: Call) -> None:
-    if call.integer("axis") not in (1, -3) or any(name in to.graph.constants for name in call.node.inputs):
+def _lift_concat(lifter: Lifter, call: OperatorCall) -> None:
+    if call.integer("axis") not in (1, -3) or any(name in lifter.graph.constants for name in call.node.inputs):
         raise Refused("only tensors of layers are joined, along channels")
     if len(call.shape()) != 4:
         raise Refused("rows of values are not joined; only channels of tensors are")
-    to.add(call, "concat", call.node.inputs, to.result(call))
+    lifter.add(call, "concat", call.node.inputs, lifter.result(call))
 
 
-def _lift_split(to: Lifter, call: Call) -> None:
+def _lift_split(lifter: Lifter, call: OperatorCall) -> None:
     if call.axis(0) != 1:
         raise Refused("only channels are split")
-    to.chw(call)
-    first = 0
-    for at, part in zip(range(len(call.node.outputs)), _parts(call), strict=False):
-        if call.node.outputs[at]:
-            to.add(call, "slice", call.node.inputs[:1], to.result(call, at), call.node.outputs[at], first=first)
-        first += part
+    lifter.chw(call)
+    first_channel = 0
+    for index, channels in zip(range(len(call.node.outputs)), _read_split_lengths(call), strict=False):
+        if call.node.outputs[index]:
+            lifter.add(
+                call, "slice", call.node.inputs[:1], lifter.result(call, index), call.node.outputs[index], first=first_channel
+            )
+        first_channel += channels
 
 
-def _lift_slice(to: Lifter, call: Call) -> None:
+def _lift_slice(lifter: Lifter, call: OperatorCall) -> None:
     rank = len(call.shape())
-    shape = (1, *to.chw(call))[:rank]
-    parts = [part.indices(side) for part, side in zip(_slices(call), shape, strict=True)]
-    whole = [part == (0, side, 1) for part, side in zip(parts, shape, strict=True)]
-    if all(whole[:1] + whole[2:]) and parts[1][2] == 1:
-        to.apply(call, "slice", first=parts[1][0])
-    elif rank == 4 and all(whole[:2]) and all(part[2] >= 1 for part in parts[2:]):
-        if any(part[1] != side for part, side in zip(parts[2:], shape[2:], strict=True)):
+    shape = (1, *lifter.chw(call))[:rank]
+    bounds_by_axis = [bounds.indices(side) for bounds, side in zip(_read_slices(call), shape, strict=True)]
+    is_full = [bounds == (0, side, 1) for bounds, side in zip(bounds_by_axis, shape, strict=True)]
+    if all(is_full[:1] + is_full[2:]) and bounds_by_axis[1][2] == 1:
+        lifter.apply(call, "slice", first=bounds_by_axis[1][0])
+    elif rank == 4 and all(is_full[:2]) and all(bounds[2] >= 1 for bounds in bounds_by_axis[2:]):
+        if any(bounds[1] != side for bounds, side in zip(bounds_by_axis[2:], shape[2:], strict=True)):
             raise Refused("a part of the image has no form in a cfg")
-        to.apply(call, "sample", start=(parts[2][0], parts[3][0]), step=(parts[2][2], parts[3][2]))
+        lifter.apply(
+            call,
+            "sample",
+            start=(bounds_by_axis[2][0], bounds_by_axis[3][0]),
+            step=(bounds_by_axis[2][2], bounds_by_axis[3][2]),
+        )
     else:
         raise Refused("only channels in their order, or every n-th pixel, are taken")
 
 
-def _lift_flatten(to: Lifter, call: Call) -> None:
-    shape, result = to.chw(call), to.result(call)
+def _lift_flatten(lifter: Lifter, call: OperatorCall) -> None:
+    shape, result = lifter.chw(call), lifter.result(call)
     if result not in (shape, (math.prod(shape), 1, 1)):
         raise Refused("puts values elsewhere; no layer does that")
-    to.apply(call, "flatten")
+    lifter.apply(call, "flatten")
 
 
-def _lift_pad(to: Lifter, call: Call) -> None:
+def _lift_pad(lifter: Lifter, call: OperatorCall) -> None:
     value, mode = call.number("value", 0.0, 2), call.text("mode", "constant")
     # As small as numbers are: what a maximum never takes.
     lowest = value <= float(np.finfo(np.float32).min)
     edge = mode == "edge"
-    pads = _pads(call)
+    pads = _read_pads(call)
     if (
         mode not in ("constant", "edge")
         or not (value == 0 or lowest)
@@ -228,10 +235,10 @@ def _lift_pad(to: Lifter, call: Call) -> None:
         or min(pads) < 0
         or pads[0]
         or pads[4]
-        or call.given(3)
+        or call.has_input(3)
     ):
         raise Refused("only zeros or the nearest values around an image, or its channels, have a form in a cfg")
-    to.apply(
+    lifter.apply(
         call,
         "pad",
         pads=[pads[2], pads[3], pads[6], pads[7]],
@@ -241,103 +248,116 @@ def _lift_pad(to: Lifter, call: Call) -> None:
     )
 
 
-def _lift_space_to_depth(to: Lifter, call: Call) -> None:
-    to.apply(call, "space_to_depth", block=call.integer("blocksize"), order=None)
+def _lift_space_to_depth(lifter: Lifter, call: OperatorCall) -> None:
+    lifter.apply(call, "space_to_depth", block=call.integer("blocksize"), order=None)
 
 
-def _lift_resize(to: Lifter, call: Call) -> None:
-    mode, (channels, height, width), result = call.text("mode", "nearest"), to.chw(call), to.result(call)
+def _lift_resize(lifter: Lifter, call: OperatorCall) -> None:
+    mode, (channels, height, width), result = call.text("mode", "nearest"), lifter.chw(call), lifter.result(call)
     factor = result[1] // height
-    whole = factor >= 1 and result == (channels, height * factor, width * factor)
+    is_integer_factor = factor >= 1 and result == (channels, height * factor, width * factor)
     coordinates = call.text("coordinate_transformation_mode", "half_pixel")
-    if mode == "linear" and whole and factor > 1:
-        _bilinear(to, call, factor, coordinates)
+    if mode == "linear" and is_integer_factor and factor > 1:
+        _lift_bilinear(lifter, call, factor, coordinates)
         return
     common = math.gcd(result[1], height), math.gcd(result[2], width)
-    up, step = (result[1] // common[0], result[2] // common[1]), (height // common[0], width // common[1])
+    finer_factor, step = (result[1] // common[0], result[2] // common[1]), (height // common[0], width // common[1])
     # Nearest pixels of a finer image: every n-th of its pixels.
-    if mode == "nearest" and not whole and up[0] == up[1] <= _MAX_FACTOR and result[0] == channels:
+    if (
+        mode == "nearest"
+        and not is_integer_factor
+        and finer_factor[0] == finer_factor[1] <= _MAX_FACTOR
+        and result[0] == channels
+    ):
         if coordinates != "asymmetric" or call.text("nearest_mode", "round_prefer_floor") != "floor":
             raise Refused(f"{coordinates} to {result[2]}x{result[1]} has no form in a cfg; asymmetric with floor has")
-        finer = (channels, height * up[0], width * up[1])
-        x = to.add(call, "upsample", call.node.inputs[:1], finer, f"{call.node.output}/finer", factor=up[0])
-        to.add(call, "sample", [x], result, start=(0, 0), step=step)
+        finer = (channels, height * finer_factor[0], width * finer_factor[1])
+        x = lifter.add(call, "upsample", call.node.inputs[:1], finer, f"{call.node.output}/finer", factor=finer_factor[0])
+        lifter.add(call, "sample", [x], result, start=(0, 0), step=step)
         return
-    if mode != "nearest" or not whole:
+    if mode != "nearest" or not is_integer_factor:
         raise Refused(f"mode {mode} to {result[2]}x{result[1]} has no form in a cfg; nearest by a whole factor has")
     rounding = call.text("nearest_mode", "round_prefer_floor", tuple(_ROUNDS))
-    places = np.arange(result[1], dtype=np.float64)
+    positions = np.arange(result[1], dtype=np.float64)
     if coordinates in _HALF_PIXEL:
-        places = (places + 0.5) / factor - 0.5
+        positions = (positions + 0.5) / factor - 0.5
     elif coordinates == "asymmetric" or call.node.operator == "Upsample":
-        places, rounding = places / factor, "floor" if call.node.operator == "Upsample" else rounding
+        positions, rounding = positions / factor, "floor" if call.node.operator == "Upsample" else rounding
     else:
         raise Refused(f"coordinates {coordinates} have no form in a cfg; half_pixel and asymmetric have")
-    if not np.array_equal(np.clip(_ROUNDS[rounding](places), 0, height - 1), np.arange(result[1]) // factor):
+    if not np.array_equal(np.clip(_ROUNDS[rounding](positions), 0, height - 1), np.arange(result[1]) // factor):
         raise Refused(f"{coordinates} with {rounding} copies other pixels than Darknet's upsampling")
-    to.apply(call, "upsample", factor=factor)
+    lifter.apply(call, "upsample", factor=factor)
 
 
-def _bilinear(to: Lifter, call: Call, factor: int, coordinates: str) -> None:
-    """Nearest pixels, then a filter that mixes in the neighbour's share: at the p-th of a pixel's `factor` copies from its
-    border that is 1/2 - (p + 1/2) / factor."""
+def _lift_bilinear(lifter: Lifter, call: OperatorCall, factor: int, coordinates: str) -> None:
+    """Append nearest pixels, then a filter that mixes in the neighbour's share.
+
+    At the p-th of a pixel's `factor` copies, counted from its border, that share is 1/2 - (p + 1/2) / factor.
+    """
     if coordinates not in _HALF_PIXEL:
         raise Refused(f"bilinear with coordinates {coordinates} has no form in a cfg; half_pixel has")
-    channels, height, width = result = to.result(call)
+    channels, height, width = result = lifter.result(call)
     if channels * factor * factor > _MAX_FILTER_VALUES:
         raise Refused(f"bilinear by a factor of {factor} is larger than mpnet holds")
     shares = [max(0.0, 0.5 - (p + 0.5) / factor) for p in range(factor)]
-    side = [before - share for before, share in pairwise(shares) if before > share]
+    side = [share_before - share for share_before, share in pairwise(shares) if share_before > share]
     line, reach = np.array([*side[::-1], 1 - 2 * sum(side), *side]), len(side)
     output = call.node.output
-    x = to.apply(call, "upsample", f"{output}/nearest", factor=factor)
+    x = lifter.apply(call, "upsample", f"{output}/nearest", factor=factor)
     edge = (channels, height + 2 * reach, width + 2 * reach)
-    x = to.add(call, "pad", [x], edge, f"{output}/edge", pads=[reach] * 4, channels=[0, 0], edge=True)
+    x = lifter.add(call, "pad", [x], edge, f"{output}/edge", pads=[reach] * 4, channels=[0, 0], edge=True)
     weights = np.broadcast_to(np.outer(line, line).astype(np.float32), (channels, 1, len(line), len(line)))
-    to.filter(call, x, result, weights, groups=channels)
+    lifter.add_filter(call, x, result, weights, groups=channels)
 
 
-def _lift_channels(to: Lifter, call: Call) -> None:
-    order, channels = np.array(call.integers("order", most=_MAX_CHANNELS) or (), np.int64), to.chw(call)[0]
+def _lift_channels(lifter: Lifter, call: OperatorCall) -> None:
+    order, channels = np.array(call.integers("order", max_count=_MAX_CHANNELS) or (), np.int64), lifter.chw(call)[0]
     if not order.size or order.min() < 0 or order.max() >= channels:
         raise Refused("takes channels that there are not; the file is damaged")
     if np.array_equal(order, np.arange(order[0], order[0] + order.size)):
-        to.apply(call, "slice", first=int(order[0]))
+        lifter.apply(call, "slice", first=int(order[0]))
         return
     weights = (order[:, None] == np.arange(channels)).astype(np.float32).reshape(order.size, channels, 1, 1)
-    to.filter(call, call.node.inputs[0], to.result(call), weights, order=None if to.graph.quantization else order)
+    lifter.add_filter(
+        call, call.node.inputs[0], lifter.result(call), weights, order=None if lifter.graph.quantization else order
+    )
 
 
-def _lift_attention(to: Lifter, call: Call) -> None:
+def _lift_attention(lifter: Lifter, call: OperatorCall) -> None:
     areas, scale = call.integer("areas"), call.number("scale", 0)
     heads, key = call.integer("heads"), call.integer("key")
-    to.apply(call, "attention", heads=heads, key=key, areas=areas if areas > 1 else None, scale=scale or None)
+    lifter.apply(call, "attention", heads=heads, key=key, areas=areas if areas > 1 else None, scale=scale or None)
 
 
 OPERATORS: dict[str, Operator] = {
-    "Reshape": Operator(None, _reshape, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
-    "Flatten": Operator(None, _flatten, _lift_flatten, keeps_sign=True),
-    "Squeeze": Operator(None, _squeeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
-    "Unsqueeze": Operator(None, _unsqueeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
-    "Transpose": Operator(None, _transpose, keeps_sign=True),
+    "Reshape": Operator(None, _compute_reshape, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
+    "Flatten": Operator(None, _compute_flatten, _lift_flatten, keeps_sign=True),
+    "Squeeze": Operator(None, _compute_squeeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
+    "Unsqueeze": Operator(None, _compute_unsqueeze, _lift_flatten, keeps_sign=True, inputs=(1, 2)),
+    "Transpose": Operator(None, _compute_transpose, keeps_sign=True),
     "mpnet.Channels": Operator(
-        lambda call: (1, len(call.integers("order", most=_MAX_CHANNELS) or ()), *call.shape()[2:]),
+        lambda call: (1, len(call.integers("order", max_count=_MAX_CHANNELS) or ()), *call.shape()[2:]),
         lift=_lift_channels,
         keeps_sign=True,
     ),
-    "mpnet.Shuffle": Operator(lift=lambda to, call: to.apply(call, "shuffle", groups=call.integer("groups")), keeps_sign=True),
+    "mpnet.Shuffle": Operator(
+        lift=lambda lifter, call: lifter.apply(call, "shuffle", groups=call.integer("groups")), keeps_sign=True
+    ),
     "mpnet.Attention": Operator(lift=_lift_attention),
-    "mpnet.FlattenLast": Operator(lift=lambda to, call: to.apply(call, "flatten", last=True), keeps_sign=True),
-    "mpnet.Reshape": Operator(lift=lambda to, call: to.apply(call, "reshape", width=call.integer("width")), keeps_sign=True),
+    "mpnet.FlattenLast": Operator(lift=lambda lifter, call: lifter.apply(call, "flatten", last=True), keeps_sign=True),
+    "mpnet.Reshape": Operator(
+        lift=lambda lifter, call: lifter.apply(call, "reshape", width=call.integer("width")), keeps_sign=True
+    ),
     "Identity": Operator(None, lambda call: call.array(0)),
-    "Slice": Operator(None, lambda call: call.array(0)[_slices(call)], _lift_slice, keeps_sign=True, inputs=(1, 5)),
-    "Split": Operator(None, _split, _lift_split, keeps_sign=True, inputs=(1, 2)),
+    "Slice": Operator(None, lambda call: call.array(0)[_read_slices(call)], _lift_slice, keeps_sign=True, inputs=(1, 5)),
+    "Split": Operator(None, _compute_split, _lift_split, keeps_sign=True, inputs=(1, 2)),
     "Concat": Operator(
         _concat_shape,
         lambda call: np.concatenate([call.array(at) for at in range(len(call.arrays))], call.axis(None)),
         _lift_concat,
         keeps_sign=True,
-        inputs=ANY,
+        inputs=ANY_COUNT,
     ),
     "Gather": Operator(_gather_shape, lambda call: np.take(call.array(0), call.array(1), call.axis(0)), inputs=(2, 2)),
     "Tile": Operator(_tile_shape, lambda call: np.tile(call.array(0), call.integers("repeats", 1) or ()), inputs=(1, 2)),
@@ -354,7 +374,9 @@ OPERATORS: dict[str, Operator] = {
         lambda call: np.array(call.shape()[call.integer("start", 0) : call.integer("end", 1 << 30)], np.int64),
     ),
     "Size": Operator(lambda call: (), lambda call: np.array(call.array(0).size, np.int64)),
-    "Constant": Operator(lambda call: _constant(call).shape, _constant, inputs=(0, 0)),
-    "ConstantOfShape": Operator(lambda call: tuple(call.integers("shape", 0) or ()), _filled),
-    "Range": Operator(_range_shape, lambda call: np.arange(*_range_bounds(call)).astype(call.array(0).dtype), inputs=(3, 3)),
+    "Constant": Operator(lambda call: _compute_constant(call).shape, _compute_constant, inputs=(0, 0)),
+    "ConstantOfShape": Operator(lambda call: tuple(call.integers("shape", 0) or ()), _compute_filled),
+    "Range": Operator(
+        _range_shape, lambda call: np.arange(*_read_range_bounds(call)).astype(call.array(0).dtype), inputs=(3, 3)
+    ),
 }

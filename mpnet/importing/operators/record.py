@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is known of one operator of ONNX in one place: the shape of its result, its values, and what it becomes as a layer."""
+"""What an import knows of one operator of ONNX, in one place: its result's shape, its values, and what it is as a layer."""
 
 from __future__ import annotations
 
@@ -25,16 +25,17 @@ MAX_RANK = 32
 """Axes of a tensor; NumPy joins the shapes of no more."""
 DOES_NOT_FIT = (ValueError, IndexError, TypeError, OverflowError, ZeroDivisionError, MemoryError)
 """What NumPy raises where shapes and values of a file do not fit together: it looks at them better than we would."""
-ANY = (1, MAX_OPERANDS)
+ANY_COUNT = (1, MAX_OPERANDS)
 """Inputs of an operator that takes any number of them."""
 NO_FIXED_SHAPE = "the shape of its result is not fixed; export the model with static shapes"
 
 
-class Call:
-    """One node with what is known of its inputs.
+class OperatorCall:
+    """A node together with the values and shapes of its inputs, as far as they are known.
 
-    arrays: the values of each input, None where it is left out or no constant. shapes: the shape of each, None where it is not
-    known. Every method raises Refused where the file says something else than what is asked for.
+    arrays: the values of each input, None where it is left out or no constant.
+    shapes: the shape of each input, None where it is not known.
+    Raises: Refused, by every method, where the file holds something else than what is asked for.
     """
 
     def __init__(self, node: Node, arrays: Sequence[Array | None], shapes: Sequence[Shape | None] | None = None) -> None:
@@ -42,86 +43,88 @@ class Call:
         self.shapes = [None if x is None else x.shape for x in arrays] if shapes is None else shapes
 
     @classmethod
-    def of(cls, graph: NodeGraph, node: Node) -> Call:
-        """A node of a graph, with the constants and shapes that the graph knows."""
+    def in_graph(cls, graph: NodeGraph, node: Node) -> OperatorCall:
+        """Return the call of a node of a graph, with the constants and shapes that the graph has."""
         arrays = [graph.constants.get(name) if name else None for name in node.inputs]
         shapes = [
             graph.shapes.get(name) if array is None else array.shape for name, array in zip(node.inputs, arrays, strict=True)
         ]
         return cls(node, arrays, shapes)
 
-    def given(self, at: int) -> bool:
-        """Whether an input is not left out."""
-        named = at < len(self.node.inputs) and self.node.inputs[at] != ""
-        return at < len(self.arrays) and (self.arrays[at] is not None or named)
+    def has_input(self, index: int) -> bool:
+        """Return whether an input is not left out."""
+        is_named = index < len(self.node.inputs) and self.node.inputs[index] != ""
+        return index < len(self.arrays) and (self.arrays[index] is not None or is_named)
 
-    def constant(self, at: int) -> Array | None:
-        """The values of an input that must be a constant, None when it is left out."""
-        if not self.given(at):
+    def constant(self, index: int) -> Array | None:
+        """Return the values of an input that must be a constant, None where it is left out."""
+        if not self.has_input(index):
             return None
-        array = self.arrays[at]
+        array = self.arrays[index]
         if array is None:
-            raise Refused(f"its input {at} is computed when the model runs; only constants are possible there")
+            raise Refused(f"its input {index} is computed when the model runs; only constants are possible there")
         return array
 
-    def array(self, at: int) -> Array:
-        """The values of an input that must be there."""
-        array = self.constant(at)
+    def array(self, index: int) -> Array:
+        """Return the values of an input that must be a constant and must not be left out."""
+        array = self.constant(index)
         if array is None:
-            raise Refused(f"its input {at} is missing; the file is damaged")
+            raise Refused(f"its input {index} is missing; the file is damaged")
         return array
 
-    def shape(self, at: int = 0) -> Shape:
-        """The shape of an input that must be there."""
-        shape = self.shapes[at] if at < len(self.shapes) else None
+    def shape(self, index: int = 0) -> Shape:
+        """Return the shape of an input that must not be left out."""
+        shape = self.shapes[index] if index < len(self.shapes) else None
         if shape is None:
             raise Refused("the shape of its input is not fixed; export the model with static shapes")
         return shape
 
     def axis(self, default: int | None, rank: int | None = None) -> int:
-        """The attribute `axis`, counted from the first axis of an input of that rank (None: the first input's)."""
+        """Return the attribute `axis`, counted from the first axis of an input of that rank (None: the first input's)."""
         rank, axis = len(self.shape()) if rank is None else rank, self.integer("axis", default)
         if not -rank <= axis < rank:
             raise Refused(f"axis {axis} of a tensor of {rank} axes; the file is damaged")
         return axis % rank
 
-    def axes(self, at: int = 1, rank: int | None = None) -> list[int] | None:
-        """Axes from an input (newer files) or an attribute (older ones), counted from the first; None: all."""
-        rank, axes = len(self.shape()) if rank is None else rank, self.integers("axes", at)
+    def axes(self, index: int = 1, rank: int | None = None) -> list[int] | None:
+        """Return axes from an input (newer files) or an attribute (older ones), counted from the first; None: all."""
+        rank, axes = len(self.shape()) if rank is None else rank, self.integers("axes", index)
         if axes is None:
             return None
-        counted = [axis % rank for axis in axes if -rank <= axis < rank]
-        if len(set(counted)) < len(axes):
+        counted_axes = [axis % rank for axis in axes if -rank <= axis < rank]
+        if len(set(counted_axes)) < len(axes):
             raise Refused(f"axes {axes[:8]} of a tensor of {rank} axes; the file is damaged")
-        return counted
+        return counted_axes
 
     def integers(
-        self, name: str, at: int | None = None, count: int | None = None, most: int = _MAX_NUMBERS
+        self, name: str, index: int | None = None, required_count: int | None = None, max_count: int = _MAX_NUMBERS
     ) -> list[int] | None:
-        """Whole numbers from an attribute, or from an input where one is given; None where the file has neither.
+        """Return integers from an attribute, or from an input where one is given; None where the file has neither.
 
-        count: how many there must be. most: how many there may be.
+        required_count: how many there must be. max_count: how many there may be.
         """
-        values = self.constant(at) if at is not None and self.given(at) else self.node.attributes.get(name)
-        if values is None or (isinstance(values, list) and not values and count):
+        values = self.constant(index) if index is not None and self.has_input(index) else self.node.attributes.get(name)
+        if values is None or (isinstance(values, list) and not values and required_count):
             return None
         size = values.size if isinstance(values, np.ndarray) else len(values) if isinstance(values, list) else -1
-        if not 0 <= size <= most or (count is not None and size != count):
-            raise Refused(f"{name} is no list of {'whole numbers' if count is None else f'{count} whole numbers'}")
+        if not 0 <= size <= max_count or (required_count is not None and size != required_count):
+            raise Refused(
+                f"{name} is no list of {'whole numbers' if required_count is None else f'{required_count} whole numbers'}"
+            )
         numbers = values.ravel().tolist() if isinstance(values, np.ndarray) else values
-        return [_whole(name, number) for number in numbers]
+        return [_as_integer(name, number) for number in numbers]
 
     def integer(self, name: str, default: int | None = None) -> int:
-        """A whole number from an attribute; it must be there when there is no default."""
+        """Return an integer from an attribute; it must be there where there is no default."""
         value = self.node.attributes.get(name, default)
         if value is None:
             raise Refused(f"{name} is missing; the file is damaged")
-        return _whole(name, value)
+        return _as_integer(name, value)
 
-    def number(self, name: str, default: float, at: int | None = None) -> float:
-        """A number from an attribute, or from an input where one is given."""
-        from_input = at is not None and name not in self.node.attributes
-        value: Any = self.constant(at) if at is not None and from_input else None
+    def number(self, name: str, default: float, index: int | None = None) -> float:
+        """Return a number from an attribute, or from an input where one is given."""
+        from_input = index is not None and name not in self.node.attributes
+        value: Any = self.constant(index) if index is not None and from_input else None
         value = self.node.attributes.get(name, default) if value is None else value
         if isinstance(value, np.ndarray) and value.size == 1 and value.dtype.kind in "fiub":
             value = float(value.ravel()[0])
@@ -129,15 +132,15 @@ class Call:
             raise Refused(f"{name} is no number; the file is damaged")
         return float(value)
 
-    def text(self, name: str, default: str, known: Sequence[str] = ()) -> str:
-        """A word from an attribute, one of those known."""
+    def text(self, name: str, default: str, allowed: Sequence[str] = ()) -> str:
+        """Return a word from an attribute, one of those allowed; (): any."""
         value = self.node.attributes.get(name, default)
-        if not isinstance(value, str) or (known and value not in known):
-            raise Refused(f"{name} {str(value)[:40]!r} is not known; known are {', '.join(known)}")
+        if not isinstance(value, str) or (allowed and value not in allowed):
+            raise Refused(f"{name} {str(value)[:40]!r} is not known; known are {', '.join(allowed)}")
         return value
 
 
-def _whole(name: str, value: object) -> int:
+def _as_integer(name: str, value: object) -> int:
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):
@@ -148,35 +151,38 @@ def _whole(name: str, value: object) -> int:
 
 @dataclass(frozen=True)
 class Operator:
-    """shape:    the shape of the result, or a list with one of each result. None: the operator only moves values, so that
+    """The record of one operator.
+
+    shape:    the shape of the result, or a list with one of each result. None: the operator only moves values, so that
               `evaluate` tells the shape of an array without values of its own.
     evaluate: the result, or a list of them, of inputs that are all known. None: it is not computed.
     lift:     appends the layers' operations that the node becomes. None: it has no form in a cfg.
     work:     the time that one value takes, in additions. multiplies: multiplications and additions besides, of MatMul.
     positive: its result is never negative. keeps_sign: its result is never negative where no input is.
-    inputs:   how many there must be, and may be. Those that must be there cannot be left out, nor any of `ANY`.
+    inputs:   how many there must be, and may be. Those that must be there cannot be left out, nor any of `ANY_COUNT`.
     """
 
-    shape: Callable[[Call], Shape | list[Shape]] | None = None
-    evaluate: Callable[[Call], Array | list[Array]] | None = None
-    lift: Callable[[Lifter, Call], object] | None = None
+    shape: Callable[[OperatorCall], Shape | list[Shape]] | None = None
+    evaluate: Callable[[OperatorCall], Array | list[Array]] | None = None
+    lift: Callable[[Lifter, OperatorCall], object] | None = None
     work: int = 1
-    multiplies: Callable[[Call], int] | None = None
+    multiplies: Callable[[OperatorCall], int] | None = None
     positive: bool = False
     keeps_sign: bool = False
     inputs: tuple[int, int] = (1, 1)
 
     def check_inputs(self, node: Node) -> None:
-        """Raises: Refused, where inputs of a node of a file are left out or too many."""
-        least, most = self.inputs
-        if self.inputs == ANY:
-            least = max(least, len(node.inputs))
-        missing = next((at for at in range(least) if not any(node.inputs[at : at + 1])), None)
-        if missing is not None:
-            raise Refused(f"its input {missing} is missing; the file is damaged")
-        if len(node.inputs) > most:
+        """Check that no input of a node is missing and that they are not too many. Raises: Refused."""
+        min_inputs, max_inputs = self.inputs
+        if self.inputs == ANY_COUNT:
+            min_inputs = max(min_inputs, len(node.inputs))
+        missing_index = next((index for index in range(min_inputs) if not any(node.inputs[index : index + 1])), None)
+        if missing_index is not None:
+            raise Refused(f"its input {missing_index} is missing; the file is damaged")
+        if len(node.inputs) > max_inputs:
             raise Refused(
-                f"has {len(node.inputs)} inputs, not {'' if least == most else 'at most '}{most}; the file is damaged"
+                f"has {len(node.inputs)} inputs, not {'' if min_inputs == max_inputs else 'at most '}{max_inputs}; "
+                "the file is damaged"
             )
 
 
@@ -188,26 +194,26 @@ class Lifter:
         _, channels, height, width = graph.shapes[graph.image]
         self.layers = LayerGraph([], {graph.image: (channels, height, width)}, {})
         # One constant may be the weights of many nodes, each of which becomes a layer with weights of its own.
-        self._left = _MAX_PARAMETERS + 4 * sum(array.size for array in graph.constants.values())
+        self._parameters_left = _MAX_PARAMETERS + 4 * sum(array.size for array in graph.constants.values())
 
-    def chw(self, call: Call, at: int = 0) -> Chw:
-        """(channels, height, width) of an input. Raises: Refused where it is no tensor of a layer."""
-        name = call.node.inputs[at] if at < len(call.node.inputs) else ""
+    def chw(self, call: OperatorCall, index: int = 0) -> Chw:
+        """Return (channels, height, width) of an input. Raises: Refused where it is no tensor of a layer."""
+        name = call.node.inputs[index] if index < len(call.node.inputs) else ""
         if name not in self.layers.shapes:
-            raise Refused(f"its input {at} is no tensor of a layer")
-        if self.column(self.graph.shapes.get(name, ())) and call.node.operator not in ("Reshape", "Softmax"):
-            raise Refused(f"its input {at} has the shape {list(self.graph.shapes[name])[:8]}")
+            raise Refused(f"its input {index} is no tensor of a layer")
+        if self.count_column(self.graph.shapes.get(name, ())) and call.node.operator not in ("Reshape", "Softmax"):
+            raise Refused(f"its input {index} has the shape {list(self.graph.shapes[name])[:8]}")
         return self.layers.shapes[name]
 
     @staticmethod
-    def column(shape: Shape) -> int:
-        """How many values a tensor has that is one pixel with other axes than a layer's; 0: it is none."""
+    def count_column(shape: Shape) -> int:
+        """Count the values of a tensor that is one pixel with other axes than a layer's; 0 for any other tensor."""
         values = math.prod(shape)
         return values if len(shape) > 4 and values == max(shape) else 0
 
-    def result(self, call: Call, at: int = 0) -> Chw:
-        """(channels, height, width) of a result, as the file's rules give it. Raises: Refused."""
-        shape = self.graph.shapes.get(call.node.outputs[at])
+    def result(self, call: OperatorCall, index: int = 0) -> Chw:
+        """Return (channels, height, width) of a result, as the file's rules give it. Raises: Refused."""
+        shape = self.graph.shapes.get(call.node.outputs[index])
         if shape is None:
             raise Refused(NO_FIXED_SHAPE)
         if 0 in shape:
@@ -216,16 +222,16 @@ class Lifter:
             raise Refused(f"its result of the shape {list(shape)[:8]} is larger than mpnet holds")
         if len(shape) == 2 and shape[0] == 1:
             return (shape[1], 1, 1)
-        if self.column(shape) and call.node.operator in ("Reshape", "Softmax"):
-            return (self.column(shape), 1, 1)
+        if self.count_column(shape) and call.node.operator in ("Reshape", "Softmax"):
+            return (self.count_column(shape), 1, 1)
         if len(shape) != 4 or shape[0] != 1:
             raise Refused(f"its result has the shape {list(shape)}; layers give (1, channels, height, width)")
         return shape[1:]
 
-    def add(self, call: Call, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: Any) -> str:
-        """Append an operation; the name of its result."""
-        self._left -= sum(value.size for value in values.values() if isinstance(value, np.ndarray))
-        if self._left < 0:
+    def add(self, call: OperatorCall, kind: str, inputs: Sequence[str], shape: Chw, output: str = "", **values: Any) -> str:
+        """Append an operation and return the name of its result."""
+        self._parameters_left -= sum(value.size for value in values.values() if isinstance(value, np.ndarray))
+        if self._parameters_left < 0:
             self.graph.refuse(call.node, "makes the weights larger than mpnet holds; export a smaller model")
         if len(self.layers.operations) == _MAX_OPERATIONS:
             self.graph.refuse(call.node, f"is behind {_MAX_OPERATIONS} others; no cfg has so many layers")
@@ -236,20 +242,20 @@ class Lifter:
         self.layers.shapes[name] = shape
         return name
 
-    def apply(self, call: Call, kind: str, output: str = "", **values: Any) -> str:
-        """Append an operation on the first input whose result is the node's."""
+    def apply(self, call: OperatorCall, kind: str, output: str = "", **values: Any) -> str:
+        """Append an operation on the first input whose result is the node's, and return the name of that result."""
         self.chw(call)
         return self.add(call, kind, call.node.inputs[:1], self.result(call), output, **values)
 
-    def filter(self, call: Call, x: str, shape: Chw, weights: Array, groups: int = 1, **values: Any) -> str:
+    def add_filter(self, call: OperatorCall, x: str, shape: Chw, weights: Array, groups: int = 1, **values: Any) -> str:
         """Append a convolution by weights that the file does not have, without padding and bias."""
         values |= {"weights": weights, "weights_name": "", "bias": np.zeros(len(weights), np.float32), "groups": groups}
         return self.add(call, "conv", [x], shape, strides=[1, 1], dilations=[1, 1], pads=[0] * 4, **values)
 
-    def line(self, call: Call, x: str, shape: Chw, output: str, scale: Any, shift: Any) -> str:
+    def add_line(self, call: OperatorCall, x: str, shape: Chw, output: str, scale: Any, shift: Any) -> str:
         """Append scale * x + shift, with numbers or arrays of one value per channel."""
-        parts = (np.asarray(part, np.float64) for part in (scale, shift))
-        a, b = (np.broadcast_to(part, shape[0]).copy() for part in parts)
+        arrays = (np.asarray(values, np.float64) for values in (scale, shift))
+        a, b = (np.broadcast_to(values, shape[0]).copy() for values in arrays)
         return self.add(call, "affine", [x], shape, output, scale=a, shift=b)
 
 
@@ -264,19 +270,19 @@ class Budget:
     def __init__(self, values: int, held_bytes: int) -> None:
         self.values, self.held_bytes = values, held_bytes
 
-    def spend(self, operator: Operator, call: Call, shapes: Sequence[Shape]) -> None:
+    def spend(self, operator: Operator, call: OperatorCall, shapes: Sequence[Shape]) -> None:
         """Count a node before it is computed. Raises: Refused."""
         sizes = [array.size for array in call.arrays if array is not None]
-        made = sum(math.prod(shape) for shape in shapes)
-        if made > max(self.MAX_VALUES, sum(sizes)):
+        result_values = sum(math.prod(shape) for shape in shapes)
+        if result_values > max(self.MAX_VALUES, sum(sizes)):
             raise Refused(f"a result of shape {list(shapes[0])[:8]} is larger than mpnet computes")
-        self.values -= (made + sum(sizes)) * operator.work + (operator.multiplies(call) if operator.multiplies else 0)
+        self.values -= (result_values + sum(sizes)) * operator.work + (operator.multiplies(call) if operator.multiplies else 0)
         # A call of NumPy costs some microseconds even without values.
         self.values -= 1 << 10
         if self.values < 0:
             raise Refused("takes more arithmetic than mpnet does while it imports; export a simplified model")
 
-    def hold(self, call: Call, results: Sequence[Array]) -> None:
+    def hold(self, call: OperatorCall, results: Sequence[Array]) -> None:
         """Count results that stay in memory, but for views of inputs. Raises: Refused."""
         for result in results:
             if not any(array is not None and np.may_share_memory(result, array) for array in call.arrays):

@@ -9,21 +9,23 @@ from typing import Any, Callable, Sequence
 import numpy as np
 
 from mpnet.importing.graph import Array, Refused
-from mpnet.importing.operators.record import Call, Lifter, Operator, Shape
+from mpnet.importing.operators.record import Lifter, Operator, OperatorCall, Shape
 from mpnet.quantization.elementary import matmul
 
 _AUTO_PADS = ("NOTSET", "", "VALID", "SAME_UPPER", "SAME_LOWER")
 
 
-def _window(call: Call, sizes: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
-    """(strides, dilations, pads) of a convolution or pooling; pads are (top, left, ..., bottom, right, ...), and SAME_UPPER and
-    the like made explicit."""
+def _read_window(call: OperatorCall, sizes: Sequence[int]) -> tuple[list[int], list[int], list[int]]:
+    """Return (strides, dilations, pads) of a convolution or pooling.
+
+    pads are (top, left, ..., bottom, right, ...), with SAME_UPPER and the like made explicit.
+    """
     rank, shape = len(sizes), call.shape()
     if len(shape) != rank + 2:
         raise Refused(f"a window of {rank} axes over a tensor of the shape {list(shape)[:8]}; the file is damaged")
-    strides = call.integers("strides", count=rank) or [1] * rank
-    dilations = call.integers("dilations", count=rank) or [1] * rank
-    pads = call.integers("pads", count=2 * rank) or [0] * (2 * rank)
+    strides = call.integers("strides", required_count=rank) or [1] * rank
+    dilations = call.integers("dilations", required_count=rank) or [1] * rank
+    pads = call.integers("pads", required_count=2 * rank) or [0] * (2 * rank)
     if min(*sizes, *strides, *dilations, 1) < 1 or min(pads, default=0) < 0:
         raise Refused("sizes, strides and dilations must be at least 1, pads at least 0; the file is damaged")
     auto = call.text("auto_pad", "NOTSET", _AUTO_PADS)
@@ -36,49 +38,49 @@ def _window(call: Call, sizes: Sequence[int]) -> tuple[list[int], list[int], lis
     return strides, dilations, pads
 
 
-def _sides(call: Call, sizes: Sequence[int], ceil: bool = False) -> list[int]:
-    """How many places a window has, by axis. ceil: the last one may begin inside and end outside."""
+def _count_positions(call: OperatorCall, sizes: Sequence[int], ceil: bool = False) -> list[int]:
+    """Count the positions of a window, by axis. ceil: the last one may begin inside and end outside."""
     rank = len(sizes)
-    strides, dilations, pads = _window(call, sizes)
+    strides, dilations, pads = _read_window(call, sizes)
     counts = []
     for axis, side in enumerate(call.shape()[2:]):
-        rest = side + pads[axis] + pads[rank + axis] - dilations[axis] * (sizes[axis] - 1) - 1
-        count = (-(-rest // strides[axis]) if ceil else rest // strides[axis]) + 1
+        travel = side + pads[axis] + pads[rank + axis] - dilations[axis] * (sizes[axis] - 1) - 1
+        count = (-(-travel // strides[axis]) if ceil else travel // strides[axis]) + 1
         # The last window must begin inside.
         counts.append(count - 1 if ceil and (count - 1) * strides[axis] >= side + pads[axis] else count)
     return counts
 
 
-def _conv_shape(call: Call) -> Shape:
+def _conv_shape(call: OperatorCall) -> Shape:
     weights = call.shape(1)
-    return (call.shape()[0], weights[0], *_sides(call, weights[2:]))
+    return (call.shape()[0], weights[0], *_count_positions(call, weights[2:]))
 
 
-def _products(a: Array, b: Array) -> Array:
-    """Of matrices, as `a @ b`, with the same bits on every CPU."""
+def _multiply_matrices(a: Array, b: Array) -> Array:
+    """Return the product of matrices, as `a @ b`, with the same bits on every CPU."""
     if np.issubdtype(a.dtype, np.integer):
         return np.asarray(a @ b)
     return matmul(np.asarray(a, np.float64), np.asarray(b, np.float64)).astype(a.dtype)
 
 
-def _conv(call: Call) -> Array:
-    """1x1 alone: what distances of boxes are summed by."""
+def _compute_conv(call: OperatorCall) -> Array:
+    """Compute a 1x1 convolution, which distances of boxes are summed by; no other is computed."""
     x, w, bias = call.array(0), call.array(1), call.constant(2)
-    strides, _, pads = _window(call, w.shape[2:])
+    strides, _, pads = _read_window(call, w.shape[2:])
     if w.shape[2:] != (1, 1) or call.integer("group", 1) != 1 or any(pads) or set(strides) != {1}:
         raise Refused("a convolution that large behind the heads")
-    result = _products(w[:, :, 0, 0], x.reshape(*x.shape[:2], -1)).reshape(len(x), len(w), *x.shape[2:])
+    result = _multiply_matrices(w[:, :, 0, 0], x.reshape(*x.shape[:2], -1)).reshape(len(x), len(w), *x.shape[2:])
     return result if bias is None else result + bias.reshape(1, -1, 1, 1)
 
 
-def _weights(call: Call, what: str) -> Array:
+def _read_weights(call: OperatorCall, kind: str) -> Array:
     weights = call.constant(1)
     if weights is None or weights.ndim != 4 or 0 in weights.shape:
-        raise Refused(f"only {what} over two axes have a form in a cfg")
+        raise Refused(f"only {kind} over two axes have a form in a cfg")
     return weights
 
 
-def _bias(call: Call, filters: int) -> Array:
+def _read_bias(call: OperatorCall, filters: int) -> Array:
     bias = call.constant(2)
     bias = np.zeros(filters, np.float32) if bias is None else np.asarray(bias, np.float32).ravel()
     if bias.size not in (1, filters):
@@ -86,18 +88,18 @@ def _bias(call: Call, filters: int) -> Array:
     return np.broadcast_to(bias, filters)
 
 
-def _lift_conv(to: Lifter, call: Call) -> None:
-    weights, groups = _weights(call, "convolutions"), call.integer("group", 1)
-    strides, dilations, pads = _window(call, weights.shape[2:])
-    channels = to.chw(call)[0]
+def _lift_conv(lifter: Lifter, call: OperatorCall) -> None:
+    weights, groups = _read_weights(call, "convolutions"), call.integer("group", 1)
+    strides, dilations, pads = _read_window(call, weights.shape[2:])
+    channels = lifter.chw(call)[0]
     if groups < 1 or weights.shape[1] * groups != channels or len(weights) % groups:
         raise Refused(f"weights of the shape {list(weights.shape)} in {groups} groups do not fit {channels} channels")
-    to.apply(
+    lifter.apply(
         call,
         "conv",
         weights=weights,
         weights_name=call.node.inputs[1],
-        bias=_bias(call, len(weights)),
+        bias=_read_bias(call, len(weights)),
         strides=strides,
         dilations=dilations,
         pads=pads,
@@ -105,21 +107,26 @@ def _lift_conv(to: Lifter, call: Call) -> None:
     )
 
 
-def _deconv_shape(call: Call) -> Shape:
+def _deconv_shape(call: OperatorCall) -> Shape:
     shape, weights = call.shape(), call.shape(1)
     rank, sizes = len(shape) - 2, weights[2:]
-    strides, dilations, pads = _window(call, sizes)
-    more = call.integers("output_padding", count=rank) or [0] * rank
+    strides, dilations, pads = _read_window(call, sizes)
+    output_padding = call.integers("output_padding", required_count=rank) or [0] * rank
     sides = [
-        strides[at] * (shape[2 + at] - 1) + more[at] + (sizes[at] - 1) * dilations[at] + 1 - pads[at] - pads[rank + at]
-        for at in range(rank)
+        strides[axis] * (shape[2 + axis] - 1)
+        + output_padding[axis]
+        + (sizes[axis] - 1) * dilations[axis]
+        + 1
+        - pads[axis]
+        - pads[rank + axis]
+        for axis in range(rank)
     ]
     return (shape[0], weights[1] * call.integer("group", 1), *sides)
 
 
-def _lift_deconv(to: Lifter, call: Call) -> None:
-    weights = _weights(call, "transposed convolutions")
-    strides, dilations, pads = _window(call, weights.shape[2:])
+def _lift_deconv(lifter: Lifter, call: OperatorCall) -> None:
+    weights = _read_weights(call, "transposed convolutions")
+    strides, dilations, pads = _read_window(call, weights.shape[2:])
     square = weights.shape[2] == weights.shape[3] and len(set(strides)) == 1 and len(set(pads)) == 1 and set(dilations) == {1}
     if (
         call.integer("group", 1) != 1
@@ -129,130 +136,139 @@ def _lift_deconv(to: Lifter, call: Call) -> None:
         or pads[0] > weights.shape[2] - 1
     ):
         raise Refused("transposed convolutions are square, of one group, with equal padding; export it as Resize and Conv")
-    if weights.shape[0] != to.chw(call)[0]:
-        raise Refused(f"weights of the shape {list(weights.shape)} do not fit {to.chw(call)[0]} channels")
-    to.apply(
+    if weights.shape[0] != lifter.chw(call)[0]:
+        raise Refused(f"weights of the shape {list(weights.shape)} do not fit {lifter.chw(call)[0]} channels")
+    lifter.apply(
         call,
         "deconv",
         weights=weights,
         weights_name=call.node.inputs[1],
-        bias=_bias(call, weights.shape[1]),
+        bias=_read_bias(call, weights.shape[1]),
         stride=strides[0],
         padding=pads[0],
     )
 
 
-def _kernel_shape(call: Call) -> list[int]:
+def _read_kernel_shape(call: OperatorCall) -> list[int]:
     sizes = call.integers("kernel_shape")
     if not sizes:
         raise Refused("kernel_shape is missing; the file is damaged")
     return sizes
 
 
-def _pool_shape(call: Call) -> list[Shape]:
-    shape = (*call.shape()[:2], *_sides(call, _kernel_shape(call), bool(call.integer("ceil_mode", 0))))
+def _pool_shape(call: OperatorCall) -> list[Shape]:
+    shape = (*call.shape()[:2], *_count_positions(call, _read_kernel_shape(call), bool(call.integer("ceil_mode", 0))))
     return [shape] * len(call.node.outputs)
 
 
-def _pooling(to: Lifter, call: Call) -> dict[str, Any]:
-    to.chw(call)
-    size = _kernel_shape(call)
-    strides, dilations, pads = _window(call, size)
+def _read_pooling(lifter: Lifter, call: OperatorCall) -> dict[str, Any]:
+    lifter.chw(call)
+    size = _read_kernel_shape(call)
+    strides, dilations, pads = _read_window(call, size)
     if dilations != [1, 1]:
         raise Refused("a pooling with dilation has no form in a cfg")
     return {"size": size, "strides": strides, "pads": pads}
 
 
-def _lift_maxpool(to: Lifter, call: Call) -> None:
+def _lift_maxpool(lifter: Lifter, call: OperatorCall) -> None:
     if len(call.node.outputs) > 1 and call.node.outputs[1]:
         raise Refused("the places of maxima have no form in a cfg")
-    to.apply(call, "maxpool", **_pooling(to, call))
+    lifter.apply(call, "maxpool", **_read_pooling(lifter, call))
 
 
-def _lift_avgpool(to: Lifter, call: Call) -> None:
-    values, (channels, *sides) = _pooling(to, call), to.chw(call)
+def _lift_avgpool(lifter: Lifter, call: OperatorCall) -> None:
+    values, (channels, *sides) = _read_pooling(lifter, call), lifter.chw(call)
     if values["size"] == sides and not any(values["pads"]):
-        to.add(call, "global", call.node.inputs[:1], (channels, 1, 1))
+        lifter.add(call, "global", call.node.inputs[:1], (channels, 1, 1))
         return
-    counted = bool(call.integer("count_include_pad", 0)) and any(values["pads"])
-    if counted and call.integer("ceil_mode", 0):
+    is_padding_counted = bool(call.integer("count_include_pad", 0)) and any(values["pads"])
+    if is_padding_counted and call.integer("ceil_mode", 0):
         raise Refused("ceil_mode with count_include_pad has no form in a cfg; export it without ceil_mode")
-    to.apply(call, "avgpool", counted=counted, **values)
+    lifter.apply(call, "avgpool", counted=is_padding_counted, **values)
 
 
-def _reduced(call: Call) -> Shape:
+def _reduced_shape(call: OperatorCall) -> Shape:
     shape, axes = call.shape(), call.axes()
     keep = bool(call.integer("keepdims", 1))
-    places = range(len(shape)) if axes is None else axes
+    reduced_axes = range(len(shape)) if axes is None else axes
     if 0 in shape:
         raise Refused("reduces a tensor without values")
-    return tuple(1 if at in places else side for at, side in enumerate(shape) if keep or at not in places)
+    return tuple(1 if axis in reduced_axes else side for axis, side in enumerate(shape) if keep or axis not in reduced_axes)
 
 
-def _reduce(function: Callable[..., Any], lift: Callable[[Lifter, Call], object] | None = None) -> Operator:
-    def computed(call: Call) -> Array:
+def _reduction(function: Callable[..., Any], lift: Callable[[Lifter, OperatorCall], object] | None = None) -> Operator:
+    def computed(call: OperatorCall) -> Array:
         axes = call.axes()
         keep = bool(call.integer("keepdims", 1))
         return np.asarray(function(call.array(0), axis=None if axes is None else tuple(axes), keepdims=keep))
 
-    return Operator(_reduced, computed, lift, work=2, keeps_sign=function is np.mean, inputs=(1, 2))
+    return Operator(_reduced_shape, computed, lift, work=2, keeps_sign=function is np.mean, inputs=(1, 2))
 
 
-def _lift_mean(to: Lifter, call: Call) -> None:
+def _lift_mean(lifter: Lifter, call: OperatorCall) -> None:
     if len(call.shape()) != 4 or set(call.axes() or ()) != {2, 3}:
         raise Refused("only means over height and width have a form in a cfg")
-    to.apply(call, "global")
+    lifter.apply(call, "global")
 
 
-def _gemm_shape(call: Call) -> Shape:
-    a, b = (call.shape(at)[:: -1 if call.integer(name, 0) else 1] for at, name in ((0, "transA"), (1, "transB")))
+def _gemm_shape(call: OperatorCall) -> Shape:
+    a, b = (call.shape(index)[:: -1 if call.integer(name, 0) else 1] for index, name in ((0, "transA"), (1, "transB")))
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
         raise Refused(f"matrices of the shapes {list(a)[:8]} and {list(b)[:8]} do not fit; the file is damaged")
     return (a[0], b[1])
 
 
-def _matmul_shape(call: Call) -> Shape:
+def _matmul_shape(call: OperatorCall) -> Shape:
     a, b = call.shape(), call.shape(1)
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-2]:
         raise Refused(f"matrices of the shapes {list(a)[:8]} and {list(b)[:8]} do not fit; the file is damaged")
     return (*np.broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-1])
 
 
-def _lift_dense(to: Lifter, call: Call) -> None:
+def _lift_dense(lifter: Lifter, call: OperatorCall) -> None:
     weights, transposed = call.array(1), True
     if call.node.operator == "Gemm":
         if call.number("alpha", 1.0) != 1.0 or call.number("beta", 1.0) != 1.0 or call.integer("transA", 0):
             raise Refused("alpha and beta must be 1 and transA 0")
         transposed = not call.integer("transB", 0)
-    to.chw(call)
+    lifter.chw(call)
     if len(call.shape()) != 2 or weights.ndim != 2:
         raise Refused("only rows of values are multiplied by matrices; attention has no form in a cfg")
     matrix = weights.T if transposed else weights
-    to.apply(
-        call, "dense", weights=matrix, weights_name=call.node.inputs[1], transposed=transposed, bias=_bias(call, len(matrix))
+    lifter.apply(
+        call,
+        "dense",
+        weights=matrix,
+        weights_name=call.node.inputs[1],
+        transposed=transposed,
+        bias=_read_bias(call, len(matrix)),
     )
 
 
 OPERATORS: dict[str, Operator] = {
     "Conv": Operator(
-        _conv_shape, _conv, _lift_conv, multiplies=lambda call: math.prod(_conv_shape(call)) * call.shape(1)[1], inputs=(2, 3)
+        _conv_shape,
+        _compute_conv,
+        _lift_conv,
+        multiplies=lambda call: math.prod(_conv_shape(call)) * call.shape(1)[1],
+        inputs=(2, 3),
     ),
     "ConvTranspose": Operator(_deconv_shape, lift=_lift_deconv, inputs=(2, 3)),
     "MaxPool": Operator(_pool_shape, lift=_lift_maxpool, keeps_sign=True),
     "AveragePool": Operator(_pool_shape, lift=_lift_avgpool, keeps_sign=True),
     "GlobalAveragePool": Operator(
         lambda call: (*call.shape()[:2], *[1] * (len(call.shape()) - 2)),
-        lift=lambda to, call: to.apply(call, "global"),
+        lift=lambda lifter, call: lifter.apply(call, "global"),
         keeps_sign=True,
     ),
-    "ReduceMean": _reduce(np.mean, _lift_mean),
-    "ReduceSum": _reduce(np.sum),
-    "ReduceMax": _reduce(np.max),
-    "ReduceProd": _reduce(np.prod),
+    "ReduceMean": _reduction(np.mean, _lift_mean),
+    "ReduceSum": _reduction(np.sum),
+    "ReduceMax": _reduction(np.max),
+    "ReduceProd": _reduction(np.prod),
     "Gemm": Operator(_gemm_shape, lift=_lift_dense, inputs=(2, 3)),
     "MatMul": Operator(
         _matmul_shape,
-        lambda call: _products(call.array(0), call.array(1)),
+        lambda call: _multiply_matrices(call.array(0), call.array(1)),
         _lift_dense,
         multiplies=lambda call: math.prod(_matmul_shape(call)) * call.shape()[-1],
         inputs=(2, 2),

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
-from mpnet.importing.operators import Budget, Call, evaluate
+from mpnet.importing.operators import Budget, OperatorCall, evaluate
 
 Places = NDArray[np.int32]
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Flatten", "Split", "Slice", "Gather")
@@ -194,7 +194,7 @@ class _Finder:
     def _evaluated(self, node: Node, x: Array) -> list[Array] | None:
         constants = [self.graph.constants.get(name) if name else None for name in node.inputs[1:]]
         try:
-            return evaluate(Call(node, [x, *constants]), self.budget)
+            return evaluate(OperatorCall(node, [x, *constants]), self.budget)
         except Refused:
             return None
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
 from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
-from mpnet.importing.operators import Budget, Call, evaluate
+from mpnet.importing.operators import Budget, OperatorCall, evaluate
 
 Doubles = NDArray[np.float64]
 # A file computes in float32, the formulas here in float64.
@@ -100,7 +100,7 @@ def _computed(graph: NodeGraph, nodes: list[Node], inputs: dict[str, Array], bud
         arrays = [known.get(name, graph.constants.get(name)) if name else None for name in node.inputs]
         if all(array is not None or not name for array, name in zip(arrays, node.inputs, strict=True)):
             try:
-                known.update(zip(node.outputs, evaluate(Call(node, arrays), budget), strict=False))
+                known.update(zip(node.outputs, evaluate(OperatorCall(node, arrays), budget), strict=False))
             except Refused:
                 continue
     return {

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph, QuantizationParameters, Refused
-from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
+from mpnet.importing.operators import Budget, OperatorCall, evaluate, operator_of, result_shapes
 
 _FLOATS = (1, 10, 11, 16)  # of TensorProto: casts among these change nothing that mpnet keeps
 # What computing constants may take besides what the file's own constants take: about a second, and 256 MB.
@@ -42,7 +42,7 @@ def fold(graph: NodeGraph) -> None:
         # Weights keep their integers until mpnet.importing.passes.quantization_nodes has seen them.
         if known and operator_of(node).evaluate is not None and node.operator not in _QUANTIZED:
             try:
-                results = evaluate(Call.of(graph, node), budget)
+                results = evaluate(OperatorCall.in_graph(graph, node), budget)
             except Refused as reason:
                 graph.refuse(node, reason)
             graph.constants.update(zip(node.outputs, results, strict=False))

@@ -13,7 +13,7 @@ from functools import cache
 import numpy as np
 
 from mpnet.importing.graph import QUANTIZED_TYPES, Array, Node, NodeGraph, QuantizationParameters, Refused
-from mpnet.importing.operators import Budget, Call, evaluate, operator_of, result_shapes
+from mpnet.importing.operators import Budget, OperatorCall, evaluate, operator_of, result_shapes
 from mpnet.importing.passes.fold import budget_of
 
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
@@ -247,7 +247,7 @@ def _lowest_is_zero(graph: NodeGraph, node: Node) -> bool:
 
 def _constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
     stored = graph.constants[node.inputs[0]]
-    call = Call.of(graph, node)
+    call = OperatorCall.in_graph(graph, node)
     if any(value is None and name for value, name in zip(call.arrays, node.inputs, strict=True)):
         raise Refused("its scale is computed when the model runs; calibrate it beforehand")
     call.node = replace(node, operator="DequantizeLinear")
@@ -262,9 +262,9 @@ def _constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
 
 def _parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
     """What a QuantizeLinear or DequantizeLinear says about its tensor. Raises: FormatError."""
-    call = Call.of(graph, node)
+    call = OperatorCall.in_graph(graph, node)
     for at, what in ((1, "scale"), (2, "zero point")):
-        if call.given(at) and call.arrays[at] is None:
+        if call.has_input(at) and call.arrays[at] is None:
             graph.refuse(node, f"its {what} is computed when the model runs; calibrate it beforehand")
     try:
         scale, zero = call.array(1), call.constant(2)

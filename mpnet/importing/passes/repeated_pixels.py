@@ -10,7 +10,7 @@ from itertools import pairwise
 import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph, Refused
-from mpnet.importing.operators import Budget, Call, evaluate
+from mpnet.importing.operators import Budget, OperatorCall, evaluate
 
 _MOVING = ("Transpose", "Reshape", "Squeeze", "Unsqueeze", "Tile", "Expand")
 _REPEATING = ("Tile", "Expand")
@@ -98,7 +98,7 @@ def _moved(graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: 
     for count, node in enumerate(chain, 1):
         constants = [graph.constants.get(name) if name else None for name in node.inputs[1:]]
         try:
-            [x] = evaluate(Call(node, [x, *constants]), budget)
+            [x] = evaluate(OperatorCall(node, [x, *constants]), budget)
         except Refused:
             break
         if x.shape == shape and count > 2 and shape[1] <= _MAX_SHUFFLED:

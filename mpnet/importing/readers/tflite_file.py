@@ -18,8 +18,8 @@ import numpy as np
 from mpnet.errors import FormatError
 from mpnet.formats.files.bounded import read_bounded
 from mpnet.importing.graph import MAX_NODES, MAX_OPERANDS, MAX_TENSORS, Array, Node, NodeGraph, QuantizationParameters, Refused
-from mpnet.importing.readers.tflite_graph import GraphBuilder, TfliteTensor
-from mpnet.importing.readers.tflite_operators import TfliteOperator, convert
+from mpnet.importing.readers.tflite_graph import GraphBuilder, TfliteOperator, TfliteTensor
+from mpnet.importing.readers.tflite_operators import convert
 from mpnet.messages import shown
 from mpnet.packages import require
 
