@@ -17,14 +17,14 @@ from mpnet.importing.graph import Node, NodeGraph, Refused
 from mpnet.importing.heads import HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
-from mpnet.importing.passes.attention import find_attention
+from mpnet.importing.passes.attention import recognize_attention
 from mpnet.importing.passes.channels_last import find_flat, find_gelu, put_channels_first
 from mpnet.importing.passes.fold import fold
 from mpnet.importing.passes.fuse import fuse
 from mpnet.importing.passes.head_choice import WEIGHTED, chosen_heads
 from mpnet.importing.passes.image_input import put_pixels, set_image
 from mpnet.importing.passes.quantization_nodes import unquantise
-from mpnet.importing.passes.repeated_pixels import find_repeats
+from mpnet.importing.passes.repeated_pixels import recognize_repeats
 from mpnet.importing.write.cfg_writer import Writer, Written
 from mpnet.importing.write.quantization_keys import quantised_keys, rounded_tensors
 from mpnet.messages import shown
@@ -111,8 +111,8 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
     find_gelu(graph)
     find_flat(graph)
     put_channels_first(graph)
-    find_attention(graph)
-    find_repeats(graph)
+    recognize_attention(graph)
+    recognize_repeats(graph)
     living = graph.reaching(graph.outputs)
     outcomes = dict.fromkeys((node.name for node in graph.nodes), "nothing reads it")
     graph.nodes = living

@@ -14,60 +14,60 @@ _MAX_VALUES, _MAX_BYTES = 1 << 28, 1 << 28
 _QUANTIZED = ("DequantizeLinear", "QuantizeLinear")
 
 
-def budget_of(graph: NodeGraph) -> Budget:
+def make_budget(graph: NodeGraph) -> Budget:
     """For what is computed of constants: in proportion to those of the file, and not without end."""
-    held = sum(array.nbytes for array in graph.constants.values())
-    return Budget(_MAX_VALUES + 2 * held, _MAX_BYTES + 2 * held)
+    constant_bytes = sum(array.nbytes for array in graph.constants.values())
+    return Budget(_MAX_VALUES + 2 * constant_bytes, _MAX_BYTES + 2 * constant_bytes)
 
 
 def fold(graph: NodeGraph) -> None:
     """Order the nodes, find shapes, replace what is constant. Raises: FormatError."""
     graph.order()
     graph.shapes.update(graph.inputs)
-    left: list[Node] = []
-    outputs, aliases, budget = set(graph.outputs), graph.aliases, budget_of(graph)
-    cast: dict[str, Array] = {}
+    remaining: list[Node] = []
+    outputs, aliases, budget = set(graph.outputs), graph.aliases, make_budget(graph)
+    cast_integers: dict[str, Array] = {}
     for node in graph.nodes:
         try:
             operator_of(node).check_inputs(node)
         except Refused as reason:
             graph.refuse(node, reason)
         node.inputs = [aliases.get(name, name) for name in node.inputs]
-        if _passes_on(node, graph) and not (node.output in outputs and node.inputs[0] in graph.inputs):
+        if _is_pass_through(node, graph) and not (node.output in outputs and node.inputs[0] in graph.inputs):
             aliases[node.output] = node.inputs[0]
             graph.outcomes[node.name] = "passes its input on"
             continue
-        known = all(not name or name in graph.constants for name in node.inputs)
-        known = known or (node.operator == "Shape" and node.inputs[0] in graph.shapes)
+        is_constant = all(not name or name in graph.constants for name in node.inputs)
+        is_constant = is_constant or (node.operator == "Shape" and node.inputs[0] in graph.shapes)
         # Weights keep their integers until mpnet.importing.passes.quantization_nodes has seen them.
-        if known and operator_of(node).evaluate is not None and node.operator not in _QUANTIZED:
+        if is_constant and operator_of(node).evaluate is not None and node.operator not in _QUANTIZED:
             try:
                 results = evaluate(OperatorCall.in_graph(graph, node), budget)
             except Refused as reason:
                 graph.refuse(node, reason)
             graph.constants.update(zip(node.outputs, results, strict=False))
-            _keep_integers(graph, node, cast)
+            _keep_integers(graph, node, cast_integers)
             graph.outcomes[node.name] = "constant"
             continue
         graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
-        left.append(node)
-    graph.nodes = left
+        remaining.append(node)
+    graph.nodes = remaining
     graph.outputs = [aliases.get(name, name) for name in graph.outputs]
 
 
-def _keep_integers(graph: NodeGraph, node: Node, cast: dict[str, Array]) -> None:
-    """Note that a constant is int8 numbers times a scale for each first index. cast: what a Cast read, by tensor."""
+def _keep_integers(graph: NodeGraph, node: Node, cast_integers: dict[str, Array]) -> None:
+    """Note that a constant is int8 numbers times a scale for each first index. cast_integers: what a Cast read, by tensor."""
     if node.operator == "Cast" and graph.constants[node.inputs[0]].dtype == np.int8:
-        cast[node.output] = graph.constants[node.inputs[0]]
-    elif node.operator == "Mul" and node.inputs[0] in cast:
-        integers, scale = cast[node.inputs[0]], graph.constants[node.inputs[1]]
+        cast_integers[node.output] = graph.constants[node.inputs[0]]
+    elif node.operator == "Mul" and node.inputs[0] in cast_integers:
+        integers, scale = cast_integers[node.inputs[0]], graph.constants[node.inputs[1]]
         one_each = scale.size == 1 or scale.shape == (*integers.shape[:1], *[1] * (integers.ndim - 1))
         if integers.shape == graph.constants[node.output].shape and one_each and np.isfinite(scale).all() and (scale > 0).all():
             graph.quantization[node.output] = QuantizationParameters.checked(scale, np.zeros(1), "int8", 0)
             graph.stored_integers[node.output] = integers
 
 
-def _passes_on(node: Node, graph: NodeGraph) -> bool:
+def _is_pass_through(node: Node, graph: NodeGraph) -> bool:
     if node.inputs[:1] in ([], [""]) or node.inputs[0] in graph.constants:
         return False
     if node.operator == "Cast":

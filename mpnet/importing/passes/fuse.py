@@ -18,27 +18,40 @@ _MAX_PASSES = 100
 
 
 def fuse(
-    layers: LayerGraph, kept: list[str], apart: frozenset[str] = frozenset(), quantised: bool = False, branches: bool = True
+    layers: LayerGraph,
+    head_tensors: list[str],
+    rounded_tensors: frozenset[str] = frozenset(),
+    is_quantized: bool = False,
+    merge_branches: bool = True,
 ) -> int:
     """Make the graph as short as layers can say it; how many branches of convolutions were merged with others.
 
-    kept:  tensors that must stay, the heads'. apart: those that are rounded before an activation, which then is a layer.
-    quantised: whether weights have codes, which a factor per input channel, and weights of another branch, would change.
-    branches:  whether to merge parallel convolutions.
+    head_tensors:  tensors that must stay, the heads'. rounded_tensors: those that are rounded before an activation, which then is a layer.
+    is_quantized: whether weights have codes, which a factor per input channel, and weights of another branch, would change.
+    merge_branches:  whether to merge parallel convolutions.
     """
-    rewriter = _Rewriter(layers, frozenset(kept), apart)
-    for rule in (_same_shape, _gates, _lines, _into_weights, _channels, _samples, _order, _padding):
+    rewriter = _Rewriter(layers, frozenset(head_tensors), rounded_tensors)
+    for rule in (
+        _remove_flatten_of_pixel,
+        _recognize_gates,
+        _join_lines,
+        _fold_line_into_weights,
+        _fold_order_of_channels,
+        _join_samples,
+        _fold_order_of_blocks,
+        _absorb_padding,
+    ):
         rewriter.apply(rule)
     merged = 0
-    if branches and not quantised:
-        before = len(layers.operations)
-        rewriter.apply(_branches)
-        merged = before - len(layers.operations)
+    if merge_branches and not is_quantized:
+        count_before = len(layers.operations)
+        rewriter.apply(_merge_branches)
+        merged = count_before - len(layers.operations)
         # A batch norm of the sum.
-        rewriter.apply(_into_weights)
-    rewriter.apply(_activations)
-    if not quantised:
-        rewriter.apply(_into_next)
+        rewriter.apply(_fold_line_into_weights)
+    rewriter.apply(_absorb_activation)
+    if not is_quantized:
+        rewriter.apply(_fold_line_into_next_weights)
     return merged // 2  # a branch and its sum
 
 
@@ -46,16 +59,16 @@ class _Rewriter:
     """A graph with who makes and reads each tensor, kept up to date while rules change it: rules that looked at the whole graph
     after each change would take quadratic time. Operations that nothing reads any more leave it."""
 
-    def __init__(self, layers: LayerGraph, kept: frozenset[str], apart: frozenset[str]) -> None:
-        self.layers, self.kept, self.apart = layers, kept, apart
+    def __init__(self, layers: LayerGraph, head_tensors: frozenset[str], rounded_tensors: frozenset[str]) -> None:
+        self.layers, self.head_tensors, self.rounded_tensors = layers, head_tensors, rounded_tensors
         self.makers = layers.makers()
         self.readers: dict[str, dict[int, LayerOperation]] = {}
         # With the operations themselves: a new one could be given the id of one that is gone.
-        self._removed: dict[int, LayerOperation] = {}
-        self._inserted: dict[int, list[LayerOperation]] = {}
-        self._new: list[LayerOperation] = []
+        self._removed_operations: dict[int, LayerOperation] = {}
+        self._inserted_before: dict[int, list[LayerOperation]] = {}
+        self._new_operations: list[LayerOperation] = []
         for operation in layers.operations:
-            self._read(operation)
+            self._note_reads(operation)
         for operation in reversed(layers.operations):
             self._drop_unread(operation.output)
         self._compact()
@@ -63,17 +76,17 @@ class _Rewriter:
     def apply(self, rule: Callable[[_Rewriter, LayerOperation], bool]) -> None:
         """Use a rule wherever it changes something."""
         for _ in range(_MAX_PASSES):
-            changed = False
+            has_changed = False
             for start in self.layers.operations:
-                waiting = [start]
-                while waiting:
-                    operation = waiting.pop()
-                    if id(operation) not in self._removed and rule(self, operation):
-                        changed = True
-                        waiting += [operation, *self._new]
-                        self._new = []
+                pending = [start]
+                while pending:
+                    operation = pending.pop()
+                    if id(operation) not in self._removed_operations and rule(self, operation):
+                        has_changed = True
+                        pending += [operation, *self._new_operations]
+                        self._new_operations = []
             self._compact()
-            if not changed:
+            if not has_changed:
                 return
 
     def _compact(self) -> None:
@@ -84,18 +97,18 @@ class _Rewriter:
             while waiting:
                 current, placed = waiting.pop()
                 if placed:
-                    if id(current) not in self._removed:
+                    if id(current) not in self._removed_operations:
                         operations.append(current)
                     continue
                 waiting.append((current, True))
-                waiting += [(before, False) for before in reversed(self._inserted.get(id(current), []))]
+                waiting += [(inserted, False) for inserted in reversed(self._inserted_before.get(id(current), []))]
 
         for operation in self.layers.operations:
             place(operation)
         self.layers.operations = operations
-        self._inserted = {}
+        self._inserted_before = {}
 
-    def _read(self, operation: LayerOperation) -> None:
+    def _note_reads(self, operation: LayerOperation) -> None:
         for name in operation.inputs:
             self.readers.setdefault(name, {})[id(operation)] = operation
 
@@ -104,61 +117,61 @@ class _Rewriter:
         while waiting:
             name = waiting.pop()
             maker = self.makers.get(name)
-            if maker is None or self.readers.get(name) or name in self.kept:
+            if maker is None or self.readers.get(name) or name in self.head_tensors:
                 continue
-            self._removed[id(maker)] = maker
+            self._removed_operations[id(maker)] = maker
             del self.makers[name]
-            for other in dict.fromkeys(maker.inputs):
-                self.readers[other].pop(id(maker), None)
-                waiting.append(other)
+            for input_name in dict.fromkeys(maker.inputs):
+                self.readers[input_name].pop(id(maker), None)
+                waiting.append(input_name)
 
     def set_inputs(self, operation: LayerOperation, inputs: list[str]) -> None:
         """Let an operation read other tensors."""
-        before, operation.inputs = operation.inputs, inputs
-        self._read(operation)
-        for name in dict.fromkeys(before):
+        previous_inputs, operation.inputs = operation.inputs, inputs
+        self._note_reads(operation)
+        for name in dict.fromkeys(previous_inputs):
             if name not in inputs:
                 self.readers[name].pop(id(operation), None)
                 self._drop_unread(name)
 
-    def replace(self, old: str, new: str) -> None:
+    def replace(self, old_name: str, new_name: str) -> None:
         """Let readers of one tensor read another."""
-        for operation in list(self.readers.get(old, {}).values()):
-            self.set_inputs(operation, [new if name == old else name for name in operation.inputs])
+        for operation in list(self.readers.get(old_name, {}).values()):
+            self.set_inputs(operation, [new_name if name == old_name else name for name in operation.inputs])
 
     def insert(self, operation: LayerOperation, reader: LayerOperation) -> None:
         """Put a new operation before the one that is going to read it."""
-        self._inserted.setdefault(id(reader), []).append(operation)
-        self._new.append(operation)
+        self._inserted_before.setdefault(id(reader), []).append(operation)
+        self._new_operations.append(operation)
         self.layers.shapes[operation.output] = operation.shape
         self.makers[operation.output] = operation
-        self._read(operation)
+        self._note_reads(operation)
 
-    def absorb(self, operation: LayerOperation, before: LayerOperation) -> None:
+    def absorb(self, operation: LayerOperation, previous: LayerOperation) -> None:
         """Let an operation take the place of the one before it as well."""
-        operation.nodes = [*before.nodes, *operation.nodes]
-        self.set_inputs(operation, before.inputs)
+        operation.nodes = [*previous.nodes, *operation.nodes]
+        self.set_inputs(operation, previous.inputs)
 
-    def only(self, name: str) -> bool:
+    def is_read_once(self, name: str) -> bool:
         """Whether one operation reads a tensor, and nothing else does."""
-        return len(self.readers.get(name, ())) == 1 and name not in self.kept
+        return len(self.readers.get(name, ())) == 1 and name not in self.head_tensors
 
-    def made(self, name: str, *kinds: str) -> LayerOperation | None:
+    def maker_of_kind(self, name: str, *kinds: str) -> LayerOperation | None:
         """The operation that makes a tensor, if it is of these kinds."""
         operation = self.makers.get(name)
         return operation if operation is not None and operation.kind in kinds else None
 
 
-def _same_shape(to: _Rewriter, operation: LayerOperation) -> bool:
+def _remove_flatten_of_pixel(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """What flattens one pixel changes nothing."""
     x = operation.inputs[0]
-    if operation.kind != "flatten" or operation.shape != to.layers.shapes[x] or operation.output in to.kept:
+    if operation.kind != "flatten" or operation.shape != rewriter.layers.shapes[x] or operation.output in rewriter.head_tensors:
         return False
-    to.replace(operation.output, x)
+    rewriter.replace(operation.output, x)
     return True
 
 
-def _uniform(line: LayerOperation | None, scale: float | None = None, shift: float | None = None) -> bool:
+def _is_uniform_line(line: LayerOperation | None, scale: float | None = None, shift: float | None = None) -> bool:
     """Whether this is a line, the same for all channels, and this one."""
     if line is None or line.kind != "affine" or line.activation != "linear":
         return False
@@ -168,230 +181,237 @@ def _uniform(line: LayerOperation | None, scale: float | None = None, shift: flo
     return (scale is None or abs(a[0] - scale) < _ALMOST * abs(scale)) and (shift is None or abs(b[0] - shift) < _ALMOST)
 
 
-def _gates(to: _Rewriter, operation: LayerOperation) -> bool:
+def _recognize_gates(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """x * logistic(x) and its like; relu6(x + 3) is six times a hard sigmoid."""
     if operation.kind == "activation" and operation.values["word"] == "relu6":
-        line = to.makers.get(operation.inputs[0])
-        if line is not None and _uniform(line, 1.0, 3.0):
-            inside = f"{operation.output}/hard_sigmoid"
+        line = rewriter.makers.get(operation.inputs[0])
+        if line is not None and _is_uniform_line(line, 1.0, 3.0):
+            inner_name = f"{operation.output}/hard_sigmoid"
             nodes, values = [*line.nodes, *operation.nodes], {"word": "hard_sigmoid"}
-            to.insert(LayerOperation("activation", nodes, line.inputs, inside, operation.shape, values), operation)
-            _become_line(to, operation, inside, 6.0)
+            rewriter.insert(LayerOperation("activation", nodes, line.inputs, inner_name, operation.shape, values), operation)
+            _become_line(rewriter, operation, inner_name, 6.0)
             return True
     if operation.kind != "mul":
         return False
     for a, b in (operation.inputs, operation.inputs[::-1]):
-        line = to.makers.get(b)
-        if line is not None and _uniform(line, shift=0.0) and operation.activation == "linear":
+        line = rewriter.makers.get(b)
+        if line is not None and _is_uniform_line(line, shift=0.0) and operation.activation == "linear":
             # A factor of one of the two is a factor of the product.
-            inside, factor = f"{operation.output}/product", float(line.values["scale"][0])
+            inner_name, factor = f"{operation.output}/product", float(line.values["scale"][0])
             inputs = [line.inputs[0] if name == b else name for name in operation.inputs]
-            product = LayerOperation("mul", [*operation.nodes], inputs, inside, operation.shape, dict(operation.values))
-            to.insert(product, operation)
+            product = LayerOperation("mul", [*operation.nodes], inputs, inner_name, operation.shape, dict(operation.values))
+            rewriter.insert(product, operation)
             operation.nodes = [*line.nodes, *operation.nodes]
-            _become_line(to, operation, inside, factor)
+            _become_line(rewriter, operation, inner_name, factor)
             return True
-        gate, word = to.made(b, "activation"), None
+        gate, word = rewriter.maker_of_kind(b, "activation"), None
         if gate is None or operation.values["operand"] != "same":
             continue
         nodes = gate.nodes
         if gate.inputs[0] == a:
             word = _GATED.get(gate.values["word"])
         elif gate.values["word"] == "tanh":
-            soft = to.made(gate.inputs[0], "activation")
+            soft = rewriter.maker_of_kind(gate.inputs[0], "activation")
             if soft is not None and soft.values["word"] == "softplus" and soft.inputs[0] == a:
                 word, nodes = "mish", [*soft.nodes, *gate.nodes]
         if word is not None:
             operation.kind, operation.nodes, operation.values = "activation", [*nodes, *operation.nodes], {"word": word}
-            to.set_inputs(operation, [a])
+            rewriter.set_inputs(operation, [a])
             return True
     return False
 
 
-def _become_line(to: _Rewriter, operation: LayerOperation, x: str, factor: float) -> None:
+def _become_line(rewriter: _Rewriter, operation: LayerOperation, x: str, factor: float) -> None:
     channels = operation.shape[0]
     operation.kind = "affine"
     operation.values = {"scale": np.full(channels, factor), "shift": np.zeros(channels)}
-    to.set_inputs(operation, [x])
+    rewriter.set_inputs(operation, [x])
 
 
-def _lines(to: _Rewriter, operation: LayerOperation) -> bool:
+def _join_lines(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """Lines of lines are lines; those that change nothing go."""
     if operation.kind != "affine":
         return False
-    if _uniform(operation, 1.0, 0.0) and operation.output not in to.kept:
-        before = to.makers.get(operation.inputs[0])
-        if before is not None:
-            before.nodes = [*before.nodes, *operation.nodes]
-        to.replace(operation.output, operation.inputs[0])
+    if _is_uniform_line(operation, 1.0, 0.0) and operation.output not in rewriter.head_tensors:
+        maker = rewriter.makers.get(operation.inputs[0])
+        if maker is not None:
+            maker.nodes = [*maker.nodes, *operation.nodes]
+        rewriter.replace(operation.output, operation.inputs[0])
         return True
-    earlier = to.made(operation.inputs[0], "affine")
-    if earlier is None or earlier.activation != "linear" or not to.only(earlier.output):
+    earlier = rewriter.maker_of_kind(operation.inputs[0], "affine")
+    if earlier is None or earlier.activation != "linear" or not rewriter.is_read_once(earlier.output):
         return False
     scale, shift = operation.values["scale"], operation.values["shift"]
     operation.values |= {"scale": earlier.values["scale"] * scale, "shift": earlier.values["shift"] * scale + shift}
-    to.absorb(operation, earlier)
+    rewriter.absorb(operation, earlier)
     return True
 
 
-def _into_weights(to: _Rewriter, operation: LayerOperation) -> bool:
+def _fold_line_into_weights(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """A line behind weights, such as a batch norm, is folded into them."""
-    before = to.made(operation.inputs[0], *_WEIGHTED) if operation.kind == "affine" else None
-    if before is None or before.activation != "linear" or not to.only(before.output):
+    maker = rewriter.maker_of_kind(operation.inputs[0], *_WEIGHTED) if operation.kind == "affine" else None
+    if maker is None or maker.activation != "linear" or not rewriter.is_read_once(maker.output):
         return False
-    scale, values = operation.values["scale"], dict(before.values)
-    axis = 1 if before.kind == "deconv" else 0
-    sides = [-1 if at == axis else 1 for at in range(values["weights"].ndim)]
+    scale, values = operation.values["scale"], dict(maker.values)
+    axis = 1 if maker.kind == "deconv" else 0
+    sides = [-1 if other_axis == axis else 1 for other_axis in range(values["weights"].ndim)]
     values["weights"] = (values["weights"].astype(np.float64) * scale.reshape(sides)).astype(np.float32)
     values["bias"] = (values["bias"].astype(np.float64) * scale + operation.values["shift"]).astype(np.float32)
     values |= {"activation": operation.activation, "factor": values.get("factor", 1.0) * scale}
-    operation.kind, operation.values = before.kind, values
-    to.absorb(operation, before)
+    operation.kind, operation.values = maker.kind, values
+    rewriter.absorb(operation, maker)
     return True
 
 
-def _into_next(to: _Rewriter, operation: LayerOperation) -> bool:
+def _fold_line_into_next_weights(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """A line between a layer norm and a convolution without padding is folded into the convolution."""
-    before = to.made(operation.inputs[0], "affine") if operation.kind == "conv" else None
-    if before is None or before.activation != "linear" or not to.only(before.output):
+    line = rewriter.maker_of_kind(operation.inputs[0], "affine") if operation.kind == "conv" else None
+    if line is None or line.activation != "linear" or not rewriter.is_read_once(line.output):
         return False
     values = dict(operation.values)
-    if to.made(before.inputs[0], "layernorm") is None or values["groups"] != 1 or any(values["pads"]):
+    if rewriter.maker_of_kind(line.inputs[0], "layernorm") is None or values["groups"] != 1 or any(values["pads"]):
         return False
-    scale, shift = (before.values[name][None, :, None, None] for name in ("scale", "shift"))
+    scale, shift = (line.values[name][None, :, None, None] for name in ("scale", "shift"))
     weights = values["weights"].astype(np.float64)
     values["bias"] = (values["bias"] + (weights * shift).sum((1, 2, 3))).astype(np.float32)
     values["weights"] = (weights * scale).astype(np.float32)
     operation.values = values
-    to.absorb(operation, before)
+    rewriter.absorb(operation, line)
     return True
 
 
-def _branches(to: _Rewriter, operation: LayerOperation) -> bool:
+def _merge_branches(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """Convolutions of one tensor, and batch norms of it, that are added are one convolution, as networks that were trained with
     such branches are deployed. Sources: Ding et al., RepVGG, 2021, section 3.3; Vasu et al., MobileOne, 2023."""
     if operation.kind != "add" or len(set(operation.inputs)) != 2:
         return False
-    parts = [part for name in operation.inputs if (part := to.made(name, "conv", "affine")) is not None]
+    branches = [branch for name in operation.inputs if (branch := rewriter.maker_of_kind(name, "conv", "affine")) is not None]
     if (
-        len(parts) < 2
-        or parts[0].inputs != parts[1].inputs
-        or any(part.activation != "linear" or not to.only(part.output) for part in parts)
+        len(branches) < 2
+        or branches[0].inputs != branches[1].inputs
+        or any(branch.activation != "linear" or not rewriter.is_read_once(branch.output) for branch in branches)
     ):
         return False
-    one, other = sorted(parts, key=lambda part: part.kind == "conv" and part.values["weights"][0, 0].size, reverse=True)
-    values = _merged(one.values, other.values) if one.kind == "conv" else None
+    largest, smaller = sorted(
+        branches, key=lambda branch: branch.kind == "conv" and branch.values["weights"][0, 0].size, reverse=True
+    )
+    values = _merge_weights(largest.values, smaller.values) if largest.kind == "conv" else None
     if values is None:
         return False
     operation.kind, operation.values = "conv", values | {"activation": operation.activation}
-    operation.nodes = [*one.nodes, *other.nodes, *operation.nodes]
-    to.set_inputs(operation, one.inputs)
+    operation.nodes = [*largest.nodes, *smaller.nodes, *operation.nodes]
+    rewriter.set_inputs(operation, largest.inputs)
     return True
 
 
-def _merged(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any] | None:
+def _merge_weights(largest: dict[str, Any], smaller: dict[str, Any]) -> dict[str, Any] | None:
     """The convolution that gives the sum of a convolution and of another or a line; None where its window does not hold the
     other's. Weights and biases are float64 as long as further ones may be added."""
-    filters, depth, *window = one["weights"].shape
-    if "scale" in other:
-        own = np.zeros((filters, depth))
+    filters, depth, *window = largest["weights"].shape
+    if "scale" in smaller:
+        matrix = np.zeros((filters, depth))
         channels = np.arange(filters)
-        own[channels, channels % depth] = other["scale"]
-        other = one | {"weights": own[:, :, None, None], "bias": other["shift"], "pads": [0] * 4, "strides": [1, 1]}
-    if other["groups"] != one["groups"] or list(other["strides"]) != list(one["strides"]):
+        matrix[channels, channels % depth] = smaller["scale"]
+        smaller = largest | {"weights": matrix[:, :, None, None], "bias": smaller["shift"], "pads": [0] * 4, "strides": [1, 1]}
+    if smaller["groups"] != largest["groups"] or list(smaller["strides"]) != list(largest["strides"]):
         return None
-    weights = one["weights"].astype(np.float64)
-    places: list[slice] = []
+    weights = largest["weights"].astype(np.float64)
+    window_slices: list[slice] = []
     for axis, side in enumerate(window):
-        size, dilation = other["weights"].shape[2 + axis], one["dilations"][axis]
-        first, rest = divmod(one["pads"][axis] - other["pads"][axis], dilation)
-        if rest or first < 0 or first + size > side or (size > 1 and other["dilations"][axis] != dilation):
+        size, dilation = smaller["weights"].shape[2 + axis], largest["dilations"][axis]
+        start, remainder = divmod(largest["pads"][axis] - smaller["pads"][axis], dilation)
+        if remainder or start < 0 or start + size > side or (size > 1 and smaller["dilations"][axis] != dilation):
             return None
-        places.append(slice(first, first + size))
-    weights[:, :, places[0], places[1]] += other["weights"]
-    bias = np.add(one["bias"], other["bias"], dtype=np.float64)
-    return one | {"weights": weights, "weights_name": "", "bias": bias, "merged": True}
+        window_slices.append(slice(start, start + size))
+    weights[:, :, window_slices[0], window_slices[1]] += smaller["weights"]
+    bias = np.add(largest["bias"], smaller["bias"], dtype=np.float64)
+    return largest | {"weights": weights, "weights_name": "", "bias": bias, "merged": True}
 
 
-def _channels(to: _Rewriter, operation: LayerOperation) -> bool:
+def _fold_order_of_channels(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """The order of channels is that of the weights before them."""
     order = operation.values.get("order") if operation.kind == "conv" else None
-    before = to.made(operation.inputs[0], "conv") if order is not None else None
-    if before is None or before.activation != "linear" or before.values["groups"] != 1 or not to.only(before.output):
+    maker = rewriter.maker_of_kind(operation.inputs[0], "conv") if order is not None else None
+    if maker is None or maker.activation != "linear" or maker.values["groups"] != 1 or not rewriter.is_read_once(maker.output):
         return False
-    values = dict(before.values)
+    values = dict(maker.values)
     values |= {"weights": values["weights"][order], "bias": values["bias"][order], "activation": operation.activation}
-    values["factor"] = np.broadcast_to(values.get("factor", 1.0), len(before.values["bias"]))[order]
+    values["factor"] = np.broadcast_to(values.get("factor", 1.0), len(maker.values["bias"]))[order]
     operation.values = values
-    to.absorb(operation, before)
+    rewriter.absorb(operation, maker)
     return True
 
 
-def _samples(to: _Rewriter, operation: LayerOperation) -> bool:
+def _join_samples(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """Every n-th pixel of every n-th pixel; all of them side by side are space to depth."""
-    before = to.made(operation.inputs[0], "sample") if operation.kind == "sample" else None
-    if before is not None:
-        step, start = before.values["step"], before.values["start"]
+    maker = rewriter.maker_of_kind(operation.inputs[0], "sample") if operation.kind == "sample" else None
+    if maker is not None:
+        step, start = maker.values["step"], maker.values["start"]
         operation.values = {
             "start": tuple(a + b * c for a, b, c in zip(start, operation.values["start"], step, strict=True)),
             "step": tuple(a * b for a, b in zip(step, operation.values["step"], strict=True)),
         }
-        to.absorb(operation, before)
+        rewriter.absorb(operation, maker)
         return True
     block = round(len(operation.inputs) ** 0.5)
     if operation.kind != "concat" or block < 2 or block * block != len(operation.inputs):
         return False
-    parts = [part for name in operation.inputs if (part := to.made(name, "sample")) is not None]
-    if len(parts) < len(operation.inputs) or len({part.inputs[0] for part in parts}) > 1:
+    samples = [sample for name in operation.inputs if (sample := rewriter.maker_of_kind(name, "sample")) is not None]
+    if len(samples) < len(operation.inputs) or len({sample.inputs[0] for sample in samples}) > 1:
         return False
-    order = [part.values["start"] for part in parts]
-    if {part.values["step"] for part in parts} != {(block, block)} or sorted(order) != sorted(np.ndindex(block, block)):
+    order = [sample.values["start"] for sample in samples]
+    if {sample.values["step"] for sample in samples} != {(block, block)} or sorted(order) != sorted(np.ndindex(block, block)):
         return False
-    nodes = dict.fromkeys(name for part in parts for name in part.nodes)
+    nodes = dict.fromkeys(name for sample in samples for name in sample.nodes)
     operation.kind, operation.nodes = "space_to_depth", [*nodes, *operation.nodes]
     operation.values = {"block": block, "order": order}
-    to.set_inputs(operation, parts[0].inputs)
+    rewriter.set_inputs(operation, samples[0].inputs)
     return True
 
 
-def _order(to: _Rewriter, operation: LayerOperation) -> bool:
+def _fold_order_of_blocks(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """Which part of space to depth comes first is a matter of the convolution's weights."""
-    if operation.kind != "space_to_depth" or operation.values["order"] is None or not to.only(operation.output):
+    if operation.kind != "space_to_depth" or operation.values["order"] is None or not rewriter.is_read_once(operation.output):
         return False
     block, order = operation.values["block"], operation.values["order"]
-    [reader] = to.readers[operation.output].values()
+    [reader] = rewriter.readers[operation.output].values()
     if reader.kind != "conv" or reader.values["groups"] != 1:
         return False
     weights, channels = reader.values["weights"], operation.shape[0] // (block * block)
-    parts = weights.reshape(len(weights), block * block, channels, *weights.shape[2:])
-    places = [order.index(place) for place in np.ndindex(block, block)]
-    reader.values = reader.values | {"weights": parts[:, places].reshape(weights.shape)}
+    blocks = weights.reshape(len(weights), block * block, channels, *weights.shape[2:])
+    block_order = [order.index(position) for position in np.ndindex(block, block)]
+    reader.values = reader.values | {"weights": blocks[:, block_order].reshape(weights.shape)}
     operation.values["order"] = None
     return True
 
 
-def _padding(to: _Rewriter, operation: LayerOperation) -> bool:
+def _absorb_padding(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """Zeros around an image are a convolution's own, the lowest values a largest one's."""
-    before = to.made(operation.inputs[0], "pad") if operation.kind in ("conv", "maxpool") else None
+    pad = rewriter.maker_of_kind(operation.inputs[0], "pad") if operation.kind in ("conv", "maxpool") else None
     if (
-        before is None
-        or not to.only(before.output)
-        or any(before.values["channels"])
-        or before.values.get("edge")
-        or bool(before.values.get("lowest")) != (operation.kind == "maxpool")
+        pad is None
+        or not rewriter.is_read_once(pad.output)
+        or any(pad.values["channels"])
+        or pad.values.get("edge")
+        or bool(pad.values.get("lowest")) != (operation.kind == "maxpool")
     ):
         return False
-    pads = [a + b for a, b in zip(operation.values["pads"], before.values["pads"], strict=True)]
+    pads = [a + b for a, b in zip(operation.values["pads"], pad.values["pads"], strict=True)]
     operation.values = operation.values | {"pads": pads}
-    to.absorb(operation, before)
+    rewriter.absorb(operation, pad)
     return True
 
 
-def _activations(to: _Rewriter, operation: LayerOperation) -> bool:
+def _absorb_activation(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     """An activation belongs to the layer whose result nothing else reads."""
-    before = to.made(operation.inputs[0], *_ACTIVATED) if operation.kind == "activation" else None
-    if before is None or before.activation != "linear" or not to.only(before.output) or before.output in to.apart:
+    maker = rewriter.maker_of_kind(operation.inputs[0], *_ACTIVATED) if operation.kind == "activation" else None
+    if (
+        maker is None
+        or maker.activation != "linear"
+        or not rewriter.is_read_once(maker.output)
+        or maker.output in rewriter.rounded_tensors
+    ):
         return False
-    operation.kind, operation.values = before.kind, before.values | {"activation": operation.values["word"]}
-    to.absorb(operation, before)
+    operation.kind, operation.values = maker.kind, maker.values | {"activation": operation.values["word"]}
+    rewriter.absorb(operation, maker)
     return True

@@ -22,12 +22,12 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
     [(name, shape)] = graph.inputs.items()
     if len(shape) != 4 or shape[0] not in (0, 1):
         graph.fail(f"the input {shown(name)} has the shape {list(shape)}; it must be one image (1, channels, height, width)")
-    last = _channels_last(graph, name)
-    channels, height, width = (shape[3], shape[1], shape[2]) if last else shape[1:]
+    transpose = _find_channels_last_transpose(graph, name)
+    channels, height, width = (shape[3], shape[1], shape[2]) if transpose else shape[1:]
     if size is not None:
         if (width or size[0], height or size[1]) != size:
             graph.fail(
-                f"--size {size[0]}x{size[1]}: the file fixes {_side(width)}x{_side(height)}; leave out --size, or keep to that"
+                f"--size {size[0]}x{size[1]}: the file fixes {_side_text(width)}x{_side_text(height)}; leave out --size, or keep to that"
             )
         width, height = size
     if not height or not width or not channels:
@@ -37,23 +37,23 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
         )
     if max(height, width) > _MAX_SIDE or channels > 64:
         graph.fail(f"an image of {width}x{height} with {channels} channels; the limits are {_MAX_SIDE} and 64")
-    graph.inputs = {name: (1, height, width, channels) if last else (1, channels, height, width)}
+    graph.inputs = {name: (1, height, width, channels) if transpose else (1, channels, height, width)}
     graph.shapes.update(graph.inputs)
     graph.image = name
-    if last is not None:
+    if transpose is not None:
         # Images are channels first from here on; the file's own turning goes.
-        graph.nodes.remove(last)
-        graph.rename(last.output, name)
-        graph.outcomes[last.name] = "the image's layout"
+        graph.nodes.remove(transpose)
+        graph.rename(transpose.output, name)
+        graph.outcomes[transpose.name] = "the image's layout"
         graph.inputs = {name: (1, channels, height, width)}
         graph.shapes.update(graph.inputs)
 
 
-def _side(length: int) -> str:
+def _side_text(length: int) -> str:
     return str(length) if length else "(open)"
 
 
-def _channels_last(graph: NodeGraph, name: str) -> Node | None:
+def _find_channels_last_transpose(graph: NodeGraph, name: str) -> Node | None:
     """The node that turns an image with channels last, where the input is one."""
     readers = [node for node in graph.nodes if name in node.inputs]
     if len(readers) == 1 and readers[0].operator == "Transpose" and readers[0].attributes.get("perm") == [0, 3, 1, 2]:
@@ -74,13 +74,13 @@ def put_pixels(graph: NodeGraph, layers: LayerGraph, pixels: Pixels) -> None:
     mean, std = (np.broadcast_to(np.array(values, np.float64), channels).copy() for values in (pixels.mean, pixels.std))
     scale, shift = 255 / std, -mean / std
     readers = [operation for operation in layers.operations if image in operation.inputs]
-    first = readers[0] if len(readers) == 1 else None
-    if first is not None and first.kind == "conv" and first.values["groups"] == 1 and not shift.any():
-        weights = first.values["weights"].astype(np.float64) * scale.reshape(1, -1, 1, 1)
+    first_reader = readers[0] if len(readers) == 1 else None
+    if first_reader is not None and first_reader.kind == "conv" and first_reader.values["groups"] == 1 and not shift.any():
+        weights = first_reader.values["weights"].astype(np.float64) * scale.reshape(1, -1, 1, 1)
         ordered = weights[:, ::-1] if pixels.bgr else weights
-        first.values = first.values | {"weights": ordered.astype(np.float32), "weights_name": ""}
+        first_reader.values = first_reader.values | {"weights": ordered.astype(np.float32), "weights_name": ""}
         return
-    made = "picture/as the network takes it"  # a word of 0.1.0: written cfgs keep their digests
+    network_input = "picture/as the network takes it"  # a word of 0.1.0: written cfgs keep their digests
     if pixels.bgr:
         # Row i of the matrix makes the network's channel i of mpnet's channels.
         matrix = np.diag(scale)[:, ::-1].reshape(channels, channels, 1, 1)
@@ -89,6 +89,6 @@ def put_pixels(graph: NodeGraph, layers: LayerGraph, pixels: Pixels) -> None:
     else:
         values = {"scale": scale, "shift": shift}
     for reader in readers:
-        reader.inputs = [made if name == image else name for name in reader.inputs]
-    layers.shapes[made] = shape
-    layers.operations.insert(0, LayerOperation("conv" if pixels.bgr else "affine", [], [image], made, shape, values))
+        reader.inputs = [network_input if name == image else name for name in reader.inputs]
+    layers.shapes[network_input] = shape
+    layers.operations.insert(0, LayerOperation("conv" if pixels.bgr else "affine", [], [image], network_input, shape, values))

@@ -14,7 +14,7 @@ import numpy as np
 
 from mpnet.importing.graph import QUANTIZED_TYPES, Array, Node, NodeGraph, QuantizationParameters, Refused
 from mpnet.importing.operators import Budget, OperatorCall, evaluate, operator_of, result_shapes
-from mpnet.importing.passes.fold import budget_of
+from mpnet.importing.passes.fold import make_budget
 
 _QUANTIZE = ("QuantizeLinear", "com.microsoft.QuantizeLinear")
 _DEQUANTIZE = ("DequantizeLinear", "com.microsoft.DequantizeLinear")
@@ -46,7 +46,7 @@ class _Unquantiser:
     """
 
     def __init__(self, graph: NodeGraph) -> None:
-        self.graph, self.budget = graph, budget_of(graph)
+        self.graph, self.budget = graph, make_budget(graph)
         self.makers, self.readers = graph.makers(), graph.readers()
         self.codes: dict[str, _Codes] = {}
         self.aliases: dict[str, str] = {}
