@@ -37,26 +37,26 @@ class Pixels:
 
     def text(self) -> str:
         """The range of values, the order of colours and the resizing, for people."""
-        low = [(0 - m) / s for m, s in zip(self._all(self.mean), self._all(self.std), strict=True)]
-        high = [(255 - m) / s for m, s in zip(self._all(self.mean), self._all(self.std), strict=True)]
+        low = [(0 - m) / s for m, s in zip(self._per_channel(self.mean), self._per_channel(self.std), strict=True)]
+        high = [(255 - m) / s for m, s in zip(self._per_channel(self.mean), self._per_channel(self.std), strict=True)]
         return f"{min(low):.4g} to {max(high):.4g}, {'BGR' if self.bgr else 'RGB'}, {self.resize}"
 
-    def _all(self, values: tuple[float, ...]) -> tuple[float, ...]:
+    def _per_channel(self, values: tuple[float, ...]) -> tuple[float, ...]:
         return values if len(values) > 1 else values * max(len(self.mean), len(self.std))
 
 
-def pixels_of(graph: NodeGraph, decoder: str, asked: Pixels | None) -> Pixels:
+def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pixels:
     """How images enter: as the user asks, as the file says, else assumed, which the note says. Raises: FormatError."""
-    if asked is not None:
-        return replace(asked, note=f"images: {asked.text()}, as asked for")
-    exported, stated = _json(graph.metadata.get("input", "")), _json(graph.metadata.get("mpnet.pixels", ""))
+    if requested is not None:
+        return replace(requested, note=f"images: {requested.text()}, as asked for")
+    exported, stated = _parse_json(graph.metadata.get("input", "")), _parse_json(graph.metadata.get("mpnet.pixels", ""))
     if isinstance(exported, dict) and "resize" in exported:
         if exported["resize"] not in RESIZES:
             graph.fail(f"its metadata resize by {shown(exported['resize'])}; name one of {', '.join(RESIZES)} with --resize")
         pixels = Pixels(resize=exported["resize"])
         return replace(pixels, note=f"images: {pixels.text()}, as the file says")
     if isinstance(stated, dict):
-        mean, std = (_numbers(stated.get(key)) for key in ("mean", "std"))
+        mean, std = (_read_numbers(stated.get(key)) for key in ("mean", "std"))
         if not mean or not std or 0 in std or len({len(mean), len(std)} - {1}) > 1:
             graph.fail("its metadata hold no mean and deviation of pixels; say them with --mean and --std")
         pixels = Pixels(mean, std)
@@ -75,7 +75,7 @@ def pixels_of(graph: NodeGraph, decoder: str, asked: Pixels | None) -> Pixels:
     return replace(pixels, note=f"images: {pixels.text()}: assumed; --mean, --std, --bgr and --resize say otherwise")
 
 
-def _numbers(values: Any) -> tuple[float, ...]:
+def _read_numbers(values: Any) -> tuple[float, ...]:
     """Finite numbers, at most one for each channel of an image; () for anything else."""
     if not isinstance(values, list) or not 0 < len(values) <= 64:
         return ()
@@ -84,10 +84,10 @@ def _numbers(values: Any) -> tuple[float, ...]:
     return tuple(float(value) for value in values if value == value)
 
 
-def class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], str]:
+def find_class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], str]:
     """One name per class, and where they come from."""
     text = graph.metadata.get("names", "")
-    names: Any = _json(text)
+    names: Any = _parse_json(text)
     if names is None and 0 < len(text) < _MAX_TEXT:
         try:
             names = ast.literal_eval(text)  # Ultralytics writes a mapping as Python shows it
@@ -96,7 +96,7 @@ def class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], str]:
     if isinstance(names, dict):
         names = [names[key] for key in sorted(names, key=_class_number)]
     if isinstance(names, list) and len(names) == classes and all(isinstance(name, (str, int)) for name in names):
-        clean = tuple("".join(c if c.isprintable() else "?" for c in _text(name)).strip()[:200] or "?" for name in names)
+        clean = tuple("".join(c if c.isprintable() else "?" for c in _number_text(name)).strip()[:200] or "?" for name in names)
         return clean, f"names: {classes}, from the file"
     if classes > _MAX_NAMES:
         graph.fail(f"{classes} classes; the limit is {_MAX_NAMES}")
@@ -111,12 +111,12 @@ def _class_number(key: Any) -> int:
     return key if isinstance(key, int) else 1 << 30
 
 
-def _text(name: str | int) -> str:
+def _number_text(name: str | int) -> str:
     # Python refuses to write integers of more than 4,300 digits.
     return name if isinstance(name, str) else str(name) if abs(name) < 1 << 1000 else "?"
 
 
-def _json(text: str) -> Any:
+def _parse_json(text: str) -> Any:
     if not 0 < len(text) < _MAX_TEXT:
         return None
     try:

@@ -55,7 +55,7 @@ class QuantizationParameters:
     axis: int = 0
 
     @classmethod
-    def checked(cls, scale: Array, zero_point: Array, dtype: str, axis: int) -> QuantizationParameters:
+    def from_file(cls, scale: Array, zero_point: Array, dtype: str, axis: int) -> QuantizationParameters:
         """From what a file holds; low and high are 0 for types that are not in QUANTIZED_TYPES. Raises: Refused."""
         scale, zero_point = np.asarray(scale, np.float64).ravel(), np.asarray(zero_point, np.int64).ravel()
         if not np.isfinite(scale).all() or (scale <= 0).any() or zero_point.size not in (1, scale.size):
@@ -73,9 +73,9 @@ class QuantizationParameters:
     @property
     def bounds(self) -> tuple[float, float]:
         """The reals that the integers of a whole tensor span; of 16 bits as far below 0 as above, as their scale is found."""
-        low = self.low + (self.bits == 16)
+        lowest = self.low + (self.bits == 16)
         scale, zero = float(self.scale[0]), int(self.zero_point[0])
-        return (low - zero) * scale, (self.high - zero) * scale
+        return (lowest - zero) * scale, (self.high - zero) * scale
 
 
 QUANTIZED_TYPES: dict[str, tuple[int, int]] = {
@@ -149,55 +149,55 @@ class NodeGraph:
                     readers.setdefault(name, []).append(node)
         return readers
 
-    def rename(self, old: str, new: str) -> None:
-        """Let everything that reads `old` read `new`."""
+    def rename(self, old_name: str, new_name: str) -> None:
+        """Let everything that reads `old_name` read `new_name`."""
         for node in self.nodes:
-            node.inputs = [new if name == old else name for name in node.inputs]
-        self.outputs = [new if name == old else name for name in self.outputs]
+            node.inputs = [new_name if name == old_name else name for name in node.inputs]
+        self.outputs = [new_name if name == old_name else name for name in self.outputs]
 
     def order(self) -> None:
         """Put the nodes into an order in which they can run. Raises: FormatError for circles and tensors that nobody makes."""
         if len(self.nodes) > MAX_NODES:
             self.fail(f"{len(self.nodes)} nodes; the limit is {MAX_NODES}")
-        known = set(self.constants) | set(self.inputs) | {""}
+        sources = set(self.constants) | set(self.inputs) | {""}
         makers: dict[str, Node] = {}
         in_order = True
         for node in self.nodes:
             if max(len(node.inputs), len(node.outputs)) > MAX_OPERANDS:
                 self.refuse(node, f"has more than {MAX_OPERANDS} inputs or results; the file is damaged")
-            in_order = in_order and all(name in known or name in makers for name in node.inputs)
+            in_order = in_order and all(name in sources or name in makers for name in node.inputs)
             for output in node.outputs:
-                if output and (output in makers or output in known):
+                if output and (output in makers or output in sources):
                     self.refuse(node, f"the tensor {shown(output)} is made twice; the file is damaged")
                 makers[output] = node
         for node in self.nodes:
             for name in node.inputs:
-                if name not in known and name not in makers:
+                if name not in sources and name not in makers:
                     self.refuse(node, f"reads the tensor {shown(name)}, which nothing makes; the file is damaged")
         for name in self.outputs:
-            if name not in makers and name not in known:
+            if name not in makers and name not in sources:
                 self.fail(f"the output {shown(name)} is made by nothing; the file is damaged")
         if in_order:
             return
-        waiting = {id(node): len({name for name in node.inputs if name not in known}) for node in self.nodes}
+        inputs_missing = {id(node): len({name for name in node.inputs if name not in sources}) for node in self.nodes}
         readers = self.readers()
-        ordered = [node for node in self.nodes if waiting[id(node)] == 0]
+        ordered = [node for node in self.nodes if inputs_missing[id(node)] == 0]
         for node in ordered:  # grows while it is read
             for output in dict.fromkeys(node.outputs):
                 for reader in readers.get(output, ()):
-                    waiting[id(reader)] -= 1
-                    if waiting[id(reader)] == 0:
+                    inputs_missing[id(reader)] -= 1
+                    if inputs_missing[id(reader)] == 0:
                         ordered.append(reader)
         if len(ordered) < len(self.nodes):
-            left = next(node for node in self.nodes if waiting[id(node)] > 0)
-            self.refuse(left, "is part of a circle; the file is damaged")
+            stuck = next(node for node in self.nodes if inputs_missing[id(node)] > 0)
+            self.refuse(stuck, "is part of a circle; the file is damaged")
         self.nodes = ordered
 
     def reaching(self, tensors: Iterable[str]) -> list[Node]:
         """The nodes, which are in order, that some of the tensors depends on."""
-        needed, nodes = set(tensors), []
+        needed_tensors, nodes = set(tensors), []
         for node in reversed(self.nodes):
-            if needed.intersection(node.outputs):
-                needed.update(name for name in node.inputs if name)
+            if needed_tensors.intersection(node.outputs):
+                needed_tensors.update(name for name in node.inputs if name)
                 nodes.append(node)
         return nodes[::-1]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""One file of another program as the files of a network of mpnet."""
+"""One file of another program as the files of a network of mpnet: `import_model` reads, `PASSES` rewrite, the rest writes."""
 
 from __future__ import annotations
 
@@ -12,28 +12,29 @@ import numpy as np
 
 from mpnet.errors import FormatError, InternalError, MpnetError
 from mpnet.importing.choices import Choices
-from mpnet.importing.file_metadata import Pixels, class_names, pixels_of
+from mpnet.importing.file_metadata import Pixels, find_class_names, find_pixels
 from mpnet.importing.graph import Node, NodeGraph, Refused
 from mpnet.importing.heads import HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
 from mpnet.importing.passes.attention import recognize_attention
-from mpnet.importing.passes.channels_last import find_flat, find_gelu, put_channels_first
-from mpnet.importing.passes.fold import fold
+from mpnet.importing.passes.channels_last import put_channels_first
+from mpnet.importing.passes.fold import fold, remove_unread_nodes
 from mpnet.importing.passes.fuse import fuse
-from mpnet.importing.passes.head_choice import WEIGHTED, chosen_heads
+from mpnet.importing.passes.head_choice import WEIGHTED, choose_heads
 from mpnet.importing.passes.image_input import put_pixels, set_image
-from mpnet.importing.passes.quantization_nodes import unquantise
+from mpnet.importing.passes.patterns import recognize_flatten, recognize_gelu
+from mpnet.importing.passes.quantization_nodes import remove_quantization_nodes
 from mpnet.importing.passes.repeated_pixels import recognize_repeats
-from mpnet.importing.write.cfg_writer import Writer, Written
-from mpnet.importing.write.quantization_keys import quantised_keys, rounded_tensors
+from mpnet.importing.write.cfg_writer import CfgWriter, WrittenCfg
+from mpnet.importing.write.quantization_keys import find_quantization_keys, rounded_tensors
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 
 
 @dataclass(frozen=True)
 class NodeOutcome:
-    """What one node of the file became."""
+    """What one node of the file became, for people. node: its name."""
 
     node: str
     operator: str
@@ -42,10 +43,15 @@ class NodeOutcome:
 
 @dataclass(frozen=True)
 class Imported:
-    """cfg, weights: contents. names: of classes. network: the cfg read back. nodes: one outcome for each node of the file.
+    """A network of another program as mpnet's files.
 
-    notes: what was assumed, for people. heads: tensors of the file that each output is made of, in the order of the outputs.
-    nms_free: whether the file takes the best boxes without non-maximum suppression.
+    cfg, weights: contents of the two files. network: the cfg read back.
+    names:        of the classes.
+    nodes:        one outcome for each node of the file.
+    notes:        what was assumed, for people.
+    heads:        tensors of the file that each output is made of, in the order of the outputs.
+    pixels:       how images enter.
+    nms_free:     whether the file takes the best boxes without non-maximum suppression.
     """
 
     cfg: str
@@ -59,35 +65,37 @@ class Imported:
     nms_free: bool = False
 
 
-def _onnx(path: Path) -> NodeGraph:
+def _read_onnx(path: Path) -> NodeGraph:
     from mpnet.importing.readers.onnx_file import read_onnx
 
     return read_onnx(path)
 
 
-def _tflite(path: Path) -> NodeGraph:
+def _read_tflite(path: Path) -> NodeGraph:
     from mpnet.importing.readers.tflite_file import read_tflite
 
     return read_tflite(path)
 
 
-READERS: dict[str, Callable[[Path], NodeGraph]] = {".onnx": _onnx, ".tflite": _tflite}
-"""By the file's suffix."""
+FILE_READERS: dict[str, Callable[[Path], NodeGraph]] = {".onnx": _read_onnx, ".tflite": _read_tflite}
+"""What reads a file, by its suffix; the packages that it needs are imported with it."""
 
 
 def import_model(path: Path, choices: Choices | None = None) -> Imported:
-    """The network of a file.
+    """Return the network of a file.
 
     Raises: FormatError, ConfigError: one line with the node's name, the reason and a remedy. InternalError: a fault of mpnet.
     """
-    reader = READERS.get(path.suffix.lower())
+    reader = FILE_READERS.get(path.suffix.lower())
     if reader is None:
-        raise FormatError(f"{path}: files of other programs end in {' or '.join(READERS)}; rename it, or convert the model")
+        raise FormatError(
+            f"{path}: files of other programs end in {' or '.join(FILE_READERS)}; rename it, or convert the model"
+        )
     try:
         # Weights that are no numbers are refused by name where they are written; NumPy's warnings would say less.
         with np.errstate(all="ignore"), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return _imported(reader(path), choices or Choices())
+            return _import_graph(reader(path), choices or Choices())
     except (MpnetError, OSError, ImportError):
         raise
     except (MemoryError, RecursionError) as error:
@@ -99,44 +107,56 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
         raise InternalError.of(error, str(path)) from error
 
 
-def _imported(graph: NodeGraph, choices: Choices) -> Imported:
-    operators: dict[str, str] = {}
-    for number, node in enumerate(graph.nodes):
-        if node.name in operators:  # ONNX does not ask for names that differ
-            node.name = f"{node.name}:{number}"
-        operators[node.name] = node.operator
+@dataclass(frozen=True)
+class Pass:
+    """One step that rewrites a file's graph in place.
+
+    run: changes the graph. after: what holds afterwards, and stays true in the passes behind it.
+    """
+
+    run: Callable[[NodeGraph], None]
+    after: str
+
+
+PASSES = (
+    Pass(fold, "nodes stand in an order in which they can run, shapes are noted, and what depends on constants alone is one"),
+    Pass(remove_quantization_nodes, "every tensor is one of reals; `NodeGraph.quantization` says how the file rounds it"),
+    Pass(recognize_gelu, "x / 2 * (1 + erf(x / sqrt(2))) is one node, mpnet.Gelu"),
+    Pass(
+        recognize_flatten, "all pixels as one row, channels last, before fully connected layers are one node, mpnet.FlattenLast"
+    ),
+    Pass(put_channels_first, "what is computed on rows or groups of channels is computed on (1, channels, height, width)"),
+    Pass(recognize_attention, "softmax(queries x keys) x values of such tensors is one node, mpnet.Attention"),
+    Pass(recognize_repeats, "a chain of nodes that repeats pixels is a Resize, one that orders channels anew an mpnet.Shuffle"),
+    Pass(remove_unread_nodes, "the outputs depend on every node"),
+)
+"""In this order, between `set_image`, which makes the input one image (1, channels, height, width), and `lift`, which turns nodes
+into operations of layers."""
+
+
+def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
+    operators = _name_nodes(graph)
     set_image(graph, choices.size)
-    fold(graph)
-    unquantise(graph)
-    find_gelu(graph)
-    find_flat(graph)
-    put_channels_first(graph)
-    recognize_attention(graph)
-    recognize_repeats(graph)
-    living = graph.reaching(graph.outputs)
-    outcomes = dict.fromkeys((node.name for node in graph.nodes), "nothing reads it")
-    graph.nodes = living
-    for node in living:
-        outcomes.pop(node.name, None)
-    graph.outcomes |= outcomes
+    for step in PASSES:
+        step.run(graph)
     layers = lift(graph).layers
-    choice, notes = chosen_heads(graph, layers, choices)
-    kept = list(dict.fromkeys(name for head in choice.heads for name in head.tensors))
-    needed = {node.name for node in graph.reaching(kept)}
+    choice, notes = choose_heads(graph, layers, choices)
+    head_tensors = list(dict.fromkeys(name for head in choice.heads for name in head.tensors))
+    needed_nodes = {node.name for node in graph.reaching(head_tensors)}
     for node in graph.nodes:
-        if node.name not in needed:
+        if node.name not in needed_nodes:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
-    pixels = pixels_of(graph, choice.what, choices.pixels)
+    pixels = find_pixels(graph, choice.what, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
-    merged = fuse(layers, kept, frozenset(rounded), bool(graph.quantization), choices.merged)
+    merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)
     put_pixels(graph, layers, pixels)
     # Recipes for other programs name the nodes of ONNX files; those of TensorFlow Lite have no names of their own.
-    named = operators if graph.format == "ONNX" else ()
-    written, quantization_notes = _written(graph, layers, choice, rounded, named, _weighted(graph, needed))
-    classes = choice.classes or written.network.classes
-    names, names_note = class_names(graph, classes)
+    source_names = operators if graph.format == "ONNX" else ()
+    decoding_nodes = _list_weighted_nodes(graph, needed_nodes)
+    files, quantization_notes = _write_files(graph, layers, choice, rounded, source_names, decoding_nodes)
+    names, names_note = find_class_names(graph, choice.classes or files.network.classes)
     nodes = tuple(
-        NodeOutcome(name, operator, f"layer {written.layers[name]}" if name in written.layers else outcome)
+        NodeOutcome(name, operator, f"layer {files.layer_texts[name]}" if name in files.layer_texts else outcome)
         for name, operator in operators.items()
         for outcome in [graph.outcomes.get(name, "folded")]
     )
@@ -153,28 +173,49 @@ def _imported(graph: NodeGraph, choices: Choices) -> Imported:
         )
     heads = tuple(head.tensors for head in choice.heads)
     all_notes = (*notes, *quantization_notes, pixels.note, names_note)
-    return Imported(written.text, written.weights, names, written.network, nodes, all_notes, heads, pixels, choice.nms_free)
+    return Imported(files.text, files.weights, names, files.network, nodes, all_notes, heads, pixels, choice.nms_free)
 
 
-def _weighted(graph: NodeGraph, needed: Collection[str]) -> tuple[str, ...]:
-    """Nodes with weights behind the heads, such as the mean of bins of YOLOv8's boxes: other programs may quantise them too."""
+def _name_nodes(graph: NodeGraph) -> dict[str, str]:
+    """Give every node a name of its own, which ONNX does not ask for. Return the operators by that name."""
+    operators: dict[str, str] = {}
+    for number, node in enumerate(graph.nodes):
+        if node.name in operators:
+            node.name = f"{node.name}:{number}"
+        operators[node.name] = node.operator
+    return operators
+
+
+def _list_weighted_nodes(graph: NodeGraph, needed_nodes: Collection[str]) -> tuple[str, ...]:
+    """Return the nodes with weights behind the heads, such as the mean of bins of YOLOv8's boxes.
+
+    Other programs may quantise them too, so that recipes name them.
+    """
     return tuple(
         node.name
         for node in graph.nodes
-        if node.name not in needed and node.operator in WEIGHTED and any(name in graph.constants for name in node.inputs[:2])
+        if node.name not in needed_nodes
+        and node.operator in WEIGHTED
+        and any(name in graph.constants for name in node.inputs[:2])
     )
 
 
-def _written(
+def _write_files(
     graph: NodeGraph,
     layers: LayerGraph,
     choice: HeadChoice,
     rounded: Mapping[str, str],
-    named: Collection[str],
-    decoding: tuple[str, ...],
-) -> tuple[Written, list[str]]:
+    source_names: Collection[str],
+    decoding_nodes: tuple[str, ...],
+) -> tuple[WrittenCfg, list[str]]:
+    """Write the cfg and its weights.
+
+    rounded:        precisions of tensors that are rounded as in the file.
+    source_names:   nodes that a layer's `source` may name. decoding_nodes: those of the last head, besides its own.
+    Returns the files, and what is worth saying of their quantisation.
+    """
     nodes = {node.name: node for node in graph.nodes}
-    writer = Writer(layers, graph.image, rounded)
+    writer = CfgWriter(layers, graph.image, rounded)
     for operation in layers.operations:
         try:
             writer.write(operation)
@@ -183,22 +224,22 @@ def _written(
             graph.refuse(nodes.get(name, Node("?", name, [], [""])), reason)
     classifier = len(choice.heads) == 1 and choice.heads[0].decoder == ""
     for head in [] if classifier else choice.heads:
-        writer.head(head, choice.classes or 1)
-    if not classifier and decoding:
-        writer.sources[len(writer.sections) - 1] = decoding
+        writer.write_head(head, choice.classes or 1)
+    if not classifier and decoding_nodes:
+        writer.sources[len(writer.sections) - 1] = decoding_nodes
     _, channels, height, width = graph.shapes[graph.image]
     net = {"width": width, "height": height, "channels": channels}
     try:
-        written = writer.written(net, {}, graph.source, named)
-        keys, notes = quantised_keys(graph, layers, writer, written.network)
-        if keys:
-            written = writer.written(net | keys.pop(-1, {}), keys, graph.source, named)
+        files = writer.make_files(net, {}, graph.source, source_names)
+        keys = find_quantization_keys(graph, layers, writer, files.network)
+        if keys.network or keys.layers:
+            files = writer.make_files(net | keys.network, keys.layers, graph.source, source_names)
     except FormatError as error:
         graph.fail(f"as a cfg it would be refused: {error}")
-    for name, index in written.layer_of.items():
+    for name, index in files.layer_of.items():
         shape = layers.shapes.get(name)
-        if index >= 0 and shape is not None and name not in writer.flat:
-            made, (c, h, w) = written.network.layers[index].out_shape, shape
-            if made != (h, w, c):
-                raise AssertionError(f"the tensor {shown(name)} became {made}, not {(h, w, c)} (height, width, channels)")
-    return written, notes
+        if index >= 0 and shape is not None and name not in writer.flat_tensors:
+            out_shape, (c, h, w) = files.network.layers[index].out_shape, shape
+            if out_shape != (h, w, c):
+                raise AssertionError(f"the tensor {shown(name)} became {out_shape}, not {(h, w, c)} (height, width, channels)")
+    return files, keys.notes

@@ -183,17 +183,21 @@ class _AttentionFinder:
             return None
         number = self._find_scale(node)
         if node is not None and number is not None:
-            source = self.trace(node.inputs[number[0]], depth + 1)
-            return None if source is None else _Trace(source.source, source.positions, source.factor * number[1])
+            input_trace = self.trace(node.inputs[number[0]], depth + 1)
+            return (
+                None
+                if input_trace is None
+                else _Trace(input_trace.source, input_trace.positions, input_trace.factor * number[1])
+            )
         if node is None or node.operator not in _MOVING:
             if len(shape) != 4 or shape[0] != 1:
                 return None
             return _Trace(name, np.arange(math.prod(shape), dtype=np.int32).reshape(shape))
-        source = self.trace(node.inputs[0], depth + 1)
-        results = None if source is None else self._evaluate(node, source.positions)
-        if source is None or results is None:
+        input_trace = self.trace(node.inputs[0], depth + 1)
+        results = None if input_trace is None else self._evaluate(node, input_trace.positions)
+        if input_trace is None or results is None:
             return None
-        return _Trace(source.source, results[node.outputs.index(name)], source.factor)
+        return _Trace(input_trace.source, results[node.outputs.index(name)], input_trace.factor)
 
     def _evaluate(self, node: Node, x: Array) -> list[Array] | None:
         constants = [self.graph.constants.get(name) if name else None for name in node.inputs[1:]]

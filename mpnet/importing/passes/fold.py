@@ -63,7 +63,7 @@ def _keep_integers(graph: NodeGraph, node: Node, cast_integers: dict[str, Array]
         integers, scale = cast_integers[node.inputs[0]], graph.constants[node.inputs[1]]
         one_each = scale.size == 1 or scale.shape == (*integers.shape[:1], *[1] * (integers.ndim - 1))
         if integers.shape == graph.constants[node.output].shape and one_each and np.isfinite(scale).all() and (scale > 0).all():
-            graph.quantization[node.output] = QuantizationParameters.checked(scale, np.zeros(1), "int8", 0)
+            graph.quantization[node.output] = QuantizationParameters.from_file(scale, np.zeros(1), "int8", 0)
             graph.stored_integers[node.output] = integers
 
 
@@ -73,3 +73,12 @@ def _is_pass_through(node: Node, graph: NodeGraph) -> bool:
     if node.operator == "Cast":
         return node.attributes.get("to") in _FLOATS and node.inputs[0] in graph.shapes
     return node.operator in ("Identity", "Dropout")
+
+
+def remove_unread_nodes(graph: NodeGraph) -> None:
+    """Remove the nodes that no output depends on."""
+    outcomes = dict.fromkeys((node.name for node in graph.nodes), "nothing reads it")
+    graph.nodes = graph.reaching(graph.outputs)
+    for node in graph.nodes:
+        outcomes.pop(node.name, None)
+    graph.outcomes |= outcomes

@@ -95,8 +95,8 @@ class _Rewriter:
         def place(operation: LayerOperation) -> None:
             waiting = [(operation, False)]
             while waiting:
-                current, placed = waiting.pop()
-                if placed:
+                current, is_ready = waiting.pop()
+                if is_ready:
                     if id(current) not in self._removed_operations:
                         operations.append(current)
                     continue

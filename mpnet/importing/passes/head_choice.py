@@ -13,7 +13,7 @@ from mpnet.importing.choices import Choices
 from mpnet.importing.graph import Node, NodeGraph
 from mpnet.importing.heads import Head, HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
-from mpnet.importing.passes.box_decoding import leaving_tensors, recognise
+from mpnet.importing.passes.box_decoding import list_leaving_tensors, recognize_decoder
 from mpnet.messages import shown
 from mpnet.model.heads import DECODERS
 
@@ -24,64 +24,64 @@ _PRODUCTS, _MAX_LISTED = ("MatMul", "BATCH_MATMUL", "Einsum"), 600
 WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
-def chosen_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tuple[HeadChoice, list[str]]:
+def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tuple[HeadChoice, list[str]]:
     """The heads, and what is worth saying. Raises: FormatError, ConfigError."""
     decoder = choices.decoder
     if decoder and decoder not in DECODERS:
         raise ConfigError(f"--decoder {decoder}: unknown; known are {', '.join(DECODERS)}")
     if choices.heads:
-        return _named(graph, layers, choices), []
-    leaving = leaving_tensors(graph, layers)
-    if not leaving:
+        return _read_requested_heads(graph, layers, choices), []
+    leaving_names = list_leaving_tensors(graph, layers)
+    if not leaving_names:
         _refuse_first(graph, layers, graph.nodes)
         graph.fail("nothing of it is a layer")
-    exported = _exported_heads(graph, layers)
+    exported = _read_exported_heads(graph, layers)
     if exported is not None:
         return exported, ["boxes: anchors and classes as the file's metadata say"]
     lifted = layers.node_names()
-    behind = [node for node in graph.nodes if node.name not in lifted]
-    if behind and any(name not in layers.shapes for name in graph.outputs):
-        _refuse_weights(graph, layers, behind)
-        choice = recognise(graph, layers, leaving, behind)
+    nodes_behind = [node for node in graph.nodes if node.name not in lifted]
+    if nodes_behind and any(name not in layers.shapes for name in graph.outputs):
+        _refuse_weights(graph, layers, nodes_behind)
+        choice = recognize_decoder(graph, layers, leaving_names, nodes_behind)
         if choice is not None:
             further = [name for head in choice.heads if head.decoder == "none" for name in head.tensors]
             notes = [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
             if further:
-                notes.append(f"further outputs, with decoder=none: {_listed(further)}")
+                notes.append(f"further outputs, with decoder=none: {_list_text(further)}")
             if choice.nms_free:
                 notes.append("the file takes the best boxes as they are: detection.nms is 1.0, which suppresses none")
             return choice, notes
         if decoder:
-            return _as_asked(graph, layers, _by_grid(layers, leaving, decoder), decoder, choices), []
-        named = _listed([f"{name} {_text(layers, name)}" for name in leaving])
-        reason = next((layers.reasons[node.name] for node in behind if node.name in layers.reasons), "")
+            return _describe_heads(graph, layers, _group_by_grid(layers, leaving_names, decoder), decoder, choices), []
+        names_text = _list_text([f"{name} {_shape_text(layers, name)}" for name in leaving_names])
+        reason = next((layers.reasons[node.name] for node in nodes_behind if node.name in layers.reasons), "")
         graph.refuse(
-            behind[0],
+            nodes_behind[0],
             f"{reason or 'is no layer'}. What follows it is no box decoding that mpnet knows; name the "
-            f"head tensors with --heads and their --decoder. What enters it: {named}",
+            f"head tensors with --heads and their --decoder. What enters it: {names_text}",
         )
-    if len(leaving) == 1 and layers.shapes[leaving[0]][1:] == (1, 1) and not decoder:
-        return HeadChoice([Head((leaving[0],), "")], 0, ""), []
+    if len(leaving_names) == 1 and layers.shapes[leaving_names[0]][1:] == (1, 1) and not decoder:
+        return HeadChoice([Head((leaving_names[0],), "")], 0, ""), []
     outputs = [name for name in dict.fromkeys(graph.outputs) if name in layers.shapes and name != graph.image]
     if not outputs:
         graph.fail("no output of it is a tensor of a layer; name tensors with --heads")
     if decoder:
-        return _as_asked(graph, layers, _by_grid(layers, outputs, decoder), decoder, choices), []
+        return _describe_heads(graph, layers, _group_by_grid(layers, outputs, decoder), decoder, choices), []
     return HeadChoice([Head((name,), "none") for name in outputs], 1, ""), [
         "boxes: the file does not say how its outputs are decoded, so they have decoder=none; --decoder names one"
     ]
 
 
-def _text(layers: LayerGraph, name: str) -> str:
+def _shape_text(layers: LayerGraph, name: str) -> str:
     c, h, w = layers.shapes[name]
     return f"({w}x{h}x{c})"
 
 
-def _refuse_weights(graph: NodeGraph, layers: LayerGraph, behind: list[Node]) -> None:
+def _refuse_weights(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> None:
     """Nodes with weights are no box decoding: the first node that stopped the layers before one is what to name."""
     weighted = [
         output
-        for node in behind
+        for node in nodes
         if node.operator in WEIGHTED
         and any(graph.constants[name].size > _MAX_DECODING_WEIGHTS for name in node.inputs if name in graph.constants)
         for output in node.outputs
@@ -92,9 +92,16 @@ def _refuse_weights(graph: NodeGraph, layers: LayerGraph, behind: list[Node]) ->
 def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> None:
     for node in nodes:
         if node.name in layers.reasons:
-            product = next((other for other in nodes if other.operator in _PRODUCTS and _computed(graph, other)), None)
+            product = next(
+                (
+                    candidate
+                    for candidate in nodes
+                    if candidate.operator in _PRODUCTS and _has_computed_factors(graph, candidate)
+                ),
+                None,
+            )
             reason = layers.reasons[node.name]
-            if any(other.operator == "GridSample" for other in graph.nodes):
+            if any(candidate.operator == "GridSample" for candidate in graph.nodes):
                 reason += (
                     "; it is part of a transformer that samples its features (RT-DETR), which has no form in a cfg: take a "
                     "detector with convolutional heads, or name tensors before this node with --heads"
@@ -107,34 +114,34 @@ def _refuse_first(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> No
             graph.refuse(node, reason)
 
 
-def _computed(graph: NodeGraph, node: Node) -> bool:
+def _has_computed_factors(graph: NodeGraph, node: Node) -> bool:
     return len(node.inputs) > 1 and not any(name in graph.constants for name in node.inputs[:2])
 
 
-def _listed(names: list[str]) -> str:
+def _list_text(names: list[str]) -> str:
     """As many names as fit into a line, none of them cut."""
-    fitting = [name for at, name in enumerate(names) if sum(map(len, names[: at + 1])) < _MAX_LISTED] or names[:1]
+    fitting = [name for index, name in enumerate(names) if sum(map(len, names[: index + 1])) < _MAX_LISTED] or names[:1]
     return ", ".join(fitting) + (f" and {len(names) - len(fitting)} more" if len(names) > len(fitting) else "")
 
 
-def _named(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice:
+def _read_requested_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> HeadChoice:
     heads = []
     for tensors in choices.heads:
         names = tuple(graph.tensor(name) for name in tensors)
-        for name, asked in zip(names, tensors, strict=True):
+        for name, requested_name in zip(names, tensors, strict=True):
             if name not in layers.shapes or name == graph.image:
                 _refuse_first(graph, layers, graph.reaching([name]))
                 raise ConfigError(
-                    f"--heads {shown(asked)}: {graph.source} has no such tensor of a layer; the last ones are "
-                    f"{_listed(leaving_tensors(graph, layers)[::-1])}"
+                    f"--heads {shown(requested_name)}: {graph.source} has no such tensor of a layer; the last ones are "
+                    f"{_list_text(list_leaving_tensors(graph, layers)[::-1])}"
                 )
         if len({layers.shapes[name][1:] for name in names}) > 1:
             raise ConfigError(f"--heads {'+'.join(tensors)}: tensors of one head have one width and height")
         heads.append(names)
-    return _as_asked(graph, layers, heads, choices.decoder or "none", choices)
+    return _describe_heads(graph, layers, heads, choices.decoder or "none", choices)
 
 
-def _by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple[str, ...]]:
+def _group_by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple[str, ...]]:
     """Tensors of one grid are one head: boxes before classes, the larger grids first."""
     grids: dict[tuple[int, int], list[str]] = {}
     for name in tensors:
@@ -146,7 +153,7 @@ def _by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple
     ]
 
 
-def _as_asked(
+def _describe_heads(
     graph: NodeGraph, layers: LayerGraph, tensors: list[tuple[str, ...]], decoder: str, choices: Choices
 ) -> HeadChoice:
     """Heads as the user asks."""
@@ -161,35 +168,37 @@ def _as_asked(
             f"--decoder {decoder} needs anchors: --anchors 'w,h,w,h/w,h,...', in pixels of the input, heads "
             f"separated by /, first those of {'+'.join(tensors[0])}"
         )
-    classes_asked = keys.pop("classes", "")
+    requested_classes = keys.pop("classes", "")
     heads, classes, channels, count = [], 0, 0, 0
-    for at, names in enumerate(tensors):
+    for index, names in enumerate(tensors):
         channels = sum(layers.shapes[name][0] for name in names)
-        count = (anchors[at].count(",") + 1) // 2 if anchors else 0
-        anchor_keys = {"num": str(count), "anchors": anchors[at]} if count else {}
-        before, classes = classes, _classes(decoder, channels, count, keys)
-        parts = {"yolov8": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}.get(decoder, names)
-        if len(names) > len(parts):
+        count = (anchors[index].count(",") + 1) // 2 if anchors else 0
+        anchor_keys = {"num": str(count), "anchors": anchors[index]} if count else {}
+        previous_classes, classes = classes, _count_classes(decoder, channels, count, keys)
+        tensor_roles = {"yolov8": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}.get(decoder, names)
+        if len(names) > len(tensor_roles):
             raise ConfigError(
-                f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(parts)}, not {len(names)}; leave "
+                f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(tensor_roles)}, not {len(names)}; leave "
                 "out those of other things, such as keypoints or masks"
             )
         if (
             decoder.startswith("yolov8")
-            and len(names) == len(parts)
-            and (layers.shapes[names[0]][0] != channels - classes - (len(parts) - 2))
+            and len(names) == len(tensor_roles)
+            and (layers.shapes[names[0]][0] != channels - classes - (len(tensor_roles) - 2))
         ):
             raise ConfigError(f"--heads {'+'.join(names)}: the tensor of boxes comes first, with 4 x reg_max channels")
-        if at and before != classes and not classes_asked:
-            raise ConfigError(f"--heads: the heads have {before} and {classes} classes; tensors of one decoder have as many")
+        if index and previous_classes != classes and not requested_classes:
+            raise ConfigError(
+                f"--heads: the heads have {previous_classes} and {classes} classes; tensors of one decoder have as many"
+            )
         heads.append(Head(names, decoder, tuple({**anchor_keys, **keys}.items())))
-    classes = int(classes_asked) if classes_asked.isdecimal() and len(classes_asked) < 10 else classes
+    classes = int(requested_classes) if requested_classes.isdecimal() and len(requested_classes) < 10 else classes
     if classes < 1:
         graph.fail(f"{channels} channels do not fit --decoder {decoder} with {count} anchors")
     return HeadChoice(heads, classes, "" if decoder == "none" else decoder)
 
 
-def _classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
+def _count_classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
     """How many classes a head of so many channels has."""
 
     def number(key: str, default: str) -> int:
@@ -210,7 +219,7 @@ def _classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) ->
     return 1
 
 
-def _exported_heads(graph: NodeGraph, layers: LayerGraph) -> HeadChoice | None:
+def _read_exported_heads(graph: NodeGraph, layers: LayerGraph) -> HeadChoice | None:
     """Heads that `mpnet export` wrote down; None where there are none, or they do not fit."""
     text = graph.metadata.get("heads", "")
     try:

@@ -34,12 +34,12 @@ class _Codes:
     maker: Node
 
 
-def unquantise(graph: NodeGraph) -> None:
+def remove_quantization_nodes(graph: NodeGraph) -> None:
     """Remove the pairs. Raises: FormatError naming a node whose integers mpnet does not have."""
-    _Unquantiser(graph).run()
+    _QuantizationRemover(graph).remove_pairs()
 
 
-class _Unquantiser:
+class _QuantizationRemover:
     """A graph while its integers leave it.
 
     codes: by tensor of integers. left: nodes that stay. replaced: nodes that belong to a product of integers, by identity.
@@ -50,11 +50,11 @@ class _Unquantiser:
         self.makers, self.readers = graph.makers(), graph.readers()
         self.codes: dict[str, _Codes] = {}
         self.aliases: dict[str, str] = {}
-        self.left: list[Node] = []
+        self.remaining: list[Node] = []
         self.replaced: set[int] = set()
-        self.never_negative = cache(self._never_negative)
+        self.is_never_negative = cache(self._is_never_negative)
 
-    def run(self) -> None:
+    def remove_pairs(self) -> None:
         """Go through the nodes in their order."""
         graph = self.graph
         for node in graph.nodes:
@@ -62,12 +62,12 @@ class _Unquantiser:
             if id(node) in self.replaced:
                 continue
             try:
-                self._node(node)
+                self._convert_node(node)
             except Refused as reason:
                 graph.refuse(node, reason)
-        graph.nodes = self.left
+        graph.nodes = self.remaining
         # Zeros around a tensor are in every range; the padding may become the convolution's own.
-        for node in self.left:
+        for node in self.remaining:
             if node.operator == "Pad" and node.output in graph.dynamic_ranges:
                 graph.dynamic_ranges.setdefault(node.inputs[0], graph.dynamic_ranges[node.output])
         graph.outputs = [self.aliases.get(name, name) for name in graph.outputs]
@@ -78,40 +78,40 @@ class _Unquantiser:
         for node in graph.nodes:
             graph.shapes.update(zip(node.outputs, result_shapes(graph, node), strict=False))
 
-    def _node(self, node: Node) -> None:
-        first = node.inputs[0] if node.inputs else ""
+    def _convert_node(self, node: Node) -> None:
+        first_input = node.inputs[0] if node.inputs else ""
         if node.operator in _QUANTIZE or node.operator == _DYNAMIC:
-            if not first or len(node.outputs) != (3 if node.operator == _DYNAMIC else 1):
+            if not first_input or len(node.outputs) != (3 if node.operator == _DYNAMIC else 1):
                 raise Refused("its input 0 or a result is missing; the file is damaged")
-            self.codes[node.output] = _Codes(first, node)
+            self.codes[node.output] = _Codes(first_input, node)
         elif node.operator in _DEQUANTIZE:
             self._dequantize(node)
         elif node.operator in _PRODUCTS:
-            self._product(node)
+            self._convert_product(node)
         elif node.operator in _INTEGER_NODES or node.operator.startswith("com.microsoft.QLinear"):
             raise Refused("computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
-        elif node.operator in _MOVES and first in self.codes:
-            codes = self.codes[first]
+        elif node.operator in _MOVES and first_input in self.codes:
+            codes = self.codes[first_input]
             node.inputs[0] = codes.real
             self.codes |= {output: _Codes(output, codes.maker) for output in node.outputs if output}
-            self.left.append(node)
-        elif node.operator == "Max" and first in self.codes:
-            self.codes[node.output] = _Codes(self._leaky(node), self.codes[first].maker)
+            self.remaining.append(node)
+        elif node.operator == "Max" and first_input in self.codes:
+            self.codes[node.output] = _Codes(self._convert_leaky(node), self.codes[first_input].maker)
         else:
-            self.left.append(node)
+            self.remaining.append(node)
 
     def _dequantize(self, node: Node) -> None:
         graph = self.graph
         if node.inputs[:1] in ([], [""]):
             raise Refused("its input 0 is missing; the file is damaged")
         if node.inputs[0] in graph.constants:
-            _constant(graph, node, self.budget)
+            _dequantize_constant(graph, node, self.budget)
             return
         codes = self.codes.get(node.inputs[0])
         if codes is None:
             raise Refused("reads integers that no QuantizeLinear makes; export the model with float inputs")
         maker, real = codes.maker, codes.real
-        mode = self._measured(maker)
+        mode = self._find_measuring(maker)
         if mode:
             if node.inputs[1:] != [*maker.inputs[1:], *maker.outputs[1:]]:
                 raise Refused("its scale is not that of the integers; the file is damaged")
@@ -119,45 +119,49 @@ class _Unquantiser:
             graph.outcomes[node.name] = graph.outcomes[maker.name] = "a range that is measured on the image"
             self.aliases[node.output] = real
             return
-        parameters = _parameters(graph, maker)
-        real, parameters = self._above_lowest(real, parameters)
+        parameters = _read_parameters(graph, maker)
+        real, parameters = self._skip_clamp_of_lowest(real, parameters)
         graph.quantization.setdefault(real, parameters)
         graph.outcomes[node.name] = graph.outcomes[maker.name] = "the range of the tensor"
         lowest_is_zero = parameters.scale.size == 1 and parameters.zero_point[0] == parameters.low
-        if lowest_is_zero and not self.never_negative(real, 0):
+        if lowest_is_zero and not self.is_never_negative(real, 0):
             # Quantisers leave out a Relu whose work the lowest code does.
-            self.left.append(_clamp(node, real, parameters))
+            self.remaining.append(_make_clamp(node, real, parameters))
             graph.quantization[node.output] = parameters
             return
         self.aliases[node.output] = real
 
-    def _never_negative(self, name: str, depth: int) -> bool:
+    def _is_never_negative(self, name: str, depth: int) -> bool:
         graph, node = self.graph, self.makers.get(name)
         if node is None:
             return name in graph.inputs
         operator = operator_of(node)
         if operator.positive or node.operator in _DEQUANTIZE:
-            return operator.positive or _lowest_is_zero(graph, node)
-        tensors = [other for other in node.inputs if other and other not in graph.constants]
-        return operator.keeps_sign and depth < _MAX_DEPTH and all(self.never_negative(other, depth + 1) for other in tensors)
+            return operator.positive or _is_lowest_zero(graph, node)
+        tensors = [name_of_input for name_of_input in node.inputs if name_of_input and name_of_input not in graph.constants]
+        return (
+            operator.keeps_sign
+            and depth < _MAX_DEPTH
+            and all(self.is_never_negative(name_of_input, depth + 1) for name_of_input in tensors)
+        )
 
-    def _number(self, name: str) -> float | None:
+    def _find_number(self, name: str) -> float | None:
         """The value of a constant of one number."""
         array = self.graph.constants.get(name)
         return float(array.ravel()[0]) if array is not None and array.size == 1 and array.dtype.kind in "fiu" else None
 
-    def _above_lowest(self, real: str, parameters: QuantizationParameters) -> tuple[str, QuantizationParameters]:
+    def _skip_clamp_of_lowest(self, real: str, parameters: QuantizationParameters) -> tuple[str, QuantizationParameters]:
         """Without the Max that keeps the lowest code out, as symmetric codes from -127 to 127 have it."""
         node = self.makers.get(real)
         if node is None or node.operator != "Max" or len(node.inputs) != 2 or parameters.scale.size != 1:
             return real, parameters
-        lowest, scale, zero = self._number(node.inputs[1]), float(parameters.scale[0]), int(parameters.zero_point[0])
+        lowest, scale, zero = self._find_number(node.inputs[1]), float(parameters.scale[0]), int(parameters.zero_point[0])
         if lowest is None or abs(lowest / scale + zero - parameters.low - 1) > 1e-3:
             return real, parameters
         self.graph.outcomes[node.name] = "the range of the tensor"
         return node.inputs[0], replace(parameters, low=parameters.low + 1)
 
-    def _measured(self, maker: Node) -> str:
+    def _find_measuring(self, maker: Node) -> str:
         """How a range is measured when the file runs: as `quantize_mode` says it; '' where it is fixed.
 
         Symmetric: Max(ReduceMax(Abs(x)) / 127, a small number) is the scale.
@@ -171,17 +175,17 @@ class _Unquantiser:
                 return ""
             chain.append(node)
             name = node.inputs[0]
-        if name != maker.inputs[0] or self._number(chain[1].inputs[-1]) != 127:
+        if name != maker.inputs[0] or self._find_number(chain[1].inputs[-1]) != 127:
             return ""
         self.graph.outcomes |= dict.fromkeys((node.name for node in chain), "a range that is measured on the image")
         return "symmetric"
 
-    def _product(self, node: Node) -> None:
+    def _convert_product(self, node: Node) -> None:
         """A product of integers times both scales is one of reals: ConvInteger, Cast, Mul by the product of the scales."""
         codes = self.codes.get(node.inputs[0])
-        mode = "" if codes is None else self._measured(codes.maker)
-        cast = self._only_reader(node.output)
-        scaled = None if cast is None or cast.operator != "Cast" else self._only_reader(cast.output)
+        mode = "" if codes is None else self._find_measuring(codes.maker)
+        cast = self._find_only_reader(node.output)
+        scaled = None if cast is None or cast.operator != "Cast" else self._find_only_reader(cast.output)
         if codes is None or not mode or cast is None or scaled is None or scaled.operator != "Mul" or len(node.inputs) < 2:
             raise Refused("computes on integers itself; write the file in the QDQ form (quant_format=QuantFormat.QDQ)")
         factor = self.makers.get(next((name for name in scaled.inputs if name != cast.output), ""))
@@ -199,79 +203,83 @@ class _Unquantiser:
         )
         self.graph.dynamic_ranges[codes.real] = mode
         self.replaced |= {id(cast), id(scaled), id(factor)}
-        self.graph.outcomes |= {part.name: f"a part of {node.name}" for part in (cast, scaled, factor)}
+        self.graph.outcomes |= {removed.name: f"a part of {node.name}" for removed in (cast, scaled, factor)}
         self.graph.outcomes[codes.maker.name] = "a range that is measured on the image"
-        self.left.append(Node(_PRODUCTS[node.operator], node.name, [codes.real, names[1]], scaled.outputs, node.attributes))
+        self.remaining.append(
+            Node(_PRODUCTS[node.operator], node.name, [codes.real, names[1]], scaled.outputs, node.attributes)
+        )
 
-    def _only_reader(self, name: str) -> Node | None:
+    def _find_only_reader(self, name: str) -> Node | None:
         readers = self.readers.get(name, [])
         return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None
 
-    def _leaky(self, node: Node) -> str:
+    def _convert_leaky(self, node: Node) -> str:
         """The larger of what one convolution gives and of a part of it is a LeakyRelu; its result. Raises: Refused."""
-        parts = [self.codes[name] for name in node.inputs if name in self.codes]
-        constants, makers = self.graph.constants, [self.makers.get(part.real) for part in parts]
+        branches = [self.codes[name] for name in node.inputs if name in self.codes]
+        constants, makers = self.graph.constants, [self.makers.get(code_tensors.real) for code_tensors in branches]
         convolutions = [maker for maker in makers if maker is not None and maker.operator == "Conv"]
-        if len(convolutions) == len(parts) == 2 and convolutions[0].inputs[:1] == convolutions[1].inputs[:1]:
+        if len(convolutions) == len(branches) == 2 and convolutions[0].inputs[:1] == convolutions[1].inputs[:1]:
             arrays = [
                 [array for name in maker.inputs[1:] if (array := constants.get(name)) is not None] for maker in convolutions
             ]
-            if {len(part) for part in arrays} == {len(maker.inputs) - 1 for maker in convolutions} != {0}:
-                slope = self._ratio(*arrays)
+            if {len(code_tensors) for code_tensors in arrays} == {len(maker.inputs) - 1 for maker in convolutions} != {0}:
+                slope = self._find_ratio(*arrays)
                 if slope is not None:
-                    self.left.append(Node("LeakyRelu", node.name, [parts[0].real], [node.output], {"alpha": slope}))
+                    self.remaining.append(Node("LeakyRelu", node.name, [branches[0].real], [node.output], {"alpha": slope}))
                     return node.output
         raise Refused("the larger of integers has no form in a cfg; write the file with an activation of floats")
 
     @staticmethod
-    def _ratio(first: list[Array], second: list[Array]) -> float | None:
+    def _find_ratio(first_arrays: list[Array], second_arrays: list[Array]) -> float | None:
         """The number from 0 to 1 that all values of the second list are, times those of the first."""
-        whole, share = (np.concatenate([np.ravel(x).astype(np.float64) for x in part]) for part in (first, second))
-        if whole.size != share.size or not whole.any():
+        first_values, second_values = (
+            np.concatenate([np.ravel(x).astype(np.float64) for x in arrays]) for arrays in (first_arrays, second_arrays)
+        )
+        if first_values.size != second_values.size or not first_values.any():
             return None
-        slope = float(np.float32(share @ whole / (whole @ whole)))
-        return slope if 0 < slope < 1 and np.allclose(share, slope * whole, rtol=1e-5, atol=1e-7) else None
+        slope = float(np.float32(second_values @ first_values / (first_values @ first_values)))
+        return slope if 0 < slope < 1 and np.allclose(second_values, slope * first_values, rtol=1e-5, atol=1e-7) else None
 
 
-def _clamp(node: Node, real: str, parameters: QuantizationParameters) -> Node:
+def _make_clamp(node: Node, real: str, parameters: QuantizationParameters) -> Node:
     top = float(parameters.scale[0]) * (parameters.high - parameters.low)
     if abs(top - 6) < _NEAR_6:
         return Node("Clip", node.name, [real], [node.output], {"min": 0.0, "max": 6.0})
     return Node("Relu", node.name, [real], [node.output])
 
 
-def _lowest_is_zero(graph: NodeGraph, node: Node) -> bool:
+def _is_lowest_zero(graph: NodeGraph, node: Node) -> bool:
     zero = graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
     return zero is not None and zero.dtype.name in QUANTIZED_TYPES and bool((zero == QUANTIZED_TYPES[zero.dtype.name][0]).all())
 
 
-def _constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
-    stored = graph.constants[node.inputs[0]]
+def _dequantize_constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
+    integers = graph.constants[node.inputs[0]]
     call = OperatorCall.in_graph(graph, node)
     if any(value is None and name for value, name in zip(call.arrays, node.inputs, strict=True)):
         raise Refused("its scale is computed when the model runs; calibrate it beforehand")
     call.node = replace(node, operator="DequantizeLinear")
     [graph.constants[node.output]] = evaluate(call, budget)
     graph.outcomes[node.name] = "constant"
-    if stored.dtype.name in QUANTIZED_TYPES:
-        graph.quantization[node.output] = _parameters(graph, node)
-        graph.stored_integers[node.output] = stored
-    elif stored.dtype.name != "int32":  # biases are real numbers in mpnet
-        raise Refused(f"weights of {stored.dtype.name} are no precision of mpnet; quantise them to int8")
+    if integers.dtype.name in QUANTIZED_TYPES:
+        graph.quantization[node.output] = _read_parameters(graph, node)
+        graph.stored_integers[node.output] = integers
+    elif integers.dtype.name != "int32":  # biases are real numbers in mpnet
+        raise Refused(f"weights of {integers.dtype.name} are no precision of mpnet; quantise them to int8")
 
 
-def _parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
+def _read_parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
     """What a QuantizeLinear or DequantizeLinear says about its tensor. Raises: FormatError."""
     call = OperatorCall.in_graph(graph, node)
-    for at, what in ((1, "scale"), (2, "zero point")):
-        if call.has_input(at) and call.arrays[at] is None:
-            graph.refuse(node, f"its {what} is computed when the model runs; calibrate it beforehand")
+    for index, described in ((1, "scale"), (2, "zero point")):
+        if call.has_input(index) and call.arrays[index] is None:
+            graph.refuse(node, f"its {described} is computed when the model runs; calibrate it beforehand")
     try:
         scale, zero = call.array(1), call.constant(2)
-        stored = call.arrays[0]
-        zero = np.zeros(scale.shape, np.uint8 if stored is None else stored.dtype) if zero is None else zero
+        integers = call.arrays[0]
+        zero = np.zeros(scale.shape, np.uint8 if integers is None else integers.dtype) if zero is None else zero
         if zero.dtype.name not in QUANTIZED_TYPES:
             raise Refused(f"values of {zero.dtype.name} are no precision of mpnet; quantise to int8, uint8 or int16")
-        return QuantizationParameters.checked(scale, zero, zero.dtype.name, call.integer("axis", 1))
+        return QuantizationParameters.from_file(scale, zero, zero.dtype.name, call.integer("axis", 1))
     except Refused as reason:
         graph.refuse(node, reason)

@@ -209,7 +209,7 @@ def _quantization(tensor: Any) -> QuantizationParameters | None:
         raise ValueError(f"{quantization.ScaleLength()} scales of one tensor")
     zero = quantization.ZeroPointAsNumpy() if quantization.ZeroPointLength() else np.zeros(1, np.int64)
     name = "" if dtype is None else np.dtype(dtype).name
-    return QuantizationParameters.checked(quantization.ScaleAsNumpy(), zero, name, quantization.QuantizedDimension())
+    return QuantizationParameters.from_file(quantization.ScaleAsNumpy(), zero, name, quantization.QuantizedDimension())
 
 
 def _metadata(model: Any, content: bytes) -> dict[str, str]:

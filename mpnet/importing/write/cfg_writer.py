@@ -30,7 +30,7 @@ _MAX_WINDOW = 16
 
 
 @dataclass
-class Written:
+class WrittenCfg:
     """What was written. network: the cfg read back. layer_of: index of the layer that makes a tensor. layers: index and kind of
     each node's layer, for people."""
 
@@ -38,7 +38,7 @@ class Written:
     network: NetworkSpec
     weights: bytes
     layer_of: dict[str, int]
-    layers: dict[str, str]
+    layer_texts: dict[str, str]
 
 
 @dataclass
@@ -48,7 +48,7 @@ class _Section:
     comment: str
 
 
-class Writer:
+class CfgWriter:
     """The sections so far.
 
     layer_of: index of the layer that makes a tensor. weights, values: as mpnet.model.weights has them, by layer index.
@@ -58,16 +58,16 @@ class Writer:
     """
 
     def __init__(self, graph: LayerGraph, image: str, rounded: Mapping[str, str] | None = None) -> None:
-        self.shapes, self.makers, self.rounded = graph.shapes, graph.makers(), rounded or {}
-        self.made_at: dict[str, int] = {}
+        self.shapes, self.makers, self.rounded_tensors = graph.shapes, graph.makers(), rounded or {}
+        self.unrounded_index: dict[str, int] = {}
         self.sections: list[_Section] = []
         self.layer_of: dict[str, int] = {image: -1}
         self.weights: dict[int, ConvolutionWeights] = {}
         self.values: dict[int, Floats] = {}
-        self.layers: dict[str, str] = {}
+        self.layer_texts: dict[str, str] = {}
         self.sources: dict[int, tuple[str, ...]] = {}
-        self.flat: set[str] = set()
-        self.padded: dict[int, str] = {}
+        self.flat_tensors: set[str] = set()
+        self.padded_tensors: dict[int, str] = {}
         operations, readers = graph.operations, graph.readers().get(image, [])
         if (
             len(readers) > 1
@@ -83,7 +83,7 @@ class Writer:
         self.sections.append(_Section(kind, {name: value for name, value in keys.items() if value is not None}, comment))
         return len(self.sections) - 1
 
-    def read(self, tensor: str) -> None:
+    def read_tensor(self, tensor: str) -> None:
         """Let the next section read this tensor."""
         index = self.layer_of[tensor]
         if index != len(self.sections) - 1:
@@ -91,64 +91,64 @@ class Writer:
                 raise Refused("reads the image itself behind other layers, which has no form in a cfg")
             self.emit("route", layers=index)
 
-    def on(self, operation: LayerOperation, kind: str, /, **keys: Any) -> int:
+    def emit_after_input(self, operation: LayerOperation, kind: str, /, **keys: Any) -> int:
         """Append the section of an operation that reads its first input; its layer index."""
-        self.read(operation.inputs[0])
-        return self.emit(kind, _name(operation), **keys)
+        self.read_tensor(operation.inputs[0])
+        return self.emit(kind, _join_node_names(operation), **keys)
 
     def write(self, operation: LayerOperation) -> None:
         """Write an operation. Raises: Refused."""
-        if any(name in self.flat for name in operation.inputs) and operation.kind != "dense":
+        if any(name in self.flat_tensors for name in operation.inputs) and operation.kind != "dense":
             raise Refused("reads values of many pixels as one row; only fully connected layers do")
         write = _WRITERS.get(operation.kind)
-        index = write(self, operation) if write else self.on(operation, operation.kind, **operation.values)
-        if operation.output in self.rounded and operation.kind in WEIGHTED:
-            self.made_at[operation.output] = index
-            keys = {self.rounded[operation.output]: 1, "quantize_activations": "calibrated"}
+        index = write(self, operation) if write else self.emit_after_input(operation, operation.kind, **operation.values)
+        if operation.output in self.rounded_tensors and operation.kind in WEIGHTED:
+            self.unrounded_index[operation.output] = index
+            keys = {self.rounded_tensors[operation.output]: 1, "quantize_activations": "calibrated"}
             index_of_result = self.emit("empty", "rounded as in the file", **keys)
         else:
             index_of_result = index
         self.layer_of[operation.output] = index_of_result
         if index >= 0 and not operation.values.get("merged"):  # of several nodes a recipe for the file could name none
-            first = (operation.values["node"],) if "node" in operation.values else ()
-            self.sources[index] = (*self.sources.get(index, ()), *first, *operation.nodes)
+            first_node = (operation.values["node"],) if "node" in operation.values else ()
+            self.sources[index] = (*self.sources.get(index, ()), *first_node, *operation.nodes)
         for node in operation.nodes:
             if index >= 0:
-                self.layers[node] = f"{index} [{self.sections[index].kind}]"
+                self.layer_texts[node] = f"{index} [{self.sections[index].kind}]"
 
-    def head(self, head: Head, classes: int) -> None:
+    def write_head(self, head: Head, classes: int) -> None:
         """Write a head."""
         if len(head.tensors) > 1:
-            self.emit("route", layers=self.indices(head.tensors))
+            self.emit("route", layers=self.list_indices(head.tensors))
         else:
-            self.read(head.tensors[0])
+            self.read_tensor(head.tensors[0])
         self.emit("yolo", decoder=head.decoder if head.decoder != "darknet" else None, classes=classes, **dict(head.keys))
 
-    def indices(self, tensors: Iterable[str]) -> str:
+    def list_indices(self, tensors: Iterable[str]) -> str:
         """The layers that make tensors, as a [route] names them. Raises: Refused for the image, which is none."""
         indices = [self.layer_of[name] for name in tensors]
         if min(indices) < 0:
             raise Refused("joins the image itself, which has no form in a cfg")
         return ",".join(map(str, indices))
 
-    def written(
-        self, net: dict[str, Any], extra: dict[int, dict[str, Any]], source: str, named: Collection[str] = ()
-    ) -> Written:
-        """The files. net: keys of [net]; extra: more keys by layer index; named: nodes of the file that a layer's `source` may
+    def make_files(
+        self, net: dict[str, Any], extra_keys: dict[int, dict[str, Any]], source: str, source_names: Collection[str] = ()
+    ) -> WrittenCfg:
+        """The files. net: keys of [net]; extra_keys: more keys by layer index; source_names: nodes of the file that a layer's `source` may
         name. Raises: FormatError."""
         lines = ["[net]", *(f"{key}={value}" for key, value in net.items()), ""]
         for index, section in enumerate(self.sections):
             comment = "".join(c if c.isprintable() and ord(c) < 127 else "?" for c in section.comment[:200])
             lines += [f"# {index}: {comment}"] if comment else [f"# {index}"]
-            names = [quote(name, safe=_PLAIN) for name in dict.fromkeys(self.sources.get(index, ())) if name in named]
-            keys = {**section.keys, **extra.get(index, {}), **({"source": ",".join(names)} if names else {})}
+            names = [quote(name, safe=_PLAIN) for name in dict.fromkeys(self.sources.get(index, ())) if name in source_names]
+            keys = {**section.keys, **extra_keys.get(index, {}), **({"source": ",".join(names)} if names else {})}
             lines += [f"[{section.kind}]", *(f"{key}={value}" for key, value in keys.items()), ""]
         text = "\n".join(lines)
         network = parse_cfg(text, source)
         content = weights_content(Weights(self.weights, values=self.values, seen=0), network)
-        return Written(text, network, content, self.layer_of, self.layers)
+        return WrittenCfg(text, network, content, self.layer_of, self.layer_texts)
 
-    def weigh(self, index: int, weights: Array, bias: Array) -> int:
+    def set_weights(self, index: int, weights: Array, bias: Array) -> int:
         """Give a layer its weights. Raises: Refused where they are not finite."""
         weights, bias = np.ascontiguousarray(weights, np.float32), np.asarray(bias, np.float32)
         if not (np.isfinite(weights).all() and np.isfinite(bias).all()):
@@ -157,43 +157,43 @@ class Writer:
         return index
 
 
-def _name(operation: LayerOperation) -> str:
+def _join_node_names(operation: LayerOperation) -> str:
     return ", ".join(dict.fromkeys(operation.nodes))
 
 
-def _zeros(zeros: Sequence[int]) -> dict[str, int | None]:
+def _pad_keys(zeros: Sequence[int]) -> dict[str, int | None]:
     """Keys of [pad]; those of 0 are left out."""
     names = ("top", "left", "bottom", "right", "front", "back")
     return {name: zero or None for name, zero in zip(names, zeros, strict=False)}
 
 
-def _strides(y: int, x: int) -> dict[str, int]:
+def _stride_keys(y: int, x: int) -> dict[str, int]:
     return {"stride": y} if x == y else {"stride_x": x, "stride_y": y}
 
 
-def _conv(to: Writer, operation: LayerOperation) -> int:
+def _write_conv(writer: CfgWriter, operation: LayerOperation) -> int:
     values = operation.values
     strides = tuple(values["strides"])
-    size, weights, pads, dilation = _square(values["weights"], list(values["pads"]), values["dilations"])
-    padding, zeros = _padding(to, operation, pads, size, strides, dilation)
-    to.read(operation.inputs[0])
+    size, weights, pads, dilation = _make_square(values["weights"], list(values["pads"]), values["dilations"])
+    padding, zeros = _split_padding(writer, operation, pads, size, strides, dilation)
+    writer.read_tensor(operation.inputs[0])
     if any(zeros):
-        to.padded[to.emit("pad", **_zeros(zeros))] = operation.inputs[0]
-    index = to.emit(
+        writer.padded_tensors[writer.emit("pad", **_pad_keys(zeros))] = operation.inputs[0]
+    index = writer.emit(
         "convolutional",
-        _name(operation),
+        _join_node_names(operation),
         filters=len(weights),
         size=size,
-        **_strides(*strides),
+        **_stride_keys(*strides),
         padding=padding // dilation or None,
         dilation=dilation if dilation > 1 else None,
         groups=values["groups"] if values["groups"] > 1 else None,
         activation=operation.activation,
     )
-    return to.weigh(index, weights, values["bias"])
+    return writer.set_weights(index, weights, values["bias"])
 
 
-def _square(weights: Array, pads: list[int], dilations: Sequence[int]) -> tuple[int, Array, list[int], int]:
+def _make_square(weights: Array, pads: list[int], dilations: Sequence[int]) -> tuple[int, Array, list[int], int]:
     """(size, weights, pads, dilation) with one size and dilation for both axes; zeros are put around what has two."""
     height, width = weights.shape[2:]
     if height == width and (dilations[0] == dilations[1] or height == 1):
@@ -202,31 +202,36 @@ def _square(weights: Array, pads: list[int], dilations: Sequence[int]) -> tuple[
     size = max(reach)
     if weights.shape[0] * weights.shape[1] * size * size > max(_MAX_SQUARE_VALUES, 8 * weights.size):
         raise Refused(f"its window of {reach[1]}x{reach[0]} is larger as a square one than mpnet holds")
-    before = [(size - side) // 2 for side in reach]
+    margins = [(size - side) // 2 for side in reach]
     square = np.zeros((*weights.shape[:2], size, size), np.float32)
-    square[:, :, before[0] : before[0] + reach[0] : dilations[0], before[1] : before[1] + reach[1] : dilations[1]] = weights
-    after = [size - side - low for side, low in zip(reach, before, strict=True)]
-    return size, square, [pads[0] + before[0], pads[1] + before[1], pads[2] + after[0], pads[3] + after[1]], 1
+    square[:, :, margins[0] : margins[0] + reach[0] : dilations[0], margins[1] : margins[1] + reach[1] : dilations[1]] = weights
+    margins_behind = [size - side - margin for side, margin in zip(reach, margins, strict=True)]
+    return (
+        size,
+        square,
+        [pads[0] + margins[0], pads[1] + margins[1], pads[2] + margins_behind[0], pads[3] + margins_behind[1]],
+        1,
+    )
 
 
-def _padding(
-    to: Writer, operation: LayerOperation, pads: list[int], size: int, strides: Sequence[int], dilation: int
+def _split_padding(
+    writer: CfgWriter, operation: LayerOperation, pads: list[int], size: int, strides: Sequence[int], dilation: int
 ) -> tuple[int, list[int]]:
     """(padding of all sides, zeros that come first: top, left, bottom, right)."""
     top, left = pads[:2]
-    sides = to.shapes[operation.inputs[0]][1:]
+    sides = writer.shapes[operation.inputs[0]][1:]
     reach = (size - 1) * dilation + 1
-    after = tuple((side + 2 * top - reach) // stride + 1 for side, stride in zip(sides, strides, strict=True))
+    result_sides = tuple((side + 2 * top - reach) // stride + 1 for side, stride in zip(sides, strides, strict=True))
     # Rows below that no window reaches need not be there.
-    if top == left and after == operation.shape[1:] and top % dilation == 0:
+    if top == left and result_sides == operation.shape[1:] and top % dilation == 0:
         return top, [0, 0, 0, 0]
     common = min(pads) - min(pads) % dilation
     return common, [pad - common for pad in pads]
 
 
-def _deconv(to: Writer, operation: LayerOperation) -> int:
+def _write_deconv(writer: CfgWriter, operation: LayerOperation) -> int:
     values, weights = operation.values, operation.values["weights"]
-    index = to.on(
+    index = writer.emit_after_input(
         operation,
         "deconvolutional",
         filters=weights.shape[1],
@@ -235,80 +240,92 @@ def _deconv(to: Writer, operation: LayerOperation) -> int:
         padding=values["padding"] or None,
         activation=operation.activation,
     )
-    return to.weigh(index, weights[:, :, ::-1, ::-1].transpose(1, 0, 2, 3), values["bias"])
+    return writer.set_weights(index, weights[:, :, ::-1, ::-1].transpose(1, 0, 2, 3), values["bias"])
 
 
-def _dense(to: Writer, operation: LayerOperation) -> int:
+def _write_dense(writer: CfgWriter, operation: LayerOperation) -> int:
     weights, x = operation.values["weights"], operation.inputs[0]
-    channels, height, width = to.shapes[to.makers[x].inputs[0] if x in to.flat else x]
-    index = to.on(operation, "connected", output=len(weights), activation=operation.activation)
-    if x in to.flat and to.makers[x].values.get("last"):
-        return to.weigh(index, weights.reshape(len(weights), -1, 1, 1), operation.values["bias"])
+    channels, height, width = writer.shapes[writer.makers[x].inputs[0] if x in writer.flat_tensors else x]
+    index = writer.emit_after_input(operation, "connected", output=len(weights), activation=operation.activation)
+    if x in writer.flat_tensors and writer.makers[x].values.get("last"):
+        return writer.set_weights(index, weights.reshape(len(weights), -1, 1, 1), operation.values["bias"])
     # The file's order is (channels, height, width), the kernels' channels last.
     ordered = weights.reshape(len(weights), channels, height, width).transpose(0, 2, 3, 1)
-    return to.weigh(index, ordered.reshape(len(weights), -1, 1, 1), operation.values["bias"])
+    return writer.set_weights(index, ordered.reshape(len(weights), -1, 1, 1), operation.values["bias"])
 
 
-def _affine(to: Writer, operation: LayerOperation) -> int:
+def _write_affine(writer: CfgWriter, operation: LayerOperation) -> int:
     channels = operation.shape[0]
     groups = channels if channels > 1 else None
     keys = {"filters": channels, "size": 1, "stride": 1, "groups": groups, "activation": operation.activation}
-    index = to.on(operation, "convolutional", **keys)
-    return to.weigh(index, operation.values["scale"].reshape(channels, 1, 1, 1), operation.values["shift"])
+    index = writer.emit_after_input(operation, "convolutional", **keys)
+    return writer.set_weights(index, operation.values["scale"].reshape(channels, 1, 1, 1), operation.values["shift"])
 
 
-def _activation(to: Writer, operation: LayerOperation) -> int:
+def _write_activation(writer: CfgWriter, operation: LayerOperation) -> int:
     if operation.values["word"] == "softplus":
         raise Refused("Softplus has no form in a cfg but as a part of Mish")
-    return to.on(operation, "activation", activation=operation.values["word"])
+    return writer.emit_after_input(operation, "activation", activation=operation.values["word"])
 
 
-def _prelu(to: Writer, operation: LayerOperation) -> int:
+def _write_prelu(writer: CfgWriter, operation: LayerOperation) -> int:
     """slope x + (1 - slope) relu(x)."""
     slopes = np.asarray(operation.values["slopes"], np.float32)
     if not np.isfinite(slopes).all():
         raise Refused("its slopes are not finite numbers; the file is damaged")
-    to.read(operation.inputs[0])
-    to.emit("activation", activation="relu")
-    keys = {"from": to.indices(operation.inputs), "weights_type": "per_channel", "activation": "linear"}
-    index = to.emit("shortcut", _name(operation), **keys)
-    to.values[index] = np.stack([1 - slopes, slopes])
+    writer.read_tensor(operation.inputs[0])
+    writer.emit("activation", activation="relu")
+    keys = {"from": writer.list_indices(operation.inputs), "weights_type": "per_channel", "activation": "linear"}
+    index = writer.emit("shortcut", _join_node_names(operation), **keys)
+    writer.values[index] = np.stack([1 - slopes, slopes])
     return index
 
 
-def _pool(to: Writer, operation: LayerOperation, kind: str) -> int:
+def _write_pool(writer: CfgWriter, operation: LayerOperation, kind: str) -> int:
     values = operation.values
     (height, width), strides, pads = values["size"], values["strides"], list(values["pads"])
     if height != width:
         raise Refused(f"a window of {width}x{height} has no form in a cfg; square ones have")
-    to.read(operation.inputs[0])
-    sides = to.shapes[operation.inputs[0]][1:]
+    writer.read_tensor(operation.inputs[0])
+    sides = writer.shapes[operation.inputs[0]][1:]
     if values.get("counted"):
-        to.emit("pad", **_zeros(pads))
+        writer.emit("pad", **_pad_keys(pads))
         sides, pads = (sides[0] + pads[0] + pads[2], sides[1] + pads[1] + pads[3]), [0, 0, 0, 0]
     for total in (2 * pads[0], 2 * pads[0] + 1):
-        after = tuple((side + total - height) // stride + 1 for side, stride in zip(sides, strides, strict=True))
-        if pads[0] == pads[1] and after == operation.shape[1:]:
-            return to.emit(kind, _name(operation), size=height, **_strides(*strides), padding=total)
+        result_sides = tuple((side + total - height) // stride + 1 for side, stride in zip(sides, strides, strict=True))
+        if pads[0] == pads[1] and result_sides == operation.shape[1:]:
+            return writer.emit(kind, _join_node_names(operation), size=height, **_stride_keys(*strides), padding=total)
     raise Refused(f"pads a pooling by {pads} (top, left, bottom, right); a cfg pads both axes alike, at most one more behind")
 
 
-def _upsample(to: Writer, operation: LayerOperation) -> int:
+def _write_upsample(writer: CfgWriter, operation: LayerOperation) -> int:
     factor = operation.values["factor"]
-    return to.layer_of[operation.inputs[0]] if factor == 1 else to.on(operation, "upsample", stride=factor)
+    return (
+        writer.layer_of[operation.inputs[0]] if factor == 1 else writer.emit_after_input(operation, "upsample", stride=factor)
+    )
 
 
-def _slice(to: Writer, operation: LayerOperation) -> int:
-    first, channels, whole = operation.values["first"], operation.shape[0], to.shapes[operation.inputs[0]][0]
-    index = to.layer_of[operation.inputs[0]]
-    if channels == whole:
+def _write_slice(writer: CfgWriter, operation: LayerOperation) -> int:
+    first_channel, channels, input_channels = (
+        operation.values["first"],
+        operation.shape[0],
+        writer.shapes[operation.inputs[0]][0],
+    )
+    index = writer.layer_of[operation.inputs[0]]
+    if channels == input_channels:
         return index
-    if whole % channels == 0 and first % channels == 0 and index >= 0:
-        return to.emit("route", _name(operation), layers=index, groups=whole // channels, group_id=first // channels)
-    return to.on(operation, "slice", first=first, channels=channels)
+    if input_channels % channels == 0 and first_channel % channels == 0 and index >= 0:
+        return writer.emit(
+            "route",
+            _join_node_names(operation),
+            layers=index,
+            groups=input_channels // channels,
+            group_id=first_channel // channels,
+        )
+    return writer.emit_after_input(operation, "slice", first=first_channel, channels=channels)
 
 
-def _sample(to: Writer, operation: LayerOperation) -> int:
+def _write_sample(writer: CfgWriter, operation: LayerOperation) -> int:
     start, step = operation.values["start"], operation.values["step"]
     if any(start):
         # Each channel's last value in a window that begins with the first pixel.
@@ -318,88 +335,90 @@ def _sample(to: Writer, operation: LayerOperation) -> int:
         weights = np.zeros((channels, 1, start[0] + 1, start[1] + 1), np.float32)
         weights[:, :, -1, -1] = 1
         values = {"weights": weights, "bias": np.zeros(channels, np.float32), "groups": channels}
-        return _conv(to, replace(operation, values=values | {"strides": step, "pads": [0] * 4, "dilations": [1, 1]}))
-    return to.on(operation, "maxpool", size=1, **_strides(*step), padding=0)
+        return _write_conv(writer, replace(operation, values=values | {"strides": step, "pads": [0] * 4, "dilations": [1, 1]}))
+    return writer.emit_after_input(operation, "maxpool", size=1, **_stride_keys(*step), padding=0)
 
 
-def _add(to: Writer, operation: LayerOperation) -> int:
+def _write_add(writer: CfgWriter, operation: LayerOperation) -> int:
     a, b = operation.inputs
-    if to.layer_of[b] == len(to.sections) - 1:
+    if writer.layer_of[b] == len(writer.sections) - 1:
         a, b = b, a
-    if to.layer_of[b] < 0:
+    if writer.layer_of[b] < 0:
         raise Refused("adds the image itself")
-    to.read(a)
-    return to.emit("shortcut", _name(operation), **{"from": to.layer_of[b]}, activation=operation.activation)
+    writer.read_tensor(a)
+    return writer.emit("shortcut", _join_node_names(operation), **{"from": writer.layer_of[b]}, activation=operation.activation)
 
 
-def _offset(to: Writer, operation: LayerOperation) -> int:
+def _write_offset(writer: CfgWriter, operation: LayerOperation) -> int:
     """A constant of its own for each pixel, which an [implicit] layer holds."""
-    values, x = operation.values["offset"], to.layer_of[operation.inputs[0]]
+    values, x = operation.values["offset"], writer.layer_of[operation.inputs[0]]
     if x < 0:
         raise Refused("adds to the image itself")
     if not np.isfinite(values).all():
         raise Refused("its constant is not finite; the file is damaged")
     channels, height, width = values.shape
-    index = to.emit("implicit", _name(operation), filters=channels, atoms=height * width)
-    to.values[index] = values.reshape(channels, -1)
+    index = writer.emit("implicit", _join_node_names(operation), filters=channels, atoms=height * width)
+    writer.values[index] = values.reshape(channels, -1)
     if width > 1:
-        to.emit("reshape", width=width)
-    return to.emit("shortcut", _name(operation), **{"from": x}, activation="linear")
+        writer.emit("reshape", width=width)
+    return writer.emit("shortcut", _join_node_names(operation), **{"from": x}, activation="linear")
 
 
-def _mul(to: Writer, operation: LayerOperation) -> int:
+def _write_mul(writer: CfgWriter, operation: LayerOperation) -> int:
     a, b = operation.inputs
-    same = operation.values["operand"] == "same"
-    if same and to.layer_of[b] != len(to.sections) - 1:
+    is_same_shape = operation.values["operand"] == "same"
+    if is_same_shape and writer.layer_of[b] != len(writer.sections) - 1:
         a, b = b, a
-    if to.layer_of[a] < 0:
+    if writer.layer_of[a] < 0:
         raise Refused("multiplies the image itself")
-    to.read(b)
+    writer.read_tensor(b)
     per_pixel = 1 if operation.values["operand"] == "per_pixel" else None
-    keys = {"from": to.layer_of[a], "scale_wh": per_pixel, "activation": operation.activation}
-    return to.emit("sam" if same else "scale_channels", _name(operation), **keys)
+    keys = {"from": writer.layer_of[a], "scale_wh": per_pixel, "activation": operation.activation}
+    return writer.emit("sam" if is_same_shape else "scale_channels", _join_node_names(operation), **keys)
 
 
-def _pad(to: Writer, operation: LayerOperation) -> int:
+def _write_pad(writer: CfgWriter, operation: LayerOperation) -> int:
     if operation.values.get("lowest"):
         raise Refused("pads with the lowest value, and no maximum pooling alone reads it")
-    zeros = _zeros([*operation.values["pads"], *operation.values["channels"]])
-    return to.on(operation, "pad", **zeros, edge=1 if operation.values.get("edge") else None)
+    zeros = _pad_keys([*operation.values["pads"], *operation.values["channels"]])
+    return writer.emit_after_input(operation, "pad", **zeros, edge=1 if operation.values.get("edge") else None)
 
 
-def _flatten(to: Writer, operation: LayerOperation) -> int:
-    to.flat.add(operation.output)
-    return to.layer_of[operation.inputs[0]]
+def _write_flatten(writer: CfgWriter, operation: LayerOperation) -> int:
+    writer.flat_tensors.add(operation.output)
+    return writer.layer_of[operation.inputs[0]]
 
 
-def _space_to_depth(to: Writer, operation: LayerOperation) -> int:
+def _write_space_to_depth(writer: CfgWriter, operation: LayerOperation) -> int:
     block, order = operation.values["block"], operation.values["order"]
-    index = to.on(operation, "reorg3d", stride=block)
+    index = writer.emit_after_input(operation, "reorg3d", stride=block)
     if order is None:
         return index
-    parts = [to.emit("route", layers=index, groups=block * block, group_id=y * block + x) for y, x in order]
-    return to.emit("route", layers=",".join(map(str, parts)))
+    blocks = [writer.emit("route", layers=index, groups=block * block, group_id=y * block + x) for y, x in order]
+    return writer.emit("route", layers=",".join(map(str, blocks)))
 
 
 # What is not here is the section of its name, with its values as keys.
-_WRITERS: dict[str, Callable[[Writer, LayerOperation], int]] = {
-    "conv": _conv,
-    "deconv": _deconv,
-    "dense": _dense,
-    "affine": _affine,
-    "activation": _activation,
-    "prelu": _prelu,
-    "maxpool": lambda to, operation: _pool(to, operation, "maxpool"),
-    "avgpool": lambda to, operation: _pool(to, operation, "local_avgpool"),
-    "global": lambda to, operation: to.on(operation, "avgpool"),
-    "upsample": _upsample,
-    "concat": lambda to, operation: to.emit("route", _name(operation), layers=to.indices(operation.inputs)),
-    "slice": _slice,
-    "sample": _sample,
-    "add": _add,
-    "mul": _mul,
-    "offset": _offset,
-    "pad": _pad,
-    "flatten": _flatten,
-    "space_to_depth": _space_to_depth,
+_WRITERS: dict[str, Callable[[CfgWriter, LayerOperation], int]] = {
+    "conv": _write_conv,
+    "deconv": _write_deconv,
+    "dense": _write_dense,
+    "affine": _write_affine,
+    "activation": _write_activation,
+    "prelu": _write_prelu,
+    "maxpool": lambda writer, operation: _write_pool(writer, operation, "maxpool"),
+    "avgpool": lambda writer, operation: _write_pool(writer, operation, "local_avgpool"),
+    "global": lambda writer, operation: writer.emit_after_input(operation, "avgpool"),
+    "upsample": _write_upsample,
+    "concat": lambda writer, operation: writer.emit(
+        "route", _join_node_names(operation), layers=writer.list_indices(operation.inputs)
+    ),
+    "slice": _write_slice,
+    "sample": _write_sample,
+    "add": _write_add,
+    "mul": _write_mul,
+    "offset": _write_offset,
+    "pad": _write_pad,
+    "flatten": _write_flatten,
+    "space_to_depth": _write_space_to_depth,
 }

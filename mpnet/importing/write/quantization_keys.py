@@ -3,22 +3,58 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from mpnet.engine.lowering import range_owner
-from mpnet.importing.graph import NodeGraph
-from mpnet.importing.layer_graph import LayerGraph
-from mpnet.importing.write.cfg_writer import WEIGHTED, Writer
+from mpnet.importing.graph import NodeGraph, QuantizationParameters
+from mpnet.importing.layer_graph import LayerGraph, LayerOperation
+from mpnet.importing.write.cfg_writer import WEIGHTED, CfgWriter
 from mpnet.model.layers import MaxpoolSpec, ShuffleSpec, UpsampleSpec
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.quantization.weights import WeightScheme, quantize_weights
 
+Keys = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class LayerRange:
+    """The range that the file gives the result of a layer.
+
+    low, high:    the reals that its integers span. bits: of such an integer.
+    is_symmetric: whether its codes span the same below 0 as above.
+    """
+
+    low: float
+    high: float
+    bits: int
+    is_symmetric: bool
+
+
+@dataclass
+class QuantizationKeys:
+    """Keys of a cfg that a quantised file asks for.
+
+    network: those of [net]. layers: those of each layer, by its index. notes: what is worth saying, for people.
+    """
+
+    network: Keys = field(default_factory=dict)
+    layers: dict[int, Keys] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def of_layer(self, index: int) -> Keys:
+        """Return the keys of a layer, or of [net] for the network's input, to add to."""
+        return self.network if index == NETWORK_INPUT else self.layers.setdefault(index, {})
+
 
 def rounded_tensors(graph: NodeGraph, layers: LayerGraph) -> dict[str, str]:
-    """Tensors that the file rounds to codes for other readers than its layers on integers, which do that themselves, and the
-    precision of these codes."""
+    """Return the tensors that the file rounds for readers that don't round themselves, and the precision of their codes.
+
+    Layers on the file's integers round what they read themselves.
+    """
     readers = layers.readers()
     return {
         name: f"int{parameters.bits}"
@@ -34,90 +70,117 @@ def rounded_tensors(graph: NodeGraph, layers: LayerGraph) -> dict[str, str]:
     }
 
 
-def quantised_keys(
-    graph: NodeGraph, layers: LayerGraph, writer: Writer, network: NetworkSpec
-) -> tuple[dict[int, dict[str, Any]], list[str]]:
-    """Keys by layer index (-1: of [net]), and what is worth saying. A layer is int8 or int16 where its weights have integers in
-    the file and the range of its input is known."""
-    ranges: dict[int, tuple[float, float]] = {}
-    modes: dict[int, str] = {}
-    bits: dict[int, int] = {}
+def find_quantization_keys(graph: NodeGraph, layers: LayerGraph, writer: CfgWriter, network: NetworkSpec) -> QuantizationKeys:
+    """Return the keys of a file: none where it is not quantised.
+
+    A layer is int8 or int16 where its weights have integers in the file and the range of its input is known.
+    """
+    keys = QuantizationKeys()
+    if not graph.quantization:
+        return keys
+    ranges = _find_ranges(graph, writer, network)
+    for index, layer_range in ranges.items():
+        keys.of_layer(index)["quantize_range"] = f"{layer_range.low:.9g},{layer_range.high:.9g}"
+        if writer.rounded_tensors and index != NETWORK_INPUT:
+            keys.of_layer(index)["quantize_activations"] = "calibrated"
+    for name, index in writer.unrounded_index.items():
+        if index in ranges and ranges[index].is_symmetric:
+            keys.of_layer(writer.layer_of[name])["quantize_mode"] = "symmetric"
+    _add_weight_keys(keys, ranges, graph, layers, writer, network)
+    return keys
+
+
+def _find_ranges(graph: NodeGraph, writer: CfgWriter, network: NetworkSpec) -> dict[int, LayerRange]:
+    """Return the ranges by index of the layer whose result they are of."""
+    ranges: dict[int, LayerRange] = {}
     for name, index in writer.layer_of.items():
-        if name in graph.quantization and name not in graph.constants and graph.quantization[name].scale.size == 1:
-            owner, tensor = writer.made_at.get(name, index), graph.quantization[name]
-            ranges.setdefault(owner, tensor.bounds)
-            bits.setdefault(owner, tensor.bits)
-            # Codes from -127 to 127 around 0.
-            if tensor.low + tensor.high == 2 * tensor.zero_point[0]:
-                modes.setdefault(owner, "symmetric")
-    for index, name in writer.padded.items():
-        if writer.layer_of[name] in ranges:
-            low, high = ranges[writer.layer_of[name]]
-            ranges[index] = (min(low, 0.0), max(high, 0.0))
-            bits |= {index: bits[writer.layer_of[name]]} if writer.layer_of[name] in bits else {}
+        parameters = graph.quantization.get(name)
+        if parameters is None or name in graph.constants or parameters.scale.size != 1:
+            continue
+        owner = writer.unrounded_index.get(name, index)
+        # Codes from -127 to 127 around 0.
+        is_symmetric = parameters.low + parameters.high == 2 * int(parameters.zero_point[0])
+        if owner not in ranges:
+            ranges[owner] = LayerRange(*parameters.bounds, parameters.bits, is_symmetric)
+        elif is_symmetric:
+            ranges[owner] = replace(ranges[owner], is_symmetric=True)
+    for index, name in writer.padded_tensors.items():
+        inner = ranges.get(writer.layer_of[name])
+        if inner is not None:
+            ranges[index] = LayerRange(min(inner.low, 0.0), max(inner.high, 0.0), inner.bits, is_symmetric=False)
     for layer in network.layers:
         # What moves values of a range has values of that range.
         if isinstance(layer, (MaxpoolSpec, UpsampleSpec, ShuffleSpec)) and layer.index not in ranges:
             owner = range_owner(network, layer.inputs[0])
             if owner in ranges:
                 ranges[layer.index] = ranges[owner]
-                bits |= {layer.index: bits[owner]} if owner in bits else {}
-                modes |= {layer.index: modes[owner]} if owner in modes else {}
-    keys: dict[int, dict[str, Any]] = {}
-    if not graph.quantization:
-        return keys, []
-    for index, (low, high) in ranges.items():
-        keys[index] = {"quantize_range": f"{low:.9g},{high:.9g}"}
-        if writer.rounded and index >= 0:
-            keys[index]["quantize_activations"] = "calibrated"
-    for name, index in writer.made_at.items():
-        if modes.get(index) == "symmetric":
-            keys.setdefault(writer.layer_of[name], {})["quantize_mode"] = "symmetric"
+    return ranges
+
+
+def _add_weight_keys(
+    keys: QuantizationKeys,
+    ranges: dict[int, LayerRange],
+    graph: NodeGraph,
+    layers: LayerGraph,
+    writer: CfgWriter,
+    network: NetworkSpec,
+) -> None:
+    """Let layers with weights run on the file's integers, and note how many of these stay as they are."""
     differing = values = 0
-    of_each: dict[str, int] = {}
-    left: list[str] = []
+    layers_by_precision: Counter[str] = Counter()
+    fp32_nodes: list[str] = []
     for operation in layers.operations:
         if operation.kind not in WEIGHTED:
             continue
-        index = writer.made_at.get(operation.output, writer.layer_of[operation.output])
+        index = writer.unrounded_index.get(operation.output, writer.layer_of[operation.output])
         name, weights = operation.values["weights_name"], writer.weights[index].weights
         parameters = graph.quantization.get(name)
-        owner = range_owner(network, network.layers[index].inputs[0])
-        # TensorFlow Lite's hybrid layers measure their input when they run.
-        hybrid = owner not in ranges and (graph.format == "TensorFlow Lite" or operation.inputs[0] in graph.dynamic_ranges)
+        input_range = ranges.get(range_owner(network, network.layers[index].inputs[0]))
+        measured_mode = None if input_range is not None else _find_measured_mode(graph, operation)
         if (
             parameters is None
-            or (owner not in ranges and not hybrid)
-            or parameters.low != -128
-            or parameters.zero_point.any()
-            or parameters.scale.size not in (1, len(weights))
+            or (input_range is None and measured_mode is None)
+            or not _fits_int8_weights(parameters, len(weights))
         ):
             if name in graph.stored_integers:
-                left.append(operation.nodes[0])
+                fp32_nodes.append(operation.nodes[0])
             continue
         factor = operation.values.get("factor", 1.0)
-        per_tensor = parameters.scale.size == 1 and bool(np.all(factor == 1.0))
-        wrong, count = _compare(weights, parameters.scale * factor, per_tensor)
-        precision = f"int{bits.get(owner, 8)}"
-        of_each[precision] = of_each.get(precision, 0) + 1
-        layer_keys = keys.setdefault(index, {}) | {precision: 1, "quantize_activations": "dynamic" if hybrid else "calibrated"}
-        keys[index] = layer_keys | ({"quantize_weights": "per_tensor"} if per_tensor else {})
-        if (graph.dynamic_ranges.get(operation.inputs[0]) if hybrid else modes.get(owner)) == "symmetric":
-            keys[index]["quantize_mode"] = "symmetric"
-        differing, values = differing + wrong, values + count
-    kept = values - differing
-    layers_of = ", ".join(f"{name}: {count} layers" for name, count in (of_each or {"int8": 0}).items())
-    notes = [f"{layers_of} with the file's own ranges; {kept} of {values} weights keep their integers"]
-    if left:
-        notes.append(
-            f"fp32 though quantised in the file ({len(left)}): {', '.join(left[:6])}: mpnet's weights are int8 "
+        is_per_tensor = parameters.scale.size == 1 and bool(np.all(factor == 1.0))
+        precision = f"int{8 if input_range is None else input_range.bits}"
+        layers_by_precision[precision] += 1
+        layer_keys = keys.of_layer(index)
+        layer_keys |= {precision: 1, "quantize_activations": "dynamic" if input_range is None else "calibrated"}
+        if is_per_tensor:
+            layer_keys["quantize_weights"] = "per_tensor"
+        if measured_mode == "symmetric" or (input_range is not None and input_range.is_symmetric):
+            layer_keys["quantize_mode"] = "symmetric"
+        differing += _count_differing(weights, parameters.scale * factor, is_per_tensor)
+        values += weights.size
+    layers_text = ", ".join(f"{name}: {count} layers" for name, count in (layers_by_precision or {"int8": 0}).items())
+    keys.notes.append(f"{layers_text} with the file's own ranges; {values - differing} of {values} weights keep their integers")
+    if fp32_nodes:
+        keys.notes.append(
+            f"fp32 though quantised in the file ({len(fp32_nodes)}): {', '.join(fp32_nodes[:6])}: mpnet's weights are int8 "
             "without zero point, and the range of the input must be known"
         )
-    return {NETWORK_INPUT if index < 0 else index: layer_keys for index, layer_keys in keys.items()}, notes
 
 
-def _compare(weights: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], per_tensor: bool) -> tuple[int, int]:
-    """(integers that mpnet makes otherwise, all); a line behind the weights may turn a channel's sign."""
+def _find_measured_mode(graph: NodeGraph, operation: LayerOperation) -> str | None:
+    """Return the mode of a range that the file measures when it runs, None where the file has no range.
+
+    TensorFlow Lite's hybrid layers measure their input without saying so.
+    """
+    return graph.dynamic_ranges.get(operation.inputs[0], "affine" if graph.format == "TensorFlow Lite" else None)
+
+
+def _fits_int8_weights(parameters: QuantizationParameters, filters: int) -> bool:
+    """Return whether the integers of weights are int8 without zero point, with one scale or one for each filter."""
+    return parameters.low == -128 and not parameters.zero_point.any() and parameters.scale.size in (1, filters)
+
+
+def _count_differing(weights: np.ndarray[Any, Any], scales: np.ndarray[Any, Any], is_per_tensor: bool) -> int:
+    """Count the integers that mpnet makes otherwise; a line behind the weights may turn a channel's sign."""
     scale = np.broadcast_to(scales, len(weights)).reshape(-1, *[1] * (weights.ndim - 1))
-    made, _ = quantize_weights(weights, WeightScheme("per_tensor" if per_tensor else "per_channel"))
-    return int(np.count_nonzero(made != np.rint(weights / scale))), weights.size
+    integers, _ = quantize_weights(weights, WeightScheme("per_tensor" if is_per_tensor else "per_channel"))
+    return int(np.count_nonzero(integers != np.rint(weights / scale)))
