@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the user says beside a file that is imported."""
+"""Choices of the user that an imported file leaves open or that differ from what it says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from mpnet.importing.file_metadata import Pixels
 
 @dataclass(frozen=True)
 class Choices:
-    """What the user says beside the file.
+    """Choices of the user about one file.
 
     heads:   tensors of each head, joined along channels; (): found. decoder, keys, anchors: of [yolo] sections where the file
              does not tell; anchors by head.

@@ -36,7 +36,7 @@ class Pixels:
         return not self.bgr and set(self.mean) == {0.0} and set(self.std) == {255.0}
 
     def text(self) -> str:
-        """The range of values, the order of colours and the resizing, for people."""
+        """Return the range of values, the order of colours and the resizing, for people."""
         low = [(0 - m) / s for m, s in zip(self._per_channel(self.mean), self._per_channel(self.std), strict=True)]
         high = [(255 - m) / s for m, s in zip(self._per_channel(self.mean), self._per_channel(self.std), strict=True)]
         return f"{min(low):.4g} to {max(high):.4g}, {'BGR' if self.bgr else 'RGB'}, {self.resize}"
@@ -46,7 +46,7 @@ class Pixels:
 
 
 def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pixels:
-    """How images enter: as the user asks, as the file says, else assumed, which the note says. Raises: FormatError."""
+    """Return how images enter: as the user asks, as the file says, else assumed, which the note says. Raises: FormatError."""
     if requested is not None:
         return replace(requested, note=f"images: {requested.text()}, as asked for")
     exported, stated = _parse_json(graph.metadata.get("input", "")), _parse_json(graph.metadata.get("mpnet.pixels", ""))
@@ -76,7 +76,7 @@ def find_pixels(graph: NodeGraph, decoder: str, requested: Pixels | None) -> Pix
 
 
 def _read_numbers(values: Any) -> tuple[float, ...]:
-    """Finite numbers, at most one for each channel of an image; () for anything else."""
+    """Return finite numbers, at most one for each channel of an image; () for anything else."""
     if not isinstance(values, list) or not 0 < len(values) <= 64:
         return ()
     if any(isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > _LARGEST for value in values):
@@ -85,7 +85,7 @@ def _read_numbers(values: Any) -> tuple[float, ...]:
 
 
 def find_class_names(graph: NodeGraph, classes: int) -> tuple[tuple[str, ...], str]:
-    """One name per class, and where they come from."""
+    """Return one name for each class, and where they come from."""
     text = graph.metadata.get("names", "")
     names: Any = _parse_json(text)
     if names is None and 0 < len(text) < _MAX_TEXT:

@@ -56,7 +56,10 @@ class QuantizationParameters:
 
     @classmethod
     def from_file(cls, scale: Array, zero_point: Array, dtype: str, axis: int) -> QuantizationParameters:
-        """From what a file holds; low and high are 0 for types that are not in QUANTIZED_TYPES. Raises: Refused."""
+        """Return the parameters that a file holds; low and high are 0 for types that are not in QUANTIZED_TYPES.
+
+        Raises: Refused.
+        """
         scale, zero_point = np.asarray(scale, np.float64).ravel(), np.asarray(zero_point, np.int64).ravel()
         if not np.isfinite(scale).all() or (scale <= 0).any() or zero_point.size not in (1, scale.size):
             raise Refused("its scale is no positive number; the file is damaged")
@@ -67,12 +70,12 @@ class QuantizationParameters:
 
     @property
     def bits(self) -> int:
-        """Of an integer."""
+        """The bits of an integer."""
         return (self.high - self.low).bit_length()
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The reals that the integers of a whole tensor span; of 16 bits as far below 0 as above, as their scale is found."""
+        """The reals that a tensor's integers span; those of 16 bits as far below 0 as above, as their scale is found."""
         lowest = self.low + (self.bits == 16)
         scale, zero = float(self.scale[0]), int(self.zero_point[0])
         return (lowest - zero) * scale, (self.high - zero) * scale
@@ -120,7 +123,7 @@ class NodeGraph:
     origins: dict[str, Node] = field(default_factory=dict)
 
     def tensor(self, name: str) -> str:
-        """The tensor that a name of the file stands for."""
+        """Return the tensor that a name of the file stands for."""
         for _ in range(len(self.aliases) + 1):
             if name not in self.aliases:
                 break
@@ -137,11 +140,11 @@ class NodeGraph:
         self.fail(f"node {shown(node.name)} ({shown(node.operator)[1:-1]}): {reason}")
 
     def makers(self) -> dict[str, Node]:
-        """The node that makes each tensor."""
+        """Return the node that makes each tensor."""
         return {output: node for node in self.nodes for output in node.outputs if output}
 
     def readers(self) -> dict[str, list[Node]]:
-        """The nodes that read each tensor."""
+        """Return the nodes that read each tensor."""
         readers: dict[str, list[Node]] = {}
         for node in self.nodes:
             for name in dict.fromkeys(node.inputs):
@@ -189,12 +192,12 @@ class NodeGraph:
                     if inputs_missing[id(reader)] == 0:
                         ordered.append(reader)
         if len(ordered) < len(self.nodes):
-            stuck = next(node for node in self.nodes if inputs_missing[id(node)] > 0)
-            self.refuse(stuck, "is part of a circle; the file is damaged")
+            unordered_node = next(node for node in self.nodes if inputs_missing[id(node)] > 0)
+            self.refuse(unordered_node, "is part of a circle; the file is damaged")
         self.nodes = ordered
 
     def reaching(self, tensors: Iterable[str]) -> list[Node]:
-        """The nodes, which are in order, that some of the tensors depends on."""
+        """Return the nodes, which are in order, that some of the tensors depends on."""
         needed_tensors, nodes = set(tensors), []
         for node in reversed(self.nodes):
             if needed_tensors.intersection(node.outputs):

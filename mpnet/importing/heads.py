@@ -26,11 +26,11 @@ class HeadChoice:
 
     heads:    in the order of the network's outputs.
     classes:  how many classes they tell apart.
-    what:     the decoder that stands for the nodes behind the heads, for people; '' where nothing is replaced.
+    decoder:  the decoder that stands for the nodes behind the heads, for people; '' where nothing is replaced.
     nms_free: whether the file takes the best boxes as they are (YOLOv10, YOLO26), without non-maximum suppression.
     """
 
     heads: list[Head]
     classes: int
-    what: str
+    decoder: str
     nms_free: bool = False

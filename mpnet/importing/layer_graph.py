@@ -35,7 +35,7 @@ class LayerOperation:
 
 @dataclass
 class LayerGraph:
-    """The part of a file's graph that layers are made of.
+    """The operations of a file's graph that layers are made of.
 
     operations: in an order in which they can run. shapes: (channels, height, width) of every tensor in it.
     reasons:    why a node is no part of it, by the node's name; nodes that read what is behind such a node have none.
@@ -46,7 +46,7 @@ class LayerGraph:
     reasons: dict[str, str]
 
     def readers(self) -> dict[str, list[LayerOperation]]:
-        """The operations that read each tensor."""
+        """Return the operations that read each tensor."""
         readers: dict[str, list[LayerOperation]] = {}
         for operation in self.operations:
             for name in dict.fromkeys(operation.inputs):
@@ -54,9 +54,9 @@ class LayerGraph:
         return readers
 
     def makers(self) -> dict[str, LayerOperation]:
-        """The operation that makes each tensor."""
+        """Return the operation that makes each tensor."""
         return {operation.output: operation for operation in self.operations}
 
     def node_names(self) -> set[str]:
-        """The names of all nodes that operations stand for."""
+        """Return the names of all nodes that operations stand for."""
         return {name for operation in self.operations for name in operation.nodes}

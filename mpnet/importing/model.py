@@ -28,6 +28,7 @@ from mpnet.importing.passes.quantization_nodes import remove_quantization_nodes
 from mpnet.importing.passes.repeated_pixels import recognize_repeats
 from mpnet.importing.write.cfg_writer import CfgWriter, WrittenCfg
 from mpnet.importing.write.quantization_keys import find_quantization_keys, rounded_tensors
+from mpnet.importing.write.sections import write_operation
 from mpnet.messages import shown
 from mpnet.model.network import NetworkSpec
 
@@ -111,11 +112,11 @@ def import_model(path: Path, choices: Choices | None = None) -> Imported:
 class Pass:
     """One step that rewrites a file's graph in place.
 
-    run: changes the graph. after: what holds afterwards, and stays true in the passes behind it.
+    run: changes the graph. postcondition: what holds afterwards.
     """
 
     run: Callable[[NodeGraph], None]
-    after: str
+    postcondition: str
 
 
 PASSES = (
@@ -130,8 +131,10 @@ PASSES = (
     Pass(recognize_repeats, "a chain of nodes that repeats pixels is a Resize, one that orders channels anew an mpnet.Shuffle"),
     Pass(remove_unread_nodes, "the outputs depend on every node"),
 )
-"""In this order, between `set_image`, which makes the input one image (1, channels, height, width), and `lift`, which turns nodes
-into operations of layers."""
+"""In this order, after `set_image`, which makes the input one image (1, channels, height, width).
+
+`lift`, which turns nodes into operations of layers, follows.
+"""
 
 
 def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
@@ -145,8 +148,8 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     needed_nodes = {node.name for node in graph.reaching(head_tensors)}
     for node in graph.nodes:
         if node.name not in needed_nodes:
-            graph.outcomes.setdefault(node.name, f"replaced by {choice.what}" if choice.what else "behind the heads")
-    pixels = find_pixels(graph, choice.what, choices.pixels)
+            graph.outcomes.setdefault(node.name, f"replaced by {choice.decoder}" if choice.decoder else "behind the heads")
+    pixels = find_pixels(graph, choice.decoder, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
     merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)
     put_pixels(graph, layers, pixels)
@@ -218,7 +221,7 @@ def _write_files(
     writer = CfgWriter(layers, graph.image, rounded)
     for operation in layers.operations:
         try:
-            writer.write(operation)
+            write_operation(writer, operation)
         except Refused as reason:
             name = operation.nodes[-1] if operation.nodes else "?"
             graph.refuse(nodes.get(name, Node("?", name, [], [""])), reason)

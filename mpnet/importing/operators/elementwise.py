@@ -57,7 +57,7 @@ def _binary(function: Callable[..., Any], work: int = 1, **options: Any) -> Oper
 
 
 def _elementary(function: Callable[..., Any]) -> Callable[..., Array]:
-    """Return a function of float64, whose bits depend on no CPU, for arrays of any type; the result has the first one's type."""
+    """Let a function of float64, whose bits depend on no CPU, take arrays of any type; the result has the first one's."""
     return lambda *arrays: np.asarray(function(*[np.asarray(x, np.float64) for x in arrays])).astype(arrays[0].dtype)
 
 

@@ -354,7 +354,7 @@ OPERATORS: dict[str, Operator] = {
     "Split": Operator(None, _compute_split, _lift_split, keeps_sign=True, inputs=(1, 2)),
     "Concat": Operator(
         _concat_shape,
-        lambda call: np.concatenate([call.array(at) for at in range(len(call.arrays))], call.axis(None)),
+        lambda call: np.concatenate([call.array(index) for index in range(len(call.arrays))], call.axis(None)),
         _lift_concat,
         keeps_sign=True,
         inputs=ANY_COUNT,

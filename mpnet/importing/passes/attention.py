@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Attention that is written as products of matrices around a softmax: what each factor holds is found by moving numbers."""
+"""Attention that is written as products of matrices around a softmax. What each factor holds is found by moving numbers."""
 
 from __future__ import annotations
 
@@ -20,9 +20,11 @@ _LONGEST, _MAX_VALUES, _MAX_WORK = 24, 1 << 24, 1 << 32
 
 
 def recognize_attention(graph: NodeGraph) -> None:
-    """Put one node in place of each softmax(queries x keys) x values whose factors come from tensors (1, c, h, w) of one size,
-    before it one that puts the channels, of several tensors side by side, into the order of an [attention] layer. What is
-    written otherwise stays as it is."""
+    """Put one node in place of each softmax(queries x keys) x values whose factors come from tensors (1, c, h, w) of one size.
+
+    A node before it puts the channels, of several tensors side by side, into the order of an [attention] layer. What is written
+    otherwise stays as it is.
+    """
     # Of a damaged file the rest of the import says what is wrong.
     has_all_inputs = all(len(node.inputs) >= _INPUTS.get(node.operator, 0) for node in graph.nodes)
     if has_all_inputs and any(node.operator == "Softmax" for node in graph.nodes):
@@ -35,7 +37,10 @@ def recognize_attention(graph: NodeGraph) -> None:
 
 @dataclass(frozen=True)
 class _Trace:
-    """A tensor that has values of `source` (1, c, h, w): where they stand there, and the number that multiplies them."""
+    """Where the values of a tensor come from.
+
+    source: a tensor (1, c, h, w). positions: where each value stands there. factor: the number that multiplies the values.
+    """
 
     source: str
     positions: Positions
@@ -43,7 +48,11 @@ class _Trace:
 
 
 class _AttentionFinder:
-    """What is found in a graph; `finish` changes the graph."""
+    """The attention of a graph, found softmax by softmax; `finish` changes the graph.
+
+    new_nodes:      nodes that replace one of the graph, by its name.
+    channel_orders: the tensor with the channels of a source in the order of an [attention] layer, and that order, by source.
+    """
 
     def __init__(self, graph: NodeGraph) -> None:
         self.graph, self.makers, self.readers = graph, graph.makers(), graph.readers()
@@ -53,11 +62,11 @@ class _AttentionFinder:
         self._traces: dict[str, _Trace | None] = {}
 
     def replace(self, softmax: Node) -> None:
-        """Look at one softmax. Nothing happens where it is no attention."""
+        """Note what replaces the attention around one softmax; nothing where it is none."""
         shape = self.graph.shapes.get(softmax.output, ())
         if len(shape) < 3 or softmax.attributes.get("axis", -1) not in (-1, len(shape) - 1):
             return
-        self._traces = {}  # places of one attention after the other: those of all together would take gigabytes
+        self._traces = {}  # positions of one attention after the other: those of all together would take gigabytes
         scores, scale = self._split_scale(softmax.inputs[0])
         product = self.makers.get(scores)
         mean, turned = self._find_mean(softmax.output)
@@ -72,7 +81,7 @@ class _AttentionFinder:
         height, width = shapes[0][2:]
         if any(shape[2:] != (height, width) for shape in shapes):
             return
-        # Places in all of them, one behind the other.
+        # Positions in all of them, one behind the other.
         offsets = dict(zip(sources, np.cumsum([0, *map(math.prod, shapes)], dtype=np.int32), strict=False))
         factors = [factor.positions + offsets[factor.source] for factor in (queries, keys, values)]
         factors[1] = np.swapaxes(factors[1], -1, -2)
@@ -107,7 +116,7 @@ class _AttentionFinder:
         self.new_nodes.setdefault(replaced.name, []).append(node)
 
     def _split_scale(self, name: str) -> tuple[str, float]:
-        """The tensor that a product with numbers begins with, and their product."""
+        """Return the tensor that a product with numbers begins with, and the product of these numbers."""
         factor = 1.0
         for _ in range(_LONGEST):
             number = self._find_scale(self.makers.get(name))
@@ -118,7 +127,7 @@ class _AttentionFinder:
         return name, factor
 
     def _find_scale(self, node: Node | None) -> tuple[int, float] | None:
-        """(which input is computed, the number that multiplies it)."""
+        """Return (which input is computed, the number that multiplies it) of a product with one number."""
         if node is None or node.operator not in ("Mul", "Div") or len(node.inputs) != 2:
             return None
         for input_index in (0, 1):
@@ -131,7 +140,7 @@ class _AttentionFinder:
         return None
 
     def _find_mean(self, shares: str) -> tuple[Node | None, bool]:
-        """The product of the values with the shares, and whether the shares are turned and come second."""
+        """Return the product of the values with the shares, and whether the shares are transposed and come second."""
         turned = False
         for _ in range(2):
             readers = self.readers.get(shares, [])
@@ -148,8 +157,10 @@ class _AttentionFinder:
         return None, False
 
     def _find_results(self, mean: Node, sides: tuple[int, int]) -> list[tuple[Node, Positions]]:
-        """Tensors (1, c, h, w) that only move what a product gives: the node, and (factor's rows first) for each of
-        (places of a row, the row, the group), by (channel, pixel)."""
+        """Return the nodes whose results (1, c, h, w) only move what a product gives.
+
+        With each comes which (row, column, group) of the product stands at (channel, pixel): (3, c, h * w).
+        """
         shape = self.graph.shapes.get(mean.output)
         if shape is None or math.prod(shape) > _MAX_VALUES:
             return []
@@ -172,7 +183,7 @@ class _AttentionFinder:
         return results
 
     def trace(self, name: str, depth: int = 0) -> _Trace | None:
-        """Where the values of a tensor stand in the first tensor (1, c, h, w) before it that is not made by moving values."""
+        """Find where the values of a tensor stand in the next tensor (1, c, h, w) before it that no node only moves."""
         if name not in self._traces:
             self._traces[name] = self._trace(name, depth)
         return self._traces[name]
@@ -217,7 +228,7 @@ class _AttentionFinder:
         self.graph.order()
 
     def _select_channels(self, node: Node) -> Node:
-        """The node, or where it gives channels of a tensor that an attention reads: these channels of the ordered tensor."""
+        """Return the node, or where it gives channels that an attention reads too, a selection from the ordered tensor."""
         shape = self.graph.shapes.get(node.output, ())
         one_image = len(shape) == 4 and shape[0] == 1
         if node.operator not in _MOVING or not one_image or len(node.outputs) > 1 or node.inputs[0] in self.channel_orders:
@@ -242,7 +253,7 @@ class _AttentionFinder:
 
 
 def _find_layout(factors: list[Positions], result: Positions, pixels: int) -> tuple[list[int], int, int] | None:
-    """(the source's channels in the order of an [attention] layer, heads, areas); None: something else.
+    """Return (the source's channels in the order of an [attention] layer, heads, areas); None for anything else.
 
     factors: queries, keys and values, (..., positions, channels), as places in the source of so many pixels. result: which
     (row, column, group) of the product of shares and values stands at (channel, pixel).

@@ -1,20 +1,22 @@
 # SPDX-License-Identifier: MIT
-"""What is computed on tensors of other axes than (1, c, h, w) as the same on these: rows of channels behind a Transpose, as
-transformers and ConvNeXt have them, and channels in groups, as split attention has them.
+"""What is computed on tensors of other axes than (1, c, h, w) is computed on these.
 
-A tensor `first` holds the values of one (1, c, h, w) in their order, under another shape; a tensor `last` those of one with the
-channels behind the pixels. Nodes move values back where something else reads the original tensor; what nobody reads goes.
+Rows of channels behind a Transpose, as transformers and ConvNeXt have them, stand here; channels in groups, as split attention
+has them, in `channel_groups`. `LayoutRewriter` says how tensors are followed back. Nodes move values back where something else
+reads the original tensor; what nobody reads goes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Callable
+from typing import Callable
 
 import numpy as np
 
 from mpnet.importing.graph import Array, Node, NodeGraph
 from mpnet.importing.operators.record import DOES_NOT_FIT, Shape
+from mpnet.importing.passes.channel_groups import find_group_replacement
+from mpnet.importing.passes.layout import LayoutRewriter
 
 # A product of fewer weights may be a part of box decoding: the mean of bins.
 _LEAST_WEIGHTS = 257
@@ -24,7 +26,7 @@ _OF_TWO = ("Add", "Sub", "Mul", "Div")
 
 
 def put_channels_first(graph: NodeGraph) -> None:
-    """Rewrite what is known. The graph stays in order."""
+    """Put tensors (1, c, h, w) in place of rows and groups of channels. The graph stays in order."""
     converter = _Converter(graph)
     for node in graph.nodes:
         converter.convert(node)
@@ -36,22 +38,18 @@ def put_channels_first(graph: NodeGraph) -> None:
     graph.aliases |= {name: tensor for name, tensor in aliases.items() if name not in converter.own_tensors}
 
 
-class _Converter:
+class _Converter(LayoutRewriter):
     """The graph while it is rewritten.
 
-    nodes: so far. first, last: the (1, c, h, w) tensor of a tensor, see the module. own: tensors that no file has. same: what
-    is another tensor under a second name. expanded: the (1, c, 1, 1) that was repeated for each pixel. bands: whether there are
-    filters along one axis. rows: whether there are rows of channels that are multiplied by weights or normalised; else only
-    split attention is looked for.
+    expanded:           by tensor: the (1, c, 1, 1) that was repeated for each pixel.
+    sides_of_positions: (height, width) of an image, by its number of pixels.
+    has_bands:          whether there are filters along one axis.
+    has_rows:           whether rows of channels are multiplied by weights or normalised; else only groups are looked for.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
-        self.graph, self.nodes = graph, list[Node]()
-        self.in_order: dict[str, str] = {}
-        self.channels_last: dict[str, str] = {}
+        super().__init__(graph)
         self.expanded: dict[str, str] = {}
-        self.aliases: dict[str, str] = {}
-        self.own_tensors: set[str] = set()
         self.sides_of_positions: dict[int, tuple[int, int]] = {}
         self.has_bands = any(node.operator == "Conv" and self._count_axes(node.inputs[1:2]) == 3 for node in graph.nodes)
         self.has_rows = any(self._find_weights(node) is not None or self._is_row_norm(node) for node in graph.nodes)
@@ -67,7 +65,7 @@ class _Converter:
 
     def _convert(self, node: Node) -> None:
         shape = self.graph.shapes.get(node.outputs[0]) if node.outputs and node.inputs else None
-        has_shapes = all(name in self.graph.shapes for name in node.inputs if self._is_computed(name))
+        has_shapes = all(name in self.graph.shapes for name in node.inputs if self.is_computed(name))
         replace = self._find_replacement(node, shape) if has_shapes and shape is not None else None
         if replace is not None:
             replace()
@@ -79,14 +77,8 @@ class _Converter:
     def _count_axes(self, names: list[str]) -> int:
         return max((self.graph.constants[name].ndim for name in names if name in self.graph.constants), default=0)
 
-    def _is_computed(self, name: str) -> bool:
-        return name != "" and name not in self.graph.constants
-
-    def _shape_of(self, name: str) -> Shape:
-        return self.graph.shapes[name]
-
     def _find_weights(self, node: Node) -> Array | None:
-        """The matrix (in, out) that rows of channels are multiplied by."""
+        """Return the matrix (in, out) that rows of channels are multiplied by."""
         matrix = self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
         shape = self.graph.shapes.get(node.inputs[0]) if node.inputs else None
         if matrix is None or shape is None or matrix.ndim != 2 or matrix.size < _LEAST_WEIGHTS or len(shape) < 2:
@@ -109,7 +101,7 @@ class _Converter:
         """Note what a node that only moves values holds."""
         x, output = node.inputs[0], node.outputs[0]
         input_shape = self.graph.shapes.get(x)
-        if input_shape is None or not self._is_computed(x):
+        if input_shape is None or not self.is_computed(x):
             return
         if len(input_shape) == 4 and input_shape[0] == 1 and x not in self.channels_last:
             self.in_order.setdefault(x, x)
@@ -121,13 +113,13 @@ class _Converter:
                 self._restore(output, shape)
             if x in self.channels_last and shape[-1] == input_shape[-1]:
                 self.channels_last[output] = self.channels_last[x]
-            elif self.has_rows and x in self.in_order and self._shape_of(self.in_order[x]) == (1, shape[-1], 1, 1):
+            elif self.has_rows and x in self.in_order and self.shape_of(self.in_order[x]) == (1, shape[-1], 1, 1):
                 self.channels_last[output] = self.in_order[x]
         elif node.operator == "Transpose" and self.has_rows:
             perm = list(node.attributes.get("perm") or ())
             channels = (
                 1
-                if x in self.in_order and self._shape_of(self.in_order[x])[1] == input_shape[1] and input_shape[0] == 1
+                if x in self.in_order and self.shape_of(self.in_order[x])[1] == input_shape[1] and input_shape[0] == 1
                 else None
             )
             if channels and perm == [0, *range(2, len(input_shape)), 1]:
@@ -145,80 +137,45 @@ class _Converter:
     def _restore(self, name: str, shape: Shape) -> None:
         """Where a tensor has become (1, c, h, w) again, take it from the tensor that it was before."""
         source = self.in_order[name]
-        source_shape = self._shape_of(source)
+        source_shape = self.shape_of(source)
         if len(shape) != 4 or shape[0] != 1 or shape[1] != source_shape[1] or source == name:
             return
         node = self.nodes.pop()
         if shape == source_shape:
-            self._alias(node, source)
+            self.set_alias(node, source)
         else:
             self.nodes.append(Node("mpnet.Reshape", node.name, [source], [name], {"width": shape[3]}))
         self.in_order[name] = name
 
-    def _alias(self, node: Node, tensor: str) -> None:
-        output = node.outputs[0]
-        if tensor in self.own_tensors and tensor not in self.aliases:
-            self.aliases[tensor] = output  # the file's own name
-        else:
-            self.aliases[output] = self.aliases.get(tensor, tensor)
-        self.graph.outcomes[node.name] = "moves values back"
-        self.in_order[node.outputs[0]] = node.outputs[0]
-
-    def _add_node(self, operator: str, name: str, inputs: list[str], shape: Shape, **attributes: Any) -> str:
-        """Append a node with a result of that shape; the result's name."""
-        output = f"{name}/{len(self.nodes)}"
-        self.own_tensors.add(output)
-        self.nodes.append(Node(operator, output, inputs, [output], attributes))
-        self.graph.shapes[output] = shape
-        return output
-
-    def _add_constant(self, name: str, values: Any, dtype: Any = np.float32) -> str:
-        name_of_constant = f"{name}/constant{len(self.graph.constants)}"
-        self.graph.constants[name_of_constant] = np.asarray(values, dtype)
-        return name_of_constant
-
-    def _add_reshape(self, x: str, name: str, shape: Shape) -> str:
-        return self._add_node("Reshape", name, [x, self._add_constant(name, shape, np.int64)], shape)
-
     def _find_rows(self, x: str, name: str) -> str:
-        """The (1, c, h, w) tensor of rows of channels."""
+        """Return the (1, c, h, w) tensor of rows of channels."""
         if x not in self.channels_last:
-            shape = self._shape_of(x)
+            shape = self.shape_of(x)
             positions, channels = math.prod(shape[:-1]), shape[-1]
-            rows = self._add_reshape(x, name, (1, positions, channels))
-            turned = self._add_node("Transpose", name, [rows], (1, channels, positions), perm=[0, 2, 1])
+            rows = self.add_reshape(x, name, (1, positions, channels))
+            turned = self.add_node("Transpose", name, [rows], (1, channels, positions), perm=[0, 2, 1])
             sides = self.sides_of_positions.get(positions, (positions, 1))
-            self.channels_last[x] = self._add_reshape(turned, name, (1, channels, *sides))
+            self.channels_last[x] = self.add_reshape(turned, name, (1, channels, *sides))
         return self.channels_last[x]
 
     def _set_rows(self, node: Node, tensor: str, shape: Shape) -> None:
         """Let a node's result be the rows of a (1, c, h, w) tensor."""
-        _, channels, height, width = self._shape_of(tensor)
-        flat = self._add_reshape(tensor, node.name, (1, channels, height * width))
-        rows = self._add_node("Transpose", node.name, [flat], (1, height * width, channels), perm=[0, 2, 1])
-        self.nodes.append(Node("Reshape", node.name, [rows, self._add_constant(node.name, shape, np.int64)], [node.outputs[0]]))
+        _, channels, height, width = self.shape_of(tensor)
+        flat = self.add_reshape(tensor, node.name, (1, channels, height * width))
+        rows = self.add_node("Transpose", node.name, [flat], (1, height * width, channels), perm=[0, 2, 1])
+        self.nodes.append(Node("Reshape", node.name, [rows, self.add_constant(node.name, shape, np.int64)], [node.outputs[0]]))
         self.channels_last[node.outputs[0]] = tensor
         if height * width == 1:
             self.in_order[node.outputs[0]] = tensor
 
-    def _set_values(self, node: Node, tensor: str, shape: Shape) -> None:
-        """Let a node's result be the values of a (1, c, h, w) tensor in their order."""
-        if shape == self._shape_of(tensor):
-            self._alias(node, tensor)
-            return
-        self.nodes.append(
-            Node("Reshape", node.name, [tensor, self._add_constant(node.name, shape, np.int64)], [node.outputs[0]])
-        )
-        self.in_order[node.outputs[0]] = tensor
-
     def _find_replacement(self, node: Node, shape: Shape) -> Callable[[], None] | None:
-        """What to do instead of a node; None: nothing."""
+        """Return what appends the replacement of a node; None where the node stays."""
         if any(name in self.expanded for name in node.inputs) and node.operator == "Mul":
             node.inputs = [self.expanded.get(name, name) for name in node.inputs]
             return None
         if self.has_bands and node.operator == "ReduceMean" and len(shape) == 2 and self._is_pixel_mean(node):
-            pooled = self._add_node("GlobalAveragePool", node.name, node.inputs[:1], (*shape, 1, 1))
-            return lambda: self._set_values(node, pooled, shape)
+            pooled = self.add_node("GlobalAveragePool", node.name, node.inputs[:1], (*shape, 1, 1))
+            return lambda: self.set_values(node, pooled, shape)
         if self.has_rows:
             if (weights := self._find_weights(node)) is not None:
                 return lambda: self._replace_product(node, weights, shape)
@@ -228,20 +185,20 @@ class _Converter:
                 return lambda: self._set_rows(node, self._add_elementwise(node, inputs), shape)
             if node.inputs[0] in self.channels_last or (node.operator == "Concat" and node.inputs[-1] in self.channels_last):
                 return self._find_replacement_of_positions(node, shape)
-        return self._find_replacement_of_groups(node, shape)
+        return find_group_replacement(self, node, shape)
 
     def _is_pixel_mean(self, node: Node) -> bool:
         axes = self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else np.array(node.attributes.get("axes") or ())
-        return axes is not None and axes.tolist() == [2, 3] and len(self._shape_of(node.inputs[0])) == 4
+        return axes is not None and axes.tolist() == [2, 3] and len(self.shape_of(node.inputs[0])) == 4
 
     def _add_elementwise(self, node: Node, inputs: list[str]) -> str:
-        shapes = [self._shape_of(name) for name in inputs if name in self.graph.shapes and self._is_computed(name)]
-        return self._add_node(node.operator, node.name, inputs, max(shapes, key=math.prod), **node.attributes)
+        shapes = [self.shape_of(name) for name in inputs if name in self.graph.shapes and self.is_computed(name)]
+        return self.add_node(node.operator, node.name, inputs, max(shapes, key=math.prod), **node.attributes)
 
     def _replace_product(self, node: Node, weights: Array, shape: Shape) -> None:
         x = self._find_rows(node.inputs[0], node.name)
-        result_shape = (1, weights.shape[1], *self._shape_of(x)[2:])
-        inputs = [x, self._add_constant(node.name, np.ascontiguousarray(weights.T)[:, :, None, None])]
+        result_shape = (1, weights.shape[1], *self.shape_of(x)[2:])
+        inputs = [x, self.add_constant(node.name, np.ascontiguousarray(weights.T)[:, :, None, None])]
         bias = self.graph.constants.get(node.inputs[2]) if len(node.inputs) > 2 else None
         tensor = f"{node.name}/rows"
         self.own_tensors.add(tensor)
@@ -249,57 +206,54 @@ class _Converter:
         self.graph.shapes[tensor] = result_shape
         self.graph.outcomes[node.name] = f"a 1x1 convolution of rows ({tensor})"
         if bias is not None:
-            inputs.append(self._add_constant(node.name, np.broadcast_to(bias.ravel(), weights.shape[1])))
+            inputs.append(self.add_constant(node.name, np.broadcast_to(bias.ravel(), weights.shape[1])))
         self._set_rows(node, tensor, shape)
 
     def _replace_norm(self, node: Node, shape: Shape) -> None:
         x = self._find_rows(node.inputs[0], node.name)
-        rows_shape = self._shape_of(x)
-        tensor = self._add_node("mpnet.LayerNorm", node.name, [x], rows_shape, epsilon=node.attributes.get("epsilon", 1e-5))
+        rows_shape = self.shape_of(x)
+        tensor = self.add_node("mpnet.LayerNorm", node.name, [x], rows_shape, epsilon=node.attributes.get("epsilon", 1e-5))
         for operator, index in (("Mul", 1), ("Add", 2)):
             values = self.graph.constants.get(node.inputs[index]) if len(node.inputs) > index else None
             if values is not None:
-                per_channel = self._add_constant(node.name, np.broadcast_to(values.ravel(), rows_shape[1]).reshape(1, -1, 1, 1))
-                tensor = self._add_node(operator, node.name, [tensor, per_channel], rows_shape)
+                per_channel = self.add_constant(node.name, np.broadcast_to(values.ravel(), rows_shape[1]).reshape(1, -1, 1, 1))
+                tensor = self.add_node(operator, node.name, [tensor, per_channel], rows_shape)
         self._set_rows(node, tensor, shape)
 
     def _find_elementwise_inputs(self, node: Node, shape: Shape) -> list[str] | None:
-        """The inputs of an operation on rows, as (1, c, h, w); None: it is none."""
+        """Return the inputs of an operation on rows, as (1, c, h, w); None where it is none."""
         if node.operator not in (*_BY_ITSELF, *_OF_TWO) or not any(name in self.channels_last for name in node.inputs):
             return None
         if node.operator in _BY_ITSELF:
             return [self.channels_last[node.inputs[0]], *node.inputs[1:]] if node.inputs[0] in self.channels_last else None
         first_rows = next(self.channels_last[name] for name in node.inputs if name in self.channels_last)
-        channels, rows_shape = shape[-1], self._shape_of(first_rows)
+        channels, rows_shape = shape[-1], self.shape_of(first_rows)
         inputs = []
         for name in node.inputs:
             values = self.graph.constants.get(name)
             if values is None:
-                if self._shape_of(name) != shape:
+                if self.shape_of(name) != shape:
                     return None
                 x = self._find_rows(name, node.name)
-                inputs.append(x if self._shape_of(x) == rows_shape else self._add_wide_reshape(x, node.name, rows_shape))
+                inputs.append(x if self.shape_of(x) == rows_shape else self.add_wide_reshape(x, node.name, rows_shape))
             elif values.size == 1:
-                inputs.append(self._add_constant(node.name, values.reshape(1, 1, 1, 1)))
+                inputs.append(self.add_constant(node.name, values.reshape(1, 1, 1, 1)))
             elif values.size == channels == values.shape[-1]:
-                inputs.append(self._add_constant(node.name, values.reshape(1, channels, 1, 1)))
+                inputs.append(self.add_constant(node.name, values.reshape(1, channels, 1, 1)))
             elif values.size == math.prod(shape) and values.shape[-1] == channels:
-                inputs.append(self._add_constant(node.name, values.reshape(-1, channels).T.reshape(rows_shape)))
+                inputs.append(self.add_constant(node.name, values.reshape(-1, channels).T.reshape(rows_shape)))
             else:
                 return None
         return inputs if math.prod(rows_shape) == math.prod(shape) else None
 
-    def _add_wide_reshape(self, x: str, name: str, shape: Shape) -> str:
-        return self._add_node("mpnet.Reshape", name, [x], shape, width=shape[3])
-
     def _find_replacement_of_positions(self, node: Node, shape: Shape) -> Callable[[], None] | None:
-        """A constant row before the rows; the first row; the mean of all rows."""
+        """Find what replaces a constant row before the rows, the first row, or the mean of all rows."""
         if node.operator == "Concat" and len(node.inputs) == 2:
             row, x = self.graph.constants.get(node.inputs[0]), node.inputs[1]
             if row is not None and len(shape) == 3 and row.shape == (1, 1, shape[2]) and node.attributes.get("axis") in (1, -2):
                 return lambda: self._prepend_row(node, row, x, shape)
         x = node.inputs[0]
-        input_shape = self._shape_of(x)
+        input_shape = self.shape_of(x)
         index = self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
         if node.operator == "Gather" and len(input_shape) == 3 and node.attributes.get("axis") == 1 and input_shape[0] == 1:
             return (
@@ -315,132 +269,29 @@ class _Converter:
             and input_shape[0] == 1
             and sorted(axis % len(input_shape) for axis in axes) == position_axes
         ):
-            return lambda: self._set_values(
-                node, self._add_node("GlobalAveragePool", node.name, [self.channels_last[x]], (1, input_shape[-1], 1, 1)), shape
+            return lambda: self.set_values(
+                node, self.add_node("GlobalAveragePool", node.name, [self.channels_last[x]], (1, input_shape[-1], 1, 1)), shape
             )
         return None
 
     def _prepend_row(self, node: Node, row: Array, x: str, shape: Shape) -> None:
         channels, count = shape[2], shape[1]
         tensor = self.channels_last[x]
-        if self._shape_of(tensor)[3] != 1:
-            tensor = self._add_wide_reshape(tensor, node.name, (1, channels, count - 1, 1))
-        pads = self._add_constant(node.name, [0, 0, 1, 0, 0, 0, 0, 0], np.int64)
-        tensor = self._add_node("Pad", node.name, [tensor, pads], (1, channels, count, 1))
+        if self.shape_of(tensor)[3] != 1:
+            tensor = self.add_wide_reshape(tensor, node.name, (1, channels, count - 1, 1))
+        pads = self.add_constant(node.name, [0, 0, 1, 0, 0, 0, 0, 0], np.int64)
+        tensor = self.add_node("Pad", node.name, [tensor, pads], (1, channels, count, 1))
         values = np.zeros((1, channels, count, 1), np.float32)
         values[0, :, 0, 0] = row.ravel()
         self._set_rows(
-            node, self._add_node("Add", node.name, [tensor, self._add_constant(node.name, values)], values.shape), shape
+            node, self.add_node("Add", node.name, [tensor, self.add_constant(node.name, values)], values.shape), shape
         )
 
     def _take_first_row(self, node: Node, x: str, shape: Shape) -> None:
         tensor = self.channels_last[x]
-        _, channels, height, width = self._shape_of(tensor)
-        bounds = [
-            self._add_constant(node.name, values, np.int64) for values in ([0, 0], [1 << 30] * 2, [2, 3], [height, width])
-        ]
-        self._set_values(node, self._add_node("Slice", node.name, [tensor, *bounds], (1, channels, 1, 1)), shape)
-
-    def _find_replacement_of_groups(self, node: Node, shape: Shape) -> Callable[[], None] | None:
-        """Sums and shares of groups of channels; one filter along channels; one norm of a whole image."""
-        x = node.inputs[0]
-        source, input_shape = self.in_order.get(x), self.graph.shapes.get(x, ())
-        if (
-            source is None
-            or len(input_shape) < 2
-            or input_shape[0] != 1
-            or (len(input_shape) == 4 == len(self._shape_of(source)) and x == source)
-        ):
-            return None
-        source_shape, axes = self._shape_of(source), self.graph.constants.get(node.inputs[1]) if len(node.inputs) > 1 else None
-        groups, pixel = input_shape[1], source_shape[2:] == (1, 1)
-        axes = np.array(node.attributes["axes"]) if "axes" in node.attributes else axes
-        if (
-            node.operator == "ReduceSum"
-            and axes is not None
-            and axes.tolist() == [1]
-            and source_shape[1] % groups == 0
-            and len(input_shape) > 3
-        ):
-            return lambda: self._set_values(node, self._sum_groups(node, source, groups), shape)
-        if (
-            node.operator == "Softmax"
-            and node.attributes.get("axis") == 1
-            and groups == 2
-            and source_shape[1] % 2 == 0
-            and pixel
-        ):
-            return lambda: self._set_values(node, self._add_shares(node, source), shape)
-        if node.operator == "Concat" and len(input_shape) == 5 and node.attributes.get("axis") == 1:
-            sources = [self.in_order.get(name, "") for name in node.inputs]
-            if "" not in sources and len({self._shape_of(name)[2:] for name in sources}) == 1:
-                total = (1, sum(self._shape_of(name)[1] for name in sources), *source_shape[2:])
-                return lambda: self._set_values(node, self._add_node("Concat", node.name, sources, total, axis=1), shape)
-        if node.operator == "Mul" and len(input_shape) == 5 and all(name in self.in_order for name in node.inputs):
-            factors = [self.in_order[name] for name in node.inputs]
-            if [math.prod(self._shape_of(name)[1:3]) for name in node.inputs] == [source_shape[1]] * 2 and self._shape_of(
-                factors[1]
-            )[1] == source_shape[1]:
-                largest = max((self._shape_of(name) for name in factors), key=math.prod)
-                return lambda: self._set_values(node, self._add_node("Mul", node.name, factors, largest), shape)
-        if node.operator == "InstanceNormalization" and input_shape[1] == 1 and len(input_shape) == 3:
-            scale, shift = (self.graph.constants.get(name) for name in node.inputs[1:3])
-            if scale is not None and shift is not None and scale.size == shift.size == 1:
-                return lambda: self._set_values(
-                    node, self._add_image_norm(node, source, float(scale.item()), float(shift.item())), shape
-                )
-        if node.operator == "Conv" and pixel and input_shape == (1, 1, source_shape[1]):
-            return self._find_band(node, source, shape)
-        if node.operator in ("Sigmoid", "HardSigmoid") and pixel:
-            return lambda: self._set_values(
-                node, self._add_node(node.operator, node.name, [source], source_shape, **node.attributes), shape
-            )
-        return None
-
-    def _split_channels(self, node: Node, source: str, count: int) -> list[str]:
-        _, channels, height, width = self._shape_of(source)
-        names = [f"{node.name}/{len(self.nodes)}.{number}" for number in range(count)]
-        self.own_tensors.update(names)
-        self.nodes.append(Node("Split", names[0], [source], names, {"axis": 1, "split": [channels // count] * count}))
-        self.graph.shapes.update(dict.fromkeys(names, (1, channels // count, height, width)))
-        return names
-
-    def _sum_groups(self, node: Node, source: str, groups: int) -> str:
-        groups_of_channels = self._split_channels(node, source, groups)
-        return (
-            self._add_node("Sum", node.name, groups_of_channels, self._shape_of(groups_of_channels[0]))
-            if groups > 1
-            else source
-        )
-
-    def _add_shares(self, node: Node, source: str) -> str:
-        """Of two values the shares by softmax are the logistic functions of their differences."""
-        a, b = self._split_channels(node, source, 2)
-        half_shape = self._shape_of(a)
-        pairs = [self._add_node("Sub", node.name, list(pair), half_shape) for pair in ((a, b), (b, a))]
-        shares = [self._add_node("Sigmoid", node.name, [x], half_shape) for x in pairs]
-        return self._add_node("Concat", node.name, shares, self._shape_of(source), axis=1)
-
-    def _add_image_norm(self, node: Node, source: str, scale: float, shift: float) -> str:
-        image_shape, epsilon = self._shape_of(source), node.attributes.get("epsilon", 1e-5)
-        x = self._add_node("mpnet.LayerNorm", node.name, [source], image_shape, epsilon=epsilon, whole=1)
-        for operator, value, usual in (("Mul", scale, 1.0), ("Add", shift, 0.0)):
-            if value != usual:
-                x = self._add_node(operator, node.name, [x, self._add_constant(node.name, [value])], image_shape)
-        return x
-
-    def _find_band(self, node: Node, source: str, shape: Shape) -> Callable[[], None] | None:
-        """A filter of one channel along what are channels: a band of weights."""
-        weights, source_shape = self.graph.constants.get(node.inputs[1]), self._shape_of(source)
-        size, pads = 0 if weights is None else weights.size, node.attributes.get("pads") or [0, 0]
-        is_plain = not node.attributes.get("strides", [1])[0] - 1 and not node.attributes.get("dilations", [1])[0] - 1
-        if weights is None or weights.ndim != 3 or weights.shape[:2] != (1, 1) or not is_plain or sum(pads) != size - 1:
-            return None
-        if len(node.inputs) > 2 or source_shape[1] > 4096:
-            return None
-        band = sum(np.eye(source_shape[1], k=index - pads[0]) * weights[0, 0, index] for index in range(size))
-        matrix = self._add_constant(node.name, np.asarray(band)[:, :, None, None])
-        return lambda: self._set_values(node, self._add_node("Conv", node.name, [source, matrix], source_shape), shape)
+        _, channels, height, width = self.shape_of(tensor)
+        bounds = [self.add_constant(node.name, values, np.int64) for values in ([0, 0], [1 << 30] * 2, [2, 3], [height, width])]
+        self.set_values(node, self.add_node("Slice", node.name, [tensor, *bounds], (1, channels, 1, 1)), shape)
 
 
 def _keeps_order(node: Node, shape: Shape) -> bool:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a graph computes of constants alone is computed once; nodes that pass a tensor on, and dead ends, go."""
+"""Constant folding: what depends on constants alone is computed once; nodes that pass a tensor on, and dead ends, go."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _QUANTIZED = ("DequantizeLinear", "QuantizeLinear")
 
 
 def make_budget(graph: NodeGraph) -> Budget:
-    """For what is computed of constants: in proportion to those of the file, and not without end."""
+    """Return a budget for what is computed of constants: in proportion to those of the file, and not without end."""
     constant_bytes = sum(array.nbytes for array in graph.constants.values())
     return Budget(_MAX_VALUES + 2 * constant_bytes, _MAX_BYTES + 2 * constant_bytes)
 
@@ -56,7 +56,10 @@ def fold(graph: NodeGraph) -> None:
 
 
 def _keep_integers(graph: NodeGraph, node: Node, cast_integers: dict[str, Array]) -> None:
-    """Note that a constant is int8 numbers times a scale for each first index. cast_integers: what a Cast read, by tensor."""
+    """Note that a constant is int8 numbers times a scale for each first index.
+
+    cast_integers: what a Cast read, by its result.
+    """
     if node.operator == "Cast" and graph.constants[node.inputs[0]].dtype == np.int8:
         cast_integers[node.output] = graph.constants[node.inputs[0]]
     elif node.operator == "Mul" and node.inputs[0] in cast_integers:

@@ -3,18 +3,18 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable
+from typing import Any
 
 import numpy as np
 
 from mpnet.importing.layer_graph import LayerGraph, LayerOperation
+from mpnet.importing.passes.operation_rewriter import OperationRewriter
 
 _WEIGHTED = ("conv", "deconv", "dense")
 _ACTIVATED = (*_WEIGHTED, "affine", "add", "mul")
 _GATED = {"logistic": "swish", "hard_sigmoid": "hard_swish"}
 # 6 times what float32 has for a sixth is one to this.
 _ALMOST = 1e-6
-_MAX_PASSES = 100
 
 
 def fuse(
@@ -24,13 +24,14 @@ def fuse(
     is_quantized: bool = False,
     merge_branches: bool = True,
 ) -> int:
-    """Make the graph as short as layers can say it; how many branches of convolutions were merged with others.
+    """Make the graph as short as layers can say it. Return how many branches of convolutions were merged with others.
 
-    head_tensors:  tensors that must stay, the heads'. rounded_tensors: those that are rounded before an activation, which then is a layer.
+    head_tensors:    tensors that must stay.
+    rounded_tensors: those that are rounded before an activation, which then is a layer of its own.
     is_quantized: whether weights have codes, which a factor per input channel, and weights of another branch, would change.
     merge_branches:  whether to merge parallel convolutions.
     """
-    rewriter = _Rewriter(layers, frozenset(head_tensors), rounded_tensors)
+    rewriter = OperationRewriter(layers, frozenset(head_tensors), rounded_tensors)
     for rule in (
         _remove_flatten_of_pixel,
         _recognize_gates,
@@ -55,115 +56,8 @@ def fuse(
     return merged // 2  # a branch and its sum
 
 
-class _Rewriter:
-    """A graph with who makes and reads each tensor, kept up to date while rules change it: rules that looked at the whole graph
-    after each change would take quadratic time. Operations that nothing reads any more leave it."""
-
-    def __init__(self, layers: LayerGraph, head_tensors: frozenset[str], rounded_tensors: frozenset[str]) -> None:
-        self.layers, self.head_tensors, self.rounded_tensors = layers, head_tensors, rounded_tensors
-        self.makers = layers.makers()
-        self.readers: dict[str, dict[int, LayerOperation]] = {}
-        # With the operations themselves: a new one could be given the id of one that is gone.
-        self._removed_operations: dict[int, LayerOperation] = {}
-        self._inserted_before: dict[int, list[LayerOperation]] = {}
-        self._new_operations: list[LayerOperation] = []
-        for operation in layers.operations:
-            self._note_reads(operation)
-        for operation in reversed(layers.operations):
-            self._drop_unread(operation.output)
-        self._compact()
-
-    def apply(self, rule: Callable[[_Rewriter, LayerOperation], bool]) -> None:
-        """Use a rule wherever it changes something."""
-        for _ in range(_MAX_PASSES):
-            has_changed = False
-            for start in self.layers.operations:
-                pending = [start]
-                while pending:
-                    operation = pending.pop()
-                    if id(operation) not in self._removed_operations and rule(self, operation):
-                        has_changed = True
-                        pending += [operation, *self._new_operations]
-                        self._new_operations = []
-            self._compact()
-            if not has_changed:
-                return
-
-    def _compact(self) -> None:
-        operations: list[LayerOperation] = []
-
-        def place(operation: LayerOperation) -> None:
-            waiting = [(operation, False)]
-            while waiting:
-                current, is_ready = waiting.pop()
-                if is_ready:
-                    if id(current) not in self._removed_operations:
-                        operations.append(current)
-                    continue
-                waiting.append((current, True))
-                waiting += [(inserted, False) for inserted in reversed(self._inserted_before.get(id(current), []))]
-
-        for operation in self.layers.operations:
-            place(operation)
-        self.layers.operations = operations
-        self._inserted_before = {}
-
-    def _note_reads(self, operation: LayerOperation) -> None:
-        for name in operation.inputs:
-            self.readers.setdefault(name, {})[id(operation)] = operation
-
-    def _drop_unread(self, tensor: str) -> None:
-        waiting = [tensor]
-        while waiting:
-            name = waiting.pop()
-            maker = self.makers.get(name)
-            if maker is None or self.readers.get(name) or name in self.head_tensors:
-                continue
-            self._removed_operations[id(maker)] = maker
-            del self.makers[name]
-            for input_name in dict.fromkeys(maker.inputs):
-                self.readers[input_name].pop(id(maker), None)
-                waiting.append(input_name)
-
-    def set_inputs(self, operation: LayerOperation, inputs: list[str]) -> None:
-        """Let an operation read other tensors."""
-        previous_inputs, operation.inputs = operation.inputs, inputs
-        self._note_reads(operation)
-        for name in dict.fromkeys(previous_inputs):
-            if name not in inputs:
-                self.readers[name].pop(id(operation), None)
-                self._drop_unread(name)
-
-    def replace(self, old_name: str, new_name: str) -> None:
-        """Let readers of one tensor read another."""
-        for operation in list(self.readers.get(old_name, {}).values()):
-            self.set_inputs(operation, [new_name if name == old_name else name for name in operation.inputs])
-
-    def insert(self, operation: LayerOperation, reader: LayerOperation) -> None:
-        """Put a new operation before the one that is going to read it."""
-        self._inserted_before.setdefault(id(reader), []).append(operation)
-        self._new_operations.append(operation)
-        self.layers.shapes[operation.output] = operation.shape
-        self.makers[operation.output] = operation
-        self._note_reads(operation)
-
-    def absorb(self, operation: LayerOperation, previous: LayerOperation) -> None:
-        """Let an operation take the place of the one before it as well."""
-        operation.nodes = [*previous.nodes, *operation.nodes]
-        self.set_inputs(operation, previous.inputs)
-
-    def is_read_once(self, name: str) -> bool:
-        """Whether one operation reads a tensor, and nothing else does."""
-        return len(self.readers.get(name, ())) == 1 and name not in self.head_tensors
-
-    def maker_of_kind(self, name: str, *kinds: str) -> LayerOperation | None:
-        """The operation that makes a tensor, if it is of these kinds."""
-        operation = self.makers.get(name)
-        return operation if operation is not None and operation.kind in kinds else None
-
-
-def _remove_flatten_of_pixel(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """What flattens one pixel changes nothing."""
+def _remove_flatten_of_pixel(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Remove a flattening of one pixel, which changes nothing."""
     x = operation.inputs[0]
     if operation.kind != "flatten" or operation.shape != rewriter.layers.shapes[x] or operation.output in rewriter.head_tensors:
         return False
@@ -172,7 +66,7 @@ def _remove_flatten_of_pixel(rewriter: _Rewriter, operation: LayerOperation) -> 
 
 
 def _is_uniform_line(line: LayerOperation | None, scale: float | None = None, shift: float | None = None) -> bool:
-    """Whether this is a line, the same for all channels, and this one."""
+    """Return whether an operation is a line that is the same for all channels, with this scale and shift."""
     if line is None or line.kind != "affine" or line.activation != "linear":
         return False
     a, b = line.values["scale"], line.values["shift"]
@@ -181,8 +75,8 @@ def _is_uniform_line(line: LayerOperation | None, scale: float | None = None, sh
     return (scale is None or abs(a[0] - scale) < _ALMOST * abs(scale)) and (shift is None or abs(b[0] - shift) < _ALMOST)
 
 
-def _recognize_gates(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """x * logistic(x) and its like; relu6(x + 3) is six times a hard sigmoid."""
+def _recognize_gates(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Recognize x * logistic(x) and its like as activations; relu6(x + 3) is six times a hard sigmoid."""
     if operation.kind == "activation" and operation.values["word"] == "relu6":
         line = rewriter.makers.get(operation.inputs[0])
         if line is not None and _is_uniform_line(line, 1.0, 3.0):
@@ -221,15 +115,15 @@ def _recognize_gates(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     return False
 
 
-def _become_line(rewriter: _Rewriter, operation: LayerOperation, x: str, factor: float) -> None:
+def _become_line(rewriter: OperationRewriter, operation: LayerOperation, x: str, factor: float) -> None:
     channels = operation.shape[0]
     operation.kind = "affine"
     operation.values = {"scale": np.full(channels, factor), "shift": np.zeros(channels)}
     rewriter.set_inputs(operation, [x])
 
 
-def _join_lines(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """Lines of lines are lines; those that change nothing go."""
+def _join_lines(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Join a line of a line into one; remove a line that changes nothing."""
     if operation.kind != "affine":
         return False
     if _is_uniform_line(operation, 1.0, 0.0) and operation.output not in rewriter.head_tensors:
@@ -247,8 +141,8 @@ def _join_lines(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     return True
 
 
-def _fold_line_into_weights(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """A line behind weights, such as a batch norm, is folded into them."""
+def _fold_line_into_weights(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Fold a line behind weights, such as a batch norm, into them."""
     maker = rewriter.maker_of_kind(operation.inputs[0], *_WEIGHTED) if operation.kind == "affine" else None
     if maker is None or maker.activation != "linear" or not rewriter.is_read_once(maker.output):
         return False
@@ -263,8 +157,8 @@ def _fold_line_into_weights(rewriter: _Rewriter, operation: LayerOperation) -> b
     return True
 
 
-def _fold_line_into_next_weights(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """A line between a layer norm and a convolution without padding is folded into the convolution."""
+def _fold_line_into_next_weights(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Fold a line between a layer norm and a convolution without padding into the convolution."""
     line = rewriter.maker_of_kind(operation.inputs[0], "affine") if operation.kind == "conv" else None
     if line is None or line.activation != "linear" or not rewriter.is_read_once(line.output):
         return False
@@ -280,9 +174,12 @@ def _fold_line_into_next_weights(rewriter: _Rewriter, operation: LayerOperation)
     return True
 
 
-def _merge_branches(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """Convolutions of one tensor, and batch norms of it, that are added are one convolution, as networks that were trained with
-    such branches are deployed. Sources: Ding et al., RepVGG, 2021, section 3.3; Vasu et al., MobileOne, 2023."""
+def _merge_branches(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Merge convolutions of one tensor, and batch norms of it, that are added into one convolution.
+
+    Networks that were trained with such branches are deployed so. Sources: Ding et al., RepVGG, 2021, section 3.3; Vasu et al.,
+    MobileOne, 2023.
+    """
     if operation.kind != "add" or len(set(operation.inputs)) != 2:
         return False
     branches = [branch for name in operation.inputs if (branch := rewriter.maker_of_kind(name, "conv", "affine")) is not None]
@@ -305,8 +202,10 @@ def _merge_branches(rewriter: _Rewriter, operation: LayerOperation) -> bool:
 
 
 def _merge_weights(largest: dict[str, Any], smaller: dict[str, Any]) -> dict[str, Any] | None:
-    """The convolution that gives the sum of a convolution and of another or a line; None where its window does not hold the
-    other's. Weights and biases are float64 as long as further ones may be added."""
+    """Return the convolution that gives the sum of a convolution and of another or a line.
+
+    None where the larger window does not hold the other's. Weights and biases are float64 as long as further ones may be added.
+    """
     filters, depth, *window = largest["weights"].shape
     if "scale" in smaller:
         matrix = np.zeros((filters, depth))
@@ -328,8 +227,8 @@ def _merge_weights(largest: dict[str, Any], smaller: dict[str, Any]) -> dict[str
     return largest | {"weights": weights, "weights_name": "", "bias": bias, "merged": True}
 
 
-def _fold_order_of_channels(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """The order of channels is that of the weights before them."""
+def _fold_order_of_channels(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Fold a reordering of channels into the weights before it."""
     order = operation.values.get("order") if operation.kind == "conv" else None
     maker = rewriter.maker_of_kind(operation.inputs[0], "conv") if order is not None else None
     if maker is None or maker.activation != "linear" or maker.values["groups"] != 1 or not rewriter.is_read_once(maker.output):
@@ -342,8 +241,8 @@ def _fold_order_of_channels(rewriter: _Rewriter, operation: LayerOperation) -> b
     return True
 
 
-def _join_samples(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """Every n-th pixel of every n-th pixel; all of them side by side are space to depth."""
+def _join_samples(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Join every n-th pixel of every n-th pixel into one; all of them side by side are space to depth."""
     maker = rewriter.maker_of_kind(operation.inputs[0], "sample") if operation.kind == "sample" else None
     if maker is not None:
         step, start = maker.values["step"], maker.values["start"]
@@ -369,8 +268,8 @@ def _join_samples(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     return True
 
 
-def _fold_order_of_blocks(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """Which part of space to depth comes first is a matter of the convolution's weights."""
+def _fold_order_of_blocks(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Fold the order of the pixels of a block in space to depth into the weights of the convolution behind it."""
     if operation.kind != "space_to_depth" or operation.values["order"] is None or not rewriter.is_read_once(operation.output):
         return False
     block, order = operation.values["block"], operation.values["order"]
@@ -385,8 +284,8 @@ def _fold_order_of_blocks(rewriter: _Rewriter, operation: LayerOperation) -> boo
     return True
 
 
-def _absorb_padding(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """Zeros around an image are a convolution's own, the lowest values a largest one's."""
+def _absorb_padding(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Let zeros around an image be the convolution's own padding, and the lowest values that of a maximum pooling."""
     pad = rewriter.maker_of_kind(operation.inputs[0], "pad") if operation.kind in ("conv", "maxpool") else None
     if (
         pad is None
@@ -402,8 +301,8 @@ def _absorb_padding(rewriter: _Rewriter, operation: LayerOperation) -> bool:
     return True
 
 
-def _absorb_activation(rewriter: _Rewriter, operation: LayerOperation) -> bool:
-    """An activation belongs to the layer whose result nothing else reads."""
+def _absorb_activation(rewriter: OperationRewriter, operation: LayerOperation) -> bool:
+    """Let an activation belong to the layer whose result nothing else reads."""
     maker = rewriter.maker_of_kind(operation.inputs[0], *_ACTIVATED) if operation.kind == "activation" else None
     if (
         maker is None

@@ -25,7 +25,7 @@ WEIGHTED = ("Conv", "ConvTranspose", "Gemm", "MatMul", "LSTM", "GRU", "RNN")
 
 
 def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tuple[HeadChoice, list[str]]:
-    """The heads, and what is worth saying. Raises: FormatError, ConfigError."""
+    """Return the heads, and what is worth saying. Raises: FormatError, ConfigError."""
     decoder = choices.decoder
     if decoder and decoder not in DECODERS:
         raise ConfigError(f"--decoder {decoder}: unknown; known are {', '.join(DECODERS)}")
@@ -45,7 +45,7 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
         choice = recognize_decoder(graph, layers, leaving_names, nodes_behind)
         if choice is not None:
             further = [name for head in choice.heads if head.decoder == "none" for name in head.tensors]
-            notes = [f"boxes: decoded as {choice.what} does, which gives what the nodes behind the heads give"]
+            notes = [f"boxes: decoded as {choice.decoder} does, which gives what the nodes behind the heads give"]
             if further:
                 notes.append(f"further outputs, with decoder=none: {_list_text(further)}")
             if choice.nms_free:
@@ -78,7 +78,7 @@ def _shape_text(layers: LayerGraph, name: str) -> str:
 
 
 def _refuse_weights(graph: NodeGraph, layers: LayerGraph, nodes: list[Node]) -> None:
-    """Nodes with weights are no box decoding: the first node that stopped the layers before one is what to name."""
+    """Refuse nodes with weights, which are no box decoding: name the first node that stopped the layers before one."""
     weighted = [
         output
         for node in nodes
@@ -119,7 +119,7 @@ def _has_computed_factors(graph: NodeGraph, node: Node) -> bool:
 
 
 def _list_text(names: list[str]) -> str:
-    """As many names as fit into a line, none of them cut."""
+    """Return as many names as fit into a line, none of them cut."""
     fitting = [name for index, name in enumerate(names) if sum(map(len, names[: index + 1])) < _MAX_LISTED] or names[:1]
     return ", ".join(fitting) + (f" and {len(names) - len(fitting)} more" if len(names) > len(fitting) else "")
 
@@ -142,7 +142,7 @@ def _read_requested_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices
 
 
 def _group_by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list[tuple[str, ...]]:
-    """Tensors of one grid are one head: boxes before classes, the larger grids first."""
+    """Group the tensors of one grid into one head: boxes before classes, the larger grids first."""
     grids: dict[tuple[int, int], list[str]] = {}
     for name in tensors:
         grids.setdefault(layers.shapes[name][1:], []).append(name)
@@ -156,7 +156,7 @@ def _group_by_grid(layers: LayerGraph, tensors: list[str], decoder: str) -> list
 def _describe_heads(
     graph: NodeGraph, layers: LayerGraph, tensors: list[tuple[str, ...]], decoder: str, choices: Choices
 ) -> HeadChoice:
-    """Heads as the user asks."""
+    """Return heads as the user asks for them, after checks that the tensors fit. Raises: FormatError, ConfigError."""
     anchors, keys = choices.anchors, dict(choices.keys)
     if anchors and len(anchors) != len(tensors):
         raise ConfigError(
@@ -178,8 +178,8 @@ def _describe_heads(
         tensor_roles = {"yolov8": ("boxes", "classes"), "yolov8_obb": ("boxes", "classes", "angles")}.get(decoder, names)
         if len(names) > len(tensor_roles):
             raise ConfigError(
-                f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(tensor_roles)}, not {len(names)}; leave "
-                "out those of other things, such as keypoints or masks"
+                f"--heads {'+'.join(names)}: {decoder} takes the tensors of {' and of '.join(tensor_roles)}, not {len(names)}; "
+                "leave out those of other things, such as keypoints or masks"
             )
         if (
             decoder.startswith("yolov8")
@@ -199,7 +199,7 @@ def _describe_heads(
 
 
 def _count_classes(decoder: str, channels: int, anchors: int, keys: dict[str, str]) -> int:
-    """How many classes a head of so many channels has."""
+    """Count the classes of a head of so many channels."""
 
     def number(key: str, default: str) -> int:
         text = keys.get(key, default)
@@ -220,7 +220,7 @@ def _count_classes(decoder: str, channels: int, anchors: int, keys: dict[str, st
 
 
 def _read_exported_heads(graph: NodeGraph, layers: LayerGraph) -> HeadChoice | None:
-    """Heads that `mpnet export` wrote down; None where there are none, or they do not fit."""
+    """Return the heads that `mpnet export` wrote down; None where there are none, or they do not fit."""
     text = graph.metadata.get("heads", "")
     try:
         documents: Any = json.loads(text) if 0 < len(text) < 1 << 20 else None

@@ -27,7 +27,8 @@ def set_image(graph: NodeGraph, size: tuple[int, int] | None) -> None:
     if size is not None:
         if (width or size[0], height or size[1]) != size:
             graph.fail(
-                f"--size {size[0]}x{size[1]}: the file fixes {_side_text(width)}x{_side_text(height)}; leave out --size, or keep to that"
+                f"--size {size[0]}x{size[1]}: the file fixes {_side_text(width)}x{_side_text(height)}; "
+                "leave out --size, or keep to that"
             )
         width, height = size
     if not height or not width or not channels:
@@ -54,7 +55,7 @@ def _side_text(length: int) -> str:
 
 
 def _find_channels_last_transpose(graph: NodeGraph, name: str) -> Node | None:
-    """The node that turns an image with channels last, where the input is one."""
+    """Return the node that turns an image with channels last into channels first, where the input is one."""
     readers = [node for node in graph.nodes if name in node.inputs]
     if len(readers) == 1 and readers[0].operator == "Transpose" and readers[0].attributes.get("perm") == [0, 3, 1, 2]:
         return readers[0]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Quantised files: pairs of QuantizeLinear and DequantizeLinear leave the graph, and what they say of tensors is kept.
+"""Quantised files: pairs of QuantizeLinear and DequantizeLinear leave the graph, and what they say of tensors stays.
 
 Afterwards every tensor is one of reals; `NodeGraph.quantization` says how the file quantises it, `NodeGraph.stored_integers`
 holds the integers of weights as they are.
@@ -28,7 +28,7 @@ _MOVES = ("MaxPool", "Slice", "Split", "Transpose", "Reshape", "Squeeze", "Unsqu
 
 @dataclass(frozen=True)
 class _Codes:
-    """What a tensor of integers means. real: the tensor of reals. maker: the node that quantises them, before any moves."""
+    """The meaning of a tensor of integers. real: the tensor of reals. maker: the node that quantises it, before any moves."""
 
     real: str
     maker: Node
@@ -42,7 +42,7 @@ def remove_quantization_nodes(graph: NodeGraph) -> None:
 class _QuantizationRemover:
     """A graph while its integers leave it.
 
-    codes: by tensor of integers. left: nodes that stay. replaced: nodes that belong to a product of integers, by identity.
+    codes: by tensor of integers. remaining: nodes that stay. replaced: ids of nodes that belong to a product of integers.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -146,12 +146,12 @@ class _QuantizationRemover:
         )
 
     def _find_number(self, name: str) -> float | None:
-        """The value of a constant of one number."""
+        """Return the value of a constant of one number; None for any other tensor."""
         array = self.graph.constants.get(name)
         return float(array.ravel()[0]) if array is not None and array.size == 1 and array.dtype.kind in "fiu" else None
 
     def _skip_clamp_of_lowest(self, real: str, parameters: QuantizationParameters) -> tuple[str, QuantizationParameters]:
-        """Without the Max that keeps the lowest code out, as symmetric codes from -127 to 127 have it."""
+        """Skip the Max that keeps the lowest code out, as symmetric codes from -127 to 127 have it."""
         node = self.makers.get(real)
         if node is None or node.operator != "Max" or len(node.inputs) != 2 or parameters.scale.size != 1:
             return real, parameters
@@ -162,7 +162,7 @@ class _QuantizationRemover:
         return node.inputs[0], replace(parameters, low=parameters.low + 1)
 
     def _find_measuring(self, maker: Node) -> str:
-        """How a range is measured when the file runs: as `quantize_mode` says it; '' where it is fixed.
+        """Return how a range is measured when the file runs, as `quantize_mode` says it; '' where it is fixed.
 
         Symmetric: Max(ReduceMax(Abs(x)) / 127, a small number) is the scale.
         """
@@ -181,7 +181,7 @@ class _QuantizationRemover:
         return "symmetric"
 
     def _convert_product(self, node: Node) -> None:
-        """A product of integers times both scales is one of reals: ConvInteger, Cast, Mul by the product of the scales."""
+        """Replace a product of integers times both scales (ConvInteger, Cast, Mul by the scales' product) by one of reals."""
         codes = self.codes.get(node.inputs[0])
         mode = "" if codes is None else self._find_measuring(codes.maker)
         cast = self._find_only_reader(node.output)
@@ -203,7 +203,7 @@ class _QuantizationRemover:
         )
         self.graph.dynamic_ranges[codes.real] = mode
         self.replaced |= {id(cast), id(scaled), id(factor)}
-        self.graph.outcomes |= {removed.name: f"a part of {node.name}" for removed in (cast, scaled, factor)}
+        self.graph.outcomes |= {removed_node.name: f"a part of {node.name}" for removed_node in (cast, scaled, factor)}
         self.graph.outcomes[codes.maker.name] = "a range that is measured on the image"
         self.remaining.append(
             Node(_PRODUCTS[node.operator], node.name, [codes.real, names[1]], scaled.outputs, node.attributes)
@@ -214,7 +214,10 @@ class _QuantizationRemover:
         return readers[0] if len(readers) == 1 and name not in self.graph.outputs else None
 
     def _convert_leaky(self, node: Node) -> str:
-        """The larger of what one convolution gives and of a part of it is a LeakyRelu; its result. Raises: Refused."""
+        """Replace the larger of a convolution's result and of a share of it by a LeakyRelu; return its result.
+
+        Raises: Refused.
+        """
         branches = [self.codes[name] for name in node.inputs if name in self.codes]
         constants, makers = self.graph.constants, [self.makers.get(code_tensors.real) for code_tensors in branches]
         convolutions = [maker for maker in makers if maker is not None and maker.operator == "Conv"]
@@ -231,7 +234,10 @@ class _QuantizationRemover:
 
     @staticmethod
     def _find_ratio(first_arrays: list[Array], second_arrays: list[Array]) -> float | None:
-        """The number from 0 to 1 that all values of the second list are, times those of the first."""
+        """Return the number from 0 to 1 that all values of the second list are, times those of the first.
+
+        None: there is none.
+        """
         first_values, second_values = (
             np.concatenate([np.ravel(x).astype(np.float64) for x in arrays]) for arrays in (first_arrays, second_arrays)
         )
@@ -269,7 +275,7 @@ def _dequantize_constant(graph: NodeGraph, node: Node, budget: Budget) -> None:
 
 
 def _read_parameters(graph: NodeGraph, node: Node) -> QuantizationParameters:
-    """What a QuantizeLinear or DequantizeLinear says about its tensor. Raises: FormatError."""
+    """Return what a QuantizeLinear or DequantizeLinear says about its tensor. Raises: FormatError."""
     call = OperatorCall.in_graph(graph, node)
     for index, described in ((1, "scale"), (2, "zero point")):
         if call.has_input(index) and call.arrays[index] is None:

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Values that chains of nodes move about: Keras 3 repeats pixels by Reshape and Tile over five axes, ShuffleNet orders channels
-anew by Reshape, Transpose, Reshape. Found by running a chain on numbers."""
+"""Chains of nodes that move values about, found by running a chain on numbers.
+
+Keras 3 repeats pixels by Reshape and Tile over five axes, ShuffleNet orders channels anew by Reshape, Transpose, Reshape.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,10 @@ _LONGEST, _MAX_VALUES, _MAX_SHUFFLED = 12, 1 << 24, 2048
 
 
 def recognize_repeats(graph: NodeGraph) -> None:
-    """Put a Resize where a chain of nodes gives each pixel `factor` times along both axes, and a channel shuffle where it gives
-    the channels in another order."""
+    """Put a Resize in place of a chain of nodes that gives each pixel `factor` times along both axes.
+
+    A chain that gives the channels in another order becomes a channel shuffle.
+    """
     readers, outputs, budget = graph.readers(), set(graph.outputs), Budget(1 << 28, 1 << 62)
     replacements: dict[int, Node | None] = {}
     for start in graph.nodes:
@@ -61,7 +65,10 @@ def recognize_repeats(graph: NodeGraph) -> None:
 
 
 def _make_channel_order(graph: NodeGraph, last_node: Node, x: str, order: Array) -> Node:
-    """The node that gives the channels of `x` in this order: a channel shuffle, or a 1x1 convolution where it is none."""
+    """Return the node that gives the channels of `x` in this order.
+
+    A channel shuffle, or a 1x1 convolution where it is none.
+    """
     channels = np.arange(len(order))
     groups = len(order) // max(1, int(order[1 % len(order)]))
     if len(order) % groups == 0 and np.array_equal(order, channels.reshape(groups, -1).T.ravel()):
@@ -72,7 +79,7 @@ def _make_channel_order(graph: NodeGraph, last_node: Node, x: str, order: Array)
 
 
 def _follow_chain(outputs: set[str], readers: dict[str, list[Node]], start: Node) -> list[Node]:
-    """The nodes from `start` on that only move values, each read by the next alone."""
+    """Return the nodes from `start` on that only move values, each read by the next alone."""
     chain = [start]
     while (
         len(chain) < _LONGEST
@@ -88,7 +95,7 @@ def _follow_chain(outputs: set[str], readers: dict[str, list[Node]], start: Node
 
 
 def _may_shuffle(graph: NodeGraph, chain: list[Node]) -> bool:
-    """Whether channels are parted into groups, and these exchanged."""
+    """Return whether channels are split into groups, and these exchanged."""
     return any(
         node.operator == "Reshape" and next_node.operator == "Transpose" and len(graph.shapes.get(node.output, ())) in (3, 5)
         for node, next_node in pairwise(chain[:4])
@@ -98,7 +105,7 @@ def _may_shuffle(graph: NodeGraph, chain: list[Node]) -> bool:
 def _recognize_move(
     graph: NodeGraph, chain: list[Node], shape: tuple[int, ...], budget: Budget
 ) -> tuple[int, int, Array | None]:
-    """(how often a pixel stands along an axis, after how many nodes, the order of channels); 0 nodes: it is something else."""
+    """Return (how often a pixel stands along an axis, after how many nodes, the order of channels); 0 nodes: neither."""
     values: Array = np.arange(math.prod(shape), dtype=np.int32).reshape(shape)
     x, result = values, (0, 0, None)
     for count, node in enumerate(chain, 1):

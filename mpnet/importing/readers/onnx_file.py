@@ -25,7 +25,7 @@ _PACKED = {1: 4, 2: 8, 3: 4, 4: 8, 8: 4}
 
 
 def read_onnx(path: Path) -> NodeGraph:
-    """The graph of a file, its opset's operators as they are.
+    """Return the graph of a file, its opset's operators as they are.
 
     Raises: FormatError, ConfigError without the package onnx.
     """
@@ -57,7 +57,7 @@ class _OnnxFile:
         self.path, self.external_left = path, MAX_EXTERNAL_BYTES
 
     def graph(self, model: Any) -> NodeGraph:
-        """The graph of a parsed file. Raises: FormatError."""
+        """Return the graph of a parsed file. Raises: FormatError."""
         source, graph = str(self.path), model.graph
         domains = {entry.domain: entry.version for entry in model.opset_import}
         opset = domains.get("", domains.get("ai.onnx", 0))
@@ -143,7 +143,7 @@ class _OnnxFile:
         return np.asarray(numpy_helper.to_array(tensor))
 
     def _external(self, tensor: Any, sides: list[int]) -> Array:
-        """A constant in a file of its own, which must lie in the model's folder."""
+        """Read a constant from a file of its own, which must lie in the model's folder. Raises: FormatError."""
         from onnx import helper
 
         entries = {entry.key: entry.value for entry in tensor.external_data}
@@ -181,12 +181,12 @@ class _OnnxFile:
 
 
 def _numbers(values: Any, kind: Any) -> list[float] | list[int] | Array:
-    """A list of plain numbers; longer ones, which only constants have, as an array, which takes a tenth of the memory."""
+    """Return a list of plain numbers; longer lists, which only constants have, as an array, with a tenth of the memory."""
     return list(values) if len(values) <= _MAX_LIST else np.array(values, kind)
 
 
 def _shape(value: Any, source: str) -> tuple[int, ...]:
-    """0 for a side that the file leaves open."""
+    """Return the shape of an input, 0 for a side that the file leaves open. Raises: FormatError."""
     if not value.type.HasField("tensor_type") or not value.type.tensor_type.HasField("shape"):
         raise FormatError(f"{source}: the input {shown(value.name)} has no shape; export it with a fixed one")
     sides = tuple(int(side.dim_value) if side.HasField("dim_value") else 0 for side in value.type.tensor_type.shape.dim)
@@ -196,8 +196,10 @@ def _shape(value: Any, source: str) -> tuple[int, ...]:
 
 
 def _check_size(content: bytes, source: str) -> None:
-    """Look at everything that parsing would make objects of before it does: a node takes two bytes of a file and kilobytes of
-    memory, a number one byte and eight. Raises: FormatError."""
+    """Check the number of everything that parsing would make objects of, before it does. Raises: FormatError.
+
+    A node takes two bytes of a file and kilobytes of memory, a number one byte and eight.
+    """
     from onnx import ModelProto
 
     nodes_left, constants_left, fields_left, number_bytes_left = MAX_NODES, MAX_TENSORS, _MAX_FIELDS, _MAX_PACKED_BYTES
@@ -223,8 +225,11 @@ def _check_size(content: bytes, source: str) -> None:
 
 
 def _fields(content: bytes, position: int, end: int, source: str) -> Iterator[tuple[int, int, int]]:
-    """(number, first, one past the last byte) of the fields of a protobuf message; ends where it is damaged, which parsing
-    refuses. Raises: FormatError for groups, whose length is not written, so that nothing hides behind one."""
+    """Yield (number, first, one past the last byte) of the fields of a protobuf message.
+
+    Ends where the message is damaged, which parsing refuses. Raises: FormatError for groups, whose length is not written, so
+    that nothing hides behind one.
+    """
     while position < end:
         tag, position = _varint(content, position, end)
         kind = tag & 7

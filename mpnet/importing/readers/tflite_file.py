@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""TensorFlow Lite files as graphs in ONNX's words, channels first. Read by the schema that ai-edge-litert brings, lazily: what
-a damaged file promises is looked at before it is made.
+"""TensorFlow Lite files as graphs in ONNX's words, channels first.
+
+Read by the schema that ai-edge-litert brings, lazily: the sizes that a damaged file promises are checked before anything is
+made.
 """
 
 from __future__ import annotations
@@ -54,7 +56,7 @@ _BROKEN = (
 
 
 def read_tflite(path: Path) -> NodeGraph:
-    """The graph of a file. Raises: FormatError, ConfigError without ai-edge-litert."""
+    """Return the graph of a file. Raises: FormatError, ConfigError without ai-edge-litert."""
     require(f"reading {path.name}", ("ai-edge-litert>=1.4", "flatbuffers>=23.5"), "litert")
     content = read_bounded(path, MAX_FILE_BYTES, "TensorFlow Lite model")
     if content[4:8] != b"TFL3":
@@ -145,8 +147,11 @@ def _stored_values(model: Any, tensor: Any, shape: tuple[int, ...], dtype: Any) 
 
 
 def _dense_values(sparsity: Any, stored_values: Array, shape: tuple[int, ...]) -> Array:
-    """A constant of which only some values are stored: axes in an order of their own, the last of them blocks of others, each
-    either whole or a list of the places that are there (TensorFlow Lite's SparsityParameters)."""
+    """Return a constant of which only some values are stored (TensorFlow Lite's SparsityParameters).
+
+    Its axes have an order of their own; the last of them are blocks of others. Each axis is either dense or a list of the
+    indices that are stored.
+    """
     order = [int(axis) for axis in sparsity.TraversalOrderAsNumpy()]
     blocks = [int(axis) for axis in sparsity.BlockMapAsNumpy()] if sparsity.BlockMapLength() else []
     axes = [sparsity.DimMetadata(number) for number in range(sparsity.DimMetadataLength())]
@@ -188,7 +193,7 @@ def _dense_values(sparsity: Any, stored_values: Array, shape: tuple[int, ...]) -
 
 
 def _vector(axis: Any, name: str) -> Array:
-    """Array segments or indices, in one of three types."""
+    """Return array segments or indices, which are of one of three types."""
     from flatbuffers import number_types
     from flatbuffers.table import Table
 
@@ -213,7 +218,7 @@ def _quantization(tensor: Any) -> QuantizationParameters | None:
 
 
 def _metadata(model: Any, content: bytes) -> dict[str, str]:
-    """Labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
+    """Return labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
     metadata: dict[str, str] = {}
     for number in range(min(model.MetadataLength(), 64)):
         entry = model.Metadata(number)
@@ -223,7 +228,7 @@ def _metadata(model: Any, content: bytes) -> dict[str, str]:
             document = json.loads(data)
             metadata |= {key: json.dumps(document[key]) for key in ("names", "heads", "input") if key in document}
         elif entry.Name() == b"TFLITE_METADATA" and len(data) < _MAX_LABELS:
-            numbers = normalisation(data)
+            numbers = _read_normalization(data)
             if numbers is not None:
                 metadata["mpnet.pixels"] = json.dumps({"mean": numbers[0], "std": numbers[1]})
     if "names" not in metadata and zipfile.is_zipfile(io.BytesIO(content)):
@@ -235,8 +240,11 @@ def _metadata(model: Any, content: bytes) -> dict[str, str]:
     return metadata
 
 
-def normalisation(data: bytes) -> tuple[list[float], list[float]] | None:
-    """(means, deviations) of the first input, of values from 0 to 255: fields of TensorFlow Lite Support's metadata schema."""
+def _read_normalization(data: bytes) -> tuple[list[float], list[float]] | None:
+    """Return (means, deviations) of the first input, of values from 0 to 255.
+
+    Fields of TensorFlow Lite Support's metadata schema.
+    """
     from flatbuffers import number_types
     from flatbuffers.table import Table
 

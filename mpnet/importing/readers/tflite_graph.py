@@ -212,9 +212,9 @@ class TfliteOperator:
         """Append the node that it becomes."""
         return self.builder.node(operator, self.name, inputs, output, **attributes)
 
-    def constant(self, what: str, values: Any) -> str:
-        """Add a constant of int64 that its node reads, such as a shape, and return its name."""
-        return self.builder.constant(f"{self.name}/{what}", np.array(values, np.int64))
+    def constant(self, role: str, values: Any) -> str:
+        """Add a constant of int64 that its node reads, and return its name. role: such as 'shape', for that name."""
+        return self.builder.constant(f"{self.name}/{role}", np.array(values, np.int64))
 
     def become_constant(self, values: Array) -> None:
         """Let its result be a constant."""

@@ -50,7 +50,7 @@ def _folding(compute: Callable[[list[Array]], Any]) -> Converter:
 
 
 def _convert_shape(operator: TfliteOperator) -> None:
-    """A shape is known: where the batch is open, it is one image."""
+    """Make the shape a constant: where the batch is open, it is one image."""
     operator.become_constant(np.array(operator.shape, np.int32))
 
 
