@@ -116,7 +116,10 @@ int mp_conv_takes_sums(const mp_table *table, const void *packed)
 }
 
 /* One side of a pooled result: padding decides whether the last, incomplete window counts. */
-static int is_half(int pooled, int side) { return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2); }
+static int is_pooled_side(int pooled, int side)
+{
+    return pooled > 0 && (pooled == side / 2 || pooled == (side + 1) / 2);
+}
 
 int mp_conv(const mp_table *table, const mp_conv_args *a)
 {
@@ -129,7 +132,7 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     const int status = plan_of(table, header, &plan);
     if (status != MP_OK) return status;
     if (header->precision != a->precision || !same_shape(&header->shape, &a->shape)) return MP_BAD_ARGUMENT;
-    if ((a->pool_h || a->pool_w) && !(is_half(a->pool_h, plan.out_h) && is_half(a->pool_w, plan.out_w)))
+    if ((a->pool_h || a->pool_w) && !(is_pooled_side(a->pool_h, plan.out_h) && is_pooled_side(a->pool_w, plan.out_w)))
         return MP_BAD_SHAPE;
     if (plan.codes && (!a->weight_scale || !a->in_scale || !a->in_zero_point || !a->in_offset)) return MP_BAD_ARGUMENT;
     if (a->converts && (plan.traits->type == MP_TYPE_F32 || !mp_is_real(a->in_type) || a->in_type == plan.traits->type))
@@ -143,8 +146,8 @@ int mp_conv(const mp_table *table, const mp_conv_args *a)
     if (out_codes && (!a->out_zero_point || !mp_are_its_codes(a->out_type, a->out_low, a->out_high)))
         return MP_BAD_ARGUMENT;
     if (a->multiplier) {
-        const int whole = plan.codes && out_codes && a->whole_bias && a->shift && a->activation == MP_LINEAR;
-        if (!whole || a->ranges || a->sums || a->gives_sums) return MP_BAD_ARGUMENT;
+        const int integer_only = plan.codes && out_codes && a->integer_bias && a->shift && a->activation == MP_LINEAR;
+        if (!integer_only || a->ranges || a->sums || a->gives_sums) return MP_BAD_ARGUMENT;
         if (a->leaky_multiplier && (!a->leaky_shift || a->leaky_low > a->leaky_high)) return MP_BAD_ARGUMENT;
         for (int k = 0; k < a->shape.out_c; k++)
             if (a->multiplier[k] < 0 || a->shift[k] < -31 || a->shift[k] > MP_MOST_SHIFT) return MP_BAD_ARGUMENT;

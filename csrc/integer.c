@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* Drivers of operations on codes in whole numbers alone: docs/arithmetic.md, section 10. */
+/* Drivers of operations on codes in integers alone: docs/arithmetic.md, section 10. */
 #include <math.h>
 #include <stdatomic.h>
 #include "fixed_point.h"

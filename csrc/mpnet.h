@@ -68,10 +68,10 @@ typedef struct {
      * sums of some input channels are continued by those of the others, each with weights of their own. */
     const int32_t *sums;
     int32_t gives_sums;
-    /* Codes in and out by whole numbers alone, where multiplier is not NULL: the sum of a channel and its whole_bias, times its
+    /* Codes in and out in integers alone, where multiplier is not NULL: the sum of a channel and its integer_bias, times its
      * multiplier * 2^(shift - 31), plus out_zero_point, within out_low and out_high: by fixed_point.h's rule of 32, or by that of 64
      * where codes of either have 16 bits. activation is MP_LINEAR; bias, scales and ranges mean nothing. */
-    const void *whole_bias;            /* out_c: int32, or int64 by the rule of 64; sums stay within 31, or 47 */
+    const void *integer_bias;          /* out_c: int32, or int64 by the rule of 64; sums stay within 31, or 47 */
     const int32_t *multiplier, *shift; /* out_c: in [2^30, 2^31) and [-31, 7], or 0 and 0 */
     /* Or NULL: LeakyReLU follows, by a factor above 0 and one below. Before it sums are steps from the real 0, within these. */
     const int32_t *leaky_multiplier, *leaky_shift;
@@ -164,7 +164,7 @@ int mp_channel_max(const mp_table *table, const void *x, void *out, int type, si
 /* Of each pixel: out[i * groups + g] = x[g * (c / groups) + i]. */
 int mp_shuffle(const mp_table *table, const void *x, void *out, int type, size_t pixels, int c, int groups,
                int threads);
-/* Codes in whole numbers alone (docs/arithmetic.md, section 10). rescale: of what lies below zero_point by a factor of its own. */
+/* Codes in integers alone (docs/arithmetic.md, section 10). rescale: of what lies below zero_point by a factor of its own. */
 enum { MP_ADD_SHIFT_8 = 20, MP_ADD_SHIFT_16 = 15 }; /* of codes before they are added */
 enum { MP_MOST_SHIFT = 7 };                         /* of a convolution's factors */
 int mp_rescale(const mp_table *table, const void *x, int type, void *out, int out_type, int zero_point,

@@ -19,14 +19,14 @@ typedef struct {
     int rising;   /* MP_SUM_INT: every result is finite, none is -0, and larger sums never give smaller results */
     int packs; /* 1: rising, and codes are clamped by packing alone: the range is int8's, and no rounded value leaves int32 */
     const float *bias;  /* per packed channel (panel * nr + j) */
-    const float *scale; /* whole sums: in_scale * weight_scale, per packed channel */
-    size_t lower;       /* MP_SUM_HALVES: from sums of upper halves to those of lower ones, in elements */
+    const float *scale; /* integer sums: in_scale * weight_scale, per packed channel */
+    size_t lower;       /* MP_SUM_BYTE_PAIRS: from sums of upper bytes to those of lower ones, in elements */
     float inv_scale, low, high, zero_point; /* codes as output: clamp to [low, high] before adding zero_point */
     /* Running state, one value per lane. bad: 0 until something was not finite. */
     float minimum[MP_MAX_LANES], maximum[MP_MAX_LANES], bad[MP_MAX_LANES];
 } mp_output;
 
-/* Codes -> codes in whole numbers, by a factor for what lies above the real 0 and one for what lies below. */
+/* Codes -> codes in integers, by a factor for what lies above the real 0 and one for what lies below. */
 typedef struct {
     int32_t zero_point, out_zero_point;
     int32_t low, high; /* clamp to them before adding out_zero_point */
@@ -37,12 +37,12 @@ typedef struct {
     int left;
     int32_t low, high, zero_point[3], multiplier[3], shift[3];
 } mp_adding;
-/* The output stage in whole numbers (mp_conv_args.multiplier); channels count through all pixels beside each other. */
+/* The output stage in integers (mp_conv_args.multiplier); channels count through all interleaved pixels. */
 typedef struct {
     int wide;         /* 1: by the rule of 64 bits; */
     const void *bias; /* int32; or int64, times the factor, with half of what is shifted out */
     const int32_t *multiplier, *shift;
-    size_t lower;           /* from sums of upper halves to those of lower ones, in elements; 0: there are none */
+    size_t lower;           /* from sums of upper bytes to those of lower ones, in elements; 0: there are none */
     int windows;            /* as in mp_output */
     int32_t low, high, add; /* clamp to [low, high] before adding */
     int leaky;              /* 1: then `after` follows */
@@ -155,8 +155,8 @@ typedef struct mp_micro {
      * ahead: memory worth prefetching meanwhile, ahead_step bytes further with every step, or `steps` of them; no effect. */
     void (*tile)(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b, const void *init,
                  void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step);
-    /* int16 alone, or NULL: only depths whose sums fit int32. Such sums of a part of the depth -> upper and lower halves of the
-     * whole one's (enum mp_sum_kind), which they are added to, or which they begin. */
+    /* int16 alone, or NULL: only depths whose sums fit int32. Such sums of a part of the depth -> upper and lower bytes of those of the
+     * whole depth (enum mp_sum_kind), which they are added to, or which they begin. */
     void (*carry)(const int32_t *sums, size_t count, int32_t *upper, int32_t *lower, int begins);
     /* The last pass of full tiles and its output stage in one, without storing the sums; or NULL. 0: it has none for such an
      * output, and has done nothing. */
@@ -246,7 +246,7 @@ typedef struct {
 /* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).
  * output: rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
  *   channel: first packed channel.
- * requantize: the same into codes by whole numbers; channel: first, of the layer's.
+ * requantize: the same into codes in integers alone; channel: first, of the layer's.
  * divide: reals over scale, rounded half away from zero, within [low, high] before zero_point is added; not 0: one is not finite.
  * maxpool: one output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
  *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.

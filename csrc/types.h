@@ -58,7 +58,7 @@ enum mp_sum_kind {
     MP_SUM_FLOAT, /* float sums that started from the bias */
     MP_SUM_HALF,  /* half-precision sums held as floats, bias still to be added */
     MP_SUM_INT,   /* int32 sums */
-    MP_SUM_HALVES /* two int32 sums for each, of the upper and of the lower halves of codes: 256 times the first plus the second */
+    MP_SUM_BYTE_PAIRS /* two int32 sums for each, of the upper and of the lower bytes of codes: 256 times the first plus the second */
 };
 
 typedef struct {
@@ -80,11 +80,11 @@ static const mp_precision mp_precisions[] = {
     [MP_INT6] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 6},
     [MP_BF16] = {MP_TYPE_BF16, MP_SUM_FLOAT, MP_BF16, MP_BF16, 0},
     [MP_INT3] = {MP_TYPE_I8, MP_SUM_INT, MP_INT8, MP_INT8, 3},
-    [MP_INT16] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 0},
-    [MP_INT16W6] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 6},
-    [MP_INT16W5] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 5},
-    [MP_INT16W4] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 4},
-    [MP_INT16W3] = {MP_TYPE_I16, MP_SUM_HALVES, MP_INT8, MP_INT16, 3},
+    [MP_INT16] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 0},
+    [MP_INT16W6] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 6},
+    [MP_INT16W5] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 5},
+    [MP_INT16W4] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 4},
+    [MP_INT16W3] = {MP_TYPE_I16, MP_SUM_BYTE_PAIRS, MP_INT8, MP_INT16, 3},
 };
 /* clang-format on */
 /* How weights of a precision come. */

@@ -88,11 +88,11 @@
     {                                                                                                                  \
         const void *from = init ? init : acc;                                                                          \
         const ptrdiff_t step = init ? 0 : ROW;                                                                         \
-        const ptrdiff_t whole = run / (AT_ONCE * ELEMENTS), rest = run % (AT_ONCE * ELEMENTS) / ELEMENTS;              \
+        const ptrdiff_t full = run / (AT_ONCE * ELEMENTS), rest = run % (AT_ONCE * ELEMENTS) / ELEMENTS;              \
         ptrdiff_t left = segments;                                                                                     \
         __asm__ volatile(ASM_ALL_ROWS(START)                                                                           \
                          "1:\n" ASM_ROW_POINTERS                                                                       \
-                         "mov x17, %[whole]\n"                                                                         \
+                         "mov x17, %[full]\n"                                                                         \
                          "cbz x17, 3f\n"                                                                               \
                          "2:\n" STEPS(MAC)                                                                             \
                          "subs x17, x17, #1\n"                                                                         \
@@ -107,7 +107,7 @@
                          "5: subs %[left], %[left], #1\n"                                                              \
                          "b.ne 1b\n" ASM_ALL_ROWS(END)                                                                 \
                          : [b] "+r"(b), [seg] "+r"(seg), [left] "+r"(left), [from] "+r"(from), [acc] "+r"(acc)         \
-                         : [a] "r"(a), [whole] "r"(whole), [rest] "r"(rest), [step] "r"(step)                          \
+                         : [a] "r"(a), [full] "r"(full), [rest] "r"(rest), [step] "r"(step)                          \
                          : "memory", "cc", ASM_ROWS, ASM_VECTORS);                                                     \
     }
 /* One depth position of each row: LANE is "s" and 4 bytes or "h" and 2. */

@@ -107,21 +107,21 @@ static inline void dw_row_3x3(const dw_columns *k, int pixels, char *to)
 static void depthwise_s16(const char *a, const ptrdiff_t *tap, int taps, size_t step, int pixels, int channels,
                           const void *w, const void *init, void *acc)
 {
-    ptrdiff_t beside = (ptrdiff_t)step;
+    ptrdiff_t pixel_step = (ptrdiff_t)step;
     /* Pixels beside each other, whose filters are equal, are as many pixels of fewer channels. */
     const ptrdiff_t column = taps > 1 ? tap[1] - tap[0] : 0;
-    const int several = column > 0 && beside == (ptrdiff_t)channels * 2 ? (int)(beside / column) : 1;
+    const int interleave = column > 0 && pixel_step == (ptrdiff_t)channels * 2 ? (int)(pixel_step / column) : 1;
     const ptrdiff_t weights_ld = (ptrdiff_t)channels * 2;
-    if (several > 1 && several * column == beside && column % 16 == 0)
-        channels /= several, pixels *= several, beside = column;
-    const int shared = taps == 9 && column == beside && tap[2] - tap[1] == beside;
+    if (interleave > 1 && interleave * column == pixel_step && column % 16 == 0)
+        channels /= interleave, pixels *= interleave, pixel_step = column;
+    const int shared = taps == 9 && column == pixel_step && tap[2] - tap[1] == pixel_step;
     for (int c = 0; c < channels; c += 8) {
         const dw_columns k = {.from = a + (size_t)c * 2,
                               .tap = tap,
                               .taps = taps,
                               .weights = (const int16_t *)w + c,
                               .init = (const int32_t *)init + c,
-                              .step = beside,
+                              .step = pixel_step,
                               .weights_ld = weights_ld,
                               .sums_ld = (ptrdiff_t)channels * 4};
         (shared ? dw_row_3x3 : dw_row)(&k, pixels, (char *)acc + (size_t)c * 4);

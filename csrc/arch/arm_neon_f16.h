@@ -98,4 +98,4 @@ static void stage_half(void *staged, const void *source, size_t count, int zero_
 }
 static const mp_micro micro_half = {ARM_F16_TILE,
                                     .needs_stage = 1, .stage = stage_half, .tile = tile_f16};
-#define MP_OWN_HALF
+#define MP_HAS_FP16_HALF

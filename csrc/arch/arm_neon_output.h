@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* What is asked most of output stages, in assembly: of whole sums that they rise with floats and their range, or codes;
+/* What is asked most of output stages, in assembly: of integer sums that they rise with floats and their range, or codes;
  * of floats codes. Four rows at a time of one or two vectors of channels; what a compiler makes of `output_columns` moves each
  * address by itself and asks in every row whether the range is wanted: 16 instructions a vector instead of 8, for codes 18
  * instead of 11.
@@ -65,8 +65,8 @@ typedef struct {
 #define O_NEAR(s, x, v)                                                                                                \
     "fmul v" #x ".4s, v" #x ".4s, %[inv].4s\n"                                                                         \
     "fcvtns v" #x ".4s, v" #x ".4s\n"
-#define O_HALF(x) "sqxtn v" #x ".4h, v" #x ".4s\n"
-#define O_HALF_2(x, other) "sqxtn2 v" #x ".8h, v" #other ".4s\n"
+#define O_TO_INT16(x) "sqxtn v" #x ".4h, v" #x ".4s\n"
+#define O_TO_INT16_2(x, other) "sqxtn2 v" #x ".8h, v" #other ".4s\n"
 #define O_ZERO(x) "sqadd v" #x ".8h, v" #x ".8h, %[zero_point].8h\n"
 #define O_BYTE(x) "sqxtn v" #x ".8b, v" #x ".8h\n"
 #define O_BYTE_2(x, other) "sqxtn2 v" #x ".16b, v" #other ".8h\n"
@@ -77,22 +77,22 @@ typedef struct {
 #define O_CODES_2(ACTIVATED)                                                                                           \
     O_LOAD_2(0, 1) O_LOAD_2(2, 3) O_LOAD_2(4, 5) O_LOAD_2(6, 7)                                                        \
     O_REAL(O_EIGHT, ACTIVATED) O_EIGHT(O_NEAR)                                                                         \
-    O_HALF(16) O_HALF(18) O_HALF(20) O_HALF(22)                                                                        \
-    O_HALF_2(16, 17) O_HALF_2(18, 19) O_HALF_2(20, 21) O_HALF_2(22, 23)                                                \
+    O_TO_INT16(16) O_TO_INT16(18) O_TO_INT16(20) O_TO_INT16(22)                                                                        \
+    O_TO_INT16_2(16, 17) O_TO_INT16_2(18, 19) O_TO_INT16_2(20, 21) O_TO_INT16_2(22, 23)                                                \
     O_ZERO(16) O_ZERO(18) O_ZERO(20) O_ZERO(22)                                                                        \
     O_BYTE(16) O_BYTE(20) O_BYTE_2(16, 18) O_BYTE_2(20, 22) O_CLAMP(16) O_CLAMP(20)                                    \
     O_PUT(16, d}[0]) O_PUT(16, d}[1]) O_PUT(20, d}[0]) O_PUT(20, d}[1])
 #define O_CODE_2(ACTIVATED)                                                                                            \
     O_LOAD_2(0, 1) O_REAL(O_TWO, ACTIVATED) O_TWO(O_NEAR)                                                              \
-    O_HALF(16) O_HALF_2(16, 17) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, d}[0])
+    O_TO_INT16(16) O_TO_INT16_2(16, 17) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, d}[0])
 #define O_CODES_1(ACTIVATED)                                                                                           \
     O_LOAD_1(0) O_LOAD_1(1) O_LOAD_1(2) O_LOAD_1(3)                                                                    \
     O_REAL(O_FOUR, ACTIVATED) O_FOUR(O_NEAR)                                                                           \
-    O_HALF(16) O_HALF(18) O_HALF_2(16, 17) O_HALF_2(18, 19) O_ZERO(16) O_ZERO(18)                                      \
+    O_TO_INT16(16) O_TO_INT16(18) O_TO_INT16_2(16, 17) O_TO_INT16_2(18, 19) O_ZERO(16) O_ZERO(18)                                      \
     O_BYTE(16) O_BYTE_2(16, 18) O_CLAMP(16)                                                                            \
     O_PUT(16, s}[0]) O_PUT(16, s}[1]) O_PUT(16, s}[2]) O_PUT(16, s}[3])
 #define O_CODE_1(ACTIVATED)                                                                                            \
-    O_LOAD_1(0) O_REAL(O_ONE, ACTIVATED) O_ONE(O_NEAR) O_HALF(16) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, s}[0])
+    O_LOAD_1(0) O_REAL(O_ONE, ACTIVATED) O_ONE(O_NEAR) O_TO_INT16(16) O_ZERO(16) O_BYTE(16) O_CLAMP(16) O_PUT(16, s}[0])
 
 /* All rows; MANY: four of them, ONE: one. */
 #define OUTPUT_BLOCK(MANY, ONE)                                                                                        \
@@ -181,14 +181,14 @@ static inline size_t quantize_usual(const float *x, int8_t *out, size_t count, f
     const int8x16_t bottom = vdupq_n_s8((int8_t)low), top = vdupq_n_s8((int8_t)high);
 #define Q_EIGHT(M) M(0) M(1) M(2) M(3) M(4) M(5) M(6) M(7)
 #define Q_SCALE(v) "fmul v" #v ".4s, v" #v ".4s, %[inv].4s\n"
-#define Q_WHOLE(v) "fcvtns v" #v ".4s, v" #v ".4s\n"
-#define Q_HALF(v) "sqxtn v" #v ".4h, v" #v ".4s\n"
+#define Q_TO_INT32(v) "fcvtns v" #v ".4s, v" #v ".4s\n"
+#define Q_TO_INT16(v) "sqxtn v" #v ".4h, v" #v ".4s\n"
 #define Q_SHORT(v, other) "sqxtn2 v" #v ".8h, v" #other ".4s\n"
 #define Q_ZERO(v) "sqadd v" #v ".8h, v" #v ".8h, %[zero].8h\n"
     __asm__ volatile("1: ld1 {v0.4s-v3.4s}, [%[x]], #64\n"
                      "ld1 {v4.4s-v7.4s}, [%[x]], #64\n"
-                     Q_EIGHT(Q_SCALE) Q_EIGHT(Q_WHOLE)
-                     Q_HALF(0) Q_HALF(2) Q_HALF(4) Q_HALF(6) Q_SHORT(0, 1) Q_SHORT(2, 3) Q_SHORT(4, 5) Q_SHORT(6, 7)
+                     Q_EIGHT(Q_SCALE) Q_EIGHT(Q_TO_INT32)
+                     Q_TO_INT16(0) Q_TO_INT16(2) Q_TO_INT16(4) Q_TO_INT16(6) Q_SHORT(0, 1) Q_SHORT(2, 3) Q_SHORT(4, 5) Q_SHORT(6, 7)
                      Q_ZERO(0) Q_ZERO(2) Q_ZERO(4) Q_ZERO(6)
                      "sqxtn v0.8b, v0.8h\n"
                      "sqxtn v4.8b, v4.8h\n"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
-/* int16 tile of ARMv8.0, for Winograd in whole numbers and for int16 where its sums fit: 8 pixels x 8 channels, eight depth positions of a row
+/* int16 tile of ARMv8.0, for Winograd in integers and for int16 where its sums fit: 8 pixels x 8 channels, eight depth positions of a row
  * loaded at once. SMLAL makes four products of int16 in the time in which SMULL or SMLAL2 makes eight of bytes, of which Winograd needs a
- * quarter, and int16 half as many as its two halves do. Weights lie in pairs of positions, [channel][2]; UZP1 and UZP2 take them apart. */
+ * quarter, and int16 half as many as its two bytes do. Weights lie in pairs of positions, [channel][2]; UZP1 and UZP2 take them apart. */
 #include "arm_neon_asm.h"
 #include "arm_neon_rows.h"
 

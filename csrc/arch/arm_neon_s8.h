@@ -150,10 +150,10 @@ static inline s8_window s8_window_of(const int8_t *b)
             : "memory", "v0", "v1", "v2", "v3", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19", "v20", "v21",      \
               "v22", "v23", "v24", "v25")
 #define WINDOW_SUMS(M) M(0, 0)
-#define WINDOWS_BESIDE 1
+#define WINDOWS_TOGETHER 1
 #define WINDOW_VECTORS 1
 #define WINDOW_PREPARE const s8_window weights = s8_window_of(row->b);
-#define WINDOW_WHOLE                                                                                                   \
+#define WINDOW_MULTIPLY                                                                                                   \
     vi c000, c001, c002, c003;                                                                                         \
     S8_WINDOW_PAIR(c000, c001, upper);                                                                                 \
     S8_WINDOW_PAIR(c002, c003, upper + row->stage_row);                                                                \

@@ -9,18 +9,18 @@ typedef struct {
 static inline dot_window dot_window_of(const int8_t *b, int first)
 {
     dot_window w;
-    for (int half = 0; half < 2; half++, first += 4) {
+    for (int vector = 0; vector < 2; vector++, first += 4) {
         uint32x4_t step[3][3];
         for (int row = 0; row < 3; row++)
             for (int k = 0; k < 3; k++) step[row][k] = dot_window_step(b, row, k, first);
-        w.steps[0][half] = step[0][0];
-        w.steps[1][half] = step[0][1];
-        w.steps[2][half] = vsliq_n_u32(step[0][2], step[1][0], 8);
-        w.steps[3][half] = vsliq_n_u32(vshrq_n_u32(step[1][0], 24), step[1][1], 8);
-        w.steps[4][half] =
+        w.steps[0][vector] = step[0][0];
+        w.steps[1][vector] = step[0][1];
+        w.steps[2][vector] = vsliq_n_u32(step[0][2], step[1][0], 8);
+        w.steps[3][vector] = vsliq_n_u32(vshrq_n_u32(step[1][0], 24), step[1][1], 8);
+        w.steps[4][vector] =
             vsliq_n_u32(vsliq_n_u32(vshrq_n_u32(step[1][1], 24), step[1][2], 8), step[2][0], 16);
-        w.steps[5][half] = vsliq_n_u32(vshrq_n_u32(step[2][0], 16), step[2][1], 16);
-        w.steps[6][half] = vsliq_n_u32(vshrq_n_u32(step[2][1], 16), step[2][2], 16);
+        w.steps[5][vector] = vsliq_n_u32(vshrq_n_u32(step[2][0], 16), step[2][1], 16);
+        w.steps[6][vector] = vsliq_n_u32(vshrq_n_u32(step[2][1], 16), step[2][2], 16);
     }
     return w;
 }
@@ -45,10 +45,10 @@ static inline dot_window dot_window_of(const int8_t *b, int first)
               [order] "r"(WINDOW_ORDER), [weights] "r"(&weights)                                                       \
             : "memory", "v0", "v1", "v2", "v4", "v5", "v6", "v7", "v16", "v17", "v18", "v19")
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)
-#define WINDOWS_BESIDE 1
+#define WINDOWS_TOGETHER 1
 #define WINDOW_VECTORS 2
 #define WINDOW_PREPARE const dot_window weights = dot_window_of(row->b, first);
-#define WINDOW_WHOLE                                                                                                   \
+#define WINDOW_MULTIPLY                                                                                                   \
     vi c000 = i0, c001 = i0, c002 = i0, c003 = i0, c010 = i1, c011 = i1, c012 = i1, c013 = i1;                         \
     DOT_WINDOW_PAIR(c000, c010, c001, c011, upper);                                                                    \
     DOT_WINDOW_PAIR(c002, c012, c003, c013, upper + row->stage_row);

@@ -12,13 +12,13 @@ static const mp_depthwise depthwise_f32 = {.a_bytes = 4, .weight_type = MP_W_F32
 static const mp_depthwise depthwise_s8 = {.a_bytes = 2, .weight_type = MP_W_I16};
 static const mp_winograd winograd_f32 = {.micro = &f32}, winograd_s16 = {.micro = &s16, ARM_S16_WINOGRAD};
 
-#define PACKING_TABLE(NAME, HALF, CODES, WIDE, WINOGRAD)                                                               \
+#define PACKING_TABLE(NAME, FP16_HALF, CODES, WIDE, WINOGRAD)                                                          \
     const mp_table mp_packing_##NAME = {                                                                               \
         .name = #NAME,                                                                                                 \
         .micro = {[MP_FP32] = &f32,                                                                                    \
                   [MP_FP16] = &f32,                                                                                    \
                   [MP_INT8] = &CODES,                                                                                  \
-                  [MP_FP16_HALF] = &HALF,                                                                              \
+                  [MP_FP16_HALF] = &FP16_HALF,                                                                         \
                   [MP_FP32_WINOGRAD] = &f32,                                                                           \
                   [MP_BF16] = &f32,                                                                                    \
                   [MP_INT16] = WIDE},                                                                                  \

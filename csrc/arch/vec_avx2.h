@@ -277,15 +277,16 @@ static inline vi vi_load(const void *p) { return _mm256_loadu_si256((const __m25
 static inline void vi_store(void *p, vi x) { _mm256_storeu_si256((__m256i *)p, x); }
 static inline vf vi_to_float(vi x) { return _mm256_cvtepi32_ps(x); }
 /* In double, where nothing is rounded before the end. */
-static inline __m128 v_halves_to_float(__m128i upper, __m128i lower)
+static inline __m128 v_byte_pairs_to_float(__m128i upper, __m128i lower)
 {
     return _mm256_cvtpd_ps(
         _mm256_fmadd_pd(_mm256_cvtepi32_pd(upper), _mm256_set1_pd(256.0), _mm256_cvtepi32_pd(lower)));
 }
-static inline vf vi_halves_to_float(vi upper, vi lower)
+static inline vf vi_byte_pairs_to_float(vi upper, vi lower)
 {
-    return _mm256_set_m128(v_halves_to_float(_mm256_extracti128_si256(upper, 1), _mm256_extracti128_si256(lower, 1)),
-                           v_halves_to_float(_mm256_castsi256_si128(upper), _mm256_castsi256_si128(lower)));
+    return _mm256_set_m128(
+        v_byte_pairs_to_float(_mm256_extracti128_si256(upper, 1), _mm256_extracti128_si256(lower, 1)),
+        v_byte_pairs_to_float(_mm256_castsi256_si128(upper), _mm256_castsi256_si128(lower)));
 }
 static inline vi vi_set1(int32_t x) { return _mm256_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm256_add_epi32(a, b); }
@@ -294,10 +295,10 @@ static inline vi vi_max(vi a, vi b) { return _mm256_max_epi32(a, b); }
 #define VI_FIXED_POINT
 static inline vi vi_times_by(vi x, vi multiplier, vi left, vi right, vi down)
 {
-    const __m256i half = _mm256_set1_epi64x(1 << 30), a = _mm256_sllv_epi32(x, left);
-    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(a, multiplier), half);
+    const __m256i rounding = _mm256_set1_epi64x(1 << 30), a = _mm256_sllv_epi32(x, left);
+    const __m256i even = _mm256_add_epi64(_mm256_mul_epi32(a, multiplier), rounding);
     const __m256i products = _mm256_mul_epi32(_mm256_srli_epi64(a, 32), _mm256_srli_epi64(multiplier, 32)),
-                  odd = _mm256_add_epi64(products, half);
+                  odd = _mm256_add_epi64(products, rounding);
     const __m256i high = _mm256_blend_epi32(_mm256_srli_epi64(even, 31), _mm256_slli_epi64(odd, 1), 0xaa);
     const __m256i below = _mm256_and_si256(_mm256_srai_epi32(high, 31), down);
     const __m256i shifted = _mm256_sub_epi32(_mm256_srav_epi32(_mm256_add_epi32(high, below), right), down);

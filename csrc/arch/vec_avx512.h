@@ -205,17 +205,17 @@ static inline vi vi_repeat(const void *p, int bytes)
 }
 static inline vf vi_to_float(vi x) { return _mm512_cvtepi32_ps(x); }
 /* In double, where nothing is rounded before the end. */
-static inline __m256 v_halves_to_float(__m256i upper, __m256i lower)
+static inline __m256 v_byte_pairs_to_float(__m256i upper, __m256i lower)
 {
     return _mm512_cvtpd_ps(
         _mm512_fmadd_pd(_mm512_cvtepi32_pd(upper), _mm512_set1_pd(256.0), _mm512_cvtepi32_pd(lower)));
 }
-static inline vf vi_halves_to_float(vi upper, vi lower)
+static inline vf vi_byte_pairs_to_float(vi upper, vi lower)
 {
-    const __m256 first = v_halves_to_float(_mm512_castsi512_si256(upper), _mm512_castsi512_si256(lower));
+    const __m256 first = v_byte_pairs_to_float(_mm512_castsi512_si256(upper), _mm512_castsi512_si256(lower));
     return _mm512_insertf32x8(
         _mm512_castps256_ps512(first),
-        v_halves_to_float(_mm512_extracti64x4_epi64(upper, 1), _mm512_extracti64x4_epi64(lower, 1)), 1);
+        v_byte_pairs_to_float(_mm512_extracti64x4_epi64(upper, 1), _mm512_extracti64x4_epi64(lower, 1)), 1);
 }
 static inline vi vi_set1(int32_t x) { return _mm512_set1_epi32(x); }
 static inline vi vi_add(vi a, vi b) { return _mm512_add_epi32(a, b); }

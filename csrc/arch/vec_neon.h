@@ -169,7 +169,7 @@ static inline vd vd_div(vd a, vd b) { return (vd){vdivq_f64(a.low, b.low), vdivq
 static inline vi vi_load(const void *p) { return vld1q_s32((const int32_t *)p); }
 static inline void vi_store(void *p, vi x) { vst1q_s32((int32_t *)p, x); }
 /* In double, where nothing is rounded before the end. */
-static inline vf vi_halves_to_float(vi upper, vi lower)
+static inline vf vi_byte_pairs_to_float(vi upper, vi lower)
 {
     const int64x2_t first = vaddw_s32(vshll_n_s32(vget_low_s32(upper), 8), vget_low_s32(lower)),
                     second = vaddw_s32(vshll_n_s32(vget_high_s32(upper), 8), vget_high_s32(lower));

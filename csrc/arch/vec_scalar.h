@@ -46,7 +46,7 @@ static inline vf vf_load_bf16(const uint16_t *p) { return mp_bf16_to_float(*p); 
 static inline vf vf_load_bf16_n(const uint16_t *p, int n) { (void)n; return mp_bf16_to_float(*p); }
 static inline void vf_store_bf16(uint16_t *p, vf x) { *p = mp_float_to_bf16(x); }
 static inline void vf_store_bf16_n(uint16_t *p, vf x, int n) { (void)n; *p = mp_float_to_bf16(x); }
-/* int8: loads widen; stores take whole numbers in [-128, 127]. */
+/* int8: loads widen; stores take integers in [-128, 127]. */
 static inline vf vf_load_s8(const int8_t *p) { return *p; }
 static inline vf vf_load_s8_n(const int8_t *p, int n) { (void)n; return *p; }
 static inline void vf_store_s8(int8_t *p, vf x) { *p = (int8_t)x; }
@@ -89,7 +89,7 @@ static inline vi vi_add(vi a, vi b) { return a + b; }
 static inline vi vi_max(vi a, vi b) { return a > b ? a : b; }
 static inline vf vi_to_float(vi x) { return (float)x; }
 /* 256 * upper + lower, rounded once. */
-static inline vf vi_halves_to_float(vi upper, vi lower) { return (float)(256 * (int64_t)upper + lower); }
+static inline vf vi_byte_pairs_to_float(vi upper, vi lower) { return (float)(256 * (int64_t)upper + lower); }
 /* The nearest whole number, even between two. |x| < 2^22. */
 static inline vi vi_near(vf x) { return (vi)vf_round(x); }
 /* In [-128, 127]. */

@@ -6,7 +6,7 @@
 #include "../kernels/all.h"
 
 #define MP_MR 6
-#define TILE_HALF 1
+#define TILE_SINGLE 1
 #define TILE_ROWS(M) M(0) M(1) M(2) M(3) M(4) M(5)
 #define TILE_CASES(F, ...)                                                                                             \
     switch (rows) {                                                                                                    \
@@ -28,7 +28,7 @@ TILE_OUTPUT(tile_s16, 0)
 #include "x86_avx2_bytes.h"
 /* First layers: one window x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(0, 1)
-#define WINDOWS_BESIDE 1
+#define WINDOWS_TOGETHER 1
 #define WINDOW_VECTORS 2
 /* A quarter of the products, and vpmaddwd takes int16 anyway. */
 #define MP_INT8_WINOGRAD .least_channels = 16

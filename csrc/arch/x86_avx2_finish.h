@@ -4,17 +4,17 @@
 #define MP_X86_AVX2_FINISH_H
 #include "../kernels/finish.h"
 
-#define FINISH_CASE(SUM, ACTIVATION, CODES, HALVES)                                                                    \
-    finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, vectors, last, ACTIVATION, CODES, HALVES, 0);                 \
+#define FINISH_CASE(SUM, ACTIVATION, CODES, FP16)                                                                      \
+    finish_as_##SUM(TILE_ROWS(FINISH_ARGUMENTS) results, vectors, last, ACTIVATION, CODES, FP16, 0);                   \
     break;
-#define FINISH_ACTIVATIONS(SUM, CODES, HALVES)                                                                         \
+#define FINISH_ACTIVATIONS(SUM, CODES, FP16)                                                                           \
     switch (results->output->activation) {                                                                             \
-    case MP_LINEAR: FINISH_CASE(SUM, MP_LINEAR, CODES, HALVES)                                                         \
-    case MP_LEAKY: FINISH_CASE(SUM, MP_LEAKY, CODES, HALVES)                                                           \
-    case MP_RELU: FINISH_CASE(SUM, MP_RELU, CODES, HALVES)                                                             \
-    case MP_HARD_SWISH: FINISH_CASE(SUM, MP_HARD_SWISH, CODES, HALVES)                                                 \
-    case MP_SWISH: FINISH_CASE(SUM, MP_SWISH, CODES, HALVES)                                                           \
-    default: FINISH_CASE(SUM, MP_RELU6, CODES, HALVES)                                                                 \
+    case MP_LINEAR: FINISH_CASE(SUM, MP_LINEAR, CODES, FP16)                                                           \
+    case MP_LEAKY: FINISH_CASE(SUM, MP_LEAKY, CODES, FP16)                                                             \
+    case MP_RELU: FINISH_CASE(SUM, MP_RELU, CODES, FP16)                                                               \
+    case MP_HARD_SWISH: FINISH_CASE(SUM, MP_HARD_SWISH, CODES, FP16)                                                   \
+    case MP_SWISH: FINISH_CASE(SUM, MP_SWISH, CODES, FP16)                                                             \
+    default: FINISH_CASE(SUM, MP_RELU6, CODES, FP16)                                                                   \
     }
 static inline __attribute__((always_inline)) void finish_vf(TILE_ROWS(FINISH_SUMS_vf) const int vectors, const int last,
                                                             const tile_results *results)

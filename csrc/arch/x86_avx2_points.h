@@ -52,13 +52,13 @@ enum { POINTS_STEP = 4, POINTS_PANEL = 2 * VL * POINTS_STEP };
             NAME##_of(t, 2);                                                                                           \
         else if (t->channels == VL)                                                                                    \
             NAME##_of(t, 1);                                                                                           \
-        else if (POINTS_HALF_##SUM && t->channels == VL / 2)                                                           \
+        else if (POINTS_HALF_VECTOR_##SUM && t->channels == VL / 2)                                                    \
             NAME##_of(t, 0);                                                                                           \
         else                                                                                                           \
             return 0;                                                                                                  \
         return 1;                                                                                                      \
     }
-#define POINTS_HALF_vf 1
-#define POINTS_HALF_vi 0
+#define POINTS_HALF_VECTOR_vf 1
+#define POINTS_HALF_VECTOR_vi 0
 POINTS(points_f32, vf)
 POINTS(points_s16, vi)

@@ -150,7 +150,7 @@ typedef struct {
             return;                                                                                                    \
         }                                                                                                              \
         ASM_FETCH(ahead, segments * (run / KSTEP) * ahead_step)                                                        \
-        NAME##_half(&tile);                                                                                            \
+        NAME##_single(&tile);                                                                                            \
         return;                                                                                                        \
     }                                                                                                                  \
     if (rows < 1)                                                                                                      \
@@ -160,16 +160,16 @@ typedef struct {
 typedef void asm_function(const asm_tile *tile);
 #define ASM_SUMS_GIVEN_1(i) c##i##0, c##i##0,
 #define ASM_SUMS_GIVEN_2(i) c##i##0, c##i##1,
-#define ASM_FINISHED(ACTIVATION, NAME, ROW, SUM, VECTORS, CODES, HALVES, WINDOWS)                                      \
+#define ASM_FINISHED(ACTIVATION, NAME, ROW, SUM, VECTORS, CODES, FP16, WINDOWS)                                      \
     ASM_TILE(NAME##_##ACTIVATION, ROW, SUM, VECTORS,                                                                   \
              finish_as_##SUM(TILE_ROWS(ASM_SUMS_GIVEN_##VECTORS) &tile->results, VECTORS, tile->last, MP_##ACTIVATION, \
-                             CODES, HALVES, WINDOWS);                                                                  \
+                             CODES, FP16, WINDOWS);                                                                  \
              return;)
 #define ASM_CASE(ACTIVATION, NAME)                                                                                     \
     case MP_##ACTIVATION: return NAME##_##ACTIVATION;
 #define ASM_RISING(M, ...) M(LINEAR, __VA_ARGS__) M(LEAKY, __VA_ARGS__) M(RELU, __VA_ARGS__) M(RELU6, __VA_ARGS__)
 #define ASM_USUAL(M, ...) ASM_RISING(M, __VA_ARGS__) M(SWISH, __VA_ARGS__) M(HARD_SWISH, __VA_ARGS__)
-/* ...: codes, halves, windows (finish.h) */
+/* ...: codes, fp16, windows (finish.h) */
 #define ASM_CHOICE(NAME, ACTIVATIONS, ROW, SUM, VECTORS, ...)                                                          \
     ACTIVATIONS(ASM_FINISHED, NAME, ROW, SUM, VECTORS, __VA_ARGS__)                                                    \
     static asm_function *NAME(int activation)                                                                          \
@@ -181,10 +181,10 @@ typedef void asm_function(const asm_tile *tile);
     }
 #define ASM_CHOOSE_vf(NAME, ROW, VECTORS)                                                                              \
     ASM_CHOICE(NAME##_floats, ASM_USUAL, ROW, vf, VECTORS, 0, 0, 0)                                                    \
-    ASM_CHOICE(NAME##_halves, ASM_USUAL, ROW, vf, VECTORS, 0, 1, 0)                                                    \
+    ASM_CHOICE(NAME##_fp16, ASM_USUAL, ROW, vf, VECTORS, 0, 1, 0)                                                    \
     static asm_function *NAME##_for(const mp_output *o)                                                                \
     {                                                                                                                  \
-        return (o->out_type == MP_TYPE_F32 ? NAME##_floats : NAME##_halves)(o->activation);                            \
+        return (o->out_type == MP_TYPE_F32 ? NAME##_floats : NAME##_fp16)(o->activation);                            \
     }
 #define ASM_CHOOSE_vi(NAME, ROW, VECTORS)                                                                              \
     ASM_CHOICE(NAME##_floats, ASM_USUAL, ROW, vi, VECTORS, 0, 0, 0)                                                    \
@@ -202,16 +202,16 @@ typedef void asm_function(const asm_tile *tile);
     static int NAME##_output(const mp_tile_run *t)                                                                     \
     {                                                                                                                  \
         if (!finishes_vectors(t->output)) return 0;                                                                    \
-        const int half = t->channels <= VL;                                                                            \
-        asm_function *const run = (half ? NAME##_half_for : NAME##_full_for)(t->output);                               \
+        const int single = t->channels <= VL;                                                                            \
+        asm_function *const run = (single ? NAME##_single_for : NAME##_full_for)(t->output);                               \
         asm_tile tile = {.rows = t->a, .ahead = t->ahead, .seg = t->seg, .segments = t->segments,                      \
                          .start = t->init ? t->init : t->acc, .start_step = t->init ? 0 : ASM_ROW_BYTES, .b = t->b,    \
                          .b_run = t->run / KSTEP * ASM_ROW_BYTES, .ahead_step = t->ahead_step,                         \
-                         .results = {t->output, t->channel, t->out, t->out_ld}, .last = t->channels - (half ? 0 : VL)};\
+                         .results = {t->output, t->channel, t->out, t->out_ld}, .last = t->channels - (single ? 0 : VL)};\
         for (int i = 0; i < t->tiles; i++) {                                                                           \
             if (t->fetched_bytes)                                                                                      \
                 mp_fetch_results(tile.results.out, t->results, t->out_tile / t->results, t->fetched_bytes);            \
-            if (half) {                                                                                                \
+            if (single) {                                                                                                \
                 ASM_FETCH(tile.ahead, t->segments * (t->run / KSTEP) * t->ahead_step)                                  \
             }                                                                                                          \
             run(&tile);                                                                                                \
@@ -229,13 +229,13 @@ enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wai
     static int NAME(const mp_points *t)                                                                                \
     {                                                                                                                  \
         if (!finishes_vectors(t->output) || t->pixels < MP_MR) return 0;                                               \
-        const int half = t->channels <= VL, rest = t->pixels % MP_MR, steps = t->segments * t->steps;                  \
+        const int single = t->channels <= VL, rest = t->pixels % MP_MR, steps = t->segments * t->steps;                  \
         const size_t out_pixel = t->out_ld * mp_type_bytes(t->output->out_type);                                       \
-        asm_function *const run = (half ? TILE##_half_for : TILE##_full_for)(t->output);                               \
+        asm_function *const run = (single ? TILE##_single_for : TILE##_full_for)(t->output);                               \
         asm_tile tile = {.seg = t->seg, .segments = t->segments, .start = t->init, .b = t->b,                          \
                          .b_run = t->steps * ASM_ROW_BYTES, .ahead = t->b, .pixel = t->pixel,                          \
-                         .results = {t->output, t->channel, 0, t->out_ld}, .last = t->channels - (half ? 0 : VL)};     \
-        const int apart = rest && steps * (MP_MR - (rest < ASM_WAITS ? ASM_WAITS : rest)) > (half ? 2 : 1) * ASM_SMALL_TILE; \
+                         .results = {t->output, t->channel, 0, t->out_ld}, .last = t->channels - (single ? 0 : VL)};     \
+        const int apart = rest && steps * (MP_MR - (rest < ASM_WAITS ? ASM_WAITS : rest)) > (single ? 2 : 1) * ASM_SMALL_TILE; \
         for (int at = 0; at < t->pixels - (apart ? rest : 0); at += MP_MR) {                                           \
             if (at + MP_MR > t->pixels) at = t->pixels - MP_MR;                                                        \
             tile.first = t->a + at * t->pixel;                                                                         \
@@ -253,9 +253,9 @@ enum { ASM_SMALL_TILE = 150, ASM_WAITS = 5 }; /* cycles; rows whose products wai
     }
 #define ASM_TILES(NAME, ROW, SUM, KSTEP)                                                                               \
     ASM_TILE(NAME##_full, ROW, SUM, 2, )                                                                               \
-    ASM_TILE(NAME##_half, ROW, SUM, 1, )                                                                               \
+    ASM_TILE(NAME##_single, ROW, SUM, 1, )                                                                               \
     ASM_CHOOSE_##SUM(NAME##_full, ROW, 2)                                                                              \
-    ASM_CHOOSE_##SUM(NAME##_half, ROW, 1)                                                                              \
+    ASM_CHOOSE_##SUM(NAME##_single, ROW, 1)                                                                              \
     ASM_OUTPUT(NAME, KSTEP)
 ASM_TILES(tile_f32, F32, vf, 1)
 #define TILE_FULL_F32 ASM_FULL(tile_f32, 1)
@@ -266,7 +266,7 @@ ASM_TILES(tile_u8, U8, vi, 4)
 #define TILE_FULL_U8 ASM_FULL(tile_u8, 4)
 #define TILE_OUTPUT_I8 tile_u8_output
 ASM_TILE(tile_s16_full, S16, vi, 2, )
-ASM_TILE(tile_s16_half, S16, vi, 1, )
+ASM_TILE(tile_s16_single, S16, vi, 1, )
 #else
 ASM_TILES(tile_s16, S16, vi, 2)
 #define TILE_OUTPUT_I8 tile_s16_output

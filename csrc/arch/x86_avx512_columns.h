@@ -21,9 +21,9 @@ typedef struct {
 } columns_block;
 
 /* 64 codes, unsigned, so that interleaving in lanes of 128 bits leaves channels in order. */
-static inline vi columns_codes(const columns_block *block, const char *p, const int whole)
+static inline vi columns_codes(const columns_block *block, const char *p, const int full)
 {
-    const vi codes = whole ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(block->kept, p);
+    const vi codes = full ? _mm512_loadu_si512(p) : _mm512_maskz_loadu_epi8(block->kept, p);
     return v_transpose(_mm512_xor_si512(codes, _mm512_set1_epi8(-128)));
 }
 
@@ -42,10 +42,10 @@ static inline vi columns_codes(const columns_block *block, const char *p, const 
     if (j < WIDTH) {                                                                                                   \
         vi x0 = block->outside, x1 = x0, x2 = x0, x3 = x0;                                                             \
         if (!EDGE || (j >= block->left && j < block->right)) {                                                         \
-            const vi a = columns_codes(block, block->from[FIRST] + j * step[0], WHOLE);                                \
-            const vi b = LINES > 1 ? columns_codes(block, block->from[FIRST + 1] + j * step[1], WHOLE) : a;            \
-            const vi c = LINES > 1 ? columns_codes(block, block->from[FIRST + 2] + j * step[2], WHOLE) : a;            \
-            const vi d = LINES > 3 ? columns_codes(block, block->from[FIRST + 3] + j * step[3], WHOLE) : c;            \
+            const vi a = columns_codes(block, block->from[FIRST] + j * step[0], FULL);                                 \
+            const vi b = LINES > 1 ? columns_codes(block, block->from[FIRST + 1] + j * step[1], FULL) : a;             \
+            const vi c = LINES > 1 ? columns_codes(block, block->from[FIRST + 2] + j * step[2], FULL) : a;             \
+            const vi d = LINES > 3 ? columns_codes(block, block->from[FIRST + 3] + j * step[3], FULL) : c;             \
             const vi ab = _mm512_unpacklo_epi8(a, b), cd = _mm512_unpacklo_epi8(c, d);                                 \
             x0 = _mm512_unpacklo_epi16(ab, cd);                                                                        \
             if (VECTORS > 1) x1 = _mm512_unpackhi_epi16(ab, cd);                                                       \
@@ -105,7 +105,7 @@ static inline vi columns_codes(const columns_block *block, const char *p, const 
 static inline __attribute__((always_inline)) void columns_results(const mp_depthwise_row *row,
                                                                   const columns_block *block, int c, char *out,
                                                                   size_t out_row, const int SIZE, const int STRIDE,
-                                                                  const int VECTORS, const int WHOLE, const int EDGE)
+                                                                  const int VECTORS, const int FULL, const int EDGE)
 {
     const int WIDTH = (COLUMNS_RESULTS - 1) * STRIDE + SIZE;
     const int32_t *init = (const int32_t *)row->init + c;

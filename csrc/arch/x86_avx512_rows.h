@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT */
 /* First layers: three windows x 16 channels. */
 #define WINDOW_SUMS(M) M(0, 0) M(1, 0) M(2, 0)
-#define WINDOWS_BESIDE 3
+#define WINDOWS_TOGETHER 3
 #define WINDOW_VECTORS 1
 #define WINDOW_SHARES
 /* c + x * b where c is: with nearly all registers in use clang copies and stores sums around the intrinsic. */

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT */
-/* mp_depthwise.lines of codes with VNNI, 3x3 at stride 1, of 8, 16 or 32 channels: pixels beside each other lie in memory as one of 64
+/* mp_depthwise.lines of codes with VNNI, 3x3 at stride 1, of 8, 16 or 32 channels: interleaved pixels lie in memory as one of 64
  * channels would. The columns of each strip of 64 codes are made once, as in x86_avx512_columns.h; what a tap further right meets lies
  * as many lanes further as there are channels. */
 #ifndef MP_X86_AVX512_STRIPS_H

@@ -20,19 +20,19 @@ static void begin(int rows, int step)
 
 static void end(void) { tile_release(); }
 
-enum { WEIGHT_ROW = 128, HALF = 64, LINE = 64, MANY_LINES = 6 };
+enum { WEIGHT_ROW = 128, COLUMN_BYTES = 64, LINE = 64, MANY_LINES = 6 };
 
-/* tiles, halves: 1 or 2; lines: of memory to fetch at each step. Constants, so that each has a loop of its own. */
+/* tiles, column_tiles: 1 or 2; lines: of memory to fetch at each step. Constants, so that each has a loop of its own. */
 static inline __attribute__((always_inline)) void block_of(const mp_matrix_block *block, const int tiles,
-                                                           const int halves, const int lines)
+                                                           const int column_tiles, const int lines)
 {
     const mp_matrix_block m = *block; /* stores of tiles don't change it */
     const ptrdiff_t row = m.row, step = m.step, b_step = step / 4 * WEIGHT_ROW, start_row = m.init ? 0 : m.acc_row;
     const char *start0 = m.init ? m.init : m.acc[0], *start1 = m.init ? m.init : m.acc[1], *b = m.b, *ahead = m.ahead;
     tile_load(0, start0, start_row);
-    if (halves > 1) tile_load(1, start0 + HALF, start_row);
+    if (column_tiles > 1) tile_load(1, start0 + COLUMN_BYTES, start_row);
     if (tiles > 1) tile_load(2, start1, start_row);
-    if (tiles > 1 && halves > 1) tile_load(3, start1 + HALF, start_row);
+    if (tiles > 1 && column_tiles > 1) tile_load(3, start1 + COLUMN_BYTES, start_row);
     for (int s = 0; s < m.segments; s++) {
         const char *a0 = m.a[0] + m.seg[s], *a1 = m.a[1] + m.seg[s], *const last = a0 + m.run;
         for (; a0 < last; a0 += step, a1 += step, b += b_step, ahead += m.ahead_step) {
@@ -43,8 +43,8 @@ static inline __attribute__((always_inline)) void block_of(const mp_matrix_block
                 tile_load(5, a1, row);
                 tile_dot(2, 5, 6);
             }
-            if (halves > 1) {
-                tile_load(7, b + HALF, WEIGHT_ROW);
+            if (column_tiles > 1) {
+                tile_load(7, b + COLUMN_BYTES, WEIGHT_ROW);
                 tile_dot(1, 4, 7);
                 if (tiles > 1) tile_dot(3, 5, 7);
             }
@@ -52,9 +52,9 @@ static inline __attribute__((always_inline)) void block_of(const mp_matrix_block
         }
     }
     tile_store(0, m.acc[0], m.acc_row);
-    if (halves > 1) tile_store(1, m.acc[0] + HALF, m.acc_row);
+    if (column_tiles > 1) tile_store(1, m.acc[0] + COLUMN_BYTES, m.acc_row);
     if (tiles > 1) tile_store(2, m.acc[1], m.acc_row);
-    if (tiles > 1 && halves > 1) tile_store(3, m.acc[1] + HALF, m.acc_row);
+    if (tiles > 1 && column_tiles > 1) tile_store(3, m.acc[1] + COLUMN_BYTES, m.acc_row);
 }
 
 static void block(const mp_matrix_block *block)

@@ -114,7 +114,7 @@ static inline int run_tiles_output(const mp_item *item, const mp_depth_pass *pas
 {
     const mp_micro *m = item->plan->micro;
     int tiles = count / m->mr;
-    if (!m->tile_output || !pass->output || item->plan->sums == MP_SUM_HALVES) return 0;
+    if (!m->tile_output || !pass->output || item->plan->sums == MP_SUM_BYTE_PAIRS) return 0;
     while (tiles > 0 && mp_tile_rows(count - (tiles - 1) * m->mr, m->mr) < m->mr) tiles--;
     const int rows = tiles * m->mr, shift = item->schedule->windows ? 2 : 0;
     const size_t step = pass->out_ld * pass->out_bytes;
@@ -148,8 +148,8 @@ static int run_points(const mp_item *item, const mp_depth_pass *pass)
     const mp_conv_plan *plan = item->plan;
     const mp_micro *m = plan->micro;
     const int row = mp_sums_w(plan), joined = pass->row == row * pass->pixel, steps = pass->run / m->kstep;
-    if (!m->points || plan->halves > 1 || plan->sums == MP_SUM_HALVES || item->schedule->windows || !pass->output ||
-        !pass->init || pass->segments * steps > SHORT || (!joined && row < LONG_ROW))
+    if (!m->points || plan->byte_planes > 1 || plan->sums == MP_SUM_BYTE_PAIRS || item->schedule->windows ||
+        !pass->output || !pass->init || pass->segments * steps > SHORT || (!joined && row < LONG_ROW))
         return 0;
     mp_points points = {.a = pass->a,
                         .pixel = pass->pixel,
@@ -207,7 +207,8 @@ static void run_pass(mp_item *item, const mp_depth_pass *pass)
                 mp_fetch_results(out + (size_t)(first >> shift) * out_step, rows >> shift, out_step,
                                  pass->channels * pass->out_bytes);
             run_tile(item, pass, a + first, pass->init, products + first * row_bytes, rows, fetched);
-            if (item->plan->halves > 1) run_lower_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
+            if (item->plan->byte_planes > 1)
+                run_lower_tile(item, pass, a + first, sums + first * row_bytes, rows, fetched);
         }
         if (carries)
             m->carry((const int32_t *)products, (size_t)count * m->nr, (int32_t *)sums,
@@ -237,7 +238,7 @@ static void segment_offsets(const mp_item *item, int first, int count, int k)
     }
 }
 
-/* The output channels of a panel, of all pixels beside each other. Depthwise: all. */
+/* The output channels of a panel, of all interleaved pixels. Depthwise: all. */
 static int first_channel(const mp_conv_plan *plan, int panel)
 {
     return plan->depthwise ? 0 : panel / plan->panels * plan->group_out + panel % plan->panels * plan->micro->nr;
@@ -246,7 +247,7 @@ static int channel_count(const mp_conv_plan *plan, int panel)
 {
     return plan->depthwise
                ? plan->shape.out_c
-               : clamp(plan->beside * plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
+               : clamp(plan->interleave * plan->group_out - panel % plan->panels * plan->micro->nr, 1, plan->micro->nr);
 }
 
 /* What a panel's sums begin from, for the first pixel of an item that is not pooled; NULL: nothing. */
@@ -268,15 +269,15 @@ static void run_panel(mp_item *item, int panel, next_input *next, const char *st
     mp_depth_pass pass = {
         .a = staged + (size_t)(panel / plan->panels) * plan->group_in * plan->a_bytes,
         .block = (ptrdiff_t)plan->stage_w * m->kstep * (ptrdiff_t)plan->a_bytes,
-        .pixel =
-            (size_t)(plan->blocks ? m->kstep : plan->beside * plan->shape.stride * plan->shape.in_c) * plan->a_bytes,
+        .pixel = (size_t)(plan->blocks ? m->kstep : plan->interleave * plan->shape.stride * plan->shape.in_c) *
+                 plan->a_bytes,
         .row = plan->shape.stride * schedule->stage_row,
         .pixels = rows * mp_sums_w(plan),
         .channels = channel_count(plan, panel),
         .packed_channel = panel * m->nr,
         .start = start,
         .out = out,
-        .out_ld = (size_t)out_ld * plan->beside,
+        .out_ld = (size_t)out_ld * plan->interleave,
         .out_bytes = mp_type_bytes(item->args->out_type),
     };
     for (int segment = 0, k = 0; segment < plan->segments;) {
@@ -420,8 +421,8 @@ static void run_depthwise(mp_item *item, const char *staged, char *out, int firs
         const char *from = staged + t / phases * item->schedule->stage_row,
                    *w = weights + phase * (plan->panel_bytes / 2);
         const ptrdiff_t *tap = item->segments + phase * taps;
-        const size_t step = phases * plan->beside * s->stride * s->in_c * plan->a_bytes;
-        const int pixels = mp_sums_w(plan), channels = plan->packed_channels, out_c = plan->beside * s->out_c;
+        const size_t step = phases * plan->interleave * s->stride * s->in_c * plan->a_bytes;
+        const int pixels = mp_sums_w(plan), channels = plan->packed_channels, out_c = plan->interleave * s->out_c;
         if (plan->depthwise->row_output &&
             plan->depthwise->row_output(from, tap, (int)taps, step, pixels, channels, w, item->init, &item->output,
                                         out_c, out + y * out_row))
@@ -446,7 +447,7 @@ static void run_pooled(mp_item *item, int panel, int panels, next_input *next, c
 {
     const mp_conv_plan *plan = item->plan;
     const int channel = first_channel(plan, panel),
-              channels = plan->beside > 1 ? plan->shape.out_c : channel_count(plan, panel);
+              channels = plan->interleave > 1 ? plan->shape.out_c : channel_count(plan, panel);
     for (int y = 0; y < rows; y += item->schedule->pool_rows) {
         const int count = clamp(rows - y, 1, item->schedule->pool_rows);
         for (int each = panel; each < panel + panels; each++) {
@@ -476,8 +477,8 @@ void mp_direct_item(mp_item *item)
     const size_t pixel = schedule->windows ? ((size_t)item->image * args->pool_h + oy / 2) * args->pool_w
                                            : ((size_t)item->image * plan->out_h + oy) * plan->out_w;
     const int pooled = args->pool_h && !schedule->windows;
-    /* Pixels beside each other may end within a panel, so all are pooled together. */
-    const int together = pooled && plan->beside > 1 ? plan->total_panels : 1;
+    /* Interleaved pixels may end within a panel, so all are pooled together. */
+    const int together = pooled && plan->interleave > 1 ? plan->total_panels : 1;
     for (int panel = item->first_panel; panel < item->last_panel; panel += together) {
         char *out = (char *)args->out + (pixel * s->out_c + first_channel(plan, panel)) * mp_type_bytes(args->out_type);
         if (pooled)

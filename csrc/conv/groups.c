@@ -69,9 +69,9 @@ static void unpack_groups(const mp_conv_plan *plan, const mp_table *table, const
     const int nr = plan->micro->nr, bits = plan->traits->bits;
     for (size_t at = first, end = first + count, codes; at < end; at += codes) {
         const int channel = (int)(at / nr), tap = channel / plan->group_in, c = channel % plan->group_in,
-                  whole = c % MP_GROUP ? 0 : (plan->group_in - c) / MP_GROUP,
-                  run = whole ? MP_GROUP : clamp(MP_GROUP - c % MP_GROUP, 1, plan->group_in - c);
-        codes = (size_t)(whole ? whole * MP_GROUP : run) * nr;
+                  full_groups = c % MP_GROUP ? 0 : (plan->group_in - c) / MP_GROUP,
+                  run = full_groups ? MP_GROUP : clamp(MP_GROUP - c % MP_GROUP, 1, plan->group_in - c);
+        codes = (size_t)(full_groups ? full_groups * MP_GROUP : run) * nr;
         if (codes > end - at) codes = end - at;
         table->unpack(stored + mp_narrow_bytes(at, bits), mp_narrow_blocks(codes), bits, plan->weight_type, plan->micro,
                       multipliers + ((size_t)tap * mp_groups(plan) + c / MP_GROUP) * nr,

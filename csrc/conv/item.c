@@ -15,21 +15,21 @@ static void spread(const mp_conv_plan *plan, const float *values, float factor, 
     const int groups = width == plan->group_out ? 1 : plan->shape.groups, channels = plan->shape.out_c / groups;
     for (int group = 0; group < groups; group++)
         for (int k = 0; k < channels; k++) out[(size_t)group * width + k] = values[group * channels + k] * factor;
-    for (int k = plan->shape.out_c; k < plan->beside * plan->shape.out_c; k++) out[k] = out[k - plan->shape.out_c];
+    for (int k = plan->shape.out_c; k < plan->interleave * plan->shape.out_c; k++) out[k] = out[k - plan->shape.out_c];
 }
 
 /* Of codes, or of the bytes that stand for them: x = 256 * upper + (lower + 128), all with signs. */
-static int zero_point(const mp_item *item, int half)
+static int zero_point(const mp_item *item, int plane)
 {
-    if (item->plan->halves > 1) return half ? -128 : 0;
+    if (item->plan->byte_planes > 1) return plane ? -128 : 0;
     return item->args->in_zero_point[item->image];
 }
 
 /* The staged form of the real 0: what stands in padding taps, and what every sum has too much of. */
-static int zero_code(const mp_item *item, int half)
+static int zero_code(const mp_item *item, int plane)
 {
     const mp_conv_plan *plan = item->plan;
-    return !plan->codes || plan->subtracts_zero ? 0 : zero_point(item, half) + plan->bias_q;
+    return !plan->codes || plan->subtracts_zero ? 0 : zero_point(item, plane) + plan->bias_q;
 }
 
 static void prepare_codes(mp_item *item)
@@ -39,9 +39,9 @@ static void prepare_codes(mp_item *item)
     const int32_t *sums = mp_packed_sums(args->packed);
     const float offset = args->in_offset[item->image];
     /* unsigned: it may wrap, and wraps back when the products are added */
-    for (int half = 0; half < plan->halves; half++) {
-        uint32_t *init = (uint32_t *)((char *)item->init + half * item->schedule->lower_init);
-        const uint32_t zero = (uint32_t)zero_code(item, half);
+    for (int plane = 0; plane < plan->byte_planes; plane++) {
+        uint32_t *init = (uint32_t *)((char *)item->init + plane * item->schedule->lower_init);
+        const uint32_t zero = (uint32_t)zero_code(item, plane);
         for (int c = 0; c < plan->packed_channels; c++) init[c] = 0u - zero * (uint32_t)sums[c];
     }
     if (offset != 0.0f) {
@@ -87,8 +87,8 @@ static int stays_small(const mp_item *item, float inv_scale)
     return largest * inv_scale < 0x1p29f;
 }
 
-/* scratch: bias, multipliers and shifts where they are not as they came: of the rule of 64 bits, and of pixels beside each other. */
-static void prepare_whole(mp_item *item, char *scratch)
+/* scratch: bias, multipliers and shifts where they are not as they came: of the rule of 64 bits, and of interleaved pixels. */
+static void prepare_integer_output(mp_item *item, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
@@ -96,10 +96,10 @@ static void prepare_whole(mp_item *item, char *scratch)
                   high = args->out_high - zero_point;
     mp_requantized *o = &item->requantized;
     *o = (mp_requantized){.wide = plan->traits->type == MP_TYPE_I16 || args->out_type == MP_TYPE_I16,
-                          .bias = args->whole_bias,
+                          .bias = args->integer_bias,
                           .multiplier = args->multiplier,
                           .shift = args->shift,
-                          .lower = plan->sums == MP_SUM_HALVES ? item->output.lower : 0,
+                          .lower = plan->sums == MP_SUM_BYTE_PAIRS ? item->output.lower : 0,
                           .windows = item->schedule->windows,
                           .low = low,
                           .high = high,
@@ -116,8 +116,8 @@ static void prepare_whole(mp_item *item, char *scratch)
             o->after.shift[i] = args->leaky_shift[i];
         }
     }
-    if (!o->wide && plan->beside == 1) return;
-    const int out_c = plan->shape.out_c, channels = plan->beside * out_c;
+    if (!o->wide && plan->interleave == 1) return;
+    const int out_c = plan->shape.out_c, channels = plan->interleave * out_c;
     int64_t *bias = (int64_t *)scratch;
     int32_t *narrow = (int32_t *)scratch, *multiplier = (int32_t *)(bias + channels), *shift = multiplier + channels;
     for (int c = 0; c < channels; c++) {
@@ -125,9 +125,9 @@ static void prepare_whole(mp_item *item, char *scratch)
         multiplier[c] = o->wide ? mp_factor_64(args->multiplier[of]) : args->multiplier[of];
         shift[c] = o->wide ? mp_shift_64(args->shift[of]) : args->shift[of];
         if (o->wide)
-            bias[c] = ((const int64_t *)args->whole_bias)[of] * multiplier[c] + (INT64_C(1) << (shift[c] - 1));
+            bias[c] = ((const int64_t *)args->integer_bias)[of] * multiplier[c] + (INT64_C(1) << (shift[c] - 1));
         else
-            narrow[c] = ((const int32_t *)args->whole_bias)[of];
+            narrow[c] = ((const int32_t *)args->integer_bias)[of];
     }
     o->bias = scratch;
     o->multiplier = multiplier;
@@ -149,7 +149,7 @@ void mp_item_prepare(mp_item *item, char *scratch)
     item->stage = scratch + at->stage;
     item->unpaired = scratch + at->unpaired;
     item->converted = scratch + at->converted;
-    item->parted = scratch + at->parted;
+    item->split_bytes = scratch + at->split_bytes;
     item->transformed = scratch + at->transformed;
     item->sums = scratch + at->sums;
     item->part = scratch + at->part;
@@ -184,7 +184,7 @@ void mp_item_prepare(mp_item *item, char *scratch)
     o->bias = item->bias;
     o->scale = item->scale;
     if (args->multiplier) {
-        prepare_whole(item, scratch + at->whole);
+        prepare_integer_output(item, scratch + at->integer_output);
     } else if (!mp_is_real(args->out_type)) {
         const int32_t zero_point = args->out_zero_point[item->image];
         o->inv_scale = args->out_inv_scale[item->image];
@@ -282,19 +282,19 @@ static char *between_padding(const mp_conv_plan *plan, char *to, int left, int p
 }
 
 /* A row of `pixels` pixels behind `left` of padding, as they lie. */
-static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int half)
+static void stage_pixels(const mp_item *item, char *to, const char *from, int left, int pixels, int plane)
 {
     const mp_conv_plan *plan = item->plan;
-    const int zero = plan->subtracts_zero ? zero_point(item, half) : 0;
-    plan->stage(between_padding(plan, to, left, pixels, plan->a_bytes, zero_code(item, half)), from,
+    const int zero = plan->subtracts_zero ? zero_point(item, plane) : 0;
+    plan->stage(between_padding(plan, to, left, pixels, plan->a_bytes, zero_code(item, plane)), from,
                 (size_t)pixels * plan->shape.in_c, zero);
 }
 
 /* The same in blocks of channels. */
-static void stage_blocks(const mp_item *item, char *to, const char *from, int left, int pixels, int half)
+static void stage_blocks(const mp_item *item, char *to, const char *from, int left, int pixels, int plane)
 {
     const mp_conv_plan *plan = item->plan;
-    const int padding = zero_code(item, half), stride = plan->shape.stride, columns = plan->stage_w / stride,
+    const int padding = zero_code(item, plane), stride = plan->shape.stride, columns = plan->stage_w / stride,
               kstep = plan->micro->kstep, blocks = plan->shape.in_c / kstep;
     const size_t bytes = kstep * plan->a_bytes, block = plan->stage_w * bytes, pixel = blocks * bytes;
     for (int x = 0; x < stride; x++, to += columns * bytes) { /* columns x, x + stride, ... */
@@ -324,15 +324,15 @@ static void stage_row(const mp_item *item, char *to, int iy)
     const size_t count = (size_t)pixels * s->in_c;
     const int inside = iy >= 0 && iy < s->in_h;
     const char *from = inside ? input_row(item, iy, count) : 0;
-    if (inside && plan->halves > 1) {
-        part((const int16_t *)from, count, (int8_t *)item->parted, (int8_t *)item->parted + mp_align(count));
-        from = item->parted;
+    if (inside && plan->byte_planes > 1) {
+        part((const int16_t *)from, count, (int8_t *)item->split_bytes, (int8_t *)item->split_bytes + mp_align(count));
+        from = item->split_bytes;
     }
-    for (int half = 0; half < plan->halves; half++, to += item->schedule->lower_stage) {
+    for (int plane = 0; plane < plan->byte_planes; plane++, to += item->schedule->lower_stage) {
         if (inside)
-            (plan->blocks ? stage_blocks : stage_pixels)(item, to, from + half * mp_align(count), left, pixels, half);
+            (plan->blocks ? stage_blocks : stage_pixels)(item, to, from + plane * mp_align(count), left, pixels, plane);
         else
-            fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, zero_code(item, half));
+            fill(to, (size_t)plan->stage_w * s->in_c, plan->a_bytes, zero_code(item, plane));
     }
 }
 
@@ -391,8 +391,8 @@ void mp_item_stage(const mp_item *item, int oy, int count)
         else
             stage_row(item, to, first + r);
     }
-    for (int half = 0; half < plan->halves; half++)
-        memset(item->stage + half * item->schedule->lower_stage + staged * bytes, 0, MP_PAST_STAGE);
+    for (int plane = 0; plane < plan->byte_planes; plane++)
+        memset(item->stage + plane * item->schedule->lower_stage + staged * bytes, 0, MP_PAST_STAGE);
 }
 
 void mp_item_pool(mp_item *item, int oy, int ox, int rows, int width, int channel, int channels)

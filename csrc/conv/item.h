@@ -13,8 +13,8 @@ typedef struct {
     int image, block;
     int first_panel, last_panel; /* before last_panel */
     /* Parts of the thread's scratch, as mp_scratch has them. */
-    char *stage, *unpaired, *converted, *parted, *transformed, *sums, *part, *tile, *weights, *kernels, *multipliers,
-        *pool;
+    char *stage, *unpaired, *converted, *split_bytes, *transformed, *sums, *part, *tile, *weights, *kernels,
+        *multipliers, *pool;
     const char *unpacked;       /* stored weights that stand in `weights` */
     const char *multipliers_of; /* the stored panel whose multipliers stand unpacked in `multipliers` */
     float *bias, *scale;

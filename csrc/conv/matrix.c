@@ -59,7 +59,7 @@ static void run_block(const mp_item *item, const mp_matrix_block *block)
 {
     const mp_schedule *schedule = item->schedule;
     item->plan->micro->matrix->block(block);
-    if (item->plan->halves == 1) return;
+    if (item->plan->byte_planes == 1) return;
     mp_matrix_block lower = *block;
     for (int i = 0; i < block->tiles; i++) {
         lower.a[i] += schedule->lower_stage;

@@ -58,12 +58,12 @@ static void pack_channel(const mp_conv_plan *plan, const void *weights, size_t s
         pack_as(plan, weights, source, j, out, 0, plan->weight_type);
 }
 
-/* Of several pixels beside each other: channel by channel of each, where its pixel's taps lie in the run. */
-static void pack_beside(const mp_conv_plan *plan, const void *weights, char *out)
+/* Of interleaved pixels: channel by channel of each, where its pixel's taps lie in the run. */
+static void pack_interleaved(const mp_conv_plan *plan, const void *weights, char *out)
 {
     const mp_conv_shape *s = &plan->shape;
     const int nr = plan->micro->nr, kstep = plan->micro->kstep;
-    for (int pixel = 0; pixel < plan->beside; pixel++)
+    for (int pixel = 0; pixel < plan->interleave; pixel++)
         for (int channel = 0; channel < s->out_c; channel++)
             for (int y = 0; y < s->size; y++)
                 for (int x = 0; x < s->size; x++)
@@ -174,7 +174,7 @@ static void pack_pairs(const mp_conv_plan *plan, const void *weights, char *out)
             const int y = tap / s->size, row = phase + y * s->dilation;
             const int pair = s->dilation > 1 ? y : row / 2;
             const size_t at = (size_t)(phase * taps + pair * s->size + tap % s->size) * plan->packed_channels;
-            for (int c = 0; c < plan->beside * s->out_c; c++)
+            for (int c = 0; c < plan->interleave * s->out_c; c++)
                 put(plan, mp_weight_at(plan, weights, (size_t)(c % s->out_c) * plan->depth + tap), out,
                     2 * (at + c) + row % 2);
         }
@@ -200,7 +200,7 @@ static void sum_weights(const mp_conv_plan *plan, const int8_t *weights, int32_t
     for (int channel = 0; channel < plan->shape.out_c; channel++) {
         int32_t *sum = sums + (size_t)(channel / plan->group_out) * width + channel % plan->group_out;
         for (int i = 0; i < plan->depth; i++) *sum += weights[(size_t)channel * plan->depth + i];
-        for (int pixel = 1; pixel < plan->beside; pixel++) sum[pixel * plan->shape.out_c] = *sum;
+        for (int pixel = 1; pixel < plan->interleave; pixel++) sum[pixel * plan->shape.out_c] = *sum;
     }
 }
 
@@ -235,7 +235,7 @@ void mp_packed_header_of(const mp_conv_plan *plan, const mp_table *table, mp_pac
     header->kstep = plan->columns ? MP_COLUMN_LINES : plan->pairs ? 2 : plan->depthwise ? 0 : plan->micro->kstep;
     header->weight_type = plan->weight_type;
     header->grouped = plan->grouped;
-    header->beside = plan->beside - 1;
+    header->interleave = plan->interleave - 1;
     header->empty = plan->empty;
 }
 
@@ -267,12 +267,12 @@ void mp_conv_pack(const mp_conv_plan *plan, const mp_table *table, const void *w
     else if (plan->pairs)
         pack_pairs(plan, weights, out);
     else if (plan->depthwise)
-        for (int c = 0; c < plan->beside * plan->shape.out_c; c++)
+        for (int c = 0; c < plan->interleave * plan->shape.out_c; c++)
             for (int tap = 0; tap < plan->depth; tap++)
                 put(plan, mp_weight_at(plan, weights, (size_t)(c % plan->shape.out_c) * plan->depth + tap), out,
                     (size_t)tap * plan->packed_channels + c);
-    else if (plan->beside > 1)
-        pack_beside(plan, weights, out);
+    else if (plan->interleave > 1)
+        pack_interleaved(plan, weights, out);
     else
         for (int panel = 0; panel < plan->total_panels; panel++)
             pack_panel(plan, weights, panel / plan->panels, panel % plan->panels, out + panel * plan->stored_bytes);

@@ -15,7 +15,7 @@ typedef struct {
     int32_t version, nr, kstep,
         weight_type; /* the layout: MP_PACK_VERSION, of narrow weights MP_NARROW_VERSION, and what the tiles say */
     int32_t grouped;
-    int32_t beside; /* pixels beside the first */
+    int32_t interleave; /* interleaved pixels but the first */
     mp_edges empty;
 } mp_packed_header;
 #define MP_PACKED_MAGIC 0x6d706e657470616bull

@@ -53,31 +53,33 @@ float mp_weight_at(const mp_conv_plan *plan, const void *weights, size_t index)
     return mp_round_real(((const float *)weights)[index], type);
 }
 
-/* Several pixels beside each other: what lies between multiplications (stores of sums, the output stage) is done in whole vectors,
+/* Interleaved pixels: what lies between multiplications (stores of sums, the output stage) is done in whole vectors,
  * and few channels would leave most of one empty. `cost` is that of a row of sums; the cheapest per pixel is taken. */
-enum { MOST_BESIDE = 4 };
-static void choose_beside(mp_conv_plan *plan, int lanes, int (*cost)(const mp_conv_plan *, int beside, int lanes))
+enum { MOST_INTERLEAVED = 4 };
+static void choose_interleave(mp_conv_plan *plan, int lanes,
+                              int (*cost)(const mp_conv_plan *, int interleave, int lanes))
 {
-    plan->beside = 1;
-    for (int beside = 2; beside <= MOST_BESIDE; beside *= 2)
-        if (plan->out_w % beside == 0 &&
-            cost(plan, beside, lanes) * plan->beside < cost(plan, plan->beside, lanes) * beside)
-            plan->beside = beside;
+    plan->interleave = 1;
+    for (int interleave = 2; interleave <= MOST_INTERLEAVED; interleave *= 2)
+        if (plan->out_w % interleave == 0 &&
+            cost(plan, interleave, lanes) * plan->interleave < cost(plan, plan->interleave, lanes) * interleave)
+            plan->interleave = interleave;
 }
 
-/* Filters of pixels beside each other read one channel each as before: they cost nothing. */
-static int depthwise_cost(const mp_conv_plan *plan, int beside, int lanes)
+/* Filters of interleaved pixels read one channel each as before: they cost nothing. */
+static int depthwise_cost(const mp_conv_plan *plan, int interleave, int lanes)
 {
-    return ceil_div(beside * plan->shape.out_c, lanes);
+    return ceil_div(interleave * plan->shape.out_c, lanes);
 }
 
-/* Filters of `beside` pixels read all that any of them reads, with zeros where they read nothing. */
-static int tile_cost(const mp_conv_plan *plan, int beside, int lanes)
+/* Filters of `interleave` pixels read all that any of them reads, with zeros where they read nothing. */
+static int tile_cost(const mp_conv_plan *plan, int interleave, int lanes)
 {
     enum { OUTPUT = 8 }; /* of a vector: in products of it */
     const mp_conv_shape *s = &plan->shape;
-    const int depth = mp_micro_depth(plan->micro), run = (s->size + (beside - 1) * s->stride) * s->in_c;
-    return ceil_div(beside * s->out_c, lanes) * (s->size * ceil_div(run, depth) * depth / plan->micro->kstep + OUTPUT);
+    const int depth = mp_micro_depth(plan->micro), run = (s->size + (interleave - 1) * s->stride) * s->in_c;
+    return ceil_div(interleave * s->out_c, lanes) *
+           (s->size * ceil_div(run, depth) * depth / plan->micro->kstep + OUTPUT);
 }
 
 /* Which mp_micro.windows may compute. */
@@ -127,15 +129,15 @@ static void leave_out(mp_conv_plan *plan, const void *weights, const mp_edges *k
     if (has_edges(plan, &empty)) plan->empty = empty;
 }
 
-/* Only whole numbers: adding 0 * x changes no integer, but makes 0 of a float's -0. */
-static int may_stand_beside(const mp_conv_plan *plan)
+/* Only integers: adding 0 * x changes no integer, but makes 0 of a float's -0. */
+static int may_interleave(const mp_conv_plan *plan)
 {
     const mp_conv_shape *s = &plan->shape;
     return plan->codes && plan->sums == MP_SUM_INT && !plan->traits->bits && !plan->winograd && !plan->blocks &&
            s->groups == 1 && s->dilation == 1 && !is_first_layer(s);
 }
 
-/* Few channels, so that pixels beside each other fill the channels that a table takes at once. */
+/* Few channels, so that interleaved pixels fill the channels that a table takes at once. */
 static int fill_columns(const mp_conv_plan *plan)
 {
     enum { LEAST = 8 };
@@ -158,7 +160,7 @@ static void plan_depthwise(mp_conv_plan *plan, int lanes)
     const mp_depthwise *kernel = plan->depthwise;
     plan->a_bytes = kernel->a_bytes;
     plan->stage = kernel->stage;
-    if (plan->sums == MP_SUM_HALVES) plan->sums = MP_SUM_INT; /* few enough products of whole codes */
+    if (plan->sums == MP_SUM_BYTE_PAIRS) plan->sums = MP_SUM_INT; /* few enough products of whole codes */
     plan->subtracts_zero = kernel->subtracts_zero;
     plan->bias_q = kernel->bias_q;
     plan->weight_type = kernel->weight_type;
@@ -169,8 +171,8 @@ static void plan_depthwise(mp_conv_plan *plan, int lanes)
     plan->segments = plan->pairs ? 2 * mp_pair_rows(&plan->shape) * plan->shape.size : plan->depth;
     plan->run = plan->run_padded = 1;
     plan->panels = plan->total_panels = 1;
-    if (plan->shape.stride == 1 && !plan->lines) choose_beside(plan, MP_MAX_LANES, depthwise_cost);
-    plan->packed_channels = ceil_div(plan->beside * plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
+    if (plan->shape.stride == 1 && !plan->lines) choose_interleave(plan, MP_MAX_LANES, depthwise_cost);
+    plan->packed_channels = ceil_div(plan->interleave * plan->shape.out_c, MP_MAX_LANES) * MP_MAX_LANES;
     size_t elements = (size_t)plan->segments * plan->packed_channels * (plan->pairs ? 2 : 1);
     if (plan->columns) {
         plan->weight_type = MP_W_I8;
@@ -208,9 +210,9 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     const int rows = mp_tap_rows(plan), columns = mp_tap_columns(plan), apart = !joined || plan->blocks;
     plan->segments = plan->winograd || s->size == 1 ? 1 : rows * (apart ? columns : 1);
     plan->run = plan->winograd ? s->in_c : plan->group_in * rows * columns / plan->segments;
-    if (may_stand_beside(plan) && mp_has_all_taps(plan)) choose_beside(plan, lanes, tile_cost);
-    if (plan->beside > 1) {
-        plan->run = (s->size + (plan->beside - 1) * s->stride) * s->in_c;
+    if (may_interleave(plan) && mp_has_all_taps(plan)) choose_interleave(plan, lanes, tile_cost);
+    if (plan->interleave > 1) {
+        plan->run = (s->size + (plan->interleave - 1) * s->stride) * s->in_c;
         matrix = 0;
     }
     plan->run_padded = ceil_div(plan->run, depth) * depth;
@@ -225,7 +227,7 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     plan->stage = kernel->stage;
     plan->weight_type = kernel->weight_type;
     plan->weight_bytes = mp_weight_bytes[plan->weight_type];
-    plan->panels = ceil_div(plan->beside * plan->group_out, nr);
+    plan->panels = ceil_div(plan->interleave * plan->group_out, nr);
     plan->total_panels = plan->panels * s->groups;
     plan->packed_channels = plan->total_panels * nr;
     if (plan->winograd) {
@@ -238,8 +240,8 @@ static void plan_tiles(mp_conv_plan *plan, const mp_micro *matrix, int lanes)
     plan->bias_q = kernel->bias_q;
     plan->panel_bytes = mp_align((size_t)plan->segments * plan->run_padded * nr * plan->weight_bytes);
     /* Whole steps are read, beyond the end of the input where the run ends within one. */
-    plan->staged =
-        kernel->needs_stage || s->padding > 0 || plan->halves > 1 || plan->beside > 1 || plan->run != plan->run_padded;
+    plan->staged = kernel->needs_stage || s->padding > 0 || plan->byte_planes > 1 || plan->interleave > 1 ||
+                   plan->run != plan->run_padded;
     if (!plan->staged) plan->stage_w = s->in_w;
     if (plan->blocks) plan->stage_w = ceil_div(plan->stage_w, s->stride) * s->stride;
 }
@@ -253,15 +255,15 @@ size_t mp_winograd_tap(const mp_conv_plan *plan, int c)
 
 size_t mp_winograd_codes(const mp_conv_plan *plan, int c)
 {
-    const int whole = c / MP_GROUP, first = whole * MP_GROUP;
+    const int full_groups = c / MP_GROUP, first = full_groups * MP_GROUP;
     return 9 * ((size_t)first * plan->micro->nr + (c > first ? mp_winograd_tap(plan, first) : 0));
 }
 
-/* Codes of 16 bits by tiles that multiply them as they are, where the table has such and their sums fit int32, or can be carried. In halves
- * Winograd has half of these products, but its transforms as often as there are halves. */
+/* Codes of 16 bits by tiles that multiply them as they are, where the table has such and their sums fit int32, or can be carried. In byte planes
+ * Winograd has half of these products, but its transforms as often as there are planes. */
 static const mp_micro *int16_tiles(const mp_conv_plan *plan, const mp_table *table)
 {
-    const mp_micro *tiles = plan->sums == MP_SUM_HALVES && !plan->winograd ? table->micro[MP_INT16] : 0;
+    const mp_micro *tiles = plan->sums == MP_SUM_BYTE_PAIRS && !plan->winograd ? table->micro[MP_INT16] : 0;
     return tiles && (tiles->carry || plan->depth <= MP_INT16_MAX_DEPTH) ? tiles : 0;
 }
 
@@ -281,7 +283,7 @@ static const mp_micro *short_tiles(const mp_conv_plan *plan, const mp_winograd *
 static void plan_int16(mp_conv_plan *plan, const mp_micro *tiles)
 {
     if (tiles) plan->micro = tiles;
-    plan->halves = tiles ? 1 : 2;
+    plan->byte_planes = tiles ? 1 : 2;
     plan->carries = tiles && plan->depth > MP_INT16_MAX_DEPTH;
     if (tiles && !plan->carries) plan->sums = MP_SUM_INT;
 }
@@ -340,9 +342,9 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .micro = table->micro[traits->tiles],
         .codes = !mp_is_real(traits->type),
         .sums = traits->sums,
-        .halves = 1,
+        .byte_planes = 1,
         .stored_weights = (asked & MP_STORED_WEIGHTS) != 0,
-        .beside = 1,
+        .interleave = 1,
         .out_h = (int)(h / s->stride) + 1,
         .out_w = out_w,
         .group_in = s->in_c / s->groups,
@@ -353,7 +355,7 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     };
     plan->depthwise =
         plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->depthwise] : 0;
-    if (traits->sums == MP_SUM_HALVES && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
+    if (traits->sums == MP_SUM_BYTE_PAIRS && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
     if (plan->depthwise) {
         plan_depthwise(plan, table->lanes);
         plan_stored(plan);
@@ -368,16 +370,16 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     const mp_winograd *winograd =
         winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) ? table->winograd[traits->tiles] : 0;
     if (plan->codes || !winograd) leave_out(plan, by_weights ? weights : 0, empty);
-    /* Sums of floats depend on the algorithm, so that a precision has it or not; whole numbers are the same either way. */
-    const int whole = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
-    if (!whole && winograd && mp_has_all_taps(plan) &&
+    /* Sums of floats depend on the algorithm, so that a precision has it or not; integers are the same either way. */
+    const int int16_products = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
+    if (!int16_products && winograd && mp_has_all_taps(plan) &&
         (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
         plan->winograd = winograd;
         plan->micro = plan->winograd->micro;
     }
     const mp_micro *shallow = plan->winograd ? 0 : short_tiles(plan, table->winograd[traits->tiles]);
     if (shallow) plan->micro = shallow;
-    if (plan->sums == MP_SUM_HALVES) plan_int16(plan, int16_tiles(plan, table));
+    if (plan->sums == MP_SUM_BYTE_PAIRS) plan_int16(plan, int16_tiles(plan, table));
     plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
     plan_stored(plan);
     return MP_OK;

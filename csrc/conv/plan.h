@@ -13,7 +13,7 @@ enum {
     MP_INT16_MAX_DEPTH = 516,  /* and with 32768 * 127 * depth */
     MP_POSITIONS = 36,         /* Winograd: of a transformed tile, */
     MP_TILE = 4,               /* pixels per side of a finished one */
-    MP_TILES_BESIDE = 4        /* finished together */
+    MP_TILES_TOGETHER = 4      /* finished together */
 };
 static inline size_t mp_align(size_t bytes) { return (bytes + MP_ALIGN - 1) / MP_ALIGN * MP_ALIGN; }
 
@@ -33,7 +33,7 @@ typedef struct {
     const mp_winograd *winograd;   /* set: Winograd path */
     int codes;                     /* 1: codes in, weights with scales; 0: reals */
     int sums;                      /* enum mp_sum_kind */
-    int halves; /* 2: int16, whose upper and lower bytes are staged side by side and multiplied one after the other; else 1 */
+    int byte_planes; /* 2: int16, whose upper and lower bytes are staged as two planes and multiplied one after the other; else 1 */
     int carries;        /* 1: int16 multiplied as it is, in parts of the depth whose sums fit int32 (mp_micro.carry) */
     int stored_weights; /* packing: they come as the precision stores them, else reals as floats */
     int out_h, out_w;
@@ -44,8 +44,8 @@ typedef struct {
     int pairs;         /* 1: depthwise, staged rows and weights go by pairs; taps of both phases (below) */
     int run_padded;    /* run, up to a whole number of these: */
     int step;          /* depth that a tile takes at once: ksteps; of a matrix unit a divisor of run_padded */
-    int beside; /* output pixels of a row whose channels lie side by side in one row of sums: 1, or more where channels are few */
-    int panels;                 /* per group: ceil(beside * group_out / nr) */
+    int interleave; /* output pixels of a row whose channels lie side by side in one row of sums: 1, or more where channels are few */
+    int panels;                 /* per group: ceil(interleave * group_out / nr) */
     int total_panels;           /* groups * panels */
     int packed_channels;        /* total_panels * nr; depthwise: channels up to whole vectors */
     int weight_type;            /* enum mp_weight_type */
@@ -105,7 +105,7 @@ static inline int mp_has_all_taps(const mp_conv_plan *plan)
 }
 
 /* Rows of sums of an output row. */
-static inline int mp_sums_w(const mp_conv_plan *plan) { return plan->out_w / plan->beside; }
+static inline int mp_sums_w(const mp_conv_plan *plan) { return plan->out_w / plan->interleave; }
 
 /* Bits of what is asked of a plan. */
 enum mp_algorithm {

@@ -18,7 +18,7 @@ enum {
 
 static size_t pooled_row_bytes(const mp_conv_plan *plan)
 {
-    const int all = plan->depthwise || plan->beside > 1, channels = all ? plan->shape.out_c : plan->micro->nr;
+    const int all = plan->depthwise || plan->interleave > 1, channels = all ? plan->shape.out_c : plan->micro->nr;
     return (size_t)plan->out_w * channels * 4;
 }
 
@@ -31,12 +31,12 @@ static size_t staged_rows(const mp_conv_plan *plan, int out_rows)
 
 static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)
 {
-    const size_t all_rows = schedule->stage_row * staged_rows(plan, plan->out_h) * plan->halves;
+    const size_t all_rows = schedule->stage_row * staged_rows(plan, plan->out_h) * plan->byte_planes;
     const size_t weights = plan->panel_bytes * plan->total_panels;
     const size_t budget = weights > STAGE_BYTES ? STAGE_BYTES_DEEP : STAGE_BYTES;
     int blocks = (int)((all_rows + budget - 1) / budget);
     if (threads > 1) {
-        if (weights > all_rows && plan->total_panels >= 2 * threads && plan->beside == 1)
+        if (weights > all_rows && plan->total_panels >= 2 * threads && plan->interleave == 1)
             schedule->chunks = threads;
         else
             blocks = ceil_div(clamp(blocks, 1, plan->out_h), threads) * threads;
@@ -45,9 +45,10 @@ static void cut_direct(const mp_conv_plan *plan, int pooled, int threads, mp_sch
     schedule->rows = ceil_div(plan->out_h, blocks);
     if (pooled) schedule->rows += schedule->rows % 2; /* a window lies in one block */
     schedule->blocks = ceil_div(plan->out_h, schedule->rows);
-    schedule->first_layer = schedule->windows && plan->micro->windows && plan->halves == 1 && plan->shape.size == 3 &&
-                            plan->segments == 3 && mp_has_all_taps(plan) && plan->shape.stride == 1 &&
-                            plan->shape.in_c == MP_WINDOW_CHANNELS && plan->out_w / 2 >= MP_LEAST_WINDOWS;
+    schedule->first_layer = schedule->windows && plan->micro->windows && plan->byte_planes == 1 &&
+                            plan->shape.size == 3 && plan->segments == 3 && mp_has_all_taps(plan) &&
+                            plan->shape.stride == 1 && plan->shape.in_c == MP_WINDOW_CHANNELS &&
+                            plan->out_w / 2 >= MP_LEAST_WINDOWS;
     schedule->unit = (plan->micro->mr < FEW_ROWS ? 8 : 4) * plan->micro->mr;
     schedule->pool_rows =
         clamp((int)(POOL_BYTES / pooled_row_bytes(plan)), 2, schedule->rows + schedule->rows % 2) / 2 * 2;
@@ -82,10 +83,10 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
     schedule->transformed_bytes = mp_align((size_t)plan->shape.in_c * plan->a_bytes);
     if (schedule->transformed_bytes % 4096 == 0)
         schedule->transformed_bytes += MP_ALIGN; /* else the tiles of a register block share their cache sets */
-    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes * plan->halves,
+    const size_t tile_bytes = MP_POSITIONS * schedule->transformed_bytes * plan->byte_planes,
                  weights = plan->panel_bytes * plan->total_panels;
     /* Weights that leave the second cache level should be read once, whatever the transformed input then needs. */
-    const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES * plan->halves : TRANSFORMED_BYTES;
+    const size_t budget = weights > TRANSFORMED_BYTES ? 8 * TRANSFORMED_BYTES * plan->byte_planes : TRANSFORMED_BYTES;
     schedule->tiles_x = tiles_x;
     schedule->tiles =
         clamp((int)(budget / (tile_bytes * tiles_x)), 1, tiles_y) * tiles_x; /* whole rows are staged once */
@@ -100,9 +101,9 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
             schedule->tiles = ceil_div(tiles, ceil_div(ceil_div(tiles, schedule->tiles), threads) * threads);
     }
     schedule->blocks = ceil_div(tiles, schedule->tiles);
-    const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4 * plan->halves;
+    const size_t panel_bytes = (size_t)MP_POSITIONS * schedule->tiles * plan->micro->nr * 4 * plan->byte_planes;
     schedule->group =
-        clamp((int)(PRODUCT_BYTES * plan->halves / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
+        clamp((int)(PRODUCT_BYTES * plan->byte_planes / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
 }
 
 static size_t place(size_t *end, size_t bytes)
@@ -136,14 +137,14 @@ static size_t matrix_pixels(const mp_conv_plan *plan, int rows)
 static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
 {
     const size_t panel = (size_t)plan->micro->nr * 4, channels = (size_t)plan->packed_channels * 4;
-    const int sum_parts = plan->sums == MP_SUM_HALVES ? 2 : 1;
+    const int sum_parts = plan->sums == MP_SUM_BYTE_PAIRS ? 2 : 1;
     size_t rows, transformed = 0, sums, tile = 0, zeros = 0, pool, end = 0;
     if (plan->winograd) {
         /* Tiles of a block may start anywhere in their first row. */
         rows = (size_t)((schedule->tiles + schedule->tiles_x - 2) / schedule->tiles_x + 1) * MP_TILE + 2;
         transformed = MP_POSITIONS * schedule->transformed_bytes * schedule->tiles;
         sums = MP_POSITIONS * panel * schedule->tiles * schedule->group;
-        tile = MP_TILES_BESIDE * MP_TILE * MP_TILE * panel;
+        tile = MP_TILES_TOGETHER * MP_TILE * MP_TILE * panel;
         zeros = panel;
         pool = MP_TILE * MP_TILE * panel * schedule->tiles_x; /* a row of tiles */
     } else {
@@ -161,26 +162,27 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
     schedule->lower_tile = mp_align(tile);
     schedule->lower_init = mp_align(channels);
     at->item = place(&end, MP_ITEM_BYTES);
-    at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->halves : 0);
+    at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->byte_planes : 0);
     at->unpaired = place(&end, mp_stages_pairs(plan) ? schedule->stage_row + MP_PAST_STAGE : 0);
     at->converted = place(&end, plan->staged || plan->codes
                                     ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
                                     : 0);
-    at->parted = place(&end, plan->halves > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
-    at->transformed = place(&end, schedule->lower_transformed * plan->halves);
+    at->split_bytes =
+        place(&end, plan->byte_planes > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
+    at->transformed = place(&end, schedule->lower_transformed * plan->byte_planes);
     at->sums = place(&end, schedule->lower_sums * sum_parts);
     at->part = place(&end, plan->carries ? (schedule->unit + plan->micro->mr) * panel : 0);
-    at->tile = place(&end, schedule->lower_tile * plan->halves);
+    at->tile = place(&end, schedule->lower_tile * plan->byte_planes);
     at->bias = place(&end, channels);
     at->scale = place(&end, channels);
-    at->init = place(&end, schedule->lower_init * plan->halves);
+    at->init = place(&end, schedule->lower_init * plan->byte_planes);
     at->zeros = place(&end, plan->depthwise && !plan->staged ? channels : zeros);
     at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
     at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
     at->kernels =
         place(&end, plan->traits->bits && plan->winograd ? MP_POSITIONS * mp_kernel_elements() * sizeof(int16_t) : 0);
     at->multipliers = place(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
-    at->whole = place(&end, plan->codes ? 4 * channels : 0);
+    at->integer_output = place(&end, plan->codes ? 4 * channels : 0);
     at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
     at->bytes = end;
 }
@@ -189,7 +191,8 @@ void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_sche
 {
     *schedule = (mp_schedule){.chunks = 1, .stage_row = (size_t)plan->stage_w * plan->shape.in_c * plan->a_bytes};
     if (mp_stages_pairs(plan)) schedule->stage_row *= 2;
-    schedule->windows = pooled && !plan->depthwise && plan->beside == 1 && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
+    schedule->windows =
+        pooled && !plan->depthwise && plan->interleave == 1 && plan->out_h % 2 == 0 && plan->out_w % 2 == 0;
     if (plan->winograd)
         cut_winograd(plan, threads, schedule);
     else

@@ -12,10 +12,10 @@ enum {
 enum { MP_ITEM_BYTES = 1024 }; /* at most */
 typedef struct {
     size_t item;              /* mp_item */
-    size_t stage;             /* input rows; of int16 in halves those of lower bytes behind all those of upper ones */
+    size_t stage;             /* input rows; of int16 in byte planes the lower one behind the upper one */
     size_t unpaired;          /* two of them, on their way into a pair */
     size_t converted;         /* one row of the input as the precision stores it, on its way into stage */
-    size_t parted;            /* and as two of bytes */
+    size_t split_bytes;       /* and as two of bytes */
     size_t transformed;       /* Winograd: input tiles of a block, [position][tile] */
     size_t sums;              /* direct: of a tile or a block; Winograd: products, [panel][position][tile] */
     size_t part;              /* direct, where the plan carries: of a unit and a part of the depth */
@@ -26,7 +26,7 @@ typedef struct {
     size_t weights;           /* narrow ones, unpacked: of a pass; Winograd: of a group; */
     size_t kernels;           /* Winograd: those of some channels, transformed */
     size_t multipliers;       /* grouped: of a panel, unpacked */
-    size_t whole;             /* whole numbers of 16 bits: bias, factor and shift of each channel */
+    size_t integer_output;    /* output in integers: bias, factor and shift of each channel */
     size_t pool;              /* results on their way into pooling */
     size_t bytes;
 } mp_scratch;
@@ -36,7 +36,7 @@ typedef struct {
     int chunks;       /* and the panels into ranges */
     size_t stage_row; /* bytes of one staged row, or of a pair */
     size_t lower_stage, lower_transformed, lower_sums, lower_tile,
-        lower_init; /* int16: bytes from what belongs to upper halves to what does to lower ones */
+        lower_init; /* int16: bytes from what belongs to the upper byte plane to what belongs to the lower one */
     /* Direct. */
     int rows;          /* output rows per block at most */
     int windows;       /* 1: pixels go by 2x2 windows, which the output stage pools: none is incomplete */

@@ -37,11 +37,11 @@ static void multiply_stored(mp_item *item, int tiles, int first, int panels)
     for (int position = 0; position < MP_POSITIONS; position++)
         for (int i = 0; i < panels; i++) {
             const char *weights = stored + ((size_t)position * plan->total_panels + first + i) * panel_bytes;
-            mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles * plan->halves);
-            for (int half = 0; half < plan->halves; half++)
-                multiply(item, item->transformed + half * schedule->lower_transformed, tiles, position, 0,
+            mp_ahead ahead = mp_ahead_of(plan, weights, plan->run_padded, tiles * plan->byte_planes);
+            for (int plane = 0; plane < plan->byte_planes; plane++)
+                multiply(item, item->transformed + plane * schedule->lower_transformed, tiles, position, 0,
                          plan->run_padded, weights,
-                         item->sums + half * schedule->lower_sums +
+                         item->sums + plane * schedule->lower_sums +
                              (size_t)(i * MP_POSITIONS + position) * position_bytes,
                          &ahead);
         }
@@ -79,13 +79,13 @@ static void multiply_narrow(mp_item *item, int tiles, int panel)
         const int steps = depth / plan->micro->kstep * ceil_div(tiles, plan->micro->mr);
         const size_t input = tiles * schedule->transformed_bytes;
         for (int position = 0; position < MP_POSITIONS; position++) {
-            for (int half = 0; half < plan->halves; half++) {
-                const char *transformed = item->transformed + half * schedule->lower_transformed;
+            for (int plane = 0; plane < plan->byte_planes; plane++) {
+                const char *transformed = item->transformed + plane * schedule->lower_transformed;
                 mp_ahead ahead = {transformed + (position + 1) % MP_POSITIONS * input, (ptrdiff_t)input / steps + 1, 0};
                 ahead.per_tile = depth / plan->micro->kstep * ahead.step;
                 multiply(item, transformed, tiles, position, first, depth,
                          item->kernels + position * mp_kernel_elements() * sizeof(int16_t),
-                         item->sums + half * schedule->lower_sums + (size_t)position * position_bytes, &ahead);
+                         item->sums + plane * schedule->lower_sums + (size_t)position * position_bytes, &ahead);
             }
         }
     }
@@ -117,12 +117,12 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
               apart = args->pool_h && !windows, side = windows ? 2 : 1; /* pooled apart; of what makes a result */
     const int channel = panel * nr, channels = clamp(plan->shape.out_c - channel, 1, nr);
     const size_t out_bytes = mp_type_bytes(args->out_type), position_bytes = (size_t)tiles * nr * 4;
-    const size_t tile_row = (size_t)MP_TILES_BESIDE * MP_TILE * nr;
+    const size_t tile_row = (size_t)MP_TILES_TOGETHER * MP_TILE * nr;
     /* Tiles of one row, from ox0 to ox1: pooled together. */
     for (int t = 0, count, ox0 = 0, ox1 = 0; t < tiles; t += count) {
         const int oy = (t0 + t) / tiles_x * MP_TILE, ox = (t0 + t) % tiles_x * MP_TILE;
         if (t == 0 || ox == 0) ox0 = ox, ox1 = clamp(plan->out_w, 1, ox + (tiles - t) * MP_TILE);
-        count = clamp(ceil_div(ox1 - ox, MP_TILE), 1, MP_TILES_BESIDE);
+        count = clamp(ceil_div(ox1 - ox, MP_TILE), 1, MP_TILES_TOGETHER);
         const int height = clamp(plan->out_h - oy, 1, MP_TILE), width = clamp(ox1 - ox, 1, count * MP_TILE);
         const int out_h = plan->out_h / side, out_w = plan->out_w / side; /* windows are whole */
         const size_t pixel = ((size_t)item->image * out_h + oy / side) * out_w + ox / side;
@@ -132,11 +132,11 @@ static void finish(mp_item *item, int t0, int tiles, int panel, const char *prod
         const size_t to_row = to_ld * (size_t)(apart ? ox1 - ox0 : out_w);
         for (int r = 0; r < height / side && !apart; r++)
             mp_fetch_results(to + r * to_row * out_bytes, width / side, to_ld * out_bytes, channels * out_bytes);
-        for (int i = 0; i < count * plan->halves; i++) {
-            const size_t half = i >= count, at = half ? i - count : i;
-            plan->winograd->output(products + half * schedule->lower_sums + (t + at) * nr * 4, position_bytes,
-                                   (const char *)item->init + half * schedule->lower_init + (size_t)channel * 4,
-                                   item->tile + half * schedule->lower_tile + at * MP_TILE * side * nr * 4, tile_row,
+        for (int i = 0; i < count * plan->byte_planes; i++) {
+            const size_t plane = i >= count, at = plane ? i - count : i;
+            plan->winograd->output(products + plane * schedule->lower_sums + (t + at) * nr * 4, position_bytes,
+                                   (const char *)item->init + plane * schedule->lower_init + (size_t)channel * 4,
+                                   item->tile + plane * schedule->lower_tile + at * MP_TILE * side * nr * 4, tile_row,
                                    nr, windows);
         }
         if (args->sums) add_sums(item, item->tile, tile_row * 4, oy, ox, height, width, channel, channels);
@@ -171,9 +171,9 @@ void mp_winograd_transform(mp_item *item, int part, int parts)
     const int ty0 = (t0 + first) / tiles_x, tile_rows = (t0 + last - 1) / tiles_x - ty0 + 1;
     mp_item_stage(item, ty0 * MP_TILE, tile_rows * MP_TILE + 2);
     const size_t pixel = (size_t)plan->shape.in_c * plan->a_bytes;
-    for (int half = 0; half < plan->halves; half++) {
-        const char *stage = item->stage + half * schedule->lower_stage;
-        char *transformed = item->transformed + half * schedule->lower_transformed;
+    for (int plane = 0; plane < plan->byte_planes; plane++) {
+        const char *stage = item->stage + plane * schedule->lower_stage;
+        char *transformed = item->transformed + plane * schedule->lower_transformed;
         for (int t = first; t < last; t++) {
             const int ty = (t0 + t) / tiles_x - ty0, tx = (t0 + t) % tiles_x;
             const char *from = stage + (size_t)ty * MP_TILE * schedule->stage_row + (size_t)tx * MP_TILE * pixel;

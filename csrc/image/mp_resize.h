@@ -18,7 +18,7 @@ typedef struct {
 
 /* mode: MP_STRETCH fills the input and ignores the aspect, MP_LETTERBOX keeps it, MP_CROP brings the shorter side to net_w and
  * shows the middle, its border repeated where that is lower than net_h; MP_LETTERBOX_OPENCV keeps the aspect as Ultralytics' own
- * programs do: OpenCV's bilinear resize in whole numbers, the rest 114. MP_BAD_ARGUMENT for sizes outside the limits. */
+ * programs do: OpenCV's bilinear resize in integers, the rest 114. MP_BAD_ARGUMENT for sizes outside the limits. */
 int mp_fit(int32_t image_w, int32_t image_h, int32_t net_w, int32_t net_h, int mode, mp_geometry *geometry);
 
 /* Bytes of scratch for mp_preprocess, 8-byte aligned. */

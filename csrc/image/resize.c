@@ -17,8 +17,8 @@ static int32_t nearest(double x)
 
 static int32_t side(int32_t image, double ratio, int32_t net)
 {
-    const int32_t whole = nearest(image * ratio);
-    return whole < 1 ? 1 : whole > net ? net : whole;
+    const int32_t rounded = nearest(image * ratio);
+    return rounded < 1 ? 1 : rounded > net ? net : rounded;
 }
 
 /* Where Ultralytics' programs put the content, and the scale by which they bring boxes back. */

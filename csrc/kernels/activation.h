@@ -9,7 +9,7 @@
 #define VF_EIGHT(STEP) VF_FOUR(STEP) STEP(4) STEP(5) STEP(6) STEP(7)
 #define VF_EXP_CLAMP(i) x##i = vf_max(vf_set1(MP_EXP_LOW), vf_min(vf_set1(MP_EXP_HIGH), x##i));
 #define VF_EXP_SHIFT(i) const vf shifted##i = vf_fma(x##i, vf_set1(MP_EXP_LOG2E), vf_set1(MP_EXP_MAGIC));
-#define VF_EXP_WHOLE(i) const vf n##i = vf_sub(shifted##i, vf_set1(MP_EXP_MAGIC));
+#define VF_EXP_INTEGRAL(i) const vf n##i = vf_sub(shifted##i, vf_set1(MP_EXP_MAGIC));
 #define VF_EXP_HIGH(i) vf r##i = vf_fma(n##i, vf_set1(-MP_EXP_LN2_HIGH), x##i);
 #define VF_EXP_LOW(i) r##i = vf_fma(n##i, vf_set1(-MP_EXP_LN2_LOW), r##i);
 #define VF_EXP_3(i) vf p##i = vf_fma(vf_set1(MP_EXP_Q4), r##i, vf_set1(MP_EXP_Q3));
@@ -21,7 +21,7 @@
 #define VF_EXP(EACH)                                                                                                   \
     EACH(VF_EXP_CLAMP)                                                                                                 \
     EACH(VF_EXP_SHIFT)                                                                                                 \
-    EACH(VF_EXP_WHOLE)                                                                                                 \
+    EACH(VF_EXP_INTEGRAL)                                                                                              \
     EACH(VF_EXP_HIGH)                                                                                                  \
     EACH(VF_EXP_LOW)                                                                                                   \
     EACH(VF_EXP_3) EACH(VF_EXP_2) EACH(VF_EXP_1) EACH(VF_EXP_0) EACH(VF_EXP_ONE) EACH(VF_EXP_ONE) EACH(VF_EXP_SCALE)
@@ -61,8 +61,8 @@ static inline vf vf_activate_slow(vf x, int activation)
 
 static inline vf vf_floor(vf x)
 {
-    const vf whole = vf_trunc(x);
-    return vf_select_gt(whole, x, vf_sub(whole, vf_set1(1.0f)), whole);
+    const vf integral = vf_trunc(x);
+    return vf_select_gt(integral, x, vf_sub(integral, vf_set1(1.0f)), integral);
 }
 
 /* 2 / (1 + e^-x) - 1; of 2 x it is tanh(x). */
@@ -120,8 +120,8 @@ static inline vf vf_activate_rare(vf x, int activation)
         return vf_mul(vf_mul(vf_set1(0.5f), x), vf_add(one, vf_loggy(vf_mul(vf_set1(2.0f), u))));
     }
     case MP_STAIR: {
-        const vf whole = vf_floor(x), half = vf_floor(vf_mul(vf_set1(0.5f), x));
-        return vf_select_gt(whole, vf_mul(vf_set1(2.0f), half), vf_add(vf_sub(x, whole), half), half);
+        const vf integral = vf_floor(x), stair = vf_floor(vf_mul(vf_set1(0.5f), x));
+        return vf_select_gt(integral, vf_mul(vf_set1(2.0f), stair), vf_add(vf_sub(x, integral), stair), stair);
     }
     case MP_HARDTAN: return vf_select_gt(x, one, one, vf_select_gt(vf_set1(-1.0f), x, vf_set1(-1.0f), x));
     case MP_LHTAN:

@@ -74,8 +74,8 @@ static float score_of(const float *query, const float *key, int count)
     }
     float sums[8] = {s0, s1, s2, s3, s4, s5, s6, s7};
     for (int k = 0; d + k < count; k++) sums[k] = sums[k] + query[d + k] * key[d + k];
-    for (int half = 4; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) sums[k] = sums[k] + sums[k + half];
+    for (int distance = 4; distance > 0; distance /= 2)
+        for (int k = 0; k < distance; k++) sums[k] = sums[k] + sums[k + distance];
     return sums[0];
 }
 
@@ -149,10 +149,11 @@ static inline __attribute__((always_inline)) void four_values(const float *share
                                                               float *out, size_t out_row, const int vectors, int n)
 {
     const size_t q1 = count > 1 ? 1 : 0, q2 = count > 2 ? 2 : 0, q3 = count > 3 ? 3 : 0;
-    const int whole = vectors > 1 ? VL : n;
+    const int first_count = vectors > 1 ? VL : n;
     eight_sums s = no_sums();
     for (size_t j = 0; j < positions; j++, shares += lanes, values += row) {
-        const vf a = load_as(values, 0, MP_TYPE_F32, whole), b = vectors > 1 ? load_as(values, VL, MP_TYPE_F32, n) : a;
+        const vf a = load_as(values, 0, MP_TYPE_F32, first_count),
+                 b = vectors > 1 ? load_as(values, VL, MP_TYPE_F32, n) : a;
         const float share0 = shares[0], share1 = shares[q1], share2 = shares[q2], share3 = shares[q3];
 #define STEP(I)                                                                                                        \
     {                                                                                                                  \
@@ -165,7 +166,7 @@ static inline __attribute__((always_inline)) void four_values(const float *share
     }
 #define STEP(I)                                                                                                        \
     if (I < count) {                                                                                                   \
-        store_as(out + I * out_row, 0, MP_TYPE_F32, s.a##I, whole);                                                    \
+        store_as(out + I * out_row, 0, MP_TYPE_F32, s.a##I, first_count);                                              \
         if (vectors > 1) store_as(out + I * out_row, VL, MP_TYPE_F32, s.b##I, n);                                      \
     }
     EACH_OF_FOUR(STEP)

@@ -3,7 +3,7 @@
  * Seven or four results beside each other share what they load, and channels follow each other, so that lines are read as they
  * lie. The last group of a row begins early where it would not be full: it computes some results once more.
  *
- * Included once per kind of sums: floats, or with LINES_INT whole numbers of codes, two lines at a time (mp_depthwise.pair). Sums are
+ * Included once per kind of sums: floats, or with LINES_INT integers: codes, two lines at a time (mp_depthwise.pair). Sums are
  * named, not an array: gcc spills arrays. */
 #ifdef LINES_INT
 #define LINES_NAME(NAME) NAME##_codes
@@ -89,7 +89,7 @@
     }
 #define LINES_STORE(i)                                                                                                 \
     if (COUNT > i) store_as(out + i * out_row, (size_t)c, MP_TYPE_F32, x##i, lanes);
-#define LINES_STORE_HALF(i)                                                                                            \
+#define LINES_STORE_FP16(i)                                                                                            \
     if (COUNT > i)                                                                                                     \
         measures->bad[i & 1] = store_real(out + i * out_row, (size_t)c, MP_TYPE_F16, x##i, lanes, measures->bad[i & 1]);
 #ifdef VI_PACKS_FOUR
@@ -175,7 +175,7 @@ static inline __attribute__((always_inline)) void LINES_NAME(lines_group)(const 
         }
 #else
         if (o->out_type == MP_TYPE_F16) {
-            LINES_SEVEN(LINES_STORE_HALF)
+            LINES_SEVEN(LINES_STORE_FP16)
             continue;
         }
 #endif

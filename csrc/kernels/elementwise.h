@@ -16,15 +16,15 @@ static inline __attribute__((always_inline)) vf load_as(const void *p, size_t at
 
 /* Of vectors whose length is asked; where storing a part is as quick, without asking. */
 #ifdef MP_PARTIAL_VECTORS
-#define MP_IS_WHOLE(n) (__builtin_constant_p(n) && (n) == VL)
+#define MP_IS_FULL_VECTOR(n) (__builtin_constant_p(n) && (n) == VL)
 #else
-#define MP_IS_WHOLE(n) ((n) == VL)
+#define MP_IS_FULL_VECTOR(n) ((n) == VL)
 #endif
 static inline __attribute__((always_inline)) void store_as(void *p, size_t at, int type, vf x, int n)
 {
 #define CASE(NAME, STORAGE, LOAD, STORE, ...)                                                                          \
     case MP_TYPE_##NAME:                                                                                               \
-        if (MP_IS_WHOLE(n))                                                                                            \
+        if (MP_IS_FULL_VECTOR(n))                                                                                      \
             STORE((STORAGE *)p + at, x);                                                                               \
         else                                                                                                           \
             STORE##_n((STORAGE *)p + at, x, n);                                                                        \

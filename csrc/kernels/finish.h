@@ -49,7 +49,7 @@ enum { FINISH_GROUP = VL < 16 ? 2 : 4 };
         minimum = vf_min_any(kept, minimum);                                                                           \
         maximum = vf_max_any(kept, maximum);                                                                           \
     }                                                                                                                  \
-    if (halves)                                                                                                        \
+    if (fp16)                                                                                                          \
         bad##V[(row) & 1] = store_real(out, V * VL, MP_TYPE_F16, FINISH_X(row, V), LANES, bad##V[(row) & 1]);          \
     else if (!codes)                                                                                                   \
         store_as(out, V *VL, MP_TYPE_F32, FINISH_X(row, V), LANES);
@@ -99,11 +99,11 @@ enum { FINISH_GROUP = VL < 16 ? 2 : 4 };
 #define FINISH_AS(SUM)                                                                                                 \
     static inline __attribute__((always_inline)) void finish_as_##SUM(                                                 \
         TILE_ROWS(FINISH_SUMS_##SUM) const tile_results *results, const int vectors, const int last,                   \
-        const int activation, const int codes, const int halves, const int windows)                                    \
+        const int activation, const int codes, const int fp16, const int windows)                                      \
     {                                                                                                                  \
         mp_output *o = results->output;                                                                                \
         char *out = results->out;                                                                                      \
-        const size_t step = results->out_ld * (codes ? 1 : halves ? sizeof(uint16_t) : sizeof(float));                 \
+        const size_t step = results->out_ld * (codes ? 1 : fp16 ? sizeof(uint16_t) : sizeof(float));                   \
         const out_scale q = out_scale_of(o);                                                                           \
         const vi zero = zero_words(o);                                                                                 \
         const float *scale = o->scale + results->channel, *bias = o->bias + results->channel;                          \

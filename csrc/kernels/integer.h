@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: MIT */
-/* Codes in whole numbers alone. Plain C, which compilers turn into this level's vectors: a few values at a time become int32,
+/* Codes in integers alone. Plain C, which compilers turn into this level's vectors: a few values at a time become int32,
  * and these codes again. */
 #include "../fixed_point.h"
 
-enum { WHOLE = 64 };
+enum { CHUNK = 64 };
 
-static inline size_t whole_part(size_t left) { return left < WHOLE ? left : WHOLE; }
+static inline size_t chunk_of(size_t left) { return left < CHUNK ? left : CHUNK; }
 static inline int32_t within(int32_t x, int32_t low, int32_t high) { return x < low ? low : x > high ? high : x; }
 
 static inline void load_codes(const void *restrict x, int type, size_t at, int count, int32_t *restrict codes)
@@ -71,58 +71,58 @@ static inline __attribute__((always_inline)) void rescale_steps(const mp_rescali
 
 static void rescale(const mp_rescaling *o, const void *x, int type, void *out, int out_type, size_t count)
 {
-    int32_t codes[WHOLE] = {0};
-    for (size_t at = 0; at < count; at += WHOLE) {
-        const int part = (int)whole_part(count - at);
-        load_codes(x, type, at, part, codes);
-        for (int i = 0; i < part; i++) codes[i] -= o->zero_point;
-        rescale_steps(o, part, codes);
-        store_codes(out, out_type, at, part, codes);
+    int32_t codes[CHUNK] = {0};
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const int length = (int)chunk_of(count - at);
+        load_codes(x, type, at, length, codes);
+        for (int i = 0; i < length; i++) codes[i] -= o->zero_point;
+        rescale_steps(o, length, codes);
+        store_codes(out, out_type, at, length, codes);
     }
 }
 
 static void add_codes(const mp_adding *o, const void *a, const void *b, void *out, int type, size_t count)
 {
-    int32_t x[WHOLE], y[WHOLE];
+    int32_t x[CHUNK], y[CHUNK];
     const mp_adding of = *o;
-    for (size_t at = 0; at < count; at += WHOLE) {
-        const int part = (int)whole_part(count - at);
-        load_codes(a, type, at, part, x);
-        load_codes(b, type, at, part, y);
-        for (int i = 0; i < part; i++) {
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const int length = (int)chunk_of(count - at);
+        load_codes(a, type, at, length, x);
+        load_codes(b, type, at, length, y);
+        for (int i = 0; i < length; i++) {
             const int32_t p = (x[i] - of.zero_point[0]) * (1 << of.left),
                           q = (y[i] - of.zero_point[1]) * (1 << of.left);
             const int32_t sum =
                 mp_times_32(p, of.multiplier[0], of.shift[0]) + mp_times_32(q, of.multiplier[1], of.shift[1]);
             x[i] = within(mp_times_32(sum, of.multiplier[2], of.shift[2]), of.low, of.high) + of.zero_point[2];
         }
-        store_codes(out, type, at, part, x);
+        store_codes(out, type, at, length, x);
     }
 }
 
 static float divide(const float *restrict x, void *restrict out, int type, size_t count, float scale, int zero_point,
                     int low, int high)
 {
-    int32_t codes[WHOLE];
+    int32_t codes[CHUNK];
     float bad = 0.0f;
     const float least = (float)low, most = (float)high;
-    for (size_t at = 0; at < count; at += WHOLE) {
-        const int part = (int)whole_part(count - at);
+    for (size_t at = 0; at < count; at += CHUNK) {
+        const int length = (int)chunk_of(count - at);
         float odd = 0.0f;
-        for (int i = 0; i < part; i++) {
+        for (int i = 0; i < length; i++) {
             const float t = x[at + i] / scale, u = t < least ? least : t > most ? most : t;
             codes[i] = (int32_t)(u + copysignf(0x1.fffffep-2f, u)) + zero_point; /* the float below 0.5 */
         }
-        for (int i = 0; i < part; i++) odd += x[at + i] * 0.0f;
+        for (int i = 0; i < length; i++) odd += x[at + i] * 0.0f;
         bad += odd;
-        store_codes(out, type, at, part, codes);
+        store_codes(out, type, at, length, codes);
     }
     return bad;
 }
 
 /* The output stage takes a few channels of all rows at a time: what belongs to a channel is loaded once, and loops of a constant
  * length become straight code. No more than a tile has: lanes behind the last channel are read, and mean nothing. */
-enum { BESIDE = VL < 8 ? 2 * VL : 16 };
+enum { BLOCK_CHANNELS = VL < 8 ? 2 * VL : 16 };
 #define STRAIGHT static inline __attribute__((always_inline))
 
 STRAIGHT void sums_of(const int32_t *restrict sums, size_t acc_ld, const int windows, const int lanes,
@@ -139,9 +139,9 @@ STRAIGHT void sums_of(const int32_t *restrict sums, size_t acc_ld, const int win
     }
 }
 
-/* Of a window's sums in halves, 256 * upper + lower, the largest. */
-STRAIGHT void largest_halves(const int32_t *restrict sums, size_t apart, size_t acc_ld, const int lanes,
-                             int32_t *restrict upper, int32_t *restrict lower)
+/* Of a window's sums in byte pairs, 256 * upper + lower, the largest. */
+STRAIGHT void largest_byte_pairs(const int32_t *restrict sums, size_t apart, size_t acc_ld, const int lanes,
+                                 int32_t *restrict upper, int32_t *restrict lower)
 {
     for (int i = 0; i < lanes; i++) {
         int64_t most = (int64_t)sums[i] * 256 + sums[apart + i];
@@ -162,8 +162,8 @@ STRAIGHT void put_codes(const int32_t *restrict codes, int n, const int lanes, i
         return;
     }
 #endif
-    int16_t words[BESIDE];
-    int8_t bytes[BESIDE];
+    int16_t words[BLOCK_CHANNELS];
+    int8_t bytes[BLOCK_CHANNELS];
     if (out_type == MP_TYPE_I8) {
         for (int i = 0; i < lanes; i++) bytes[i] = (int8_t)codes[i];
         if (n == lanes)
@@ -184,7 +184,8 @@ STRAIGHT void requantize_32(const mp_requantized *of, const int32_t *sums, size_
                             void *out, size_t at, size_t out_ld, const int lanes, const int windows, const int leaky)
 {
     const mp_requantized o = *of;
-    int32_t bias[BESIDE] = {0}, multiplier[BESIDE] = {0}, left[BESIDE] = {0}, right[BESIDE] = {0}, down[BESIDE] = {0};
+    int32_t bias[BLOCK_CHANNELS] = {0}, multiplier[BLOCK_CHANNELS] = {0}, left[BLOCK_CHANNELS] = {0},
+            right[BLOCK_CHANNELS] = {0}, down[BLOCK_CHANNELS] = {0};
     for (int i = 0; i < n; i++) {
         const int32_t shift = o.shift[channel + i];
         bias[i] = ((const int32_t *)o.bias)[channel + i];
@@ -194,7 +195,7 @@ STRAIGHT void requantize_32(const mp_requantized *of, const int32_t *sums, size_
         down[i] = shift >> 31;
     }
     for (int r = 0; r < rows; r += windows ? 4 : 1, sums += (windows ? 4 : 1) * acc_ld, at += out_ld) {
-        int32_t codes[BESIDE];
+        int32_t codes[BLOCK_CHANNELS];
         sums_of(sums, acc_ld, windows, lanes, codes);
 #ifdef VI_FIXED_POINT
         for (int i = 0; i < lanes; i += VL) {
@@ -218,8 +219,9 @@ STRAIGHT void requantize_64(const mp_requantized *of, const int32_t *sums, size_
                             void *out, size_t at, size_t out_ld, const int lanes, const int windows, const int leaky)
 {
     const mp_requantized o = *of;
-    int64_t bias[BESIDE] = {0}, shift[BESIDE] = {0}; /* as wide as what is shifted, which compilers want */
-    int32_t factor[BESIDE] = {0};
+    int64_t bias[BLOCK_CHANNELS] = {0},
+            shift[BLOCK_CHANNELS] = {0}; /* as wide as what is shifted, which compilers want */
+    int32_t factor[BLOCK_CHANNELS] = {0};
     const int64_t low = o.low, high = o.high;
     const int32_t add = o.add;
     for (int i = 0; i < n; i++) {
@@ -228,10 +230,10 @@ STRAIGHT void requantize_64(const mp_requantized *of, const int32_t *sums, size_
         shift[i] = o.shift[channel + i];
     }
     for (int r = 0; r < rows; r += windows ? 4 : 1, sums += (windows ? 4 : 1) * acc_ld, at += out_ld) {
-        int32_t codes[BESIDE], upper[BESIDE], lower[BESIDE];
+        int32_t codes[BLOCK_CHANNELS], upper[BLOCK_CHANNELS], lower[BLOCK_CHANNELS];
         const int32_t *restrict u = sums, *restrict l = sums + o.lower;
         if (windows && o.lower) {
-            largest_halves(sums, o.lower, acc_ld, lanes, upper, lower);
+            largest_byte_pairs(sums, o.lower, acc_ld, lanes, upper, lower);
             u = upper;
             l = lower;
         } else if (windows) {
@@ -264,16 +266,16 @@ STRAIGHT void requantize_64(const mp_requantized *of, const int32_t *sums, size_
         else                                                                                                           \
             requantize_32(o, sums, acc_ld, rows, n, channel, out, at, out_ld, LANES, WINDOWS, LEAKY);                  \
     }
-REQUANTIZE(requantize_linear, BESIDE, 0, 0)
-REQUANTIZE(requantize_leaky, BESIDE, 0, 1)
-REQUANTIZE(requantize_windows, BESIDE, 1, 0)
-REQUANTIZE(requantize_leaky_windows, BESIDE, 1, 1)
+REQUANTIZE(requantize_linear, BLOCK_CHANNELS, 0, 0)
+REQUANTIZE(requantize_leaky, BLOCK_CHANNELS, 0, 1)
+REQUANTIZE(requantize_windows, BLOCK_CHANNELS, 1, 0)
+REQUANTIZE(requantize_leaky_windows, BLOCK_CHANNELS, 1, 1)
 
 static void requantize(const mp_requantized *o, const void *acc, size_t acc_ld, int rows, int channels, int channel,
                        void *out, size_t out_ld)
 {
-    for (int first = 0; first < channels; first += BESIDE) {
-        const int n = channels - first < BESIDE ? channels - first : BESIDE;
+    for (int first = 0; first < channels; first += BLOCK_CHANNELS) {
+        const int n = channels - first < BLOCK_CHANNELS ? channels - first : BLOCK_CHANNELS;
         const int32_t *sums = (const int32_t *)acc + first;
         if (o->windows)
             (o->leaky ? requantize_leaky_windows : requantize_windows)(o, sums, acc_ld, rows, n, channel + first, out,

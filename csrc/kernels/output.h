@@ -78,10 +78,11 @@ static inline vf scaled(vi sum, vf scale, vf bias) { return vf_fma(vi_to_float(s
 static inline __attribute__((always_inline)) vf real_of(const int kind, const int32_t *sums, size_t lower, vf scale,
                                                         vf bias, int n)
 {
-    const vf x = kind == MP_SUM_INT      ? scaled(vi_load(sums), scale, bias)
-                 : kind == MP_SUM_HALVES ? vf_fma(vi_halves_to_float(vi_load(sums), vi_load(sums + lower)), scale, bias)
-                 : kind == MP_SUM_HALF   ? vf_add(vf_load((const float *)sums), bias)
-                                         : vf_load((const float *)sums);
+    const vf x = kind == MP_SUM_INT ? scaled(vi_load(sums), scale, bias)
+                 : kind == MP_SUM_BYTE_PAIRS
+                     ? vf_fma(vi_byte_pairs_to_float(vi_load(sums), vi_load(sums + lower)), scale, bias)
+                 : kind == MP_SUM_HALF ? vf_add(vf_load((const float *)sums), bias)
+                                       : vf_load((const float *)sums);
     return n == VL ? x : vf_keep_n(x, n);
 }
 
@@ -248,15 +249,17 @@ static __attribute__((noinline)) void output_from(int c, OUTPUT_ARGUMENTS)
     switch (o->kind) {
     case MP_SUM_FLOAT: output_asked(MP_SUM_FLOAT, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
     case MP_SUM_INT: output_asked(MP_SUM_INT, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
-    case MP_SUM_HALVES: output_asked(MP_SUM_HALVES, c, o, acc, acc_ld, rows, channels, channel, out, out_ld); break;
+    case MP_SUM_BYTE_PAIRS:
+        output_asked(MP_SUM_BYTE_PAIRS, c, o, acc, acc_ld, rows, channels, channel, out, out_ld);
+        break;
     default: output_asked(MP_SUM_HALF, c, o, acc, acc_ld, rows, channels, channel, out, out_ld);
     }
 }
 
 #ifndef MP_REFERENCE
 /* Whole vectors of what is written most, each with a copy of the loops. The result: how many channels that are. */
-static inline __attribute__((always_inline)) int output_whole(const int kind, const int activation, const int out_type,
-                                                              OUTPUT_ARGUMENTS)
+static inline __attribute__((always_inline)) int output_vectors(const int kind, const int activation,
+                                                                const int out_type, OUTPUT_ARGUMENTS)
 {
     int c = 0;
     if (!OUT_SMALL && out_type == OUT_I8_EVEN) /* whose codes are packed two vectors at a time */
@@ -273,7 +276,7 @@ static inline __attribute__((always_inline)) int output_whole(const int kind, co
 #define OUTPUT_REST inline
 #endif
 #define OUTPUT_CASE(TYPE, KIND, ACTIVATION)                                                                            \
-    done = output_whole(KIND, ACTIVATION, TYPE, o, acc, acc_ld, rows, channels, channel, out, out_ld)
+    done = output_vectors(KIND, ACTIVATION, TYPE, o, acc, acc_ld, rows, channels, channel, out, out_ld)
 /* Where tiles are finished in registers, exponentials have their copies there. */
 #ifdef MP_FINISHES
 enum { OUT_SWISHES = 0 };

@@ -44,13 +44,13 @@ static inline __attribute__((always_inline)) void quantize_from(const int type, 
 #endif
 #ifdef VI_STORES_FOUR
     if (rounding == MP_HALF_TO_EVEN && out_type == MP_TYPE_I8) {
-        const size_t whole = count / (4 * VL) * (4 * VL);
-        for (size_t at = 0; at < whole; at += 4 * VL)
+        const size_t vectorized = count / (4 * VL) * (4 * VL);
+        for (size_t at = 0; at < vectorized; at += 4 * VL)
             vi_store_four_s8((int8_t *)out + at, vi_near(CLAMPED(at, VL)), vi_near(CLAMPED(at + VL, VL)),
                              vi_near(CLAMPED(at + 2 * VL, VL)), vi_near(CLAMPED(at + 3 * VL, VL)), zero_point);
-        x = (const char *)x + whole * mp_type_bytes(type);
-        out = (int8_t *)out + whole;
-        count -= whole;
+        x = (const char *)x + vectorized * mp_type_bytes(type);
+        out = (int8_t *)out + vectorized;
+        count -= vectorized;
     }
 #endif
 #define BODY(AT, N)                                                                                                    \
@@ -92,8 +92,8 @@ static inline __attribute__((always_inline)) void dequantize_to(const int out_ty
     const vf step = vf_set1(scale), zero = vf_set1((float)zero_point), shift = vf_set1(offset);
 #define BODY(AT, N)                                                                                                    \
     {                                                                                                                  \
-        const vf whole = vf_sub(load_as(x, AT, type, N), zero);                                                        \
-        store_as(out, AT, out_type, vf_add(vf_mul(whole, step), shift), N);                                            \
+        const vf centered = vf_sub(load_as(x, AT, type, N), zero);                                                     \
+        store_as(out, AT, out_type, vf_add(vf_mul(centered, step), shift), N);                                         \
     }
     FOR_VECTORS(count, BODY);
 #undef BODY

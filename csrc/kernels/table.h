@@ -4,8 +4,8 @@
  * MP_INT8_WINOGRAD: 3x3 int8 goes through kernels/winograd.h where that gives the same integers sooner: mp_winograd's bounds.
  * MP_INT8_RATE: int8 products that its best instruction makes in the time of an fp32 one; default 2 (pairs of int16).
  * MP_INT8_WORDS, MP_FP16_WORDS: what int8 and fp16 cost here, for people (`mprun --info`).
- * MP_OWN_I8, MP_OWN_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
- * MP_DOT_PAIRS: int16 is multiplied as it is; beside MP_HAS_DOT8 only where that takes no more instructions than its halves do.
+ * MP_OWN_I8, MP_HAS_FP16_HALF, MP_OWN_S16: the level brings its own micro_i8, micro_half, micro_s16 (Winograd's).
+ * MP_DOT_PAIRS: int16 is multiplied as it is; beside MP_HAS_DOT8 only where that takes no more instructions than its two bytes do.
  * MP_COLUMNS: its mp_depthwise.lines of codes, by columns.
  * MP_NARROW_TILES: initialisers of mp_table.micro for weights below eight bits, where products of these are cheaper.
  * MP_MATRIX_LEVEL: a second table of the same with a matrix unit: its suffix; MP_MATRIX_RATE, MP_MATRIX_WORDS, MP_MATRIX_MICRO. */
@@ -35,7 +35,7 @@
 #define MP_STRING2(a) #a
 #define MP_STRING(a) MP_STRING2(a)
 
-#if defined WINDOW_SUMS && !defined WINDOW_WHOLE
+#if defined WINDOW_SUMS && !defined WINDOW_MULTIPLY
 #define WINDOW_NAME windows_f32
 #define WINDOW_BYTES 4
 #define WINDOW_SPREAD(p) vf_set1(*(const float *)(p))
@@ -53,7 +53,7 @@
 #define WINDOW_INT
 #define WINDOW_NAME windows_i8
 #define WINDOW_SPREAD(p) vi_set1(load_group(p))
-#ifdef WINDOW_WHOLE
+#ifdef WINDOW_MULTIPLY
 #define WINDOW_BYTES 1
 #elif defined MP_HAS_DOT8
 #define WINDOW_BYTES 1
@@ -78,7 +78,7 @@ static const mp_micro micro_f16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_byt
                                    .stage = stage_f16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, MP_POINTS(f32), .windows = windows_f32};
 static const mp_micro micro_bf16 = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_bf16, .tile = tile_f32, .tile_output = TILE_OUTPUT_F32, MP_POINTS(f32), .windows = windows_f32};
-#ifndef MP_OWN_HALF
+#ifndef MP_HAS_FP16_HALF
 static const mp_micro micro_half = {.mr = MP_MR, .nr = 2 * VL, .kstep = 1, .a_bytes = 4, .weight_type = MP_W_F32,
                                     .needs_stage = 1, .stage = stage_f16, .tile = tile_half};
 #endif
@@ -90,7 +90,7 @@ static const mp_micro micro_i8 = {.mr = MP_MR, .nr = 2 * VL, .kstep = VL > 1 ? 2
                                   .needs_stage = 1, .subtracts_zero = 1, .stage = stage_s16, .tile = tile_s16, .tile_output = TILE_OUTPUT_I8, MP_POINTS(s16), .windows = windows_i8};
 #endif
 #ifdef MP_DOT_PAIRS
-#ifdef MP_HAS_DOT8 /* a deeper layer's halves are as quick, and its weights half as long */
+#ifdef MP_HAS_DOT8 /* a deeper layer's byte planes are as quick, and its weights half as long */
 #define MP_INT16_PARTS .carry = 0
 #else
 #define MP_INT16_PARTS .tile_output = TILE_OUTPUT_I8, MP_POINTS(s16), .windows = windows_i8, .carry = carry

@@ -2,7 +2,7 @@
 /* Register tiles, MR pixels x 2 VL channels. The including file defines TILE_ROWS(M) = M(0) M(1) ... M(MR - 1), and
  * TILE_CASES(F, ...) which calls F(R, ...) with the number of rows as a constant, and MP_MR.
  * Accumulators are named, not an array: gcc spills arrays.
- * TILE_HALF: 1: panels of at most VL channels are half a tile.
+ * TILE_SINGLE: 1: panels of at most VL channels are half a tile.
  * TILE_FINISH: what makes results of a tile's sums, for TILE_OUTPUT.
  * A level may bring full tiles of its own: TILE_FULL_F32, TILE_FULL_S16, TILE_FULL_U8 do them and return, and leave the rest. */
 /* Bytes. A tile of one row waits for its own weights, and those of the next panel are too far away to stay near. */
@@ -45,15 +45,15 @@ enum { TILE_NEAR = 4096 };
     static void NAME(const char *const *a, const ptrdiff_t *seg, int segments, int run, const void *b,                 \
                      const void *init, void *acc, int rows, int channels, const char *ahead, ptrdiff_t ahead_step)     \
     {                                                                                                                  \
-        if (TILE_HALF && channels <= VL) {                                                                             \
+        if (TILE_SINGLE && channels <= VL) {                                                                           \
             TILE_CASES(NAME##_rows, 1, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                      \
             return;                                                                                                    \
         }                                                                                                              \
         FULL TILE_CASES(NAME##_rows, 2, a, seg, segments, run, b, init, acc, ahead, ahead_step, 0)                     \
     }
 
-/* The same with the output stage, of full tiles of one or two vectors of channels; HALF: 1: or of half of one. */
-#define TILE_OUTPUT(NAME, HALF)                                                                                        \
+/* The same with the output stage, of full tiles of one or two vectors of channels; HALF_VECTOR: 1: or of half of one. */
+#define TILE_OUTPUT(NAME, HALF_VECTOR)                                                                                 \
     static inline __attribute__((always_inline)) void NAME##_run(const mp_tile_run *t, const int C)                    \
     {                                                                                                                  \
         tile_results results = {t->output, t->channel, t->out, t->out_ld};                                             \
@@ -75,15 +75,15 @@ enum { TILE_NEAR = 4096 };
             NAME##_run(t, 2);                                                                                          \
         else if (t->channels == VL)                                                                                    \
             NAME##_run(t, 1);                                                                                          \
-        else if (HALF && t->channels == VL / 2)                                                                        \
+        else if (HALF_VECTOR && t->channels == VL / 2)                                                                 \
             NAME##_run(t, 0);                                                                                          \
         else                                                                                                           \
             return 0;                                                                                                  \
         return 1;                                                                                                      \
     }
 
-#ifndef TILE_HALF
-#define TILE_HALF 0
+#ifndef TILE_SINGLE
+#define TILE_SINGLE 0
 #endif
 #ifndef TILE_FINISH
 #define TILE_FINISH(SUM) (void)0

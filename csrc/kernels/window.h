@@ -4,9 +4,9 @@
  *
  * Included once per kind of sums, with WINDOW_NAME, WINDOW_BYTES of a staged element, WINDOW_SPREAD(p), a step's four bytes at p in
  * all lanes (a float, two int16 or four bytes), and WINDOW_MAC(sum, spread, weights). The level brings WINDOW_SUMS(M) = M(window,
- * vector of channels) ..., WINDOWS_BESIDE and WINDOW_VECTORS, the numbers of both, and WINDOW_SHARES where loads are what floats
+ * vector of channels) ..., WINDOWS_TOGETHER and WINDOW_VECTORS, the numbers of both, and WINDOW_SHARES where loads are what floats
  * wait for. Pixels 0 and 1 of a window lie above 2 and 3.
- * Or the level multiplies itself: WINDOW_PREPARE stands before a row, for channels from `first` on, and WINDOW_WHOLE declares the
+ * Or the level multiplies itself: WINDOW_PREPARE stands before a row, for channels from `first` on, and WINDOW_MULTIPLY declares the
  * sums of the window at `upper`. */
 #define WINDOW_JOINED MP_JOIN(WINDOW_NAME, _row)
 #ifdef WINDOW_INT
@@ -51,16 +51,16 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
 #ifdef WINDOW_PREPARE
         WINDOW_PREPARE
 #endif
-        for (int window = 0; window < row->windows; window += WINDOWS_BESIDE) {
+        for (int window = 0; window < row->windows; window += WINDOWS_TOGETHER) {
             /* The last ones are computed twice. */
-            const int last = row->windows - WINDOWS_BESIDE, at = window < last ? window : last;
+            const int last = row->windows - WINDOWS_TOGETHER, at = window < last ? window : last;
             const char *upper = row->staged + at * 2 * PIXEL, *b = (const char *)row->b + first * STEP;
             char *out = row->out;
             size_t to = at * row->out_ld + first;
             int unsure = general;
-#ifdef WINDOW_WHOLE
+#ifdef WINDOW_MULTIPLY
             (void)b;
-            WINDOW_WHOLE
+            WINDOW_MULTIPLY
 #else
 #define DECLARE(w, v) WINDOW_SUM c##w##v##0 = i##v, c##w##v##1 = i##v, c##w##v##2 = i##v, c##w##v##3 = i##v;
             WINDOW_SUMS(DECLARE)
@@ -145,14 +145,14 @@ static inline __attribute__((always_inline)) void WINDOW_JOINED(mp_output *o, co
                 WINDOW_SUMS(FINISH)
             }
             if (__builtin_expect(unsure, general)) {
-                int32_t sums[WINDOWS_BESIDE * 4 * LD];
+                int32_t sums[WINDOWS_TOGETHER * 4 * LD];
 #define KEEP(w, v)                                                                                                     \
     WINDOW_STORE(sums + (4 * w + 0) * LD + v * VL, c##w##v##0);                                                        \
     WINDOW_STORE(sums + (4 * w + 1) * LD + v * VL, c##w##v##1);                                                        \
     WINDOW_STORE(sums + (4 * w + 2) * LD + v * VL, c##w##v##2);                                                        \
     WINDOW_STORE(sums + (4 * w + 3) * LD + v * VL, c##w##v##3);
                 WINDOW_SUMS(KEEP)
-                output(o, sums, LD, 4 * WINDOWS_BESIDE, left < LD ? left : LD, row->channel + first,
+                output(o, sums, LD, 4 * WINDOWS_TOGETHER, left < LD ? left : LD, row->channel + first,
                        out + to * mp_type_bytes(o->out_type), row->out_ld);
             }
         }

@@ -2,7 +2,7 @@
 /* Winograd F(4x4, 3x3): the transforms of input and output tiles, written once with vector types of the compiler (no
  * intrinsics). Points 0, 1, -1, 2, -2, infinity; docs/arithmetic.md, section 2, gives the order of operations.
  *
- * int8 uses whole numbers throughout: weights are transformed without the denominators 4, -6, -6, 24, 24, 1, and the
+ * int8 uses integers throughout: weights are transformed without the denominators 4, -6, -6, 24, 24, 1, and the
  * output transform multiplies by what is left of 24 and finally divides by 576, 288, ... exactly. Sums may wrap modulo
  * 2^32 in between; the packing made sure that 64 times the true result fits, so dividing brings it back. */
 

@@ -15,22 +15,22 @@ static void fill(mpr_pass *pass)
     }
 }
 
-int mpr_time(mpr_pass *pass, int repeats, double *parts, double *whole, char *error)
+int mpr_time(mpr_pass *pass, int repeats, double *step_ms, double *pass_ms, char *error)
 {
     const int steps = pass->program->steps;
     fill(pass);
     for (int r = -WARM_UP; r < repeats; r++) {
         pass->tensors[0].known = 0;
-        for (int n = 0; parts && n < steps; n++) {
+        for (int n = 0; step_ms && n < steps; n++) {
             const double begin = mpr_now_ms();
             mpr_pass_step(pass, &pass->steps[n]);
             /* Heads only hand tensors over: no call, no time. */
             const double ms = pass->steps[n].operation == MPB_YOLO ? 0 : mpr_now_ms() - begin;
-            if (r >= 0) parts[(size_t)n * repeats + r] = ms;
+            if (r >= 0) step_ms[(size_t)n * repeats + r] = ms;
         }
         const double begin = mpr_now_ms();
         if (mpr_pass_run(pass, error)) return -1;
-        if (r >= 0) whole[r] = mpr_now_ms() - begin;
+        if (r >= 0) pass_ms[r] = mpr_now_ms() - begin;
     }
     return 0;
 }
@@ -38,20 +38,21 @@ int mpr_time(mpr_pass *pass, int repeats, double *parts, double *whole, char *er
 int mpr_bench(mprun *net, int repeats, int json)
 {
     const int steps = net->pass.program->steps;
-    double *parts = malloc(((size_t)steps + 1) * repeats * sizeof *parts), *whole = malloc(repeats * sizeof *whole);
-    const int failed =
-        parts && whole ? mpr_time(&net->pass, repeats, parts, whole, net->error) : mpr_fail(net->error, "no memory");
+    double *step_ms = malloc(((size_t)steps + 1) * repeats * sizeof *step_ms),
+           *pass_ms = malloc(repeats * sizeof *pass_ms);
+    const int failed = step_ms && pass_ms ? mpr_time(&net->pass, repeats, step_ms, pass_ms, net->error)
+                                          : mpr_fail(net->error, "no memory");
     if (!failed) {
-        const double median = mpr_median(whole, repeats); /* which sorts them */
+        const double median = mpr_median(pass_ms, repeats); /* which sorts them */
         const char *isa = mp_table_name(net->weights.table);
         printf(json ? "{\"isa\": \"%s\", \"threads\": %d, \"median_ms\": %.17g, \"images\": %d, \"min_ms\": %.17g, "
                       "\"steps\": ["
                     : "%s, %d threads: %.3f ms (median of %d), %.3f ms at least\n",
-               isa, net->weights.threads, median, repeats, whole[0]);
+               isa, net->weights.threads, median, repeats, pass_ms[0]);
         for (int n = 0, first = 1; n < steps; n++) {
             const mpb_step *step = &net->pass.steps[n];
             if (step->operation == MPB_YOLO) continue;
-            const double ms = mpr_median(parts + (size_t)n * repeats, repeats);
+            const double ms = mpr_median(step_ms + (size_t)n * repeats, repeats);
             const char *layer = mpr_layer_name(&net->file, step->layer);
             char name[1024];
             snprintf(name, sizeof name, "%s for %s", mpr_operation_name(step), layer);
@@ -68,7 +69,7 @@ int mpr_bench(mprun *net, int repeats, int json)
         }
         if (json) printf("]}\n");
     }
-    free(parts);
-    free(whole);
+    free(step_ms);
+    free(pass_ms);
     return failed;
 }

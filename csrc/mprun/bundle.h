@@ -102,36 +102,36 @@ enum {
     MPB_LOCAL_AVGPOOL = 17,
     MPB_CHANNEL_MAX = 18,
     MPB_ATTENTION = 19,
-    /* Codes in whole numbers alone: docs/arithmetic.md, section 10. */
-    MPB_WHOLE_CONVOLVE = 20,
-    MPB_WHOLE_QUANTIZE = 21,
-    MPB_RESCALE = 22,
-    MPB_ADD_CODES = 23,
+    /* Codes in integers alone: docs/arithmetic.md, section 10. */
+    MPB_INTEGER_CONVOLVE = 20,
+    MPB_INTEGER_QUANTIZE = 21,
+    MPB_INTEGER_RESCALE = 22,
+    MPB_INTEGER_ADD = 23,
     MPB_SHUFFLE = 24,
     MPB_OPERATIONS = 25
 };
 
-/* How codes become others in whole numbers: of steps from MPB_WHOLE_CONVOLVE to MPB_ADD_CODES. */
+/* How codes become others in integers: of steps from MPB_INTEGER_CONVOLVE to MPB_INTEGER_ADD. */
 typedef struct {
     float scale; /* of the result's codes */
     int32_t zero_point, low, high;
-    /* Factors. MPB_RESCALE, LeakyReLU: above the real 0, below; MPB_ADD_CODES: of a, of b, of their sum. */
+    /* Factors. MPB_INTEGER_RESCALE, LeakyReLU: above the real 0, below; MPB_INTEGER_ADD: of a, of b, of their sum. */
     int32_t multiplier[3];
     int32_t shift[3];
-    int32_t leaky, leaky_low, leaky_high; /* MPB_WHOLE_CONVOLVE: LeakyReLU follows, of steps within these */
-} mpb_whole;
+    int32_t leaky, leaky_low, leaky_high; /* MPB_INTEGER_CONVOLVE: LeakyReLU follows, of steps within these */
+} mpb_integer_rules;
 
 /* One step; slots count within the program. What an operation does not use is 0. */
 typedef struct {
     /* MPB_COMBINE: float32, for each input after the first weights per channel of the sum so far, and of the input.
      * MPB_CONSTANT: float32, the tensor. MPB_GATHER: int32, for each value of the result its place in the input's, -1: 0.
-     * In whole numbers: mpb_whole. */
+     * Of the integer operations: mpb_integer_rules. */
     mpb_piece values;
     int32_t operation, layer, output;
     int32_t first_input, inputs;          /* in MPB_PLACES */
     uint32_t signature;                   /* text: what its time depends on */
-    int32_t convolution;                  /* MPB_CONVOLVE, MPB_WHOLE_CONVOLVE */
-    int32_t quantizes, pooled;            /* in the same pass; MPB_WHOLE_CONVOLVE: pooled */
+    int32_t convolution;                  /* MPB_CONVOLVE, MPB_INTEGER_CONVOLVE */
+    int32_t quantizes, pooled;            /* in the same pass; MPB_INTEGER_CONVOLVE: pooled */
     int32_t calibrated;                   /* quantising by the range low .. high; 0: by the tensor's own */
     int32_t mode, rounding, narrow_range; /* as mp_activation_scheme */
     float ensure_minimum_range, low, high;
@@ -153,8 +153,8 @@ typedef struct {
     int32_t layer, precision, activation;
     mp_conv_shape shape;
     int32_t stands_in; /* -1: no; else the convolution whose weights serve in their place where only time matters */
-    /* MPB_WHOLE_CONVOLVE: bias holds mp_conv_args' whole_bias, multiplier and shift, the first of 4 * whole bytes a channel. */
-    int32_t whole;
+    /* MPB_INTEGER_CONVOLVE: bias holds mp_conv_args' integer_bias, multiplier and shift, the first of 4 * bias_words bytes a channel. */
+    int32_t bias_words; /* 0: not in integers; 1: int32 biases; 2: int64 biases, by the rule of 64 bits */
 } mpb_convolution;
 
 /* Kinds of heads: of the layers [yolo], [region], [Gaussian_yolo], [detection], and [yolo] with a decoder of another program. */

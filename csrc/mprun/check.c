@@ -6,7 +6,7 @@
 #include <string.h>
 #include "../types.h"
 #include "operations.h"
-#include "whole.h"
+#include "integer_steps.h"
 
 #define MOST_ARENA (UINT64_C(1) << 32)
 
@@ -17,12 +17,12 @@ static uint64_t value_count(const mpr_operands *s)
     case MPR_WEIGHTS: return 2 * (uint64_t)(s->step->inputs - 1) * s->out->c;
     case MPR_RESULT:
     case MPR_SOURCES: return mpr_values(s->out);
-    case MPR_RULES: return sizeof(mpb_whole) / 4;
+    case MPR_RULES: return sizeof(mpb_integer_rules) / 4;
     default: return 0;
     }
 }
 
-int mpr_check_values(const mpr_operands *s, char *error)
+int mpr_check_step_data(const mpr_operands *s, char *error)
 {
     const mpr_file *file = s->file;
     const mpb_step *step = s->step;
@@ -33,7 +33,7 @@ int mpr_check_values(const mpr_operands *s, char *error)
     snprintf(what, sizeof what, "values of layer %d (%.48s)", (int)step->layer, mpr_layer_name(file, step->layer));
     const void *values = mpr_piece(file, &step->values, 4 * count, what, error);
     if (!values) return -1;
-    int fit = kind != MPR_RULES || mpr_rules_fit(s, values);
+    int fit = kind != MPR_RULES || mpr_are_valid_rules(s, values);
     for (uint64_t i = 0; i < count && fit && kind != MPR_RULES; i++)
         fit = kind == MPR_SOURCES ? ((const int32_t *)values)[i] < (int64_t)mpr_values(s->in)
                                   : isfinite(((const float *)values)[i]);
@@ -55,7 +55,7 @@ static const char *step_problem(const mpr_operands *s, int64_t *work)
             return "its range is none";
     }
     *work += (int64_t)mpr_values(s->out);
-    return mpr_operation_problem(s, work);
+    return mpr_shape_problem(s, work);
 }
 
 static const char *slot_problem(const mpb_program *program, const mpb_slot *slot)

@@ -19,9 +19,10 @@ int mpr_evaluate(mprun *net, const char *list, const char *out, double confidenc
 enum { MPR_POOR = 1 };
 /* The latency table that `mpnet sweep` takes. MPR_POOR: written, but its predictions are too far off; a line in net->error. */
 int mpr_profile(mprun *net, const char *out, int repeats);
-/* Milliseconds of passes step by step, parts[step * repeats + r], in turn with those of whole ones; parts may be NULL.
+/* Milliseconds of `repeats` passes: of each step, step_ms[step * repeats + r], and of the whole pass, pass_ms[r]. Passes that are
+ * timed step by step and passes that are timed as a whole alternate; without step_ms (NULL) there are only the latter.
  * 0, or -1 with a line in error. */
-int mpr_time(mpr_pass *pass, int repeats, double *parts, double *whole, char *error);
+int mpr_time(mpr_pass *pass, int repeats, double *step_ms, double *pass_ms, char *error);
 /* Milliseconds of a pass and its steps. */
 int mpr_bench(mprun *net, int repeats, int json);
 /* What the CPU and, if there is one, the bundle offer. */

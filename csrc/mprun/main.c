@@ -49,7 +49,7 @@ static int number(const char *option, double low, double high, double *value, ch
     return mpr_fail(error, "%s: '%.40s' is no number from %g to %g", option, optarg, low, high);
 }
 
-static int whole_number(const char *option, int high, int *value, char *error)
+static int parse_integer(const char *option, int high, int *value, char *error)
 {
     char *end;
     const long n = strtol(optarg, &end, 10);
@@ -93,8 +93,8 @@ static int parse(int count, char **words, options *o, char *error)
         case 'c': failed = number("--confidence", 0, 0.999999, &o->confidence, error); break;
         case 'n': failed = number("--nms", 0, 1, &o->nms, error); break;
         case 'r': failed = resize_mode(&o->resize, error); break;
-        case 't': failed = whole_number("--threads", 1024, &o->threads, error); break;
-        case 'p': failed = whole_number("--repeats", 100000, &o->repeats, error); break;
+        case 't': failed = parse_integer("--threads", 1024, &o->threads, error); break;
+        case 'p': failed = parse_integer("--repeats", 100000, &o->repeats, error); break;
         case ':': failed = mpr_fail(error, "%.60s: needs a value; see mprun --help", words[optind - 1]); break;
         default: /* of several letters behind one dash, getopt names the unknown one alone */
             failed = optopt && strncmp(words[optind - 1], "--", 2) != 0
@@ -280,13 +280,13 @@ int main(int count, char **words)
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
         beginning first = {.given = &o}, *const at = &first;
-        const int beside = o.images.count && (o.threads ? o.threads : mpr_cores()) > 1;
-        if (beside)
+        const int concurrent = o.images.count && (o.threads ? o.threads : mpr_cores()) > 1;
+        if (concurrent)
             mp_share(2, 2, begin, &at);
         else
             open_bundle(&first);
         mprun *net = first.net;
-        failed = net ? run(net, &o, beside ? &first : 0) : -1;
+        failed = net ? run(net, &o, concurrent ? &first : 0) : -1;
         mpr_image_drop(&first.image);
         if (failed) snprintf(error, sizeof error, "%s", net ? net->error : first.error);
         mprun_close(net);

@@ -237,11 +237,11 @@ int mpr_detect(mprun *net, mpr_image *image, double confidence, double nms, int 
 static void sort(mprun_box *boxes, mprun_box *spare, int count)
 {
     if (count < 2) return;
-    const int half = count / 2;
-    sort(boxes, spare, half);
-    sort(boxes + half, spare, count - half);
-    memcpy(spare, boxes, (size_t)half * sizeof *spare);
-    for (int a = 0, b = half, at = 0; a < half; at++)
+    const int middle = count / 2;
+    sort(boxes, spare, middle);
+    sort(boxes + middle, spare, count - middle);
+    memcpy(spare, boxes, (size_t)middle * sizeof *spare);
+    for (int a = 0, b = middle, at = 0; a < middle; at++)
         boxes[at] = b < count && boxes[b].score > spare[a].score ? boxes[b++] : spare[a++];
 }
 

@@ -27,7 +27,7 @@ typedef struct {
     float *image;
     void *arena, *scratch;
     size_t scratch_bytes;
-    float *wide; /* values of a half tensor on their way to or from TensorFlow's codes */
+    float *wide; /* values of a 16-bit tensor on their way to or from TensorFlow's codes */
 } mpr_pass;      /* made by pass.h */
 
 enum { MOST_SIDE = 1 << 16, MOST_CHANNELS = 1 << 20, MOST_INPUTS = 1 << 10 };

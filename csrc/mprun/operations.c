@@ -3,7 +3,7 @@
 #include <math.h>
 #include <string.h>
 #include "../types.h"
-#include "whole.h"
+#include "integer_steps.h"
 
 #define NOT_FITTING "its inputs do not fit"
 #define OTHER_SIZE "its result has another size"
@@ -76,9 +76,9 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
         return OTHER_SIZE;
     }
     const int wide = in->type == MP_TYPE_I16 || out->type == MP_TYPE_I16;
-    if (own->whole != (step->operation == MPB_WHOLE_CONVOLVE) * (1 + wide))
+    if (own->bias_words != (step->operation == MPB_INTEGER_CONVOLVE) * (1 + wide))
         return "its weights are of another arithmetic";
-    if (own->whole) return real(in) || real(out) ? STORED_OTHERWISE : 0;
+    if (own->bias_words) return real(in) || real(out) ? STORED_OTHERWISE : 0;
     if (step->quantizes ? real(out) || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !real(out))
         return STORED_OTHERWISE;
     return 0;
@@ -108,8 +108,8 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
         args.in_zero_point = &x->params.zero_point;
         args.in_offset = &x->params.offset;
     }
-    if (own->whole) {
-        mpr_whole_arguments(s, own, &args);
+    if (own->bias_words) {
+        mpr_integer_arguments(s, own, &args);
     } else if (x->left) {
         args.converts = 1;
         args.in = pass->image;
@@ -119,7 +119,7 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
         args.in_low = x->params.low;
         args.in_high = x->params.high;
     }
-    if (step->quantizes && !own->whole) {
+    if (step->quantizes && !own->bias_words) {
         args.out_inv_scale = &out->params.inv_scale;
         args.out_zero_point = &out->params.zero_point;
         args.out_low = out->params.low;
@@ -290,10 +290,10 @@ const mpr_operation mpr_operations[MPB_OPERATIONS] = {
     [MPB_LOCAL_AVGPOOL] = {.name = "LocalAvgPool", .inputs = 1},
     [MPB_CHANNEL_MAX] = {.name = "ChannelMax", .inputs = 1, .moves_values = 1},
     [MPB_ATTENTION] = {.name = "Attention", .inputs = 1},
-    [MPB_WHOLE_CONVOLVE] = {.name = "IntegerConvolve", .inputs = 1, .values = MPR_RULES},
-    [MPB_WHOLE_QUANTIZE] = {.name = "IntegerQuantize", .inputs = 1, .values = MPR_RULES},
-    [MPB_RESCALE] = {.name = "IntegerRescale", .inputs = 1, .values = MPR_RULES},
-    [MPB_ADD_CODES] = {.name = "IntegerAdd", .inputs = 2, .values = MPR_RULES},
+    [MPB_INTEGER_CONVOLVE] = {.name = "IntegerConvolve", .inputs = 1, .values = MPR_RULES},
+    [MPB_INTEGER_QUANTIZE] = {.name = "IntegerQuantize", .inputs = 1, .values = MPR_RULES},
+    [MPB_INTEGER_RESCALE] = {.name = "IntegerRescale", .inputs = 1, .values = MPR_RULES},
+    [MPB_INTEGER_ADD] = {.name = "IntegerAdd", .inputs = 2, .values = MPR_RULES},
     [MPB_SHUFFLE] = {.name = "Shuffle", .inputs = 1, .moves_values = 1},
 };
 /* clang-format on */
@@ -302,11 +302,11 @@ const char *mpr_operation_name(const mpb_step *step)
 {
     if (step->operation == MPB_CONVOLVE && step->pooled) return "ConvolvePool";
     if (step->operation == MPB_CONVOLVE && step->quantizes) return "ConvolveQuantize";
-    if (step->operation == MPB_WHOLE_CONVOLVE && step->pooled) return "IntegerConvolvePool";
+    if (step->operation == MPB_INTEGER_CONVOLVE && step->pooled) return "IntegerConvolvePool";
     return step->operation >= 0 && step->operation < MPB_OPERATIONS ? mpr_operations[step->operation].name : "?";
 }
 
-const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
+const char *mpr_shape_problem(const mpr_operands *s, int64_t *work)
 {
     const mpb_step *step = s->step;
     const mpb_slot *in = s->in, *out = s->out;
@@ -314,10 +314,10 @@ const char *mpr_operation_problem(const mpr_operands *s, int64_t *work)
     switch (step->operation) {
     case MPB_YOLO: return in == out && in->type == MP_TYPE_F32 ? 0 : "a head takes fp32";
     case MPB_CONVOLVE:
-    case MPB_WHOLE_CONVOLVE: return convolve_problem(s, work);
-    case MPB_WHOLE_QUANTIZE:
-    case MPB_RESCALE:
-    case MPB_ADD_CODES: return mpr_whole_problem(s);
+    case MPB_INTEGER_CONVOLVE: return convolve_problem(s, work);
+    case MPB_INTEGER_QUANTIZE:
+    case MPB_INTEGER_RESCALE:
+    case MPB_INTEGER_ADD: return mpr_integer_shape_problem(s);
     case MPB_QUANTIZE: return real(in) && !real(out) && same_shape(in, out) ? 0 : "it cannot quantise this";
     case MPB_DEQUANTIZE: return !real(in) && real(out) && same_shape(in, out) ? 0 : "it cannot dequantise this";
     case MPB_CAST: return reals && !same_type && same_shape(in, out) ? 0 : "it cannot convert this";
@@ -393,10 +393,10 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
     mpr_tensor *out = result(pass, s);
     switch (step->operation) {
     case MPB_CONVOLVE:
-    case MPB_WHOLE_CONVOLVE: return convolve(pass, s);
-    case MPB_WHOLE_QUANTIZE:
-    case MPB_RESCALE:
-    case MPB_ADD_CODES: return mpr_whole_run(pass, s);
+    case MPB_INTEGER_CONVOLVE: return convolve(pass, s);
+    case MPB_INTEGER_QUANTIZE:
+    case MPB_INTEGER_RESCALE:
+    case MPB_INTEGER_ADD: return mpr_run_integer(pass, s);
     case MPB_QUANTIZE: return quantize(pass, s);
     case MPB_DEQUANTIZE: return dequantize(pass, s);
     case MPB_CAST:

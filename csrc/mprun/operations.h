@@ -11,7 +11,7 @@ enum mpr_values_kind {
     MPR_WEIGHTS, /* for each input after the first: floats per channel, of the sum so far and of the input */
     MPR_RESULT,  /* floats: the tensor */
     MPR_SOURCES, /* int32: of each value of the result its place in the input's; below 0: there is none */
-    MPR_RULES    /* an mpb_whole */
+    MPR_RULES    /* an mpb_integer_rules */
 };
 
 typedef struct {
@@ -24,12 +24,12 @@ typedef struct {
 extern const mpr_operation mpr_operations[MPB_OPERATIONS];
 
 /* NULL, or what is wrong with a step whose slots exist; adds to *work. */
-const char *mpr_operation_problem(const mpr_operands *s, int64_t *work);
+const char *mpr_shape_problem(const mpr_operands *s, int64_t *work);
 const char *mpr_operation_name(const mpb_step *step);
 /* Whether it has weights. */
 static inline int mpr_convolves(const mpb_step *step)
 {
-    return step->operation == MPB_CONVOLVE || step->operation == MPB_WHOLE_CONVOLVE;
+    return step->operation == MPB_CONVOLVE || step->operation == MPB_INTEGER_CONVOLVE;
 }
 /* An mp_status of a step whose operation has been checked. */
 int mpr_run_operation(mpr_pass *pass, const mpr_operands *s);

@@ -7,7 +7,7 @@
 #include "../types.h"
 #include "check.h"
 #include "room.h"
-#include "whole.h"
+#include "integer_steps.h"
 
 /* Where in a memory that is cut up the part after this one begins. */
 static size_t after(size_t at, uint64_t bytes)
@@ -71,20 +71,20 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
             if (reals->type != MP_TYPE_F32 && wide < mpr_values(reals)) wide = mpr_values(reals);
         }
         const mpr_operands operands = mpr_operands_of(file, pass->slots, step);
-        if (mpr_check_values(&operands, error)) goto failed;
-        if (mpr_operations[step->operation].values == MPR_RULES) mpr_rules_params(&operands, &out->params);
+        if (mpr_check_step_data(&operands, error)) goto failed;
+        if (mpr_operations[step->operation].values == MPR_RULES) mpr_integer_params(&operands, &out->params);
         if (mpr_operations[step->operation].moves_values) out->params = pass->tensors[input].params;
         if (mpr_convolves(step)) {
-            int farthest = 0;
-            if (step->operation == MPB_WHOLE_CONVOLVE) {
+            int max_distance = 0;
+            if (step->operation == MPB_INTEGER_CONVOLVE) {
                 if (!(pass->tensors[input].params.scale > 0.0f)) {
                     mpr_fail(error, "%s: layer %d (%s): reads codes that are not known before; export it again",
                              file->name, (int)step->layer, mpr_layer_name(file, step->layer));
                     goto failed;
                 }
-                farthest = mpr_farthest(operands.in, &pass->tensors[input].params);
+                max_distance = mpr_max_distance(operands.in, &pass->tensors[input].params);
             }
-            if (mpr_weights_ready(weights, step->convolution, farthest, error)) goto failed;
+            if (mpr_prepare_weights(weights, step->convolution, max_distance, error)) goto failed;
             const size_t bytes = mp_conv_scratch_bytes(weights->table, weights->packed[step->convolution], step->pooled,
                                                        weights->threads);
             if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;

@@ -71,7 +71,7 @@ static int sample_of(const table *t, int first, uint32_t signature)
 }
 
 /* Takes a program's times in: all of them, or of those signatures that nothing had before. */
-static int take_in(table *t, const mpr_pass *pass, const double *parts, int only_new, char *error)
+static int take_in(table *t, const mpr_pass *pass, const double *step_ms, int only_new, char *error)
 {
     const int before = t->sampled;
     for (int n = 0; n < pass->program->steps; n++) {
@@ -83,7 +83,7 @@ static int take_in(table *t, const mpr_pass *pass, const double *parts, int only
             if (!ms) return mpr_fail(error, "no memory");
             t->samples[t->sampled++] = (sample){signature, ms};
         }
-        for (int r = 0; r < t->repeats; r++) t->samples[at].ms[r] += parts[(size_t)n * t->repeats + r];
+        for (int r = 0; r < t->repeats; r++) t->samples[at].ms[r] += step_ms[(size_t)n * t->repeats + r];
     }
     return 0;
 }
@@ -133,25 +133,27 @@ static int measure_program(mprun *net, table *t, int64_t number, double *ratios,
     mpr_pass pass;
     if (mpr_pass_open(&pass, &net->weights, number, net->error)) return -1;
     const int steps = pass.program->steps, parted = covering || lacks(t, &pass);
-    double *parts = malloc(((size_t)steps + 1) * repeats * sizeof *parts), *whole = malloc(repeats * sizeof *whole);
-    int failed = parts && whole ? 0 : mpr_fail(net->error, "no memory");
+    double *step_ms = malloc(((size_t)steps + 1) * repeats * sizeof *step_ms),
+           *pass_ms = malloc(repeats * sizeof *pass_ms);
+    int failed = step_ms && pass_ms ? 0 : mpr_fail(net->error, "no memory");
     if (!failed && parted)
-        failed = mpr_time(&pass, repeats, parts, whole, net->error) || take_in(t, &pass, parts, !covering, net->error);
+        failed =
+            mpr_time(&pass, repeats, step_ms, pass_ms, net->error) || take_in(t, &pass, step_ms, !covering, net->error);
     if (!failed && covering) {
         /* Sums of a pass's steps, where the times of the last one would be. */
-        double *sums = parts + (size_t)steps * repeats;
+        double *sums = step_ms + (size_t)steps * repeats;
         for (int r = 0; r < repeats; r++) {
             sums[r] = 0;
-            for (int n = 0; n < steps; n++) sums[r] += parts[(size_t)n * repeats + r];
+            for (int n = 0; n < steps; n++) sums[r] += step_ms[(size_t)n * repeats + r];
         }
         const double sum = mpr_median(sums, repeats);
-        ratios[(*measured)++] = sum > 0 ? mpr_median(whole, repeats) / sum : 1;
-    } else if (!failed && !(failed = mpr_time(&pass, repeats, 0, whole, net->error))) {
-        const double ms = mpr_median(whole, repeats);
+        ratios[(*measured)++] = sum > 0 ? mpr_median(pass_ms, repeats) / sum : 1;
+    } else if (!failed && !(failed = mpr_time(&pass, repeats, 0, pass_ms, net->error))) {
+        const double ms = mpr_median(pass_ms, repeats);
         t->checks[t->checked++] = (check){pass.program, ms > 0 ? ms : 1e-9, 0};
     }
-    free(parts);
-    free(whole);
+    free(step_ms);
+    free(pass_ms);
     mpr_pass_close(&pass);
     return failed;
 }

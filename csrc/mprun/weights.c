@@ -15,8 +15,8 @@ int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table 
     *weights = (mpr_weights){.file = file, .table = table, .threads = threads};
     weights->packed = calloc(count + 1, sizeof *weights->packed);
     weights->own = calloc(count + 1, sizeof *weights->own);
-    weights->farthest = calloc(count + 1, sizeof *weights->farthest);
-    if (weights->packed && weights->own && weights->farthest) return 0;
+    weights->max_distance = calloc(count + 1, sizeof *weights->max_distance);
+    if (weights->packed && weights->own && weights->max_distance) return 0;
     mpr_weights_close(weights);
     return mpr_fail(error, "%s: no memory", file->name);
 }
@@ -26,9 +26,9 @@ void mpr_weights_close(mpr_weights *weights)
     for (int64_t i = 0; weights->own && i < weights->file->count[MPB_CONVOLUTIONS]; i++) free(weights->own[i]);
     free(weights->own);
     free(weights->packed);
-    free(weights->farthest);
+    free(weights->max_distance);
     weights->own = 0;
-    weights->farthest = 0;
+    weights->max_distance = 0;
     weights->packed = 0;
 }
 
@@ -114,16 +114,18 @@ static int8_t *widened(const mpr_file *file, const mpb_convolution *from, uint64
     return made;
 }
 
-/* The biases of a convolution in whole numbers, 4 * whole bytes each, its multipliers and its shifts; NULL with a line in error. No
+/* The biases of a convolution in integers, 4 * bias_words bytes each, its multipliers and its shifts; NULL with a line in error. No
  * bias leaves the bits of sums. */
-static const int32_t *whole_of(const mpr_weights *weights, const mpb_convolution *own, const char *what, char *error)
+static const int32_t *integer_biases(const mpr_weights *weights, const mpb_convolution *own, const char *what,
+                                     char *error)
 {
     const uint64_t channels = (uint64_t)own->shape.out_c;
-    const int32_t *all = mpr_piece(weights->file, &own->bias, 4 * (own->whole + 2) * channels, what, error);
+    const int32_t *all = mpr_piece(weights->file, &own->bias, 4 * (own->bias_words + 2) * channels, what, error);
     for (uint64_t c = 0; all && c < channels; c++) {
-        const int32_t multiplier = all[own->whole * channels + c], shift = all[(own->whole + 1) * channels + c];
-        const int64_t bias = own->whole == 2 ? ((const int64_t *)(const void *)all)[c] : all[c];
-        const int64_t most = INT64_C(1) << (own->whole == 2 ? 47 : 31);
+        const int32_t multiplier = all[own->bias_words * channels + c],
+                      shift = all[(own->bias_words + 1) * channels + c];
+        const int64_t bias = own->bias_words == 2 ? ((const int64_t *)(const void *)all)[c] : all[c];
+        const int64_t most = INT64_C(1) << (own->bias_words == 2 ? 47 : 31);
         if (!mp_is_factor(multiplier, shift) || shift > MP_MOST_SHIFT || bias <= -most || bias >= most) {
             mpr_fail(error, "%s: %s: factor or bias %d makes no sense; export it again", weights->file->name, what,
                      (int)c);
@@ -135,18 +137,18 @@ static const int32_t *whole_of(const mpr_weights *weights, const mpb_convolution
 
 /* Whether no sum leaves its bits, by the rule of mpnet/quantization/fixed_point.py: 0, or -1 with a line in error. */
 static int sums_fit(const mpr_weights *weights, const mpb_convolution *own, const int8_t *codes, uint64_t per_channel,
-                    int farthest, const char *what, char *error)
+                    int max_distance, const char *what, char *error)
 {
     const uint64_t channels = (uint64_t)own->shape.out_c;
-    const int32_t *all = whole_of(weights, own, what, error);
+    const int32_t *all = integer_biases(weights, own, what, error);
     for (uint64_t c = 0; all && c < channels; c++) {
-        const int64_t bias = own->whole == 2 ? ((const int64_t *)(const void *)all)[c] : all[c];
-        const int32_t shift = all[(own->whole + 1) * channels + c];
+        const int64_t bias = own->bias_words == 2 ? ((const int64_t *)(const void *)all)[c] : all[c];
+        const int32_t shift = all[(own->bias_words + 1) * channels + c];
         int64_t filter = 0;
         for (uint64_t i = 0; i < per_channel; i++) filter += abs(codes[c * per_channel + i]);
         /* What is above 0 of a shift comes before the product, in sums of 32 bits. */
-        const int64_t room = own->whole == 2 ? INT64_C(1) << 47 : (INT64_C(1) << 31) >> (shift > 0 ? shift : 0);
-        if (filter * farthest + (bias < 0 ? -bias : bias) >= room)
+        const int64_t room = own->bias_words == 2 ? INT64_C(1) << 47 : (INT64_C(1) << 31) >> (shift > 0 ? shift : 0);
+        if (filter * max_distance + (bias < 0 ? -bias : bias) >= room)
             return mpr_fail(error, "%s: %s: sums of channel %d leave their bits; export it again", weights->file->name,
                             what, (int)c);
     }
@@ -154,7 +156,7 @@ static int sums_fit(const mpr_weights *weights, const mpb_convolution *own, cons
 }
 
 /* Packs a convolution's weights, or finds them packed in the file. */
-static int ready(mpr_weights *weights, int32_t number, int farthest, char *error)
+static int ready(mpr_weights *weights, int32_t number, int max_distance, char *error)
 {
     const mpr_file *file = weights->file;
     const mpb_convolution *own = &file->convolutions[number], *from = own;
@@ -162,10 +164,10 @@ static int ready(mpr_weights *weights, int32_t number, int farthest, char *error
     char what[96];
     snprintf(what, sizeof what, "weights of layer %d (%.48s)", (int)own->layer, mpr_layer_name(file, own->layer));
     if (weights->packed[number])
-        return weights->farthest[number] >= farthest
+        return weights->max_distance[number] >= max_distance
                    ? 0
                    : mpr_fail(error, "%s: %s: serve two steps; export it again", file->name, what);
-    weights->farthest[number] = farthest;
+    weights->max_distance[number] = max_distance;
     const int status = mp_check_conv(table, &own->shape, own->precision);
     if (status == MP_UNSUPPORTED)
         return mpr_fail(error, "%s: %s: ISA level %s lacks their precision", file->name, what, mp_table_name(table));
@@ -196,7 +198,7 @@ static int ready(mpr_weights *weights, int32_t number, int farthest, char *error
         free(codes);
         return *error ? -1 : mpr_fail(error, "%s: %s: no memory", file->name, what);
     }
-    if (own->whole && sums_fit(weights, own, source, count / s->out_c, farthest, what, error)) {
+    if (own->bias_words && sums_fit(weights, own, source, count / s->out_c, max_distance, what, error)) {
         free(made);
         free(codes);
         return -1;
@@ -217,12 +219,12 @@ static int ready(mpr_weights *weights, int32_t number, int farthest, char *error
     return 0;
 }
 
-int mpr_weights_ready(mpr_weights *weights, int32_t number, int farthest, char *error)
+int mpr_prepare_weights(mpr_weights *weights, int32_t number, int max_distance, char *error)
 {
     const mpb_convolution *own = &weights->file->convolutions[number];
-    if (ready(weights, number, farthest, error)) return -1;
-    if (own->whole ? !whole_of(weights, own, "biases", error)
-                   : !floats_of(weights, &own->bias, own->shape.out_c, 0, "biases", error))
+    if (ready(weights, number, max_distance, error)) return -1;
+    if (own->bias_words ? !integer_biases(weights, own, "biases", error)
+                        : !floats_of(weights, &own->bias, own->shape.out_c, 0, "biases", error))
         return -1;
     const int codes = !mp_is_real(mp_precisions[own->precision].type);
     return !codes || floats_of(weights, &own->scale, own->shape.out_c, 1, "scales", error) ? 0 : -1;

@@ -11,13 +11,14 @@ typedef struct {
     int threads;
     const void **packed; /* by convolution; NULL: not asked for yet */
     void **own;          /* what of it was packed here, to be freed */
-    int *farthest;       /* by convolution: what its whole sums were looked at for */
+    int *
+        max_distance; /* by convolution: the largest distance from the real 0 of codes for which its integer sums were checked */
     int64_t mapped, packed_here;
 } mpr_weights;
 
 int mpr_weights_open(mpr_weights *weights, const mpr_file *file, const mp_table *table, int threads, char *error);
 void mpr_weights_close(mpr_weights *weights);
-/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. farthest: of the codes
- * that it reads, in steps from the real 0, where it is one of whole numbers. */
-int mpr_weights_ready(mpr_weights *weights, int32_t number, int farthest, char *error);
+/* Finds or packs a convolution's weights, and looks at its biases and scales: 0, or -1 with a line in error. max_distance: of the codes
+ * that it reads, in steps from the real 0, where it is an integer convolution. */
+int mpr_prepare_weights(mpr_weights *weights, int32_t number, int max_distance, char *error);
 #endif

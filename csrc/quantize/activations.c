@@ -21,8 +21,8 @@ static inline int32_t round_away(float t) { return (int32_t)(t + copysignf(0x1.f
 static inline int32_t round_up(float t)
 {
     const float raised = t + 0.5f;
-    const int32_t whole = (int32_t)raised;
-    return whole - ((float)whole > raised);
+    const int32_t truncated = (int32_t)raised;
+    return truncated - ((float)truncated > raised);
 }
 
 /* Flushing as mp_flush does; the sign of zero is irrelevant on the way to integers. */

@@ -151,7 +151,7 @@ class Binder:
             of_bias = INT if precision.multiplies_bytes and out.dtype == np.int8 else WIDE_INT
             for values, what, types in zip(whole, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
                 check(values, f"whole {what}", types, (shape.out_channels,))
-            fields |= dict(zip(("whole_bias", "multiplier", "shift"), whole, strict=True))
+            fields |= dict(zip(("integer_bias", "multiplier", "shift"), whole, strict=True))
             if leaky is not None:
                 fields |= {"leaky_multiplier": leaky[0], "leaky_shift": leaky[1]}
                 fields |= {"leaky_low": leaky[2][0], "leaky_high": leaky[2][1]}

@@ -112,7 +112,7 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
 
 def _whole(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
     """Section 10: sums of integers as codes."""
-    sums = _integer_sums(packed, x, fields) + fields["whole_bias"]
+    sums = _integer_sums(packed, x, fields) + fields["integer_bias"]
     narrow = packed.precision.multiplies_bytes and fields["out"].dtype == np.int8
     scaled = times_32 if narrow else times_64
     zero_point = per_image(fields["out_zero_point"], x)

@@ -66,10 +66,10 @@ static const char *const FILLS[] = {"random", "largest", "least", "tiny", "huge"
 /* 1: only the middle row of their taps has weights, 2: only the last column. */
 static int kept;
 
-/* What the convolutions compared next begin from, or give: sums of whole numbers; or codes alone, by factors. */
-static enum { WHOLE, TAKES_SUMS, GIVES_SUMS, IN_CODES } part;
+/* What the convolutions compared next begin from, or give: sums of integers; or codes alone, by factors. */
+static enum { ALL_CHANNELS, TAKES_SUMS, GIVES_SUMS, IN_CODES } part;
 
-/* Of the output stage in whole numbers: the least and the largest among multipliers; the last is nothing. */
+/* Of the output stage in integers: the least and the largest among multipliers; the last is nothing. */
 static int32_t multipliers[512], shifts[512];
 static void draw_factors(int count, int least, int most)
 {
@@ -115,7 +115,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
         int32_t zero[IMAGES] = {-7, 100}, out_zero[IMAGES] = {5, -128};
         if (storage == MP_TYPE_I16) /* around 0, its results about as large as those of int8 */
             zero[0] = zero[1] = 0, in_scale[0] /= 256.0f, in_scale[1] /= 256.0f;
-        if (codes && part == WHOLE && number % 4 == 1) in_offset[0] = 0.01f, in_offset[1] = -0.25f;
+        if (codes && part == ALL_CHANNELS && number % 4 == 1) in_offset[0] = 0.01f, in_offset[1] = -0.25f;
         if (out_type == MP_TYPE_I16) out_zero[0] = out_zero[1] = 0, inverse[0] *= 256.0f, inverse[1] *= 256.0f;
         fill(input, IMAGES * pixels, storage, extreme);
         fill(weights, taps, codes ? MP_TYPE_I8 : MP_TYPE_F32, extreme);
@@ -192,7 +192,7 @@ static void convolution(const char *kind, mp_conv_shape s, int precision, int ou
                 .ranges = measured ? ranges[k] : 0,
                 .sums = part == TAKES_SUMS ? (const int32_t *)other : 0,
                 .gives_sums = part == GIVES_SUMS,
-                .whole_bias = wide ? (const void *)wide_bias : narrow_bias,
+                .integer_bias = wide ? (const void *)wide_bias : narrow_bias,
                 .multiplier = part == IN_CODES ? multipliers : 0,
                 .shift = shifts,
                 .leaky_multiplier = leaky ? leaky_multiplier : 0,
@@ -378,11 +378,11 @@ static void partial_sums(void)
                 convolution(part == TAKES_SUMS ? "takes-sums" : "gives-sums", SHAPES[i], precision, MP_TYPE_F32, RANDOM,
                             i, 0);
         }
-    part = WHOLE;
+    part = ALL_CHANNELS;
 }
 
-/* Codes by whole numbers alone: every tile and Winograd, groups, depthwise (beside each other, and of too many taps for sums of 32 bits),
- * pixels beside each other; with LeakyReLU and without, pooled and not. */
+/* Codes in integers alone: every tile and Winograd, groups, depthwise (beside each other, and of too many taps for sums of 32 bits),
+ * interleaved pixels; with LeakyReLU and without, pooled and not. */
 static void in_codes(void)
 {
     static const mp_conv_shape SHAPES[] = {
@@ -399,7 +399,7 @@ static void in_codes(void)
             for (int number = 0; number < 4 && !seen(GIVES[g][0]); number++)
                 for (int pool = 0; pool < 3; pool++)
                     convolution("codes", SHAPES[i], GIVES[g][0], GIVES[g][1], pool ? RANDOM : number % 3, number, pool);
-    part = WHOLE;
+    part = ALL_CHANNELS;
 }
 
 static const char *operation_name(const char *operation, int type, int count, const char *what, int number)

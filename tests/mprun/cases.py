@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Random configurations of small networks as bundles, of two in whole numbers alone, with what a session gives for one input.
+"""Random configurations of small networks as bundles, of two in integers alone, with what a session gives for one input.
 
 Usage: cases.py FOLDER COUNT     writes them, and FOLDER/list.txt for heads.c; `compare FOLDER` looks at what heads.c wrote.
 """
@@ -115,8 +115,8 @@ def pyramid() -> str:
     )
 
 
-def whole() -> str:
-    """All that whole numbers alone have: activations, depthwise layers, sums, fused pools and others, joined tensors."""
+def integer_only() -> str:
+    """All that integers alone have: activations, depthwise layers, sums, fused pools and others, joined tensors."""
     return (
         _net(16)
         + _conv(8)
@@ -139,8 +139,8 @@ def whole() -> str:
 
 NETWORKS = {"tiny": tiny_cfg, "residual": residual, "mobile": mobile, "pyramid": pyramid}
 FAMILY = {f"family-{name.replace(' ', '-')}": partial(family_cfg, name) for name in LAYERS}
-WHOLE = {"whole": whole, "whole-tiny": tiny_cfg}
-"""Those that configurations of whole numbers alone are made of."""
+INTEGER_ONLY = {"integer-only": integer_only, "integer-only-tiny": tiny_cfg}
+"""Those that configurations in integers alone are made of."""
 
 
 def _said(draw: random.Random) -> QuantizationOptions:
@@ -186,8 +186,8 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         return made
 
 
-def whole_configuration(network: NetworkSpec, seed: int) -> Configuration:
-    """Random precisions in whole numbers alone, also of layers without weights, and random ways to quantise."""
+def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
+    """Random precisions in integers alone, also of layers without weights, and random ways to quantise."""
     draw = random.Random(f"{network.source} {seed}")
     rows = [row for row in PRECISIONS.values() if row.carries_scale]
     weights = random_weights(network, seed)
@@ -220,12 +220,12 @@ def image(network: NetworkSpec) -> np.ndarray:
 def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
     """`count` bundles of each network, a tenth of each kind of layer, their inputs, the expected tensors and heads.c's list."""
     lines = []
-    for name, text in {**NETWORKS, **WHOLE, **FAMILY}.items():
+    for name, text in {**NETWORKS, **INTEGER_ONLY, **FAMILY}.items():
         network = parse_cfg(text(), name)
         x = image(network)
         x.tofile(folder / f"{name}.input")
         for seed in range(-(-count // 10) if name in FAMILY else count):
-            made = (whole_configuration if name in WHOLE else configuration)(network, seed)
+            made = (integer_configuration if name in INTEGER_ONLY else configuration)(network, seed)
             stem = folder / f"{name}-{seed}"
             stem.with_suffix(".mpnet").write_bytes(bundle_bytes(made, levels, profile=False)[0])
             heads = Session(made.prepared, made.plan).forward(x)

@@ -40,11 +40,11 @@ def bounds(codes: Codes, activation: str) -> tuple[int, int]:
 
 
 def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), **fields: int) -> NDArray[np.int32]:
-    """What a bundle's step brings along, a whole mpb_whole. low, high: bounds of the result's codes."""
+    """What a bundle's step brings along, an mpb_integer_rules. low, high: bounds of the result's codes."""
     multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
     known = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
     fields_of_rules = {**known, "multiplier": multipliers, "shift": shifts, **fields}
-    return np.frombuffer(record("mpb_whole", fields_of_rules), np.int32)
+    return np.frombuffer(record("mpb_integer_rules", fields_of_rules), np.int32)
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class IntegerQuantize(Operation):
     codes: Codes = _NOTHING
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
-    bundle: ClassVar[str] = "WHOLE_QUANTIZE"
+    bundle: ClassVar[str] = "INTEGER_QUANTIZE"
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale else self.target
@@ -77,7 +77,7 @@ class IntegerRescale(Operation):
     result: Codes = _NOTHING
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
-    bundle: ClassVar[str] = "RESCALE"
+    bundle: ClassVar[str] = "INTEGER_RESCALE"
 
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes.carries_scale else None
@@ -127,7 +127,7 @@ class IntegerAdd(Operation):
     codes: tuple[Codes, Codes] = (_NOTHING, _NOTHING)
     result: Codes = _NOTHING
     activation: str = "linear"
-    bundle: ClassVar[str] = "ADD_CODES"
+    bundle: ClassVar[str] = "INTEGER_ADD"
 
     def gives(self, takes: Precision) -> Precision | None:
         return takes if takes.carries_scale else None
@@ -176,7 +176,7 @@ class IntegerConvolve(Convolve):
     activation: str = "linear"
     leaky: IntegerLeaky | None = None
     target: Precision = INT8
-    bundle: ClassVar[str] = "WHOLE_CONVOLVE"
+    bundle: ClassVar[str] = "INTEGER_CONVOLVE"
 
     @property
     def name(self) -> str:

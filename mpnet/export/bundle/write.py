@@ -195,7 +195,7 @@ class _Bundle:
             activation=ALL_ACTIVATIONS.index(word if whole is None else "linear"),
             shape=list(astuple(shape)),
             stands_in=stands_in,
-            whole=0 if whole is None else whole.bias.itemsize // 4,
+            bias_words=0 if whole is None else whole.bias.itemsize // 4,
             **self._floats(operation),
         )
         self._known[operation, map] = number

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Bundles of whole numbers alone: what experiments gave, and files whose numbers could leave their bits."""
+"""Bundles in integers alone: what experiments gave, and files whose numbers could leave their bits."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from tests.engine.test_integer import EVERYTHING, options_of
 from tests.mprun import cases
 from tests.mprun.conftest import Program, mpnet
 
-WHOLE = ("--set", "quantization={activations: calibrated, integer_only: true}", "--set", "data.calibration.count=3")
-WHOLE_OPTIONS = QuantizationOptions(integer_only=True)
+INTEGER_ONLY = ("--set", "quantization={activations: calibrated, integer_only: true}", "--set", "data.calibration.count=3")
+INTEGER_OPTIONS = QuantizationOptions(integer_only=True)
 
 
 def run_of(experiment: Path, precision: str) -> Path:
-    """The folder of a run in whole numbers alone."""
+    """The folder of a run in integers alone."""
     return Path(
-        json.loads(mpnet("run", experiment, *WHOLE, "--set", f"precision={{default: {precision}}}", "--json"))["folder"]
+        json.loads(mpnet("run", experiment, *INTEGER_ONLY, "--set", f"precision={{default: {precision}}}", "--json"))["folder"]
     )
 
 
@@ -65,7 +65,7 @@ def test_bench_times_every_step(mprun: Program, jpeg_experiment: Path, tmp_path:
 def test_heads_of_trained_networks_equal_a_sessions(
     heads: Path, shared_data: Path, tmp_path: Path, name: str, key: str
 ) -> None:
-    made, batch = trained(shared_data, name, key, CALIBRATED, WHOLE_OPTIONS)
+    made, batch = trained(shared_data, name, key, CALIBRATED, INTEGER_OPTIONS)
     (tmp_path / "net.mpnet").write_bytes(bundle_bytes(made)[0])
     session = Session(made.prepared, made.plan)
     for number, image in enumerate(batch):
@@ -78,9 +78,9 @@ def test_heads_of_trained_networks_equal_a_sessions(
     assert cases.compare(tmp_path) == []
 
 
-def test_the_table_is_one_that_sweeps_in_whole_numbers_take(mprun: Program, tmp_path: Path) -> None:
+def test_the_table_is_one_that_sweeps_in_integers_take(mprun: Program, tmp_path: Path) -> None:
     keys = "q" * 5, "i" * 5, "qiqiq"
-    made = [configured(cases.whole(), key, CALIBRATED, quantization=WHOLE_OPTIONS) for key in keys]
+    made = [configured(cases.integer_only(), key, CALIBRATED, quantization=INTEGER_OPTIONS) for key in keys]
     (tmp_path / "net.mpnet").write_bytes(bundle_bytes(made[0])[0])
     words = (tmp_path / "net.mpnet", "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
     done = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
@@ -142,16 +142,16 @@ def step_of(opened: Opened, operation: int) -> Any:
     return next(step for step in opened.records(lib.MPB_STEPS, "mpb_step") if step.operation == operation)
 
 
-def whole_of(opened: Opened, operation: int) -> Any:
+def rules_of(opened: Opened, operation: int) -> Any:
     """The rules of that step."""
-    return ffi.cast("mpb_whole *", opened.bytes_of(step_of(opened, operation).values))
+    return ffi.cast("mpb_integer_rules *", opened.bytes_of(step_of(opened, operation).values))
 
 
-def set_whole(operation: str, **fields: Any) -> Callable[[Opened], None]:
+def set_rules(operation: str, **fields: Any) -> Callable[[Opened], None]:
     """A change of rules."""
 
     def change(opened: Opened) -> None:
-        rules = whole_of(opened, getattr(lib, f"MPB_{operation}"))
+        rules = rules_of(opened, getattr(lib, f"MPB_{operation}"))
         for name, value in fields.items():
             setattr(rules, name, value)
 
@@ -163,7 +163,7 @@ def set_channel(part: int, value: int) -> Callable[[Opened], None]:
 
     def change(opened: Opened) -> None:
         own = opened.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0]
-        place = (part + own.whole - 1) * own.shape.out_c if part else 0
+        place = (part + own.bias_words - 1) * own.shape.out_c if part else 0
         opened.bytes_of(own.bias)[place] = value
 
     return change
@@ -181,20 +181,20 @@ def set_record(**fields: int) -> Callable[[Opened], None]:
 
 def dynamic_input(opened: Opened) -> None:
     """The image is quantised by its own range, which nobody knows before."""
-    step_of(opened, lib.MPB_WHOLE_QUANTIZE).operation = lib.MPB_QUANTIZE
+    step_of(opened, lib.MPB_INTEGER_QUANTIZE).operation = lib.MPB_QUANTIZE
 
 
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (set_whole("WHOLE_QUANTIZE", scale=0.0), "make no sense"),
-        (set_whole("WHOLE_QUANTIZE", scale=float("inf")), "make no sense"),
-        (set_whole("WHOLE_QUANTIZE", zero_point=128), "make no sense"),
-        (set_whole("WHOLE_CONVOLVE", low=-129), "make no sense"),
-        (set_whole("WHOLE_CONVOLVE", low=5, high=4), "make no sense"),
-        (set_whole("WHOLE_CONVOLVE", leaky_high=1 << 20), "make no sense"),
-        (set_whole("WHOLE_CONVOLVE", multiplier=[7, 1 << 30, 0]), "make no sense"),
-        (set_whole("WHOLE_CONVOLVE", shift=[23, 0, 0]), "make no sense"),
+        (set_rules("INTEGER_QUANTIZE", scale=0.0), "make no sense"),
+        (set_rules("INTEGER_QUANTIZE", scale=float("inf")), "make no sense"),
+        (set_rules("INTEGER_QUANTIZE", zero_point=128), "make no sense"),
+        (set_rules("INTEGER_CONVOLVE", low=-129), "make no sense"),
+        (set_rules("INTEGER_CONVOLVE", low=5, high=4), "make no sense"),
+        (set_rules("INTEGER_CONVOLVE", leaky_high=1 << 20), "make no sense"),
+        (set_rules("INTEGER_CONVOLVE", multiplier=[7, 1 << 30, 0]), "make no sense"),
+        (set_rules("INTEGER_CONVOLVE", shift=[23, 0, 0]), "make no sense"),
         (set_channel(0, (1 << 31) - 1), "sums of channel 0 leave their bits"),
         (set_channel(0, -(1 << 31)), "factor or bias 0 makes no sense"),
         (set_channel(1, -5), "factor or bias 0 makes no sense"),
@@ -202,18 +202,18 @@ def dynamic_input(opened: Opened) -> None:
         (set_record(activation=-1), "its precision or activation is unknown"),
         (set_record(activation=22), "its precision or activation is unknown"),
         (set_record(activation=20), "IntegerConvolve: the kernel refused its arguments"),
-        (set_record(whole=0), "its weights are of another arithmetic"),
-        (set_record(whole=2), "its weights are of another arithmetic"),
-        (set_record(whole=-1), "its weights are of another arithmetic"),
+        (set_record(bias_words=0), "its weights are of another arithmetic"),
+        (set_record(bias_words=2), "its weights are of another arithmetic"),
+        (set_record(bias_words=-1), "its weights are of another arithmetic"),
         (dynamic_input, "reads codes that are not known before"),
-        (set_whole("ADD_CODES", shift=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
-        (set_whole("ADD_CODES", multiplier=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
+        (set_rules("INTEGER_ADD", shift=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
+        (set_rules("INTEGER_ADD", multiplier=[1, 0, 0]), "IntegerAdd: the kernel refused its arguments"),
     ],
 )
 def test_numbers_that_could_leave_their_bits_are_refused_in_one_line(
     mprun: Program, images: Path, tmp_path: Path, change: Callable[[Opened], None], said: str
 ) -> None:
-    made = configured(cases.whole(), "q", CALIBRATED, quantization=WHOLE_OPTIONS)
+    made = configured(cases.integer_only(), "q", CALIBRATED, quantization=INTEGER_OPTIONS)
     opened = Opened(bundle_bytes(made, profile=False)[0])
     assert Opened(opened.closed()).content == opened.content
     change(opened)

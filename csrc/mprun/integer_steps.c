@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: MIT */
-#include "whole.h"
+#include "integer_steps.h"
 #include <math.h>
 #include "../fixed_point.h"
 #include "../types.h"
 
-static const mpb_whole *rules_of(const mpr_operands *s) { return (const void *)(s->file->data + s->step->values.at); }
+static const mpb_integer_rules *rules_of(const mpr_operands *s)
+{
+    return (const void *)(s->file->data + s->step->values.at);
+}
 static int codes(const mpb_slot *slot) { return !mp_is_real(slot->type); }
 static int same_shape(const mpb_slot *a, const mpb_slot *b) { return a->h == b->h && a->w == b->w && a->c == b->c; }
 
 /* Kernels look at the factors of everything but convolutions. */
-static int leaky_fits(const mpb_slot *out, const mpb_whole *rules)
+static int leaky_fits(const mpb_slot *out, const mpb_integer_rules *rules)
 {
     const int reach = out->type == MP_TYPE_I8 ? 1 << 8 : 1 << 16;
     if (rules->leaky_low < -reach || rules->leaky_low > rules->leaky_high || rules->leaky_high > reach) return 0;
@@ -19,32 +22,32 @@ static int leaky_fits(const mpb_slot *out, const mpb_whole *rules)
     return 1;
 }
 
-int mpr_rules_fit(const mpr_operands *s, const mpb_whole *rules)
+int mpr_are_valid_rules(const mpr_operands *s, const mpb_integer_rules *rules)
 {
     return isfinite(rules->scale) && rules->scale > 0.0f && mp_is_zero_point(s->out->type, rules->zero_point) &&
            mp_are_its_codes(s->out->type, rules->low, rules->high) && (!rules->leaky || leaky_fits(s->out, rules));
 }
 
-void mpr_rules_params(const mpr_operands *s, mp_quant_params *params)
+void mpr_integer_params(const mpr_operands *s, mp_quant_params *params)
 {
-    const mpb_whole *rules = rules_of(s);
+    const mpb_integer_rules *rules = rules_of(s);
     *params = (mp_quant_params){.scale = rules->scale, .zero_point = rules->zero_point};
 }
 
-int mpr_farthest(const mpb_slot *slot, const mp_quant_params *params)
+int mpr_max_distance(const mpb_slot *slot, const mp_quant_params *params)
 {
     const int most = slot->type == MP_TYPE_I8 ? INT8_MAX : INT16_MAX;
     const int above = most - params->zero_point, below = params->zero_point + most + 1;
     return above > below ? above : below;
 }
 
-const char *mpr_whole_problem(const mpr_operands *s)
+const char *mpr_integer_shape_problem(const mpr_operands *s)
 {
     const mpb_slot *in = s->in, *out = s->out;
     int fits = codes(out) && same_shape(in, out);
-    if (s->step->operation == MPB_WHOLE_QUANTIZE) {
+    if (s->step->operation == MPB_INTEGER_QUANTIZE) {
         fits = fits && in->type == MP_TYPE_F32;
-    } else if (s->step->operation == MPB_RESCALE) {
+    } else if (s->step->operation == MPB_INTEGER_RESCALE) {
         fits = fits && codes(in);
     } else {
         const mpb_slot *b = &s->slots[s->inputs[1]];
@@ -53,17 +56,17 @@ const char *mpr_whole_problem(const mpr_operands *s)
     return fits ? 0 : "its tensors do not fit";
 }
 
-int mpr_whole_run(mpr_pass *pass, const mpr_operands *s)
+int mpr_run_integer(mpr_pass *pass, const mpr_operands *s)
 {
     const mp_table *table = pass->weights->table;
     const int threads = pass->weights->threads, type = s->in->type, out_type = s->out->type;
-    const mpb_whole *r = rules_of(s);
+    const mpb_integer_rules *r = rules_of(s);
     const mpr_tensor *x = &pass->tensors[s->inputs[0]];
     const size_t count = mpr_values(s->in);
     void *out = pass->tensors[s->step->output].data;
-    if (s->step->operation == MPB_WHOLE_QUANTIZE)
+    if (s->step->operation == MPB_INTEGER_QUANTIZE)
         return mp_quantize_by_division(table, x->data, out, out_type, r->scale, r->zero_point, count, threads);
-    if (s->step->operation == MPB_RESCALE)
+    if (s->step->operation == MPB_INTEGER_RESCALE)
         return mp_rescale(table, x->data, type, out, out_type, x->params.zero_point, r->zero_point, r->low, r->high,
                           r->multiplier[0], r->shift[0], r->multiplier[1], r->shift[1], count, threads);
     const mpr_tensor *b = &pass->tensors[s->inputs[1]];
@@ -72,13 +75,13 @@ int mpr_whole_run(mpr_pass *pass, const mpr_operands *s)
                         count, threads);
 }
 
-void mpr_whole_arguments(const mpr_operands *s, const mpb_convolution *own, mp_conv_args *args)
+void mpr_integer_arguments(const mpr_operands *s, const mpb_convolution *own, mp_conv_args *args)
 {
-    const mpb_whole *r = rules_of(s);
+    const mpb_integer_rules *r = rules_of(s);
     const int32_t *bias = (const void *)(s->file->data + own->bias.at);
     args->bias = args->weight_scale; /* floats that mean nothing here */
-    args->whole_bias = bias;
-    args->multiplier = bias + (size_t)own->whole * own->shape.out_c;
+    args->integer_bias = bias;
+    args->multiplier = bias + (size_t)own->bias_words * own->shape.out_c;
     args->shift = args->multiplier + own->shape.out_c;
     args->out_zero_point = &r->zero_point;
     args->out_low = r->low;
