@@ -64,7 +64,7 @@ NMS = 0.45
 @click.option(
     "--resize",
     type=click.Choice(RESIZES),
-    help="How an image is fitted to the network.  [default: the experiment's, else stretch; of classifiers crop]",
+    help="How an image is fitted to the network.  [default: the experiment's, else the cfg's; stretch, of classifiers crop]",
 )
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
@@ -230,7 +230,7 @@ def _protocol(
     """How images become boxes: by the command line, then the experiment, then the cfg."""
     protocol: dict[str, Any] = {
         "input": list(network.spec.in_shape),
-        "resize": resize or (section.resize if section else None) or task.resize,
+        "resize": resize or (section.resize if section else None) or network.spec.resize,
         "dialect": network.spec.dialect,
         "batch_norm": network.options.batch_norm,
     }

@@ -29,7 +29,7 @@ def description(configuration: Configuration, flavour: str, layout: str, outputs
             "height": network.height,
             "channels": network.channels,
             "values": "0 to 1, RGB",
-            "resize": protocol.get("resize", "stretch"),
+            "resize": protocol.get("resize", network.resize),
         },
         "thresholds": {key: protocol[key] for key in ("confidence", "nms", "nms_kind") if key in protocol},
         "precision": configuration.precisions.key,

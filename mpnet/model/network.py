@@ -39,6 +39,7 @@ class NetworkSpec:
     dialect:     darknet or alexeyab: whose program's ways it follows.
     dialect_why: what in the cfg says so. own_dialect: the one that the cfg itself suggests.
     warnings:    what the reader wants the user to know, one line each.
+    letterbox:   whether [net] says that images keep their shape within grey borders (`letter_box=1`).
     """
 
     width: int
@@ -52,6 +53,7 @@ class NetworkSpec:
     dialect: str = "darknet"
     dialect_why: str = ""
     own_dialect: str = "darknet"
+    letterbox: bool = False
 
     @property
     def in_shape(self) -> Shape:
@@ -133,6 +135,11 @@ class NetworkSpec:
             return DETECTION
         scored = self.classifier is not None or (len(self.layers) > 0 and self.output_shapes[0][:2] == (1, 1))
         return CLASSIFICATION if scored else None
+
+    @property
+    def resize(self) -> str:
+        """How images are fitted where nobody says: as [net] has it, else as networks of the task take them."""
+        return "letterbox" if self.letterbox else (self.task or DETECTION).resize
 
     @property
     def classes(self) -> int:

@@ -157,7 +157,13 @@ class Network:
 
     @overload
     def detect(
-        self, image: ImageLike, *, confidence: float = ..., nms: float = ..., nms_kind: str | None = ..., resize: str = ...
+        self,
+        image: ImageLike,
+        *,
+        confidence: float = ...,
+        nms: float = ...,
+        nms_kind: str | None = ...,
+        resize: str | None = ...,
     ) -> Boxes: ...
 
     @overload
@@ -168,7 +174,7 @@ class Network:
         confidence: float = ...,
         nms: float = ...,
         nms_kind: str | None = ...,
-        resize: str = ...,
+        resize: str | None = ...,
     ) -> list[Boxes]: ...
 
     def detect(
@@ -178,10 +184,11 @@ class Network:
         confidence: float = 0.25,
         nms: float = 0.45,
         nms_kind: str | None = None,
-        resize: str = "stretch",
+        resize: str | None = None,
     ) -> Boxes | list[Boxes]:
         """The objects in an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first; of several images a list each.
 
+        resize: as `detection.resize`; None: as the cfg's [net] says.
         Raises: DataError for a broken image, ConfigError for options outside their range or a network without heads.
         """
         if self.spec.task is not DETECTION:
@@ -189,7 +196,7 @@ class Network:
         if isinstance(image, (list, tuple)):
             return [self.detect(one, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize) for one in image]
         pixels = _pixels(image)
-        x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize)
+        x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize or self.spec.resize)
         candidates = [
             decode_head(tensor, head, [geometry], confidence)
             for head, tensor in zip(yolo_heads(self.spec), self._session.forward(x), strict=True)
@@ -203,7 +210,7 @@ class Network:
         )
         return Boxes(sorted(boxes, key=lambda box: -box.score))
 
-    def classify(self, image: ImageLike, *, resize: str = CLASSIFICATION.resize) -> list[Label]:
+    def classify(self, image: ImageLike, *, resize: str | None = None) -> list[Label]:
         """The best five classes of an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first.
 
         Raises: DataError for a broken image, ConfigError for an unknown resize or a network that is no classifier.
@@ -211,7 +218,7 @@ class Network:
         if self.spec.task is not CLASSIFICATION:
             raise ConfigError(f"{self.spec.source}: does not end in one value per class, so it classifies nothing")
         pixels = _pixels(image)
-        x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize)
+        x, _ = preprocess(pixels, self.spec.width, self.spec.height, resize or self.spec.resize)
         [scores] = self._session.forward(x)
         best = best_classes(class_scores(scores))
         return [

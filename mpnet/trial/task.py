@@ -55,5 +55,5 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
                         f"known are {', '.join(objectives(task))}"
                     )
         sweep = replace(sweep, objectives=wanted)
-    resize = experiment.detection.resize or task.resize
+    resize = experiment.detection.resize or network.resize
     return replace(experiment, sweep=sweep, detection=replace(experiment.detection, resize=resize))

@@ -19,7 +19,7 @@ from mpnet.evaluation.dataset import dataset_of
 from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
-from mpnet.formats.images.read import SUFFIXES
+from mpnet.formats.images.read import SUFFIXES, unread_kinds
 from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, USUAL_NAMES
@@ -100,6 +100,10 @@ def _labelled(parts: Parts, images: Path, network: NetworkSpec) -> dict[str, str
     if not images.is_dir():
         raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
     labels = parts.labels or _beside(images)
+    if labels is None and (unread := unread_kinds(images)):
+        raise ConfigError(
+            f"{images}: holds no image that mpnet reads ({' '.join(SUFFIXES)}), but {unread}; convert them, for example to PNG"
+        )
     if labels is None:
         raise ConfigError(
             f"{images}: its labels are neither in a folder `labels` in place of `images` nor beside the "
@@ -116,15 +120,12 @@ def _beside(images: Path) -> Path | None:
     if "images" in parts:
         last = len(parts) - 1 - parts[::-1].index("images")
         folders.insert(0, Path(*parts[:last], "labels", *parts[last + 1 :]))
+    stems = {file.stem for file in images.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()}
     return next(
         (
             folder
             for folder in folders
-            if folder.is_dir()
-            and any(
-                file.suffix == ".txt" and any(images.joinpath(file.stem + suffix).is_file() for suffix in SUFFIXES)
-                for file in folder.iterdir()
-            )
+            if folder.is_dir() and any(file.suffix == ".txt" and file.stem in stems for file in folder.iterdir())
         ),
         None,
     )
@@ -188,7 +189,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
         "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
         if task is CLASSIFICATION
         else "# From images to boxes. resize: letterbox for networks that were trained that way.\n"
-        "detection: {resize: stretch, confidence: 0.005, nms: 0.45}\n"
+        f"detection: {{resize: {network.resize}, confidence: 0.005, nms: 0.45}}\n"
     )
     mode, precisions = _quantization(network, engine)
     return f"""{_PAGE}#

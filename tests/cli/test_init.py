@@ -140,3 +140,35 @@ def test_what_does_not_fit_is_one_line(mpnet: Mpnet, own: Path, arguments: tuple
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
     assert said in refused.stderr
     assert not (own / "net.yaml").exists()
+
+
+def test_images_with_capital_suffixes_have_labels(mpnet: Mpnet, own: Path) -> None:
+    for number, file in enumerate(sorted((own / "images").iterdir())):
+        file.rename(file.with_suffix((".PNG", ".Png")[number % 2]))
+    written = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "capital.yaml", cwd=own)
+    assert written.returncode == 0, written.stderr
+    assert "labelled objects" in written.stderr + written.stdout
+
+
+def test_images_of_a_kind_that_is_not_read_are_named(mpnet: Mpnet, own: Path) -> None:
+    (own / "scans").mkdir()
+    for number in range(3):
+        (own / "scans" / f"{number}.TIF").write_bytes(b"II*")
+    refused = mpnet("init", *MODEL, "--names", "net.names", "--images", "scans", "-o", "scans.yaml", cwd=own)
+    assert refused.returncode == 2
+    assert "holds no image that mpnet reads" in refused.stderr
+    assert "but 3 .tif files" in refused.stderr
+
+
+def test_a_network_that_says_letterbox_is_fitted_so_everywhere(mpnet: Mpnet, own: Path) -> None:
+    cfg = own / "net.cfg"
+    cfg.write_text(cfg.read_text().replace("[net]", "[net]\nletter_box=1", 1))
+    written = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "letter.yaml", cwd=own)
+    assert written.returncode == 0, written.stderr
+    experiment = read_experiment(own / "letter.yaml")
+    assert experiment.detection.resize == "letterbox"
+    image = next(iter(sorted((own / "images").iterdir())))
+    by_default = mpnet("detect", *MODEL, image, "--json", cwd=own)
+    by_name = mpnet("detect", *MODEL, image, "--json", "--resize", "letterbox", cwd=own)
+    assert document_of(by_default)["protocol"]["resize"] == "letterbox"
+    assert document_of(by_default)["protocol"] == document_of(by_name)["protocol"]

@@ -306,7 +306,7 @@ class _Bundle:
             in_c=network.channels,
             classes=classes,
             layers=len(network.layers),
-            resize=constant(f"MP_{protocol.get('resize', 'stretch').upper()}"),
+            resize=constant(f"MP_{protocol.get('resize', network.resize).upper()}"),
             nms_kind=KINDS[nms.kind],
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
             max_detections=protocol.get("max_detections") or 0,

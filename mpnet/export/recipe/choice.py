@@ -110,7 +110,7 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
         origin,
         network.width,
         network.height,
-        str(protocol.get("resize", "stretch")),
+        str(protocol.get("resize", network.resize)),
         symmetric=how is not None and how.activations.mode == "symmetric",
         calibrated=how is None or how.calibrated,
         per_channel=how is None or how.weights.granularity == "per_channel",

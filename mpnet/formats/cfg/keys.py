@@ -40,7 +40,7 @@ TRAINING_NET = (
     "max_batches policy steps scales gamma scale step seq_scales sgdr_cycle sgdr_mult power max_crop min_crop "
     "max_ratio min_ratio center aspect notruth random adam B1 B2 eps time_steps track augment_speed "
     "sequential_subdivisions try_fix_nan loss_scale dynamic_minibatch optimized_memory workspace_size_limit_MB "
-    "letter_box mosaic mosaic_bound cutmix mixup blur gaussian_noise flip contrastive contrastive_jit_flip "
+    "mosaic mosaic_bound cutmix mixup blur gaussian_noise flip contrastive contrastive_jit_flip "
     "contrastive_color unsupervised label_smooth_eps resize_step attention adversarial_lr max_chart_loss "
     "show_receptive_field use_cuda_graph ema_alpha equidistant_point num_sigmas_reject_badlabels "
     "badlabels_rejection_percentage weights_reject_freq num_boxes inputs input_calibration log_step multi_scale "

@@ -65,6 +65,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     suggested, why = dialect_of(rest)
     chosen = suggested if dialect == "auto" else dialect
     declared = precision_keys(net)
+    letterbox = net.flag("letter_box", False)  # AlexeyAB's program reads it in test, map and demo
     _check_left_over(net, TRAINING_NET, {}, warnings)
 
     layers: list[LayerSpec] = []
@@ -99,6 +100,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         chosen,
         why if dialect == "auto" else "as asked for",
         suggested,
+        letterbox,
     )
     _check_memory(net, network.peak_bytes, "the layers that live at one time need")
     return network

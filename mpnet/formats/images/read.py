@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Sequence
 
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
     from mpnet.data.dataset import ImageRecord
 
 SUFFIXES: tuple[str, ...] = (".jpg", ".jpeg", ".png", ".bmp", ".webp", ".ppm", ".pgm")
+UNREAD_SUFFIXES: tuple[str, ...] = (".tif", ".tiff", ".gif", ".avif", ".heic", ".heif", ".jp2", ".jxl", ".dng", ".svg")
+"""Images that people have and mpnet does not decode, for messages."""
 MAX_FILE_BYTES = 256 * 1024 * 1024
 MAX_PIXELS = 100_000_000  # 300 MB decoded
 MAX_SIDE = 65_500  # what JPEG can hold, roughly
@@ -34,6 +37,14 @@ def read_bytes(path: Path | str) -> bytes:
     if not data:
         raise DataError(f"{named(path)}: is empty; restore or remove the image")
     return data
+
+
+def unread_kinds(folder: Path) -> str:
+    """Return how many images of which kinds a folder holds that mpnet does not decode; '' where it has others or none."""
+    suffixes = Counter(file.suffix.lower() for file in folder.iterdir())
+    if any(suffix in suffixes for suffix in SUFFIXES):
+        return ""
+    return ", ".join(f"{suffixes[suffix]} {suffix} files" for suffix in UNREAD_SUFFIXES if suffixes[suffix])
 
 
 def header_size(data: bytes) -> tuple[int, int] | None:

@@ -9,7 +9,7 @@ from typing import Sequence
 from mpnet.data.dataset import MAX_CATEGORIES, Category, Dataset, ImageRecord
 from mpnet.errors import DataError, FormatError
 from mpnet.formats.files.bounded import read_text_bounded
-from mpnet.formats.images.read import SUFFIXES, probe_all
+from mpnet.formats.images.read import SUFFIXES, probe_all, unread_kinds
 from mpnet.formats.labels.duplicates import NO_OBJECT, LabelledObject, without_duplicates
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.messages import named, reason_of, shown
@@ -45,7 +45,9 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
     image_folder, label_folder = Path(images), Path(labels)
     files = list_files(image_folder, SUFFIXES, "images", "data.images")
     if not files:
-        raise DataError(f"{named(image_folder)}: holds no images ({' '.join(SUFFIXES)}); check data.images")
+        unread = unread_kinds(image_folder)
+        kinds = f", but {unread}; convert them, for example to PNG" if unread else "; check data.images"
+        raise DataError(f"{named(image_folder)}: holds no images ({' '.join(SUFFIXES)}){kinds}")
     stems: dict[str, Path] = {}
     for file in files:
         if file.stem in stems:
