@@ -31,7 +31,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.evaluation.agreement import Agreement
 from mpnet.sweep.choose.margins import Margins
-from mpnet.sweep.choose.safe import run_tests, safety_json, sequence
+from mpnet.sweep.choose.safe import describe_safety, run_tests, sequence
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Configuration, build_space
@@ -162,7 +162,7 @@ def choose(pool: Pool, positions: NDArray[np.intp], rest: NDArray[np.intp], marg
             choices=len(known),
         )
         if safety.safe is None:
-            more = safety_json(safety, [""])["tested"][0]["more_images"] if safe is None else None
+            more = describe_safety(safety, [""]).tested[0].more_images if safe is None else None
             break
         safe = configuration.key
     keys = [key for key in (safe, "q" * len(top)) if key is not None]

@@ -94,10 +94,10 @@ def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, A
 
     sweep = f"sweep={{strategy: {said.strategy}, precisions: [fp32, int8], objectives: [agreement_AP, AP, bit_operations]}}"
     experiment = read_experiment(said.experiment, [*said.overrides, sweep, f"output={said.folder / 'runs'}"])
-    document = run_sweep(experiment)
-    passes = document["trials"] * document["images"]
-    rows = [{"choice": name, "key": row["precision"], "passes": passes} for name, row in document["picks"].items()]
-    return rows + [{"choice": "front", "key": row["precision"], "passes": passes} for row in document["front"]]
+    result = run_sweep(experiment)
+    passes = result.trials * result.images
+    rows = [{"choice": name, "key": row.precision, "passes": passes} for name, row in result.picks.items()]
+    return rows + [{"choice": "front", "key": row.precision, "passes": passes} for row in result.front]
 
 
 def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:

@@ -54,7 +54,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
 
-    found = run_sweep(experiment, workers=workers, yes=True, on_update=partial(_progress, name, None))
+    result = run_sweep(experiment, workers=workers, yes=True, on_update=partial(_progress, name, None))
     print(file=sys.stderr)
     names = {layer.index: layer.name for layer in setup.bench.network.layers}
     heads = set(select_layers(setup.bench.network, "heads"))
@@ -76,7 +76,11 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     arrays: dict[str, NDArray[Any]] = {**columns}
     if strategy(setup.section.strategy).prunes:
         # Costs of what was not measured follow from the key, so they take no room.
-        metadata["front"] = {name: found[name] for name in ("ruled_out", "ruled_out_after", "forward_equivalents_store")}
+        metadata["front"] = {
+            "ruled_out": result.ruled_out,
+            "ruled_out_after": result.ruled_out_after,
+            "forward_equivalents_store": result.forward_equivalents_store,
+        }
         metadata["layer_costs"] = _layer_costs(setup, sweep)
         arrays["rows"] = known
         del arrays[COST]

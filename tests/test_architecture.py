@@ -51,7 +51,7 @@ INNER_FLOORS = {
         {"collect", "text", "html"},
         {"__init__", "export", "live", "model_explorer", "notebook", "statement", "tracking"},
     ),
-    "sweep": ({"store"}, {"problem"}, {"evaluate"}, {"search"}, {"setup"}, {"choose"}, {"run"}),
+    "sweep": ({"result"}, {"store"}, {"problem"}, {"evaluate"}, {"search"}, {"setup"}, {"choose"}, {"run"}),
 }
 # The rooms of csrc/ and the other rooms that each may include; "" is csrc/ itself.
 ROOMS = {

@@ -21,6 +21,7 @@ from mpnet.cli.options import (
 from mpnet.cli.output import console, print_result, progress
 from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
+from mpnet.formats.documents import typed
 from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_salvaged, print_status, print_sweep
 from mpnet.report.tracking import SweepLog, open_trackers, written_page
@@ -130,7 +131,7 @@ def command(
             for log in logs:
                 log.update(state)
 
-        document = run_sweep(
+        result = run_sweep(
             spec,
             store=store,
             workers=workers,
@@ -143,10 +144,11 @@ def command(
             progress=view.then(progress(quiet)),
         )
     if logs:
-        page = written_page(Path(document["store"]), Path(document["store"]).with_suffix(".html"), progress(quiet))
+        page = written_page(Path(result.store), Path(result.store).with_suffix(".html"), progress(quiet))
+    document = typed.as_json(result)
     for log in logs:
         log.end(document, page)
     print_result(document, as_json, print_sweep)
-    safety = document["safety"]
-    if document["nearest"] is not None or (safety["asked"] and safety["safe"] is None):
+    safety = result.safety
+    if result.nearest is not None or (safety is not None and safety.is_asked and safety.safe is None):
         raise SystemExit(NOTHING_FITS)

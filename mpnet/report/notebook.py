@@ -16,6 +16,7 @@ from mpnet.errors import ConfigError
 from mpnet.export import export as export_configuration
 from mpnet.export import target_for
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import write_files, write_text
 from mpnet.progress import silent
 from mpnet.report.collect.compare_runs import compare_runs
@@ -119,7 +120,7 @@ def sweep(
     elif overrides:
         raise ConfigError("overrides change an experiment file; give its path, or use `parse_experiment(text, overrides)`")
     watch = _Watch(on_trial, _notebook_display())
-    document = run_sweep(
+    result = run_sweep(
         experiment,
         store=store,
         workers=workers,
@@ -130,7 +131,7 @@ def sweep(
         on_start=watch.start,
         on_update=watch.update,
     )
-    return SweepResult(document)
+    return SweepResult(as_json(result))
 
 
 @dataclass

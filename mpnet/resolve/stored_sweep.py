@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import as_json
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
 from mpnet.sweep.choose.findings import failures
@@ -79,7 +80,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
                 f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {meant}"
             )
         options = str(contexts[context].get("options") or "")
-        failed = failures(store, [context])
+        failed = [as_json(row) for row in failures(store, [context])]
         verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]
         columns = {**_columns(trials), **_verified_columns(verified, keys)}
         objective, cost = axes(columns, sweep.get("objectives") or ())

@@ -8,16 +8,19 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable
+from typing import Callable
 
 from mpnet.config.experiment import OWN_BACKENDS, Experiment, SweepSection
+from mpnet.detection.conditions import Condition
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.typed import as_json
+from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
 from mpnet.sweep.choose.conditions import ConditionRuns, conditions_of
-from mpnet.sweep.choose.findings import failures, findings, rank_layers
-from mpnet.sweep.choose.margins import margins_of
+from mpnet.sweep.choose.findings import SweepFacts, choose_result, failures, find_candidates, rank_layers
+from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import PairedEvaluator
 from mpnet.sweep.choose.timing import time_picks
 from mpnet.sweep.choose.verify import Verification, verifying
@@ -27,10 +30,21 @@ from mpnet.sweep.evaluate.executor import Executor
 from mpnet.sweep.evaluate.sharing import forward_equivalents
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import build_space
+from mpnet.sweep.result import SweepResult
 from mpnet.sweep.search.estimate import duration, estimate_seconds, seconds_per_pass
-from mpnet.sweep.search.loop import OnUpdate, Sweep, WorkerPool
+from mpnet.sweep.search.loop import OnUpdate, Sweep, SweepState, WorkerPool
 from mpnet.sweep.search.strategies import Strategy, strategy
-from mpnet.sweep.setup import describe, make_context, make_executor, say, section_of, set_up, with_image_order
+from mpnet.sweep.setup import (
+    OpenSweep,
+    SweepSetup,
+    describe,
+    make_context,
+    make_executor,
+    say,
+    section_of,
+    set_up,
+    with_image_order,
+)
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.latest import mark_latest_store
 from mpnet.sweep.store.records import FINDINGS, write_record
@@ -63,6 +77,31 @@ class SweepStart:
     notes: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, eq=False)
+class SweepPlan:
+    """A sweep that is ready to open its store.
+
+    margins: most that the safe pick may lose. conditions, engines: under and in which the result runs as well.
+    """
+
+    experiment: Experiment
+    network: NetworkSpec
+    strategy: Strategy
+    problem: Problem
+    setup: SweepSetup
+    margins: Margins
+    conditions: tuple[Condition, ...]
+    engines: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Workforce:
+    """Who evaluates. workers: processes on this machine, which share its threads. scheduler: address of Dask's, None: none."""
+
+    workers: int
+    scheduler: str | None = None
+
+
 def run_sweep(
     experiment: Experiment,
     *,
@@ -75,23 +114,47 @@ def run_sweep(
     on_start: Callable[[SweepStart], None] = lambda start: None,
     on_update: OnUpdate = lambda state: None,
     progress: Progress = silent,
-) -> dict[str, Any]:
+) -> SweepResult:
     """Sweep as the experiment says; everything finished is in the store, and running again goes on from there.
 
     store:     the file; None: `<output>/<name>/sweep-<digest>.sqlite`, named after network, weights, data, protocol.
     workers:   processes on this machine; None: one per thread of the experiment. scheduler: address of Dask's.
     yes:       start an exact sweep however long it takes. progress: of judging what could be picked.
     timed:     measure the milliseconds of baseline and picks on this machine as well.
-    Result:    the document of `mpnet sweep --json`.
+    Result:    what `mpnet sweep --json` prints.
     Raises: ConfigError for a space that is empty or too large, StoreError, and as `open_workbench`.
     """
-    begin = time.monotonic()
+    started = time.monotonic()
+    plan = prepare(experiment)
+    with ExitStack() as stack:
+        path = store or plan.setup.store_path
+        opened = stack.enter_context(TrialStore.open_or_read(path, plan.setup.subject))
+        contexts = tuple(opened.context(document) for document in plan.setup.documents)
+        sweep = OpenSweep(plan.problem, plan.setup, opened, contexts, progress)
+        workforce = Workforce(workers or plan.setup.bench.threads, scheduler)
+        start, seconds_per_pass = estimate_start(plan, sweep, workforce.workers, is_confirmed=yes)
+        on_start(start)
+        describe(opened, plan.setup, contexts, command, plan.problem.front_name)
+        if store is None and opened.writable:
+            mark_latest_store(path)
+        state = search(plan, sweep, workforce, seconds_per_pass, started, on_update)
+        result = choose(plan, sweep, state, start.theory, is_timed=timed)
+        save(sweep, result)
+        say(opened, result.state, result.strategy, state.total)
+    return result
+
+
+def prepare(experiment: Experiment) -> SweepPlan:
+    """Read what a sweep needs, and check all that can be checked before its store is opened.
+
+    Raises: ConfigError for a space that is empty or too large or options that do not fit each other, and as `open_workbench`.
+    """
     section_of(experiment)
     experiment, network = with_network(experiment)
     section = section_of(experiment)
-    chosen = strategy(section.strategy)
+    selected = strategy(section.strategy)
     space = build_space(network, section.precisions, section.space)
-    if chosen.is_exact and space.size > MAX_CONFIGURATIONS:
+    if selected.is_exact and space.size > MAX_CONFIGURATIONS:
         raise ConfigError(
             f"sweep: {space.size:,} configurations are more than can be tried; narrow sweep.space, or use "
             f"another strategy (additive, greedy, pareto)"
@@ -105,107 +168,124 @@ def run_sweep(
         section.budget.trials,
         section.sampler,
     )
-    chosen.check(problem)
+    selected.check(problem)
     margins = margins_of(section, task_of(network), experiment.source)
     conditions = conditions_of(section.conditions, section.objectives, experiment.source)
     engines = () if section.verify is None else verifying(experiment, section.verify)
     bench = open_workbench(experiment, network)
-    if chosen.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
+    if selected.prunes and bench.dataset.unlabelled and bench.kit.task.quality in section.objectives:
         raise ConfigError(
             f"{experiment.source}: {section.strategy} cannot bound {bench.kit.task.quality} where images have no labels; "
             f"use {bench.kit.task.agreement} in sweep.objectives, or leave data.unlabelled out"
         )
     space = replace(space, suffix=split_key(bench.assign().key)[1])
-    problem = replace(problem, space=space)
-    parallel = workers or bench.threads
     setup = set_up(bench, section, space)
-    path = store or setup.store_path
-    with ExitStack() as stack:
-        opened = stack.enter_context(TrialStore.open_or_read(path, setup.subject))
-        contexts = tuple(opened.context(document) for document in setup.documents)
-        left = space.size - sum(min(opened.count(context), space.size) for context in contexts)
-        left -= opened.count_ruled_out(contexts, problem.front_name) if chosen.prunes else 0
-        left -= sum(row["configurations"] for row in failures(opened, contexts, space))
-        per_pass = seconds_per_pass(bench, space)
-        estimate = estimate_seconds(bench, space, per_pass.mean, parallel) * max(0, left) / space.size
-        if chosen.is_exact and estimate > ASK_SECONDS and not yes:
-            raise ConfigError(
-                f"{experiment.source}: {section.strategy} over {space.size:,} configurations takes "
-                f"{_about(chosen, estimate)} here ({len(bench.dataset.images)} images, "
-                f"{float(forward_equivalents(network, space)):,.0f} forward passes each); start it with --yes, narrow "
-                f"sweep.space, or use another strategy (additive, greedy, pareto)"
-            )
-        start = SweepStart(
-            problem,
-            float(forward_equivalents(network, space)),
-            len(bench.dataset.images),
-            len(setup.select),
-            path,
-            _about(chosen, estimate),
-            chosen.is_exact,
-            (*_notes(experiment, section), *(() if opened.writable else (READ_ONLY,))),
+    return SweepPlan(experiment, network, selected, replace(problem, space=space), setup, margins, conditions, engines)
+
+
+def estimate_start(plan: SweepPlan, sweep: OpenSweep, workers: int, *, is_confirmed: bool) -> tuple[SweepStart, float]:
+    """Return what is known before the first trial, and the seconds of a pass at most.
+
+    is_confirmed: an exact sweep may take however long. Raises: ConfigError for one that takes long and is not confirmed.
+    """
+    bench, section, problem, network = plan.setup.bench, plan.setup.section, plan.problem, plan.network
+    space, images, store = problem.space, len(bench.dataset.images), sweep.store
+    remaining = space.size - sum(min(store.count(context), space.size) for context in sweep.contexts)
+    remaining -= store.count_ruled_out(sweep.contexts, problem.front_name) if plan.strategy.prunes else 0
+    remaining -= sum(row.configurations for row in failures(store, sweep.contexts, space))
+    per_pass = seconds_per_pass(bench, space)
+    seconds = estimate_seconds(bench, space, per_pass.mean, workers) * max(0, remaining) / space.size
+    theory = float(forward_equivalents(network, space))
+    if plan.strategy.is_exact and seconds > ASK_SECONDS and not is_confirmed:
+        raise ConfigError(
+            f"{plan.experiment.source}: {section.strategy} over {space.size:,} configurations takes "
+            f"{_about(plan.strategy, seconds)} here ({images} images, "
+            f"{theory:,.0f} forward passes each); start it with --yes, narrow "
+            f"sweep.space, or use another strategy (additive, greedy, pareto)"
         )
-        on_start(start)
-        describe(opened, setup, contexts, command, problem.front_name)
-        if store is None and opened.writable:
-            mark_latest_store(path)
-        say(opened, "running", section.strategy, None)
+    start = SweepStart(
+        problem,
+        theory,
+        images,
+        len(plan.setup.select),
+        store.path,
+        _about(plan.strategy, seconds),
+        plan.strategy.is_exact,
+        (*_notes(plan.experiment, section), *(() if store.writable else (READ_ONLY,))),
+    )
+    return start, per_pass.most
+
+
+def search(
+    plan: SweepPlan, sweep: OpenSweep, workforce: Workforce, seconds_per_pass: float, started: float, on_update: OnUpdate
+) -> SweepState:
+    """Evaluate what the strategy asks for and the store lacks, until it ends or the budget does.
+
+    seconds_per_pass: at most, on one thread. started: time.monotonic() of the sweep's start.
+    """
+    bench, problem, store = plan.setup.bench, plan.problem, sweep.store
+    say(store, "running", plan.setup.section.strategy, None)
+    with ExitStack() as stack:
 
         def open_pool() -> WorkerPool:
-            opened.heartbeat()  # before images are read for what cannot be stored
-            sweep.preparing(f"{start.images} images are read, and the baseline runs on them")
-            context = make_context(setup, stack, max(1, bench.threads // parallel), remote=scheduler is not None)
+            store.heartbeat()  # before images are read for what cannot be stored
+            loop.preparing(f"{len(bench.dataset.images)} images are read, and the baseline runs on them")
+            threads = max(1, bench.threads // workforce.workers)
+            context = make_context(plan.setup, stack, threads, remote=workforce.scheduler is not None)
             macs = 0
-            if chosen.prunes:
-                sweep.preparing("a sample of configurations runs, for the order of the images")
-                context, macs = with_image_order(context, problem, opened, contexts[0], bench.threads)
-            executor = make_executor(context, parallel, scheduler)
+            if plan.strategy.prunes:
+                loop.preparing("a sample of configurations runs, for the order of the images")
+                context, macs = with_image_order(context, problem, store, sweep.contexts[0], bench.threads)
+            executor = make_executor(context, workforce.workers, workforce.scheduler)
             stack.callback(executor.close)
-            return worker_pool(context, executor, problem, setup.baseline, per_pass.most, macs)
+            return worker_pool(context, executor, problem, plan.setup.baseline, seconds_per_pass, macs)
 
-        sweep = Sweep(
+        loop = Sweep(
             problem,
-            network,
-            opened,
-            contexts,
+            plan.network,
+            store,
+            sweep.contexts,
             open_pool,
-            seconds=section.budget.seconds,
+            seconds=plan.setup.section.budget.seconds,
             on_update=on_update,
-            integer_only=any(chosen.options.integer_only for chosen in setup.benches),
+            integer_only=any(under_options.options.integer_only for under_options in plan.setup.benches),
         )
-        sweep.state.started = begin
-        state = sweep.run(chosen.walk)
-        document = findings(
-            problem,
-            state,
-            opened,
-            contexts,
-            name=experiment.name,
-            strategy=section.strategy,
-            macs_per_pass=network.macs,
-            images=start.images,
-            selecting=start.selecting,
-            theory=start.theory,
-            judged=PairedEvaluator(setup, opened, contexts, problem.baseline, progress),
-            task=bench.kit.task,
-            margins=margins,
-            intervals_by=bench.kit.intervals_by,
-        )
-        words = PlanWords.of_network(network)
-        for row in (*document["picks"].values(), *document["front"], document["baseline"], document["best"]):
-            if row is not None:
-                row["words"] = words(row["precision"])
-        document["table"] = setup.table.text if setup.table is not None else None
-        document["layers"] = rank_layers(problem, state.known, network)
-        if section.verify is not None:
-            check = Verification(setup, opened, contexts, problem, section.verify, engines, progress)
-            document["verified"] = check.of(document)
-        if conditions:
-            document["conditions"] = ConditionRuns(setup, opened, contexts, problem, conditions, progress).of(document)
-        document["times"] = time_picks(setup, opened, document) if timed else {}
-        write_record(opened, contexts, FINDINGS, document)
-        say(opened, "finished" if not state.stopped else "stopped", section.strategy, state.total)
-    return document
+        loop.state.started = started
+        return loop.run(plan.strategy.walk)
+
+
+def choose(plan: SweepPlan, sweep: OpenSweep, state: SweepState, theory: float, *, is_timed: bool) -> SweepResult:
+    """Choose from all that the store has, and run what was chosen in other engines, under conditions and against the clock.
+
+    theory: forward passes for one image of a walk through the space. is_timed: measure milliseconds on this machine as well.
+    """
+    setup, problem, kit = plan.setup, plan.problem, plan.setup.bench.kit
+    facts = SweepFacts(
+        name=plan.experiment.name,
+        strategy=setup.section.strategy,
+        images=len(setup.bench.dataset.images),
+        selecting=len(setup.select),
+        macs_per_pass=plan.network.macs,
+        passes_in_theory=theory,
+        task=kit.task,
+        margins=plan.margins,
+        intervals_by=kit.intervals_by,
+        table=setup.table.text if setup.table is not None else None,
+        words=PlanWords.of_network(plan.network),
+        ranks=rank_layers(problem, state.known, plan.network),
+    )
+    candidates = find_candidates(problem, sweep.store, sweep.contexts, state.known)
+    result = choose_result(candidates, state, facts, PairedEvaluator(sweep))
+    if setup.section.verify is not None:
+        result = replace(result, verified=Verification(sweep, setup.section.verify, plan.engines).verify(result))
+    if plan.conditions:
+        result = replace(result, conditions=ConditionRuns(sweep, plan.conditions).measure(result))
+    return replace(result, times=time_picks(sweep, result) if is_timed else {})
+
+
+def save(sweep: OpenSweep, result: SweepResult) -> None:
+    """Keep a result in the store, as that of the last sweep and of its contexts."""
+    write_record(sweep.store, sweep.contexts, FINDINGS, as_json(result))
 
 
 def worker_pool(

@@ -26,6 +26,7 @@ from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.quantization import LEARNT
+from mpnet.progress import Progress, silent
 from mpnet.speed.latency_table import LatencyTable, read_table
 from mpnet.sweep.evaluate.context import Baseline, OptionsInForce, SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
@@ -34,7 +35,8 @@ from mpnet.sweep.evaluate.race import SAMPLE, SAMPLED_FROM
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.evaluate.scratch import Scratch
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Space
+from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import LAST, write_record
 from mpnet.trial.calibration import calibrated
@@ -65,6 +67,25 @@ class SweepSetup:
         """Where the sweep's store lies unless somebody says otherwise: named after network, weights, data and protocol."""
         experiment = self.bench.experiment
         return experiment.output / experiment.name / f"sweep-{digest_of(asdict(self.subject))[:12]}.sqlite"
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSweep:
+    """A sweep whose store is open.
+
+    contexts: numbers of the store's contexts, one per option set. progress: shows how far long work is.
+    """
+
+    problem: Problem
+    setup: SweepSetup
+    store: TrialStore
+    contexts: tuple[int, ...]
+    progress: Progress = silent
+
+    def configuration_of(self, row: ConfigurationRow) -> Configuration:
+        """Return the configuration that a row of the sweep's result is about."""
+        options = [option_set.text for option_set in self.problem.space.option_sets]
+        return Configuration(row.precision, options.index(row.options))
 
 
 def section_of(experiment: Experiment) -> SweepSection:

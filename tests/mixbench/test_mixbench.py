@@ -190,7 +190,7 @@ def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Pat
     np.testing.assert_array_equal([row.chose for row in found], exact_front(problem)[:, 0])
     assert [row.judge for row in found] == points(problem, [row.key for row in found], OTHERS)[:, 0].tolist()
     whole = read_experiment(tables / "experiment.yaml", ["sweep.holdout=0", f"output={tmp_path}"])
-    with TrialStore.read(Path(run_sweep(whole, workers=1)["store"])) as store:
+    with TrialStore.read(Path(run_sweep(whole, workers=1).store)) as store:
         agreement = {trial.key: trial.get(QUALITY) for trial in store.trials(1)}
     assert {row.key: row.elsewhere for row in found} == {row.key: agreement[row.key] for row in found}
     assert all(row.low <= row.high for row in found)
@@ -205,10 +205,11 @@ def test_a_front_does_not_run_on_another_network(tables: Path, tmp_path: Path) -
 
 def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Path) -> None:
     found = run_sweep(read_experiment(tables / "experiment.yaml", ["sweep.strategy=greedy"]), workers=1)
-    gap, result = found["gap"], score(run("mpnet-greedy", "small"))
-    assert result.regret_mean == gap["quality_lost_mean"]
-    assert result.regret_max == gap["quality_lost_max"]
-    assert result.hypervolume == gap["hypervolume_ratio"]
+    gap, result = found.gap, score(run("mpnet-greedy", "small"))
+    assert gap is not None
+    assert result.regret_mean == gap.quality_lost_mean
+    assert result.regret_max == gap.quality_lost_max
+    assert result.hypervolume == gap.hypervolume_ratio
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,15 @@ import pytest
 from mpnet.config.experiment import ConstraintSection, MarginSection, SpaceSection, SweepSection
 from mpnet.errors import ConfigError
 from mpnet.evaluation.noninferiority import Loss
+from mpnet.formats.documents.typed import as_json
 from mpnet.model.task import DETECTION
 from mpnet.sweep.choose.margins import Margins, margins_of
-from mpnet.sweep.choose.picks import Judged, Judgement, SetLoss, pick, rule_of
-from mpnet.sweep.choose.safe import MOST_TESTED, Safety, safety_json, sequence, shown_safe
+from mpnet.sweep.choose.picks import Judge, Judgement, SetLoss, pick, rule_of
+from mpnet.sweep.choose.safe import MOST_TESTED, SafetyTests, check_safety, describe_safety, sequence
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.result import HalfWidths, LayerShare, SafetyWithTwice, Stability
 from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo
 
@@ -44,7 +46,7 @@ def agreement(loss: float, images: int = 200, error: float = 0.5) -> Loss:
     return Loss(images, loss, error**2, 30.0, 0.3, share=True)
 
 
-def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judged:
+def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judge:
     """The losses on images that did not choose, by key."""
 
     def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Judgement]:
@@ -53,13 +55,13 @@ def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judged:
     return judged
 
 
-def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int = 500, selecting: int = 300) -> Safety:
+def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int = 500, selecting: int = 300) -> SafetyTests:
     """What tests say of losses of agreement that are the same for all images."""
     judged = judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})
-    return shown_safe(problem(), KNOWN, judged, margins, DETECTION, images, selecting)
+    return check_safety(problem(), KNOWN, judged, margins, DETECTION, images, selecting)
 
 
-def shown(safety: Safety) -> str | None:
+def shown(safety: SafetyTests) -> str | None:
     return None if safety.safe is None else safety.safe.key
 
 
@@ -106,7 +108,7 @@ def test_without_a_holdout_it_is_harder_to_show() -> None:
             c: Judgement({"all": SetLoss(500, 500, None, {"agreement_AP": agreement(losses[c.key])})}) for c in configurations
         }
 
-    alone = shown_safe(problem(), KNOWN, judged, MARGINS, DETECTION, 500, 500)
+    alone = check_safety(problem(), KNOWN, judged, MARGINS, DETECTION, 500, 500)
     assert (shown(held), shown(alone)) == ("fffqqq", "ffffqq")
     assert alone.error == held.error / len(KNOWN)
 
@@ -115,20 +117,21 @@ def test_nothing_is_safe_because_little_was_seen() -> None:
     """One image, no labels, or a baseline that finds nothing."""
     one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 30.0, share=True)} for key in COST}
     for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 10.0)} for key in COST}):
-        safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
+        safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
         assert safety.safe is None
-        assert "no configuration is shown to lose at most 3 agreement AP" in safety_json(safety, ["", ""])["why"]
+        assert "no configuration is shown to lose at most 3 agreement AP" in describe_safety(safety, ["", ""]).why
 
 
 def test_few_images_say_how_many_more_would_tell() -> None:
     few = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5)} for key in COST}
-    safety = shown_safe(problem(), KNOWN, judged_with(few), MARGINS, DETECTION, 100, 60)
+    safety = check_safety(problem(), KNOWN, judged_with(few), MARGINS, DETECTION, 100, 60)
     assert safety.safe is None
-    document = safety_json(safety, ["", ""])
-    more = document["tested"][0]["more_images"]
-    assert f"about {more:,} more images would decide it" in document["why"]
+    described = describe_safety(safety, ["", ""])
+    more = described.tested[0].more_images
+    assert more is not None
+    assert f"about {more:,} more images would decide it" in described.why
     enough = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + more * 40 // 100)} for key in COST}
-    assert shown_safe(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
+    assert check_safety(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
 
 
 def test_twice_as_many_images_are_foreseen() -> None:
@@ -136,12 +139,11 @@ def test_twice_as_many_images_are_foreseen() -> None:
     safety = judge({"fffffq": 0.1, "ffffqq": 1.5, "fffqqq": 2.0, "ffqqqq": 2.9})
     assert safety.twice is not None
     assert (shown(safety), shown(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
-    document = safety_json(safety, ["", ""])["twice"]
-    assert (document["safe"], document["images"]) == ("fffqqq", 400)
-    assert document["half_widths"]["agreement_AP"] == {
-        "now": agreement(1.5).half_width(),
-        "twice": agreement(1.5).with_images(400).half_width(),
-    }
+    assert describe_safety(safety, ["", ""]).twice == SafetyWithTwice(
+        images=400,
+        safe="fffqqq",
+        half_widths={"agreement_AP": HalfWidths(agreement(1.5).half_width(), agreement(1.5).with_images(400).half_width())},
+    )
 
 
 def test_accuracy_counts_where_labels_are_enough() -> None:
@@ -151,14 +153,15 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     few, much, little = Loss(30, 0.2, 4.0, 30.0), Loss(2000, 0.9, 0.04, 30.0), Loss(2000, 0.2, 0.04, 30.0)
     worse = Loss(30, 9.0, 4.0, 30.0)
     results = [
-        shown_safe(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300) for ap in (few, much, little, worse)
+        check_safety(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300)
+        for ap in (few, much, little, worse)
     ]
     assert [shown(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
-    assert "too few labels to say anything about AP" in safety_json(results[0], ["", ""])["why"]
+    assert "too few labels to say anything about AP" in describe_safety(results[0], ["", ""]).why
     assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
     # A budget that the user names has to be shown.
     asked = Margins({"AP": 1.0}, asked=True)
-    safety = shown_safe(problem(), KNOWN, judged_with(losses(few)), asked, DETECTION, 500, 300)
+    safety = check_safety(problem(), KNOWN, judged_with(losses(few)), asked, DETECTION, 500, 300)
     assert safety.safe is None
     assert safety.tested[0].state == "unclear"
 
@@ -167,9 +170,9 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     """Few images have one object of most classes, which hardly shows in the mean over the classes."""
     losses = {key: {"agreement_AP": agreement(0.5), "agreement_AP_pooled": agreement(0.5)} for key in COST}
     losses["fffqqq"]["agreement_AP_pooled"] = agreement(3.5)
-    safety = shown_safe(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
+    safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert (shown(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
-    text = safety_json(safety, ["", ""])["why"]
+    text = describe_safety(safety, ["", ""]).why
     assert "agreement AP loses 0.50" in text
     assert "agreement AP of all classes in one list loses 0.50" in text
 
@@ -177,7 +180,7 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
 def test_limits_hold_for_all_three() -> None:
     limits = ConstraintSection(ap_drop=0.6)
     judged = judged_with({key: {"agreement_AP": agreement(0.1)} for key in COST})
-    safe = shown_safe(problem(limits), KNOWN, judged, MARGINS, DETECTION, 500, 300).safe
+    safe = check_safety(problem(limits), KNOWN, judged, MARGINS, DETECTION, 500, 300).safe
     found = keys(pick(problem(limits), KNOWN, safe))
     assert found["smallest"] == found["safe"] == "ffffqq"
     assert QUALITY[found["balanced"]] >= 49.4
@@ -217,7 +220,7 @@ def test_nothing_is_picked_where_nothing_fits(limits: ConstraintSection) -> None
     if limits.ap_drop is None:
         assert pick(problem(limits), known) == {}
     else:  # without the baseline nothing can be compared, so nothing is called safe
-        safety = shown_safe(problem(limits), known, judged_with({}), MARGINS, DETECTION, 500, 300)
+        safety = check_safety(problem(limits), known, judged_with({}), MARGINS, DETECTION, 500, 300)
         assert (safety.safe, safety.tested) == (None, ())
 
 
@@ -247,8 +250,8 @@ def test_a_layer_without_a_choice_is_not_called_raised() -> None:
     fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
     known = {Configuration(key): KNOWN[Configuration("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
     drawn = {Configuration("qqqqqq"): [90.0], Configuration("qqqqqf"): [99.0]}
-    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")})["layers"]
-    assert layers == {"smallest": [{"layer": space.layers[5], "percent": 100.0}]}
+    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")}).layers
+    assert layers == {"smallest": (LayerShare(space.layers[5], 100.0),)}
 
 
 def test_stability_counts_draws() -> None:
@@ -263,22 +266,19 @@ def test_stability_counts_draws() -> None:
         Configuration("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
     }
     picks = {"safe": Configuration("fqqqqf"), "smallest": Configuration("qqqqqq")}
-    found = stability(problem(), known, drawn, picks)
-    assert (found["draws"], found["judged"]) == (4, 3)
-    assert {row["precision"]: row["percent"] for row in found["front"]} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
-    assert found["picks"] == {"smallest": 100.0}  # a test decides what is safe, no front does
+    shares = stability(problem(), known, drawn, picks)
+    assert (shares.draws, shares.judged) == (4, 3)
+    assert {row.precision: row.percent for row in shares.front} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
+    assert shares.picks == {"smallest": 100.0}  # a test decides what is safe, no front does
     layers = problem().space.layers
-    assert {row["layer"]: row["percent"] for row in found["layers"]["safe"]} == {
-        layers[0]: 75.0,
-        layers[1]: 25.0,
-        layers[5]: 100.0,
-    }
-    assert stability(problem(), known, {}, picks) == {}
+    assert {row.layer: row.percent for row in shares.layers["safe"]} == {layers[0]: 75.0, layers[1]: 25.0, layers[5]: 100.0}
+    assert stability(problem(), known, {}, picks) == Stability()
+    assert as_json(Stability()) == {}
 
 
 def test_a_measure_without_labels_is_no_margin_unless_it_was_asked_for() -> None:
     unlabelled = {c: Trial(c.key, {**trial.values, "AP": -1.0}) for c, trial in KNOWN.items()}
     losses = judged_with({key: {"agreement_AP": agreement(50.0)} for key in COST})
     for margins, said in ((MARGINS, "3 agreement AP on"), (Margins({"AP": 1.0}, asked=True), "1 AP on")):
-        safety = shown_safe(problem(), unlabelled, losses, margins, DETECTION, 100, 60)
-        assert f"no configuration is shown to lose at most {said} 40 held-out images" in safety_json(safety, ["", ""])["why"]
+        safety = check_safety(problem(), unlabelled, losses, margins, DETECTION, 100, 60)
+        assert f"no configuration is shown to lose at most {said} 40 held-out images" in describe_safety(safety, ["", ""]).why

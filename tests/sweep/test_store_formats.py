@@ -20,10 +20,11 @@ from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError, StoreError
 from mpnet.report.collect.report import collect
 from mpnet.report.html.page import render
-from mpnet.sweep.choose.findings import findings
+from mpnet.sweep.choose.findings import SweepFacts, choose_result, find_candidates
 from mpnet.sweep.evaluate.executor import InlineExecutor
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import build_space
+from mpnet.sweep.result import SweepResult
 from mpnet.sweep.search.loop import Sweep, WorkerPool
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.store import Subject, Trial, TrialStore
@@ -60,24 +61,14 @@ def problem(*objectives: str) -> Problem:
     return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(objectives or ("AP", "bit_operations")))
 
 
-def resume(path: Path, task: Problem) -> tuple[int, dict[str, object]]:
-    """How much was computed, and the sweep's document."""
+def resume(path: Path, task: Problem) -> tuple[int, SweepResult]:
+    """Return how much was computed, and the sweep's result."""
     with TrialStore.open(path, SUBJECT) as store:
         sweep = Sweep(task, NETWORK, store, [1], lambda: WorkerPool(InlineExecutor(SyntheticRecipe(task))))
         state = sweep.run(strategy("exhaustive").walk)
-        return state.computed, findings(
-            task,
-            state,
-            store,
-            (1,),
-            name="old",
-            strategy="exhaustive",
-            macs_per_pass=1000,
-            images=1,
-            selecting=1,
-            theory=1.0,
-            judged=lambda configurations: {},
-        )
+        facts = SweepFacts("old", "exhaustive", images=1, selecting=1, macs_per_pass=1000, passes_in_theory=1.0)
+        candidates = find_candidates(task, store, (1,), state.known)
+        return state.computed, choose_result(candidates, state, facts, lambda configurations: {})
 
 
 def test_a_store_of_every_format_is_read_as_it_is(old: Path) -> None:
@@ -104,12 +95,13 @@ def test_a_store_of_every_format_is_read_as_it_is(old: Path) -> None:
 
 def test_a_store_of_every_format_is_resumed(old: Path) -> None:
     before = trials_of(old)
-    computed, document = resume(old, problem())
+    computed, result = resume(old, problem())
     assert computed == 3**6 - 21
     after = trials_of(old)
     assert after.keys() == {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
     assert {key: after[key] for key in before} == before
-    assert document["gap"]["hypervolume_ratio"] == 1
+    assert result.gap is not None
+    assert result.gap.hypervolume_ratio == 1
     with TrialStore.read(old) as store:
         assert store.note("version") == "2"
         assert store.work().macs == 1000 * (20 + computed)
@@ -138,9 +130,9 @@ def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.Monk
         assert trials["qqqqqq+1:q"].values == mood
         assert "mood" not in trials[FULL].values
         assert len(trials) == 22
-        _, document = resume(old, problem())
-        best = document["front"][0]
-        assert (best["metrics"], best["held_out"]) == ({"mood": 7.5, "AP": 60.0}, {"mood": 6.5})
+        _, result = resume(old, problem())
+        best = result.front[0]
+        assert (best.metrics, best.held_out) == ({"mood": 7.5, "AP": 60.0}, {"mood": 6.5})
         with pytest.raises(ConfigError, match="mood was not measured for"):
             resume(old, problem("mood", "bit_operations"))
         data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)

@@ -12,6 +12,7 @@ import pytest
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.speed.clock import Times
 from mpnet.sweep.choose import timing
+from mpnet.sweep.result import SweepResult
 from mpnet.sweep.run import run_sweep
 from mpnet.sweep.store import TrialStore
 from tests.networks import write_experiment
@@ -32,7 +33,7 @@ class Stopwatch:
         return [Times((number, number * self.spread, number * self.spread)) for number in range(1, len(passes) + 1)]
 
 
-def sweep(folder: Path, **options: Any) -> dict[str, Any]:
+def sweep(folder: Path, **options: Any) -> SweepResult:
     path = folder / "experiment.yaml"
     return run_sweep(read_experiment(path if path.exists() else write_experiment(folder), [SWEEP]), workers=1, **options)
 
@@ -40,22 +41,22 @@ def sweep(folder: Path, **options: Any) -> dict[str, Any]:
 def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Stopwatch()
     monkeypatch.setattr(timing, "passes_in_turn", watch)
-    document = sweep(tmp_path, timed=True)
-    assert document["times"].keys() == {"baseline", *document["picks"]}
-    assert document["times"]["baseline"]["median_ms"] == 1.0
+    result = sweep(tmp_path, timed=True)
+    assert result.times.keys() == {"baseline", *result.picks}
+    assert result.times["baseline"]["median_ms"] == 1.0
     again = sweep(tmp_path, timed=True)
-    assert (again["computed"], again["times"], watch.rounds) == (0, document["times"], 1)
-    with TrialStore.read(Path(document["store"])) as store:
-        assert json.loads(store.note("findings") or "")["times"] == document["times"]
+    assert (again.computed, again.times, watch.rounds) == (0, result.times, 1)
+    with TrialStore.read(Path(result.store)) as store:
+        assert json.loads(store.note("findings") or "")["times"] == result.times
 
 
 def test_what_cannot_be_believed_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Stopwatch(spread=1.5)
     monkeypatch.setattr(timing, "passes_in_turn", watch)
-    assert "1.5 times the least" in sweep(tmp_path, timed=True)["times"]["baseline"]["doubt"]
+    assert "1.5 times the least" in sweep(tmp_path, timed=True).times["baseline"]["doubt"]
     sweep(tmp_path, timed=True)
     assert watch.rounds == 2
 
 
 def test_nothing_is_timed_unasked(tmp_path: Path) -> None:
-    assert sweep(tmp_path)["times"] == {}
+    assert sweep(tmp_path).times == {}

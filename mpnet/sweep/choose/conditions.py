@@ -8,21 +8,20 @@ compared with the baseline under the same condition. For the exact front under o
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
-from typing import Any, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Mapping, Sequence
 
 from mpnet.config.measures import trial_costs
 from mpnet.detection.conditions import Condition, condition
 from mpnet.errors import ConfigError
 from mpnet.messages import shown
-from mpnet.progress import Progress
 from mpnet.sweep.choose.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem.front import evenly
-from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.result import ConditionRow, ConditionRows, FailedCondition, SweepResult
 from mpnet.sweep.search.failed import baseline_failed
-from mpnet.sweep.setup import SweepSetup
-from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.setup import OpenSweep
+from mpnet.sweep.store import Trial
 
 SQNR = "head_sqnr_db"
 CLEAN = "clean"
@@ -57,125 +56,125 @@ def conditions_of(texts: Sequence[str], objectives: Sequence[str], source: str) 
 class ConditionRuns:
     """Measures configurations under conditions (see the module), each once: what was measured stays in the store."""
 
-    setup: SweepSetup
-    store: TrialStore
-    contexts: Sequence[int]
-    problem: Problem
+    sweep: OpenSweep
     conditions: tuple[Condition, ...]
-    progress: Progress
 
-    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The `conditions` of a sweep's document. Raises: as running a network does; EngineError where the baseline fails.
+    def measure(self, result: SweepResult) -> ConditionRows:
+        """Return what the baseline, the picks and the front of a result are worth under each condition.
 
         A configuration with values that are not finite under a condition is among `failed`, and has no figures under it, in
         the mean and in the worst.
+        Raises: as running a network does; EngineError where the baseline fails.
         """
-        entries = self._entries(document)
-        named: list[Condition | None] = [None, *self.conditions]
-        measured: dict[Configuration, dict[str, Measures]] = {c: {} for c in entries}
-        failed = []
-        for one in named:
-            values_of, reasons = self._measured(one, list(entries))
-            for configuration, values in values_of.items():
-                measured[configuration][_name(one)] = values
+        rows = self._rows(result)
+        under: dict[Configuration, dict[str, Measures]] = {configuration: {} for configuration in rows}
+        failed: list[FailedCondition] = []
+        for condition_or_none in (None, *self.conditions):
+            name = _name(condition_or_none)
+            measures, reasons = self._measure_under(condition_or_none, list(rows))
+            for configuration, values in measures.items():
+                under[configuration][name] = values
             failed += [
-                {"condition": _name(one), "precision": c.key, "options": entries[c]["options"], "reason": reason}
-                for c, reason in reasons.items()
+                FailedCondition(name, configuration.key, rows[configuration].options, reason)
+                for configuration, reason in reasons.items()
             ]
-        summaries = {c: _summaries(by, [str(one) for one in self.conditions]) for c, by in measured.items()}
-        rows = []
-        for configuration, entry in entries.items():
-            by_condition = {**measured[configuration], **summaries[configuration]}
-            rows.append({**entry, "under": {name: dict(values) for name, values in by_condition.items()}})
+        names = [str(one) for one in self.conditions]
+        rows = {
+            configuration: replace(row, under={**under[configuration], **_summaries(under[configuration], names)})
+            for configuration, row in rows.items()
+        }
+        return ConditionRows(
+            conditions=tuple(names),
+            images=len(self.sweep.setup.bench.dataset.images),
+            of_front=len(result.front),
+            rows=tuple(rows.values()),
+            failed=tuple(failed),
+            front={name: self._front(name, rows) for name in (CLEAN, MEAN, WORST)},
+            picks={name: self._picks(name, rows) for name in (CLEAN, MEAN, WORST)},
+        )
+
+    def _rows(self, result: SweepResult) -> dict[Configuration, ConditionRow]:
+        """Return what runs: the baseline, the picks, and the front as far as MOST_MEASURED allows; nothing is measured yet."""
+        front = evenly(result.front, MOST_MEASURED)
+        selected = [row for row in (result.baseline, *result.picks.values(), *front) if row is not None]
         return {
-            "conditions": [str(one) for one in self.conditions],
-            "images": len(self.setup.bench.dataset.images),
-            "of_front": len(document["front"]),
-            "rows": rows,
-            "failed": failed,
-            "front": {name: self._front(name, measured, summaries, entries) for name in (CLEAN, MEAN, WORST)},
-            "picks": {name: self._picks(name, measured, summaries, entries) for name in (CLEAN, MEAN, WORST)},
+            self.sweep.configuration_of(row): ConditionRow(
+                row.precision,
+                row.options,
+                row.trial,
+                {name: value for name, value in row.costs.items() if name in trial_costs()},
+                {},
+            )
+            for row in selected
         }
 
-    def _entries(self, document: Mapping[str, Any]) -> dict[Configuration, dict[str, Any]]:
-        """What runs: the baseline, the picks, and the front as far as MOST_MEASURED allows; with what documents say of them."""
-        texts = [option.text for option in self.problem.space.option_sets]
-        front = evenly(document["front"], MOST_MEASURED)
-        asked = [entry for entry in (document["baseline"], *document["picks"].values(), *front) if entry is not None]
-        return {
-            Configuration(entry["precision"], texts.index(entry["options"])): {
-                "precision": entry["precision"],
-                "options": entry["options"],
-                "trial": entry["trial"],
-                "costs": {name: value for name, value in entry["costs"].items() if name in trial_costs()},
-            }
-            for entry in asked
-        }
-
-    def _measured(
-        self, under: Condition | None, configurations: list[Configuration]
+    def _measure_under(
+        self, condition: Condition | None, configurations: list[Configuration]
     ) -> tuple[dict[Configuration, Measures], dict[Configuration, str]]:
-        """What configurations are worth under a condition, and why some failed."""
-        stored: dict[str, dict[str, float]] = self.store.document(_NOTE)
-        failed: dict[str, str] = self.store.document(_FAILED_NOTE)
-        keys = {c: self._key(under, c) for c in configurations}
-        missing = [c for c, key in keys.items() if key not in stored and key not in failed]
-        benches = [bench.under(under) for bench in self.setup.benches]
+        """Return what configurations are worth under a condition (None: images as they are), and why some failed."""
+        setup, store = self.sweep.setup, self.sweep.store
+        stored: dict[str, dict[str, float]] = store.document(_NOTE)
+        failed: dict[str, str] = store.document(_FAILED_NOTE)
+        keys = {configuration: self._key(condition, configuration) for configuration in configurations}
+        missing = [configuration for configuration, key in keys.items() if key not in stored and key not in failed]
+        benches = [bench.under(condition) for bench in setup.benches]
         meter = None
         for start in range(0, len(missing), AT_ONCE):
-            part = missing[start : start + AT_ONCE]
-            with self.progress(f"under {_name(under)}", None) as advance:
-                predictions, reasons = predict(benches.__getitem__, part if meter else [*self._reference, *part], advance)
+            group = missing[start : start + AT_ONCE]
+            with self.sweep.progress(f"under {_name(condition)}", None) as advance:
+                predictions, reasons = predict(benches.__getitem__, group if meter else [*self._reference, *group], advance)
             for reference in self._reference:
                 if reference in reasons:
-                    raise baseline_failed(self.setup.bench.network, reference.key, reasons[reference])
+                    raise baseline_failed(setup.bench.network, reference.key, reasons[reference])
             if meter is None:
                 baseline = predictions[self._reference[0]] if self._reference else None
-                meter = self.setup.bench.kit.meter(self.setup.bench.dataset, baseline)
-            stored |= {keys[c]: meter.values(predictions[c], self.problem.names) for c in part if c not in reasons}
-            self.store.set_note(_NOTE, json.dumps(stored))
+                meter = setup.bench.kit.meter(setup.bench.dataset, baseline)
+            names = self.sweep.problem.names
+            stored |= {keys[c]: meter.values(predictions[c], names) for c in group if c not in reasons}
+            store.set_note(_NOTE, json.dumps(stored))
             if reasons:
-                failed |= {keys[c]: reason for c, reason in reasons.items()}
-                self.store.set_note(_FAILED_NOTE, json.dumps(failed))
+                failed |= {keys[configuration]: reason for configuration, reason in reasons.items()}
+                store.set_note(_FAILED_NOTE, json.dumps(failed))
         return (
-            {c: stored[key] for c, key in keys.items() if key in stored},
-            {c: failed[key] for c, key in keys.items() if key in failed},
+            {configuration: stored[key] for configuration, key in keys.items() if key in stored},
+            {configuration: failed[key] for configuration, key in keys.items() if key in failed},
         )
 
     @property
     def _reference(self) -> list[Configuration]:
         """What agreement is with; nothing in a sweep without a baseline."""
-        return [] if self.setup.baseline is None else [Configuration(self.setup.baseline)]
+        baseline = self.sweep.setup.baseline
+        return [] if baseline is None else [Configuration(baseline)]
 
-    def _key(self, under: Condition | None, configuration: Configuration) -> str:
-        context = self.contexts[configuration.options]
-        return f"{context}:{self.setup.baseline}:{','.join(self.problem.names)}:{_name(under)}:{configuration.key}"
+    def _key(self, condition: Condition | None, configuration: Configuration) -> str:
+        context, baseline = self.sweep.contexts[configuration.options], self.sweep.setup.baseline
+        return f"{context}:{baseline}:{','.join(self.sweep.problem.names)}:{_name(condition)}:{configuration.key}"
 
-    def _trials(
-        self,
-        name: str,
-        measured: Mapping[Configuration, Mapping[str, Measures]],
-        summaries: Mapping[Configuration, Mapping[str, Measures]],
-        entries: Mapping[Configuration, Mapping[str, Any]],
-    ) -> dict[Configuration, Trial]:
-        known = {c: {**measured[c], **summaries[c]} for c in entries}
-        return {c: Trial(c.key, {**entries[c]["costs"], **of[name]}) for c, of in known.items() if name in of}
-
-    def _front(self, name: str, *known: Any) -> list[str]:
-        trials = self._trials(name, *known)
+    def _front(self, name: str, rows: Mapping[Configuration, ConditionRow]) -> tuple[str, ...]:
+        trials = _trials_under(name, rows)
         configurations = list(trials)
-        return [configurations[i].key for i in self.problem.front(list(trials.values()))]
+        return tuple(configurations[index].key for index in self.sweep.problem.front(list(trials.values())))
 
-    def _picks(self, name: str, *known: Any) -> dict[str, str]:
-        return {pick_name: c.key for pick_name, c in pick(self.problem, self._trials(name, *known)).items()}
+    def _picks(self, name: str, rows: Mapping[Configuration, ConditionRow]) -> dict[str, str]:
+        picks = pick(self.sweep.problem, _trials_under(name, rows))
+        return {pick_name: configuration.key for pick_name, configuration in picks.items()}
 
 
-def _name(under: Condition | None) -> str:
-    return CLEAN if under is None else str(under)
+def _trials_under(name: str, rows: Mapping[Configuration, ConditionRow]) -> dict[Configuration, Trial]:
+    """Return the trials as if images had always been under a condition, of those that have figures under it."""
+    return {
+        configuration: Trial(configuration.key, {**row.costs, **row.under[name]})
+        for configuration, row in rows.items()
+        if name in row.under
+    }
+
+
+def _name(condition: Condition | None) -> str:
+    return CLEAN if condition is None else str(condition)
 
 
 def _summaries(by_condition: Mapping[str, Measures], names: Sequence[str]) -> dict[str, Measures]:
-    """In the mean and in the worst; nothing of what failed under one of the conditions."""
+    """Return the measures in the mean and in the worst of the conditions; nothing of what failed under one of them."""
     if any(name not in by_condition for name in (CLEAN, *names)):
         return {}
     measures = by_condition[CLEAN]

@@ -5,40 +5,68 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
+from mpnet.formats.documents.typed import as_json
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.choose.margins import Margins, margins_of
-from mpnet.sweep.choose.picks import Judged, losses_as_json, pick
-from mpnet.sweep.choose.safe import safety_json, shown_safe
+from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
+from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
-from mpnet.sweep.problem.front import Gap, front_gap
+from mpnet.sweep.problem.front import front_gap
 from mpnet.sweep.problem.known import KnownTrials
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.result import FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.loop import SweepState
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import shown
 from mpnet.sweep.store.records import choose_record, read_records
 
-FORMAT = "mpnet-sweep-result"
-VERSION = 1
+
+def front_of(problem: Problem, trials: Mapping[Configuration, Trial]) -> list[Configuration]:
+    """Return the configurations that no other one dominates, the best first by the first objective."""
+    configurations = list(trials)
+    return [configurations[index] for index in problem.front(list(trials.values()))]
 
 
-def front_of(problem: Problem, known: Mapping[Configuration, Trial]) -> list[Configuration]:
-    """The configurations that no other one dominates, the best first by the first objective."""
-    configurations = list(known)
-    return [configurations[i] for i in problem.front(list(known.values()))]
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """All that a sweep may choose from.
+
+    contexts: numbers of the store's contexts, one per option set.
+    tried:    finished trials that the strategy asked for. trials: these and what other strategies stored, `tried` first.
+    """
+
+    problem: Problem
+    store: TrialStore
+    contexts: tuple[int, ...]
+    tried: Mapping[Configuration, Trial]
+    trials: Mapping[Configuration, Trial]
+
+    @property
+    def baseline(self) -> Trial | None:
+        """The trial that others are compared with."""
+        return self.trials.get(Configuration(self.problem.baseline))
+
+    def configuration_of(self, trial: Trial | None) -> Configuration | None:
+        """Return the first configuration with a trial's key and values."""
+        if trial is None:
+            return None
+        # Texts, since a value that is not a number equals nothing.
+        text = str(trial)
+        return next((c for c in self.trials if c.key == trial.key and str(self.trials[c]) == text), None)
 
 
-def everything_known(
+def find_candidates(
     problem: Problem, store: TrialStore, contexts: tuple[int, ...], tried: Mapping[Configuration, Trial]
-) -> Mapping[Configuration, Trial]:
-    """All finished trials of the space under the sweep's options, whichever strategy tried them; `tried` first.
+) -> Candidates:
+    """Collect all finished trials of the space under the sweep's options, whichever strategy asked for them.
 
     A trial that lacks an objective (an older sweep measured less) is left out.
     """
@@ -51,156 +79,175 @@ def everything_known(
                 configuration = Configuration(trial.key, options)
                 if configuration not in tried:
                     others.add(configuration, trial)
-    return others.after(tried) if others else tried
+    return Candidates(problem, store, contexts, tried, others.after(tried) if others else tried)
 
 
-def exact_gap(
-    problem: Problem, tried: Mapping[Configuration, Trial], known: Mapping[Configuration, Trial], ruled_out: int = 0
-) -> Gap | None:
-    """How far the front of what a strategy tried is from the exact one; None until the whole space is known.
+def exact_gap(candidates: Candidates, excluded_count: int = 0) -> Gap | None:
+    """Compare the front of what a strategy tried with the exact one; None until the whole space is known.
 
-    ruled_out: how many configurations are not among the known ones and no part of the front for certain, or failed.
+    excluded_count: configurations without a trial that are no part of the front for certain, or failed.
     """
-    if len(known) + ruled_out < problem.space.size:
+    problem = candidates.problem
+    if len(candidates.trials) + excluded_count < problem.space.size:
         return None
-    return front_gap(problem.pairs(list(tried.values())), problem.pairs(list(known.values())))
+    return front_gap(problem.pairs(list(candidates.tried.values())), problem.pairs(list(candidates.trials.values())))
 
 
-def findings(
-    problem: Problem,
-    state: SweepState,
-    store: TrialStore,
-    contexts: tuple[int, ...],
-    *,
-    name: str,
-    strategy: str,
-    macs_per_pass: int,
-    images: int,
-    selecting: int,
-    theory: float,
-    judged: Judged,
-    task: Task = DETECTION,
-    margins: Margins | None = None,
-    intervals_by: str = "",
-) -> dict[str, Any]:
-    """The document of a sweep.
+@dataclass(frozen=True, eq=False)
+class SweepFacts:
+    """What a result says of its sweep.
 
-    judged:        configurations against the baseline, see `picks`; intervals_by: where its intervals come from.
-    margins:       most that the safe pick may lose, None: the task's own.
-    macs_per_pass: of one forward pass of one image; images: all images; selecting: those that select;
-    theory: forward passes for one image that one uninterrupted walk through the space needs.
+    images:        all images. selecting: those that select.
+    macs_per_pass: of one forward pass of one image. passes_in_theory: forward passes for one image that one uninterrupted walk
+                   through the space needs.
+    margins:       most that the safe pick may lose, None: the task's own. intervals_by: where intervals come from, in words.
+    table:         what predicted latencies, None: nothing did.
+    words, ranks:  a precision string in words; layers by what lowering them costs.
     """
-    known = everything_known(problem, store, contexts, state.known)
-    baseline = known.get(Configuration(problem.baseline))
-    front = front_of(problem, known)
-    tried_front = front_of(problem, state.known)
 
-    def entry(configuration: Configuration) -> dict[str, Any]:
-        values = known[configuration].values
-        held_out = {name: values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in values}
+    name: str
+    strategy: str
+    images: int
+    selecting: int
+    macs_per_pass: int
+    passes_in_theory: float
+    task: Task = DETECTION
+    margins: Margins | None = None
+    intervals_by: str = ""
+    table: str | None = None
+    words: Callable[[str], str] = lambda key: ""
+    ranks: tuple[LayerRank, ...] = ()
+
+
+def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, judge: Judge) -> SweepResult:
+    """Choose from what was measured. judge: compares configurations with the baseline, see `picks`."""
+    problem, store, contexts, trials = candidates.problem, candidates.store, candidates.contexts, candidates.trials
+    baseline = candidates.baseline
+    tests = check_safety(
+        problem, trials, judge, facts.margins or margins_of(None, facts.task), facts.task, facts.images, facts.selecting
+    )
+    picks = pick(problem, trials, tests.safe)
+    judgements = judge(list(dict.fromkeys([*picks.values(), *(test.configuration for test in tests.tested)])))
+    best, nearest = _best_and_nearest(candidates)
+    if "safe" in picks and not problem.constraints.on_accuracy:
+        best = picks["safe"]
+    failed = failures(store, contexts, problem.space)
+    ruled_out = _count_ruled_out(candidates)
+    work, passes = store.work(), facts.macs_per_pass * facts.images
+    describe = RowWriter(candidates, facts)
+    return SweepResult(
+        name=facts.name,
+        strategy=facts.strategy,
+        state="stopped" if state.stopped else "finished",
+        stopped=state.stopped,
+        trials=len(candidates.tried),
+        known=len(trials),
+        ruled_out=ruled_out,
+        ruled_out_after={str(n): count for n, count in store.ruled_out_after(contexts, problem.front_name).items()},
+        failed=failed,
+        computed=state.computed,
+        space=problem.space.size,
+        forward_equivalents=state.macs / passes,
+        forward_equivalents_theory=facts.passes_in_theory,
+        forward_equivalents_store=work.macs / passes,
+        images=facts.images,
+        seconds=state.seconds,
+        seconds_store=work.seconds,
+        objectives=tuple(objective.name for objective in problem.objectives),
+        holdout=Holdout(facts.selecting, facts.images - facts.selecting),
+        precisions=tuple(problem.space.precisions),
+        baseline=None if baseline is None else describe.front_row(Configuration(problem.baseline)),
+        limits={key: value for key, value in problem.constraints.as_json().items() if value is not None},
+        best=None if best is None else describe.front_row(best),
+        picks={name: describe.pick(configuration, judgements.get(configuration)) for name, configuration in picks.items()},
+        safety=describe_safety(tests, [options.text for options in problem.space.option_sets]),
+        stability=stability(problem, trials, {c: judgement.drawn for c, judgement in judgements.items()}, picks),
+        intervals_by=facts.intervals_by,
+        nearest=None if nearest is None else describe.nearest(nearest),
+        front=tuple(describe.front_row(configuration) for configuration in front_of(problem, trials)),
+        own_front=tuple(configuration.key for configuration in front_of(problem, candidates.tried)),
+        gap=exact_gap(candidates, ruled_out + sum(row.configurations for row in failed)),
+        store=str(store.path),
+        table=facts.table,
+        layers=facts.ranks,
+    )
+
+
+def _best_and_nearest(candidates: Candidates) -> tuple[Configuration | None, Configuration | None]:
+    """Return the best configuration that keeps the limits, and without one the nearest to them; without a baseline neither."""
+    problem, baseline, trials = candidates.problem, candidates.baseline, candidates.trials
+    if baseline is None:
+        return None, None
+    best = candidates.configuration_of(problem.best(trials.values(), baseline))
+    if best is not None:
+        return best, None
+    return None, candidates.configuration_of(problem.nearest(trials.values(), baseline))
+
+
+class RowWriter:
+    """Writes configurations as rows of a result."""
+
+    def __init__(self, candidates: Candidates, facts: SweepFacts) -> None:
+        self._candidates, self._facts = candidates, facts
+
+    def front_row(self, configuration: Configuration) -> FrontRow:
+        """Return the row of a configuration of the front, of the baseline, or of the best one."""
+        return FrontRow(**self._figures(configuration), words=self._facts.words(configuration.key))
+
+    def pick(self, configuration: Configuration, judgement: Judgement | None) -> Pick:
+        """Return the row of a pick. judgement: its losses, None: it was not compared with the baseline."""
+        losses = {} if judgement is None else losses_of(judgement, self._facts.task)
+        saves = _saves(self._candidates.trials[configuration], self._candidates.baseline)
+        return Pick(**self._figures(configuration), losses=losses, saves=saves, words=self._facts.words(configuration.key))
+
+    def nearest(self, configuration: Configuration) -> NearestRow:
+        """Return the row of the configuration that is nearest to the limits."""
+        trial, baseline = self._candidates.trials[configuration], self._candidates.baseline
+        excesses = () if baseline is None else self._candidates.problem.excesses(trial, baseline)
+        return NearestRow(**self._figures(configuration), beyond={key: excess for key, excess in excesses if excess > 0})
+
+    def _figures(self, configuration: Configuration) -> dict[str, Any]:
+        """Return the fields of a `ConfigurationRow`."""
+        candidates = self._candidates
+        problem, values = candidates.problem, candidates.trials[configuration].values
         return {
             "precision": configuration.key,
-            "trial": store.trial_digest(contexts[configuration.options], configuration.key),
-            "baseline": configuration == Configuration(problem.baseline),
-            "tried": configuration in state.known,
+            "trial": candidates.store.trial_digest(candidates.contexts[configuration.options], configuration.key),
+            "is_baseline": configuration == Configuration(problem.baseline),
+            "is_tried": configuration in candidates.tried,
             "options": problem.space.option_sets[configuration.options].text,
             "metrics": {name: values[name] for name in trial_metrics() if name in values},
-            **({"held_out": held_out} if held_out else {}),
+            "held_out": {name: values[HELD_OUT + name] for name in trial_metrics() if HELD_OUT + name in values},
             "costs": {name: values[name] for name in trial_costs() if name in values},
         }
 
-    def of(trial: Trial | None) -> dict[str, Any] | None:
-        # Texts, since a value that is not a number equals nothing.
-        return next((entry(c) for c in known if trial and c.key == trial.key and str(known[c]) == str(trial)), None)
 
-    best = nearest = None
-    if baseline is not None:
-        best = of(problem.best(known.values(), baseline))
-        if best is None:
-            close = problem.nearest(known.values(), baseline)
-            nearest = of(close)
-            if nearest is not None and close is not None:
-                nearest["beyond"] = {key: by for key, by in problem.excesses(close, baseline) if by > 0}
-    safety = shown_safe(problem, known, judged, margins or margins_of(None, task), task, images, selecting)
-    picked = pick(problem, known, safety.safe)
-    judgements = judged(list(dict.fromkeys([*picked.values(), *(test.configuration for test in safety.tested)])))
-    picks = {
-        name: {
-            **entry(c),
-            "losses": losses_as_json(judgements.get(c), task),
-            "saves": _saves(known[c], known.get(Configuration(problem.baseline))),
-        }
-        for name, c in picked.items()
-    }
-    chosen = "safe" if "safe" in picks and not problem.constraints.on_accuracy else None
-    ruled_out = _ruled_out(problem, store, contexts, known)
-    failed = failures(store, contexts, problem.space)
-    gap = exact_gap(problem, state.known, known, ruled_out + sum(row["configurations"] for row in failed))
-    work = store.work()
-    passes = macs_per_pass * images
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "name": name,
-        "strategy": strategy,
-        "state": "stopped" if state.stopped else "finished",
-        "stopped": state.stopped,
-        "trials": len(state.known),
-        "known": len(known),
-        "ruled_out": ruled_out,
-        "ruled_out_after": {str(n): count for n, count in store.ruled_out_after(contexts, problem.front_name).items()},
-        "failed": failed,
-        "computed": state.computed,
-        "space": problem.space.size,
-        "forward_equivalents": state.macs / passes,
-        "forward_equivalents_theory": theory,
-        "forward_equivalents_store": work.macs / passes,
-        "images": images,
-        "seconds": state.seconds,
-        "seconds_store": work.seconds,
-        "objectives": [o.name for o in problem.objectives],
-        "holdout": {"selecting": selecting, "held_out": images - selecting},
-        "precisions": list(problem.space.precisions),
-        "baseline": entry(Configuration(problem.baseline)) if baseline is not None else None,
-        "limits": {key: value for key, value in problem.constraints.as_json().items() if value is not None},
-        "best": entry(picked[chosen]) if chosen else best,
-        "picks": picks,
-        "safety": safety_json(safety, [options.text for options in problem.space.option_sets]),
-        "stability": stability(problem, known, {c: judgement.drawn for c, judgement in judgements.items()}, picked),
-        "intervals_by": intervals_by,
-        "nearest": nearest,
-        "front": [entry(configuration) for configuration in front],
-        "own_front": [configuration.key for configuration in tried_front],
-        "gap": None if gap is None else gap.as_json(),
-        "store": str(store.path),
-    }
-
-
-def failures(store: TrialStore, contexts: Sequence[int], space: Space | None = None) -> list[dict[str, Any]]:
-    """The layers at which configurations failed, so that they have no figures: why the first one did, and how many of them.
+def failures(store: TrialStore, contexts: Sequence[int], space: Space | None = None) -> tuple[FailedLayer, ...]:
+    """Return the layers at which configurations failed, so that they have no figures.
 
     space: which ones count, None: all.
     """
     counts, reasons = Counter[int](), dict[int, str]()
     for context in contexts:
-        for one in store.failed(context):
-            if space is None or one.key in space:
-                counts[one.layer] += 1
-                reasons.setdefault(one.layer, one.reason)
-    return [{"layer": layer, "reason": reasons[layer], "configurations": counts[layer]} for layer in sorted(counts)]
+        for trial in store.failed(context):
+            if space is None or trial.key in space:
+                counts[trial.layer] += 1
+                reasons.setdefault(trial.layer, trial.reason)
+    return tuple(FailedLayer(layer, reasons[layer], counts[layer]) for layer in sorted(counts))
 
 
-def _ruled_out(problem: Problem, store: TrialStore, contexts: tuple[int, ...], known: Mapping[Configuration, Trial]) -> int:
-    """How many configurations the store knows to be no part of the front, beside those that are known."""
+def _count_ruled_out(candidates: Candidates) -> int:
+    """Count the configurations without a trial that the store knows to be no part of the front."""
+    problem = candidates.problem
     return sum(
-        Configuration(key, options) not in known and key in problem.space
-        for options, context in enumerate(contexts)
-        for key in store.all_ruled_out(context, problem.front_name)
+        Configuration(key, options) not in candidates.trials and key in problem.space
+        for options, context in enumerate(candidates.contexts)
+        for key in candidates.store.all_ruled_out(context, problem.front_name)
     )
 
 
 def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
-    """Share of each of the baseline's costs that a trial saves, percent."""
+    """Return the share of each of the baseline's costs that a trial saves, percent."""
     if baseline is None:
         return {}
     return {
@@ -210,46 +257,41 @@ def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
     }
 
 
-def rank_layers(problem: Problem, known: Mapping[Configuration, Trial], network: NetworkSpec) -> list[dict[str, Any]]:
-    """One row per variable of the space and lower precision, most harm first; without those that were not measured.
-
-    alone: change of every metric when only these layers are lowered, against everything at the highest precision.
-    kept:  change when only these layers stay at the highest, against everything lowered; {} where not measured.
-    """
+def rank_layers(problem: Problem, trials: Mapping[Configuration, Trial], network: NetworkSpec) -> tuple[LayerRank, ...]:
+    """Rank the variables of the space at each lower precision, most harm first, without those that were not measured."""
     space = problem.space
     top = space.highest()
-    rows = []
+    ranks = []
     for number, variable in enumerate(space.variables):
         high = top[variable.positions[0]]
-        indices = [space.layers[position] for position in variable.positions]
+        indices = tuple(space.layers[position] for position in variable.positions)
         for code in variable.codes:
             if code == high:
                 continue
             low = space.lowered(code)
-            alone = _change(known, space.changed(top, number, code), top)
+            alone = _change(trials, space.changed(top, number, code), top)
             if alone:
-                rows.append(
-                    {
-                        "layers": indices,
-                        "names": [network.layers[index].name for index in indices],
-                        "precision": BY_CODE[code].name,
-                        "mac_share": sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
-                        "alone": alone,
-                        "kept": _change(known, space.changed(low, number, high), low),
-                    }
+                ranks.append(
+                    LayerRank(
+                        layers=indices,
+                        names=tuple(network.layers[index].name for index in indices),
+                        precision=BY_CODE[code].name,
+                        mac_share=sum(problem.macs[p] for p in variable.positions) / max(1, sum(problem.macs)),
+                        alone=alone,
+                        kept=_change(trials, space.changed(low, number, high), low),
+                    )
                 )
-    name = problem.quality_name
-    return sorted(rows, key=lambda row: float(row["alone"].get(name, 0.0)))
+    return tuple(sorted(ranks, key=lambda rank: float(rank.alone.get(problem.quality_name, 0.0))))
 
 
-def _change(known: Mapping[Configuration, Trial], key: str, start: str) -> dict[str, float]:
-    after, before = known.get(Configuration(key)), known.get(Configuration(start))
-    if after is None or before is None:
+def _change(trials: Mapping[Configuration, Trial], key: str, reference_key: str) -> dict[str, float]:
+    trial, reference = trials.get(Configuration(key)), trials.get(Configuration(reference_key))
+    if trial is None or reference is None:
         return {}
     return {
-        name: after.values[name] - before.values[name]
+        name: trial.values[name] - reference.values[name]
         for name in trial_metrics()
-        if name in after.values and name in before.values
+        if name in trial.values and name in reference.values
     }
 
 
@@ -289,7 +331,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "known": known,
             "sweep": record.number if record else None,
             "ruled_out": store.count_ruled_out(record.contexts, sweep.get("front_name") or "") if record else 0,
-            "failed": failures(store, record.contexts) if record else [],
+            "failed": [as_json(row) for row in failures(store, record.contexts)] if record else [],
             "sweeps": [other.summary(store) for other in records],
             "total": status.get("total"),
             "seconds": work.seconds,

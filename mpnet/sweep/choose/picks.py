@@ -25,12 +25,13 @@ from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Loss, Losses
 from mpnet.messages import limits_text
 from mpnet.model.task import Task
-from mpnet.progress import Advance, Progress, silent
+from mpnet.progress import Advance
 from mpnet.sweep.problem.front import knee, non_dominated
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Configuration
-from mpnet.sweep.setup import SweepSetup
-from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.result import MeasureLoss, SetLosses
+from mpnet.sweep.setup import OpenSweep, SweepSetup
+from mpnet.sweep.store import Trial
 from mpnet.trial.inference import run_each
 from mpnet.trial.kit import Compared
 from mpnet.trial.workbench import Workbench
@@ -117,7 +118,7 @@ def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, lim
     return bool(before - entry["metrics"].get(name, before) > limit * (before if key.endswith("_relative") else 1))
 
 
-Judged = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
+Judge = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
 
 
 def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configuration | None = None) -> dict[str, Configuration]:
@@ -160,13 +161,11 @@ class PairedEvaluator:
     What was judged stays in the store, so that it is done once.
     """
 
-    def __init__(
-        self, setup: SweepSetup, store: TrialStore, contexts: Sequence[int], baseline: str, progress: Progress = silent
-    ) -> None:
-        self._setup, self._store, self._contexts = setup, store, contexts
-        self._baseline = baseline
-        self._progress = progress
-        self._stored: dict[str, dict[str, Any]] = store.document(_NOTE)
+    def __init__(self, sweep: OpenSweep) -> None:
+        self._setup, self._store, self._contexts = sweep.setup, sweep.store, sweep.contexts
+        self._baseline = sweep.problem.baseline
+        self._progress = sweep.progress
+        self._stored: dict[str, dict[str, Any]] = self._store.document(_NOTE)
         self._sets: list[_Images] = []
 
     def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Judgement]:
@@ -243,27 +242,25 @@ class _Images:
         return SetLoss(len(self._positions), self._labelled, compared.quality, compared.losses)
 
 
-def losses_as_json(judgement: Judgement | None, task: Task) -> dict[str, Any]:
-    """What one pick loses by set of images, for documents: the task's quality with its paired 95 % interval, and agreement
-    with the ends of its one-sided ones."""
-    document: dict[str, Any] = {}
-    for name, one in (judgement.sets if judgement else {}).items():
-        document[name] = {"pictures": one.images}
-        if one.quality is not None:
-            document[name][task.quality] = {
-                "difference": one.quality.difference,
-                "low": one.quality.low,
-                "high": one.quality.high,
-                "told_from_none": one.quality.high < 0,
-                "images": one.labelled,
-            }
-        agreement = one.losses.get(task.agreement)
+def losses_of(judgement: Judgement, task: Task) -> dict[str, SetLosses]:
+    """Return what a configuration loses by set of images.
+
+    The task's quality comes with its paired 95 % interval, agreement with the ends of its one-sided ones.
+    """
+    losses_by_set = {}
+    for name, measured in judgement.sets.items():
+        losses: dict[str, MeasureLoss] = {}
+        if measured.quality is not None:
+            losses[task.quality] = MeasureLoss(
+                difference=measured.quality.difference,
+                low=measured.quality.low,
+                high=measured.quality.high,
+                told_from_none=measured.quality.high < 0,
+                images=measured.labelled,
+            )
+        agreement = measured.losses.get(task.agreement)
         if agreement is not None:
             least, most = agreement.bounds()
-            document[name][task.agreement] = {
-                "difference": -agreement.loss,
-                "low": -most,
-                "high": -least,
-                "images": agreement.images,
-            }
-    return document
+            losses[task.agreement] = MeasureLoss(difference=-agreement.loss, low=-most, high=-least, images=agreement.images)
+        losses_by_set[name] = SetLosses(images=measured.images, losses=losses)
+    return losses_by_set

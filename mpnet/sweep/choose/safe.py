@@ -13,7 +13,7 @@ docs/decisions/0019 says why.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -22,10 +22,11 @@ from mpnet.evaluation.noninferiority import ERROR, POOLED, Loss, Losses, State
 from mpnet.messages import counted
 from mpnet.model.task import Task
 from mpnet.sweep.choose.margins import Margins, loss_label
-from mpnet.sweep.choose.picks import Judged
+from mpnet.sweep.choose.picks import Judge
 from mpnet.sweep.problem.front import evenly, non_dominated
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.result import HalfWidths, LossBounds, Safety, SafetyWithTwice, TestedRow
 from mpnet.sweep.store import Trial
 
 MOST_TESTED = 16
@@ -44,7 +45,7 @@ class Tested:
 
 
 @dataclass(frozen=True)
-class Safety:
+class SafetyTests:
     """What tests showed. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
 
     images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
@@ -58,7 +59,7 @@ class Safety:
     all_images: int
     error: float
     held_out: bool
-    twice: Safety | None = None
+    twice: SafetyTests | None = None
 
     @property
     def last_shown(self) -> Tested | None:
@@ -82,19 +83,19 @@ def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: s
     return evenly(likely, MOST_TESTED)
 
 
-def shown_safe(
+def check_safety(
     problem: Problem,
     known: Mapping[Configuration, Trial],
-    judged: Judged,
+    judge: Judge,
     margins: Margins,
     task: Task,
     images: int,
     selecting: int,
-) -> Safety:
+) -> SafetyTests:
     """Judge the sequence and test it. images: all; selecting: those that select."""
 
     def evidence(configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
-        judgements = judged(configurations).items()
+        judgements = judge(configurations).items()
         return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
 
     margins = _measurable(margins, known.get(Configuration(problem.baseline)))
@@ -127,7 +128,7 @@ def run_tests(
     all_images: int,
     held_out: bool,
     choices: int,
-) -> Safety:
+) -> SafetyTests:
     """Test configurations in this order.
 
     evidence: of their losses on the images that test; one may be missing. choices: how many could have been chosen, which
@@ -139,14 +140,14 @@ def run_tests(
         _walk(
             configurations,
             {c: {name: loss.with_images(factor * loss.images) for name, loss in known.items()} for c, known in losses.items()},
-            Safety(margins, (), None, factor * images, factor * all_images, error, held_out),
+            SafetyTests(margins, (), None, factor * images, factor * all_images, error, held_out),
         )
         for factor in (1, 2)
     )
     return replace(once, twice=twice)
 
 
-def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration, Losses], plan: Safety) -> Safety:
+def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration, Losses], plan: SafetyTests) -> SafetyTests:
     """`plan` with the tests and what they show."""
     margins, error, images = plan.margins, plan.error, plan.images
     tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
@@ -187,48 +188,43 @@ def _test(configuration: Configuration, losses: Losses, margins: Margins, error:
 STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
 
 
-def safety_json(safety: Safety, options: Sequence[str]) -> dict[str, Any]:
-    """The `safety` of a sweep's document. options: text of each option set."""
-    return {
-        "margin": dict(safety.margins.points),
-        "asked": safety.margins.asked,
-        "error": safety.error,
-        "held_out": safety.held_out,
-        "images": safety.images,
-        "safe": None if safety.safe is None else safety.safe.key,
-        "why": why(safety),
-        **({} if safety.twice is None else {"twice": _twice_json(safety, safety.twice)}),
-        "tested": [
-            {
-                "precision": test.configuration.key,
-                "options": options[test.configuration.options],
-                "state": STATE_WORDS[test.state],
-                "more_images": _more(safety, test),
-                "losses": {
-                    name: dict(zip(("least", "most"), loss.bounds(safety.error), strict=True))
-                    | {"loss": loss.loss, "images": loss.images}
-                    for name, loss in test.losses.items()
-                },
-            }
-            for test in safety.tested
-        ],
-    }
+def describe_safety(tests: SafetyTests, options: Sequence[str]) -> Safety:
+    """Return what a sweep's result says of the tests. options: text of each option set."""
+    return Safety(
+        margin=dict(tests.margins.points),
+        is_asked=tests.margins.asked,
+        error=tests.error,
+        is_held_out=tests.held_out,
+        images=tests.images,
+        safe=None if tests.safe is None else tests.safe.key,
+        why=why(tests),
+        twice=None if tests.twice is None else _describe_twice(tests, tests.twice),
+        tested=tuple(
+            TestedRow(
+                test.configuration.key,
+                options[test.configuration.options],
+                STATE_WORDS[test.state],
+                _more_images(tests, test),
+                {name: LossBounds(*loss.bounds(tests.error), loss.loss, loss.images) for name, loss in test.losses.items()},
+            )
+            for test in tests.tested
+        ),
+    )
 
 
-def _twice_json(safety: Safety, twice: Safety) -> dict[str, Any]:
-    """half_widths: of the loss of `last_shown`, now and with twice as many images."""
-    test = safety.last_shown
-    return {
-        "images": twice.images,
-        "safe": None if twice.safe is None else twice.safe.key,
-        "half_widths": {
-            name: {"now": loss.half_width(safety.error), "twice": loss.with_images(2 * loss.images).half_width(safety.error)}
+def _describe_twice(tests: SafetyTests, twice: SafetyTests) -> SafetyWithTwice:
+    test = tests.last_shown
+    return SafetyWithTwice(
+        twice.images,
+        None if twice.safe is None else twice.safe.key,
+        {
+            name: HalfWidths(loss.half_width(tests.error), loss.with_images(2 * loss.images).half_width(tests.error))
             for name, loss in (test.losses if test else {}).items()
         },
-    }
+    )
 
 
-def why(safety: Safety) -> str:
+def why(safety: SafetyTests) -> str:
     """In a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
     on = counted(safety.images, "held-out image" if safety.held_out else "image")
@@ -242,7 +238,7 @@ def why(safety: Safety) -> str:
     if safety.safe is not None:
         left = [measure(name).label for name in safety.margins.points if name not in test.losses]
         return losses_text + (f"; there are too few labels to say anything about {' and '.join(left)}" if left else "")
-    more = _more(safety, test)
+    more = _more_images(safety, test)
     return (
         f"no configuration is shown to lose at most {limits} on {on}; of the most accurate one tested, "
         + (losses_text or "nothing could be measured")
@@ -251,7 +247,7 @@ def why(safety: Safety) -> str:
     )
 
 
-def _more(safety: Safety, test: Tested) -> int | None:
+def _more_images(safety: SafetyTests, test: Tested) -> int | None:
     """Images to add, the same share of which tests, in two digits."""
     if test.images_to_tell is None or not safety.images:
         return None

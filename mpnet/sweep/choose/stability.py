@@ -7,7 +7,7 @@ configurations that were judged is known on the same draws of all images for eac
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from mpnet.sweep.problem.front import knee, non_dominated
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.result import FrontShare, LayerShare, Stability
 from mpnet.sweep.store import Trial
 
 
@@ -23,19 +24,17 @@ def stability(
     known: Mapping[Configuration, Trial],
     drawn: Mapping[Configuration, Sequence[float]],
     picks: Mapping[str, Configuration],
-) -> dict[str, Any]:
-    """Shares of the draws, percent, as `--json` has them; {} where there are none.
+) -> Stability:
+    """Count how often images that are drawn again lead to the same choice; one without draws where nothing was judged.
 
-    drawn: agreement of each judged configuration in percent, the same draws for all.
-    front:  how often each configuration is on the front of cost and agreement of those that were judged.
-    layers: for each pick, how often each layer with a choice is raised in what agrees best at the pick's cost at most.
-    picks:  how often each pick would be picked again; not safe, which a test decides and not the front.
+    drawn: agreement of each judged configuration in percent, the same draws for all. The safe pick has no share of being picked
+    again: a test decides it and not the front.
     """
     baseline = Configuration(problem.baseline)
     candidates = [c for c, values in drawn.items() if len(values) and c != baseline and c in known]
     count = min((len(drawn[c]) for c in candidates), default=0)
     if not count:
-        return {}
+        return Stability()
     costs = np.array([problem.cost(known[c]) for c in candidates])
     agreement = np.array([np.asarray(drawn[c])[:count] for c in candidates])
     on_front = np.zeros(len(candidates))
@@ -53,23 +52,24 @@ def stability(
             if len(affordable):
                 best[name] += raised[affordable[np.argmax(values[affordable])]]
     percent = 100 / count
-    return {
-        "draws": count,
-        "judged": len(candidates),
-        "front": [
-            {"precision": c.key, "options": problem.space.option_sets[c.options].text, "percent": float(share * percent)}
-            for c, share in zip(candidates, on_front, strict=True)
-        ],
-        "picks": {name: float(again[name] * percent) for name in picks if name != "safe"},
-        "layers": {
-            name: [
-                {"layer": layer, "percent": float(share * percent)}
+    options = [option_set.text for option_set in problem.space.option_sets]
+    return Stability(
+        draws=count,
+        judged=len(candidates),
+        front=tuple(
+            FrontShare(configuration.key, options[configuration.options], float(share * percent))
+            for configuration, share in zip(candidates, on_front, strict=True)
+        ),
+        picks={name: float(again[name] * percent) for name in picks if name != "safe"},
+        layers={
+            name: tuple(
+                LayerShare(layer, float(share * percent))
                 for layer, share in zip(problem.space.layers, shares, strict=False)
                 if share
-            ]
+            )
             for name, shares in best.items()
         },
-    }
+    )
 
 
 def _picked(costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp]) -> dict[str, int]:

@@ -9,9 +9,9 @@ by what AP and agreement change between mpnet and the engine.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Mapping, Sequence
+from typing import Mapping
 
 from mpnet.backends.deployment import Deployment, ready
 from mpnet.backends.partition import ENGINE, SCALAR, check_backends
@@ -22,11 +22,12 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
-from mpnet.progress import Advance, Progress
-from mpnet.sweep.problem.problem import Problem
+from mpnet.formats.documents.typed import as_json, build
+from mpnet.progress import Advance
 from mpnet.sweep.problem.space import Configuration
-from mpnet.sweep.setup import SweepSetup
-from mpnet.sweep.store import Trial, TrialStore
+from mpnet.sweep.result import ConfigurationRow, SweepResult, VerifiedRow, VerifiedRows
+from mpnet.sweep.setup import OpenSweep
+from mpnet.sweep.store import Trial
 from mpnet.trial.comparison import Comparison, deployment_of
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, measure_in_turn
 from mpnet.trial.workbench import Workbench
@@ -58,89 +59,87 @@ def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]
 class Verification:
     """Verifies configurations in another engine (see the module), once for each of its versions: results stay in the store."""
 
-    setup: SweepSetup
-    store: TrialStore
-    contexts: Sequence[int]
-    problem: Problem
+    sweep: OpenSweep
     section: VerifySection
     engines: tuple[str, ...]
-    progress: Progress
 
-    def of(self, document: Mapping[str, Any]) -> dict[str, Any]:
-        """The `verified` of a sweep's document; also kept as a note of the store. Raises: as running does."""
-        entries = list(document["front"]) if self.section.front else [e for e in [document["best"]] if e is not None]
-        rows: list[dict[str, Any]] = []
+    def verify(self, result: SweepResult) -> VerifiedRows:
+        """Run the front or the best configuration of a result there, and keep what comes of it in the store.
+
+        Raises: as running does.
+        """
+        selected = result.front if self.section.front else [row for row in [result.best] if row is not None]
+        rows: list[VerifiedRow] = []
         notes: dict[str, None] = {}
-        version = ""
-        images = len(self.setup.bench.inputs)
-        with self.progress(f"verifying in {self._engine}", images * len(entries)) as advance:
-            for entry in entries:
-                row = self._row(entry, advance)
-                version = row["version"] or version
-                notes.update(dict.fromkeys(row.pop("notes", [])))
-                rows.append(row)
-        verified = {"engine": self._engine, "version": version, "rule": RULE, "notes": list(notes), "rows": rows}
-        self.store.set_note(self._note, json.dumps(verified))
-        return verified
+        images = len(self.sweep.setup.bench.inputs)
+        with self.sweep.progress(f"verifying in {self._engine}", images * len(selected)) as advance:
+            for row in selected:
+                verified, notes_of_export = self._verify_row(row, advance)
+                notes.update(dict.fromkeys(notes_of_export))
+                rows.append(verified)
+        version = next((row.version for row in reversed(rows) if row.version), "")
+        verified_rows = VerifiedRows(self._engine, version, RULE, tuple(notes), tuple(rows))
+        self.sweep.store.set_note(self._note, json.dumps(as_json(verified_rows)))
+        return verified_rows
 
-    def _row(self, entry: Mapping[str, Any], advance: Advance) -> dict[str, Any]:
-        options = [option.text for option in self.problem.space.option_sets].index(entry["options"])
-        configuration = Configuration(entry["precision"], options)
-        bench = self.setup.benches[options]
+    def _verify_row(self, row: ConfigurationRow, advance: Advance) -> tuple[VerifiedRow, tuple[str, ...]]:
+        """Return what becomes of one configuration there, and notes of its export."""
+        configuration = self.sweep.configuration_of(row)
+        bench = self.sweep.setup.benches[configuration.options]
         plan = bench.plan(assign_key(bench.network, configuration.key))
-        row: dict[str, Any] = {
-            "precision": configuration.key,
-            "options": entry["options"],
-            "trial": entry["trial"],
-            "context": self.contexts[options],
-            "version": "",
-        }
+        verified = VerifiedRow(
+            precision=row.precision,
+            options=row.options,
+            trial=row.trial,
+            context=self.sweep.contexts[configuration.options],
+            version="",
+            survived=False,
+            why="",
+        )
         try:
             deployment = deployment_of(bench, plan, self.engines if len(self.engines) > 1 else self.engines[0])
         except ConfigError as error:
             advance(len(bench.inputs))
-            return {**row, "survived": False, "why": str(error)}
-        same = self._done.get(f"{row['context']}:{configuration.key}:{deployment.digest}:{deployment.version}")
-        if same is not None:
+            return replace(verified, why=str(error)), ()
+        verified = replace(verified, version=deployment.version)
+        earlier = self._earlier.get(_identity(replace(verified, files=deployment.digest)))
+        if earlier is not None:
             advance(len(bench.inputs))
-            measured = same
+            verified = replace(
+                verified, measures=earlier.measures, head_error=earlier.head_error, falls_back=earlier.falls_back
+            )
         else:
             try:
-                measured = self._measure(bench, plan, deployment, advance)
+                verified = self._measure(verified, bench, plan, deployment, advance)
             except LayerFailure as failure:
-                return {**row, "version": deployment.version, "survived": False, "why": failure.reason}
-        row.update(measured, version=deployment.version, files=deployment.digest, notes=list(deployment.notes))
-        why = self._lost(configuration, measured)
-        return {**row, "survived": not why, "why": why}
+                return replace(verified, why=failure.reason), ()
+        why = self._why_lost(configuration, verified.measures)
+        return replace(verified, files=deployment.digest, survived=not why, why=why), tuple(deployment.notes)
 
     @property
     def _note(self) -> str:
-        return f"verified/{','.join(map(str, self.contexts))}:{self._engine}"
+        return f"verified/{','.join(map(str, self.sweep.contexts))}:{self._engine}"
 
     @property
     def _engine(self) -> str:
         return "+".join(self.engines)
 
     @property
-    def _measures(self) -> tuple[str, str]:
+    def _measure_names(self) -> tuple[str, str]:
         """The task's quality, and its agreement with the baseline."""
-        task = self.setup.bench.kit.task
+        task = self.sweep.setup.bench.kit.task
         return task.quality, task.agreement
 
     @cached_property
-    def _done(self) -> dict[str, dict[str, Any]]:
-        """Figures of an earlier verification, by all that decides them."""
-        stored = self.store.document(self._note) or {}
-        measures = (*self._measures, "latency_ms")
-        names = (*measures, *(DEPLOYED + name for name in measures), "head_error", "falls_back")
-        return {
-            f"{row['context']}:{row['precision']}:{row['files']}:{row['version']}": {name: row[name] for name in names}
-            for row in stored.get("rows", [])
-            if "files" in row
-        }
+    def _earlier(self) -> dict[tuple[int, str, str | None, str], VerifiedRow]:
+        """Rows of an earlier verification, by all that decides them."""
+        stored = self.sweep.store.document(self._note)
+        rows = build(VerifiedRows, stored).rows if stored else ()
+        return {_identity(row): row for row in rows if row.files is not None}
 
-    def _measure(self, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> dict[str, Any]:
-        key = self.setup.baseline
+    def _measure(self, row: VerifiedRow, bench: Workbench, plan: Plan, deployment: Deployment, advance: Advance) -> VerifiedRow:
+        """Run a configuration in mpnet and in the engine, and return its row with the figures of both."""
+        key = self.sweep.setup.baseline
         reference = None if key is None else bench.plan(assign_key(bench.network, key))
         comparison = Comparison(bench, plan, reference, deployment)
         outcomes = comparison.run(advance)
@@ -150,30 +149,39 @@ class Verification:
         in_mpnet, in_engine = (meter.values(outcomes[name].predictions, ()) for name in (IN_MPNET, IN_ENGINE))
         times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
         layers = placements(bench.configuration(plan.precision), deployment.exported, deployment.executed)
-        return {
-            **{name: in_mpnet.get(name) for name in self._measures},
+        measures = {
+            **{name: in_mpnet.get(name) for name in self._measure_names},
             "latency_ms": times["mpnet_latency_ms"],
-            **{DEPLOYED + name: in_engine.get(name) for name in self._measures},
+            **{DEPLOYED + name: in_engine.get(name) for name in self._measure_names},
             DEPLOYED + "latency_ms": times["latency_ms"],
-            "head_error": outcomes[IN_ENGINE].head_error,
-            "falls_back": warnings_of(layers, deployment.engine),
         }
+        falls_back = tuple(warnings_of(layers, deployment.engine))
+        return replace(row, measures=measures, head_error=outcomes[IN_ENGINE].head_error, falls_back=falls_back)
 
-    def _lost(self, configuration: Configuration, row: Mapping[str, Any]) -> str:
-        """Why a configuration does not survive, '' when it does."""
-        quality, agreement = self._measures
-        changes = {name: row[DEPLOYED + name] - row[name] for name in self._measures if row[name] is not None}
+    def _why_lost(self, configuration: Configuration, measures: Mapping[str, float | None]) -> str:
+        """Return why a configuration does not survive, '' when it does."""
+        quality, agreement = self._measure_names
+        changes = {}
+        for name in self._measure_names:
+            in_mpnet, in_engine = measures.get(name), measures.get(DEPLOYED + name)
+            if in_mpnet is not None and in_engine is not None:
+                changes[name] = in_engine - in_mpnet
         name, limit = (agreement, AGREEMENT_LOST) if agreement in changes else (quality, AP_LOST)
         if -changes[name] > limit:
             return f"{name} is {-changes[name]:.2f} points lower there"
-        known = self.store.find(self.contexts[configuration.options], [configuration.key])
-        first = self.store.find(self.contexts[0], [self.problem.baseline])
-        if configuration.key in known and self.problem.baseline in first:
-            trial, baseline = known[configuration.key], first[self.problem.baseline]
-            there = {name: trial.values[name] + by for name, by in changes.items() if name in trial.values}
-            moved = Trial(trial.key, {**trial.values, **there})
-            if self.problem.meets(trial, baseline):
-                broken = [limit_name for limit_name, excess in self.problem.excesses(moved, baseline) if excess > 0]
+        problem, store, contexts = self.sweep.problem, self.sweep.store, self.sweep.contexts
+        trial = store.find(contexts[configuration.options], [configuration.key]).get(configuration.key)
+        baseline = store.find(contexts[0], [problem.baseline]).get(problem.baseline)
+        if trial is not None and baseline is not None:
+            changed = {name: trial.values[name] + change for name, change in changes.items() if name in trial.values}
+            in_engine_trial = Trial(trial.key, {**trial.values, **changed})
+            if problem.meets(trial, baseline):
+                broken = [limit_name for limit_name, excess in problem.excesses(in_engine_trial, baseline) if excess > 0]
                 if broken:
                     return f"breaks {', '.join(broken)} there"
         return ""
+
+
+def _identity(row: VerifiedRow) -> tuple[int, str, str | None, str]:
+    """Return all that decides the figures of a row."""
+    return row.context, row.precision, row.files, row.version

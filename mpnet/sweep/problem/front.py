@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import Measure
 from mpnet.errors import ConfigError
+from mpnet.sweep.result import Gap
 
 Points = NDArray[np.float64]
 _Item = TypeVar("_Item")
@@ -134,30 +135,6 @@ def _volume(points: Points, limit: Points) -> float:
             below = points[:count, :-1]
             total += (following - level) * _volume(below[non_dominated(below)], limit[:-1])
     return float(total)
-
-
-@dataclass(frozen=True)
-class Gap:
-    """How far a front is from the exact one.
-
-    hypervolume_ratio: share of the exact front's hypervolume that this one reaches, 1 when nothing is missing.
-    quality_lost_max, quality_lost_mean: over the exact front's points, the quality that this front lacks at equal or
-        lower cost, in the quality's own unit (percent points for AP).
-    uncovered: points of the exact front that are cheaper than anything on this front; they count in no mean.
-    shared: how many points of the exact front are on this one.
-    exact_points: how many points the exact front has.
-    """
-
-    hypervolume_ratio: float
-    quality_lost_max: float
-    quality_lost_mean: float
-    uncovered: int
-    shared: int
-    exact_points: int
-
-    def as_json(self) -> dict[str, float]:
-        """The fields under their names in documents and stores, where `shared` is called `found`."""
-        return {"found" if name == "shared" else name: value for name, value in vars(self).items()}
 
 
 def front_gap(front: Points, exact: Points) -> Gap:

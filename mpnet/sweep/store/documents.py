@@ -12,88 +12,16 @@ from mpnet.config.identity import TrialIdentity
 from mpnet.config.measures import measure
 from mpnet.errors import FormatError
 from mpnet.formats.documents.json_text import parse_json
-from mpnet.formats.documents.schema import Count, Fields, Kind, Many, Maybe, Named, Within, mismatch
+from mpnet.formats.documents.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
+from mpnet.formats.documents.typed import kind_of
 from mpnet.messages import shown
-from mpnet.model.task import TASKS
+from mpnet.sweep.result import SweepResult, VerifiedRows
 from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY, LATENCY, LAYER
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
-_ENTRY = Fields(
-    {"precision": KEY, "trial": str, "options": str, "metrics": _VALUES, "costs": _VALUES}, {"held_out": _VALUES, "words": str}
-)
-_QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
-_LOSS = Fields(
-    {"pictures": int},
-    {name: Fields({"difference": float, "low": float, "high": float}, {"images": int}) for name in _QUALITIES},
-)
 _SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
-_SHARE = Fields({"percent": float}, {"precision": KEY, "options": str, "layer": int})
-_STABILITY = Fields(
-    {}, {"draws": int, "judged": int, "front": Many(_SHARE), "picks": Named(float), "layers": Named(Many(_SHARE))}
-)
-_TESTED = Fields(
-    {
-        "precision": KEY,
-        "options": str,
-        "state": str,
-        "more_images": Maybe(int),
-        "losses": Named(Fields({"loss": float, "least": float, "most": float, "images": int})),
-    }
-)
-_SAFETY = Fields(
-    {
-        "margin": Named(float),
-        "asked": bool,
-        "error": float,
-        "held_out": bool,
-        "images": int,
-        "safe": Maybe(KEY),
-        "why": str,
-        "tested": Many(_TESTED),
-    },
-    {"twice": Fields({"images": int, "safe": Maybe(KEY), "half_widths": Named(Fields({"now": float, "twice": float}))})},
-)
-_PICK = Fields({**_ENTRY.required, "losses": Named(_LOSS), "saves": _VALUES}, _ENTRY.optional)
-_NEAREST = Fields({**_ENTRY.required, "beyond": _VALUES}, _ENTRY.optional)
-_VERIFIED = Fields(
-    {
-        "engine": str,
-        "version": str,
-        "rule": str,
-        "notes": Many(str),
-        "rows": Many(
-            Fields(
-                {"precision": KEY, "options": str, "context": int, "version": str, "survived": bool, "why": str},
-                {
-                    "files": str,
-                    "falls_back": Many(str),
-                    "head_error": float,
-                    **{prefix + name: Maybe(float) for prefix in ("", "deployed_") for name in (*_QUALITIES, "latency_ms")},
-                },
-            )
-        ),
-    }
-)
-_CONDITIONS = Fields(
-    {
-        "conditions": Many(str),
-        "images": int,
-        "of_front": int,
-        "rows": Many(Fields({"precision": KEY, "trial": str, "options": str, "costs": _VALUES, "under": Named(_VALUES)})),
-        "front": Named(Many(KEY)),
-        "picks": Named(Named(KEY)),
-    },
-    {"failed": Many(Fields(dict.fromkeys(("condition", "options", "reason"), str) | {"precision": KEY}))},
-)
 _TIMES = Named(LATENCY)
-_FAILED = Many(Fields({"layer": int, "reason": str, "configurations": int}))
-_GAP = Fields(
-    {
-        name: float
-        for name in ("hypervolume_ratio", "quality_lost_max", "quality_lost_mean", "uncovered", "found", "exact_points")
-    }
-)
 _IDENTITY = Fields(
     {
         "options": dict,
@@ -136,37 +64,9 @@ DOCUMENTS: Mapping[str, Kind] = {
         },
     ),
     "status": Fields({}, {"state": str, "owner": str, "strategy": str, "total": Maybe(int), "time": float}),
-    "findings": Maybe(
-        Fields(
-            {
-                "trials": int,
-                "space": Count(),
-                "front": Many(_ENTRY),
-                "objectives": Many(str, 1),
-                "baseline": Maybe(_ENTRY),
-                "best": Maybe(_ENTRY),
-                "holdout": Fields({"selecting": int, "held_out": int}),
-            },
-            {
-                "gap": Maybe(_GAP),
-                "picks": Named(_PICK),
-                "nearest": Maybe(_NEAREST),
-                "safety": _SAFETY,
-                "stability": _STABILITY,
-                "limits": _VALUES,
-                "intervals_by": str,
-                "known": int,
-                "ruled_out_after": Named(int),
-                "failed": _FAILED,
-                "state": str,
-                "verified": _VERIFIED,
-                "conditions": _CONDITIONS,
-                "times": _TIMES,
-            },
-        )
-    ),
+    "findings": Maybe(kind_of(SweepResult)),
     "times": _TIMES,
-    "verified": Maybe(_VERIFIED),
+    "verified": Maybe(kind_of(VerifiedRows)),
     "losses": Named(Named(Many(float, 4))),
     "conditions": Named(_VALUES),
     "conditions_failed": Named(str),
