@@ -57,8 +57,7 @@ def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
     batches = list(bench.inputs.batches(4))
     context = SweepContext(
         network=bench.network,
-        weights=bench.weights,
-        options=(OptionsInForce(bench.options),),
+        options=(OptionsInForce(bench.weights, bench.options),),
         unweighted={},
         decoder=bench.decoder,
         dataset=bench.dataset,

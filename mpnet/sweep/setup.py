@@ -162,12 +162,16 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
 
 
 def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
-    """The workbench under one option set of a space, put over the experiment's own options; calibrated if that asks
-    for it."""
-    quantization = bench.experiment.quantization
-    overlaid = quantization.options.overlaid(space.option_sets[number].options)
+    """Return the workbench with the weights of one option set of a space, and its options put over the experiment's own.
+
+    It is calibrated if the options ask for that.
+    """
+    quantization, option_set = bench.experiment.quantization, space.option_sets[number]
+    overlaid = quantization.options.overlaid(option_set.options)
     options = resolve_options(bench.network, overlaid, quantization.layers, batch_norm=bench.options.batch_norm)
-    return calibrated(replace(bench, options=options, calibration=None, channel_means=None, statistics=None))
+    weights = bench.weights if option_set.weights is None else option_set.weights
+    uncalibrated = replace(bench, weights=weights, options=options, calibration=None, channel_means=None, statistics=None)
+    return calibrated(uncalibrated)
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:
@@ -199,8 +203,10 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         geometry += list(batch.geometry)
     context = SweepContext(
         network=bench.network,
-        weights=bench.weights,
-        options=tuple(OptionsInForce(b.options, b.channel_means, _statistics(b, setup.space)) for b in setup.benches),
+        options=tuple(
+            OptionsInForce(each.weights, each.options, each.channel_means, _statistics(each, setup.space))
+            for each in setup.benches
+        ),
         unweighted={i: plan[i] for i in plan.keyed},
         decoder=bench.decoder,
         dataset=bench.dataset,

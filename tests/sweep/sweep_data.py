@@ -45,8 +45,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     return replace(
         SweepContext(
             network=network,
-            weights=random_weights(network, 3),
-            options=tuple(OptionsInForce(o) for o in options),
+            options=tuple(OptionsInForce(random_weights(network, 3), o) for o in options),
             unweighted={},
             decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes),
             dataset=data,

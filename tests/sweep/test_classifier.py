@@ -37,8 +37,7 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
     )
     return SweepContext(
         network=network,
-        weights=random_weights(network, 3),
-        options=(OptionsInForce(resolve_options(network)),),
+        options=(OptionsInForce(random_weights(network, 3), resolve_options(network)),),
         unweighted={},
         decoder=ClassificationDecoder(),
         dataset=data,
@@ -62,7 +61,7 @@ def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
     trials = {trial.key: trial.values for trial in evaluator.evaluate(Unit(0, KEYS)).trials}
     best = {}
     for key in KEYS:
-        session = Session(Prepared(network, made.weights, kernels()), build_plan(network, assign_key(network, key)))
+        session = Session(Prepared(network, made.options[0].weights, kernels()), build_plan(network, assign_key(network, key)))
         [scores] = session.forward(made.images)
         flat = scores.reshape(len(scores), -1)
         order = np.argsort(-flat, axis=1, kind="stable")

@@ -22,12 +22,14 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.evaluation.metrics import CocoEvaluator, darknet_ap50, darknet_map50
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import BASE_NAMES, FP16
+from mpnet.model.weights import random_weights
 from mpnet.sweep.evaluate import kept_stem
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.scoring import Noise, heads_sqnr_db, split_positions
 from mpnet.sweep.evaluate.sharing import forward_equivalents_of
 from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import branches, tiny_yolo
@@ -37,9 +39,10 @@ SAME = ("image_index", "category", "score", "box")
 
 def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
     """One configuration, one image at a time, through the ordinary session."""
-    chosen = made.options[options].engine
+    option_set = made.options[options]
     session = Session(
-        Prepared(made.network, made.weights, kernels()), build_plan(made.network, assign_key(made.network, key), chosen)
+        Prepared(made.network, option_set.weights, kernels()),
+        build_plan(made.network, assign_key(made.network, key), option_set.engine),
     )
     heads = [
         np.concatenate(tensors)
@@ -97,6 +100,28 @@ def test_detections_can_be_had_again_bit_by_bit() -> None:
     for key in ("ffffff", "qhfqfq"):
         again, once = Evaluator(made).predictions(1, key), direct(made, key, 1)[0]
         assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
+
+
+def test_two_weights_share_nothing() -> None:
+    """Units of both in turn, which begin alike, in one evaluator: plain ones, and those that race against rivals."""
+    made = context(branches())
+    first, tuned = made.options[0], replace(made.options[0], weights=random_weights(made.network, 4))
+    both = with_baseline(replace(made, options=(first, tuned)))
+    keys = tuple(build_space(made.network, ("fp32", "int8")).all_keys())
+    cut = [keys[start : start + 8] for start in range(0, 32, 8)]
+    shared = Evaluator(both)
+    rivals = Rivals(("agreement_AP", "bit_operations"), ((-50.0, shared.costs(0, keys[16])["bit_operations"]),))
+    for unit_rivals in (None, rivals):
+        units = [Unit(options, part, unit_rivals) for part in cut for options in (0, 1)]
+        results = [shared.evaluate(unit) for unit in units]
+        assert any(result.ruled_out for result in results) == (unit_rivals is not None)
+        alone = [Evaluator(both), Evaluator(both)]
+        expected = [alone[unit.options].evaluate(unit) for unit in units]
+        assert [(r.trials, r.ruled_out) for r in results] == [(r.trials, r.ruled_out) for r in expected]
+    for options in (0, 1):
+        found, once = shared.predictions(options, keys[5]), direct(both, keys[5], options)[0]
+        assert all(np.array_equal(getattr(found, name), getattr(once, name)) for name in SAME)
+    assert shared.evaluate(Unit(0, keys[:1])).trials != shared.evaluate(Unit(1, keys[:1])).trials
 
 
 @pytest.mark.parametrize("group", [1, 3, 100])

@@ -5,11 +5,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Mapping
 
 import numpy as np
 import pytest
 
 from mpnet.errors import EngineError, StoreError
+from mpnet.model.weights import ConvolutionWeights
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
@@ -30,17 +32,23 @@ from tests.sweep.test_strategies import THREE, problem
 SUBJECT = Subject("n", "w", "d", "p")
 
 
+def with_layers(made: SweepContext, layers: Mapping[int, ConvolutionWeights]) -> SweepContext:
+    """Return the context with other weights under all option sets."""
+    weights = replace(made.options[0].weights, layers=layers, digest="")
+    return replace(made, options=tuple(replace(option_set, weights=weights) for option_set in made.options))
+
+
 def overflowing(images: int = 5, **more: object) -> SweepContext:
     """The results of all layers with weights but the heads are beyond fp16, in the images from the third on. The heads have
     small weights, which take that back."""
     made = context(tiny_yolo(), images=images, **more)
     layers = {
         index: replace(one, weights=one.weights * np.float32(1e-6 if index in (5, 11) else 1))
-        for index, one in made.weights.layers.items()
+        for index, one in made.options[0].weights.layers.items()
     }
     pixels = np.array(made.images)
     pixels[2:] *= np.float32(1e6)
-    return replace(made, weights=replace(made.weights, layers=layers, digest=""), images=pixels)
+    return replace(with_layers(made, layers), images=pixels)
 
 
 def reason(made: SweepContext, key: str) -> str | None:
@@ -81,9 +89,9 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
     made = context(network)
     layers = {
         index: replace(one, weights=np.zeros_like(one.weights), biases=np.full(24, -4e4, np.float32))
-        for index, one in made.weights.layers.items()
+        for index, one in made.options[0].weights.layers.items()
     }
-    made = replace(made, weights=replace(made.weights, layers=layers, digest=""))
+    made = with_layers(made, layers)
     assert (reason(made, "ff"), reason(made, "hh")) == (None, "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite")
     result = Evaluator(made).evaluate(Unit(0, ("ff", "hh")))
     assert [one.key for one in result.failed] == ["hh"]

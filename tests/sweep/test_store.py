@@ -76,13 +76,22 @@ def test_the_identity_of_a_trial_holds_everything_that_decides_it(store: TrialSt
     assert store.trial_digest(first, "ff") == TrialIdentity(**IDENTITY, plan="ff").digests()["trial"]
 
 
-@pytest.mark.parametrize(
-    ("name", "word"), [("network", "network"), ("weights", "weights"), ("data", "data set"), ("protocol", "detection protocol")]
-)
+@pytest.mark.parametrize(("name", "word"), [("network", "network"), ("data", "data set"), ("protocol", "detection protocol")])
 def test_a_store_of_something_else_is_refused(store: TrialStore, name: str, word: str) -> None:
     other = dataclasses.replace(SUBJECT, **{name: "x" * 64})
     with pytest.raises(StoreError, match=rf"a store of another {word}.*xxxxxxxxxxxx\); choose another --store"):
         TrialStore.open(store.path, other)
+
+
+def test_trials_of_other_weights_lie_beside_in_contexts_of_their_own(store: TrialStore) -> None:
+    first = store.context({"identity": IDENTITY})
+    store.add(first, [trial(1)])
+    written = store.note("subject")
+    with TrialStore.open(store.path, dataclasses.replace(SUBJECT, weights="x" * 64)) as opened:
+        tuned = opened.context({"identity": {**IDENTITY, "weights": "x" * 64}})
+        assert (opened.count(first), opened.count(tuned)) == (1, 0)
+        assert opened.trial_digest(first, "ff") != opened.trial_digest(tuned, "ff")
+        assert opened.note("subject") == written  # of the sweep that began the store
 
 
 def test_many_trials_are_quick_and_small_to_keep(store: TrialStore) -> None:

@@ -35,8 +35,12 @@ def values_of(array: Array) -> NDArray[np.float32]:
 
 @dataclass(frozen=True, eq=False)
 class OptionsInForce:
-    """One option set, made complete. channel_means, statistics: see engine.prepare.Prepared."""
+    """One option set, made complete: everything that decides a result beside precisions.
 
+    channel_means, statistics: see engine.prepare.Prepared.
+    """
+
+    weights: Weights
     engine: EngineOptions
     channel_means: Mapping[int, NDArray[np.float64]] | None = None
     statistics: CalibrationStatistics | None = None
@@ -59,7 +63,7 @@ class Baseline:
 class SweepContext:
     """What a worker needs to evaluate configurations of one sweep.
 
-    options:  one per option set of the space.
+    options:  one per option set of the space, each with its weights.
     unweighted: layers without weights that have a precision of their own.
     images: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each image lies in its input.
     select, report: positions of the images that select, and of those that only report.
@@ -72,7 +76,6 @@ class SweepContext:
     """
 
     network: NetworkSpec
-    weights: Weights
     options: tuple[OptionsInForce, ...]
     unweighted: Mapping[int, Precision]
     decoder: Decoder[Any]

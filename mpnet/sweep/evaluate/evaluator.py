@@ -75,17 +75,17 @@ class Evaluator:
         self._few_left = True
 
     def prepared(self, options: int) -> Prepared:
-        """Packed weights under an option set."""
+        """Return the packed weights of an option set; no two sets share any."""
         if options not in self._prepared:
-            context, chosen = self.context, self.context.options[options]
+            option_set = self.context.options[options]
             self._prepared[options] = Prepared(
-                context.network,
-                context.weights,
+                self.context.network,
+                option_set.weights,
                 self._kernels,
-                batch_norm=chosen.engine.batch_norm,
-                equalise=chosen.engine.equalise,
-                channel_means=chosen.channel_means,
-                statistics=chosen.statistics,
+                batch_norm=option_set.engine.batch_norm,
+                equalise=option_set.engine.equalise,
+                channel_means=option_set.channel_means,
+                statistics=option_set.statistics,
                 cache=open_cache(),
             )
         return self._prepared[options]

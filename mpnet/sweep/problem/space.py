@@ -21,12 +21,16 @@ from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, precision
 from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
 from mpnet.model.selectors import select_layers
+from mpnet.model.weights import Weights
 
 MAX_OPTION_SETS = 1000
 
 
 class Configuration(NamedTuple):
-    """One point of a space: the key of its plan, and the number of its option set."""
+    """One point of a space.
+
+    key: of its plan. options: number of its option set, which says quantisation options and weights.
+    """
 
     key: str
     options: int = 0
@@ -45,10 +49,15 @@ class Variable:
 
 @dataclass(frozen=True)
 class OptionSet:
-    """One combination of the quantisation options that a sweep varies; text: `path=value, ...`, '' for none."""
+    """One combination of what a sweep varies beside precisions: quantisation options, and the network's weights.
+
+    text:    tells option sets apart, in documents as well: `path=value, ...`, '' where nothing varies.
+    weights: in place of the experiment's, which None stands for.
+    """
 
     text: str = ""
     options: QuantizationOptions = NO_OPTIONS
+    weights: Weights | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,11 @@ _SLICE = 500  # names in one SQL statement, well below SQLite's limit of variabl
 
 @dataclass(frozen=True)
 class Subject:
-    """What a store is about: SHA-256 digests (hex) of cfg, weights, data and protocol. It never changes."""
+    """What a store is about: SHA-256 digests (hex) of cfg, data and protocol, which never change.
+
+    weights: of the sweep that began the store, which its usual name tells. Each context says which weights its trials have, so
+    that sweeps of other weights of the network may go into the same store.
+    """
 
     network: str
     weights: str
@@ -221,7 +225,7 @@ class TrialStore:
 
     def _check_subject(self, subject: Subject) -> None:
         here = self.subject
-        words = {"network": "network (cfg)", "weights": "weights file", "data": "data set", "protocol": "detection protocol"}
+        words = {"network": "network (cfg)", "data": "data set", "protocol": "detection protocol"}
         for name, word in words.items():
             held, wanted = getattr(here, name), getattr(subject, name)
             if held != wanted:
