@@ -14,8 +14,7 @@ from mpnet.errors import DataError
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.model.plan_key import short_key
 from mpnet.network.network import Box, Label
-from mpnet.report.collect.draw import Label as DrawnBox
-from mpnet.report.collect.draw import draw_labels, side_by_side
+from mpnet.report.collect.draw import DrawnBox, draw_labels, side_by_side
 
 JPEG_QUALITY = 92
 

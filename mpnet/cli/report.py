@@ -131,15 +131,15 @@ def command(
                 "summary": list(sentences(data)),
                 "state": data.status.state,
                 "files": [str(path) for path in written],
-                "missing": [{"what": m.what, "why": m.why} for m in data.missing],
+                "missing": [{"what": omission.subject, "why": omission.reason} for omission in data.omissions],
             }
         )
         return
     shown = console()
     for sentence in sentences(data):
         shown.print(sentence)
-    for missing in data.missing:
-        shown.print(f"not shown: {missing.what}: {missing.why}")
+    for omission in data.omissions:
+        shown.print(f"not shown: {omission.subject}: {omission.reason}")
     shown.print(
         f"{out} ({bytes_text(out_bytes)}, {seconds:.1f} s)"
         + (f" and {len(written) - 1} more files" if len(written) > 1 else "")

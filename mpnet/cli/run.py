@@ -24,9 +24,9 @@ from mpnet.cli.options import (
 )
 from mpnet.cli.output import console, note, print_json, progress
 from mpnet.errors import ConfigError
-from mpnet.report.collect.operating_point import of_run
+from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
-from mpnet.report.text.run import print_outcome
+from mpnet.report.text.run import print_run
 from mpnet.report.tracking import log_run, open_trackers, written_page
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
@@ -99,13 +99,13 @@ def command(
         note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())
     steps = [asdict(step) for step in checks]
-    point = of_run(report)
+    point = measure_operating_point(report)
     if as_json:
         verified = {"verification": {"images": images, "steps": steps}} if check else {}
         deployed = {} if point is None else {"operating_point": point}
         print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
     else:
-        print_outcome(report.result, report.baseline, console(), report.deployed, point)
+        print_run(report.result, report.baseline, console(), report.deployed, point)
         if check:
             print_checks(images, steps, console())
     return 0 if all(step.passed for step in checks) else 1

@@ -140,10 +140,10 @@ def _draw(
         named = cfg_or_experiment(source, overrides)
         if isinstance(named, Path):
             raise ConfigError(f"--measure: {source} names no images; name an experiment, a run or a sweep's configuration")
-        from mpnet.report.collect.rerun import Machine  # `show` alone runs nothing
+        from mpnet.report.collect.rerun import NetworkRunner  # `show` alone runs nothing
         from mpnet.trial.experiment import open_workbench
 
-        machine = Machine(open_workbench(named))
+        machine = NetworkRunner(open_workbench(named))
         costs, doubt = machine.costs(plan.precision.key, plan.precision.key)
         times = {cost.index: cost.chosen_ms for cost in costs}
         if doubt:

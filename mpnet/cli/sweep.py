@@ -23,7 +23,8 @@ from mpnet.cli.sweep_view import SweepView
 from mpnet.errors import ConfigError
 from mpnet.formats.documents import typed
 from mpnet.report.text.safety import print_forecast
-from mpnet.report.text.sweep import print_salvaged, print_status, print_sweep
+from mpnet.report.text.sweep import print_sweep
+from mpnet.report.text.sweep_status import print_salvaged, print_status
 from mpnet.report.tracking import SweepLog, open_trackers, written_page
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.forecast import forecast

@@ -16,7 +16,7 @@ from rich.text import Text
 from mpnet.messages import whole_text
 from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
-from mpnet.report.text.sweep import front_chart
+from mpnet.report.text.front import front_chart
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.problem.space import Configuration
 from mpnet.sweep.run import SweepStart

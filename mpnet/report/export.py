@@ -41,12 +41,12 @@ def _write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     """One line per row; a text that a spreadsheet would take for a formula begins with an apostrophe."""
-    out = io.StringIO()
-    writer = csv.writer(out, lineterminator="\n")
+    stream = io.StringIO()
+    writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
     for row in zip(*columns.values(), strict=True):
         writer.writerow([_cell(value) for value in row])
-    return out.getvalue()
+    return stream.getvalue()
 
 
 def json_text(columns: Mapping[str, Sequence[Any]]) -> str:

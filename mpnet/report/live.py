@@ -32,7 +32,7 @@ GRACE_SECONDS = 10.0
 """How long the last page can still be fetched after the sweep has ended."""
 BEAT_SECONDS = 15.0
 """Time between two signs of life to a browser while nothing changes."""
-ENDED = ("finished", "stopped")
+END_STATES = ("finished", "stopped")
 
 _SCRIPT = """
 const frame = document.getElementById("report"), line = document.getElementById("status");
@@ -66,9 +66,9 @@ _WAITING = (
 
 def status_text(status: Mapping[str, Any]) -> str:
     """How far a sweep is, in a line."""
-    of = f" of {status['total']:,}" if status["total"] else ""
-    tail = "; this page no longer changes" if status["state"] in ENDED else ""
-    return f"{status['state']}: {status['trials']:,}{of} trials, {status['seconds']:.0f} s of work{tail}"
+    of_total = f" of {status['total']:,}" if status["total"] else ""
+    tail = "; this page no longer changes" if status["state"] in END_STATES else ""
+    return f"{status['state']}: {status['trials']:,}{of_total} trials, {status['seconds']:.0f} s of work{tail}"
 
 
 class LiveReport:
@@ -103,7 +103,7 @@ class LiveReport:
         thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.1}, daemon=True)
         thread.start()
         try:
-            while self._status["state"] not in ENDED:
+            while self._status["state"] not in END_STATES:
                 time.sleep(POLL_SECONDS)
                 self._look()
             deadline = time.monotonic() + GRACE_SECONDS
@@ -126,11 +126,11 @@ class LiveReport:
 
     def answer(self, handler: _Handler) -> None:
         """Answer one GET. Anything without the token, or under another machine's name, is not there."""
-        _, token, *rest = handler.path.partition("?")[0].split("/")
+        _, token, *segments = handler.path.partition("?")[0].split("/")
         port = self._server.server_port
-        named = handler.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
-        page = "/".join(rest)
-        if not named or not secrets.compare_digest(token.encode(), self._token.encode()) or not rest:
+        is_own_host = handler.headers.get("Host") in (f"127.0.0.1:{port}", f"localhost:{port}")
+        page = "/".join(segments)
+        if not is_own_host or not secrets.compare_digest(token.encode(), self._token.encode()) or not segments:
             handler.send_error(404)
         elif page == "":
             script = b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
@@ -166,19 +166,19 @@ class LiveReport:
         handler.send_header("Content-Type", "text/event-stream")
         handler.send_header("Cache-Control", "no-store")
         handler.end_headers()
-        seen = -1
+        sent_version = -1
         while True:
             with self._changed:
-                if seen == self._version:
+                if sent_version == self._version:
                     self._changed.wait(BEAT_SECONDS)
                 status, version = self._status, self._version
-                ended = status["state"] in ENDED
-                self._owed += ended
-            event = {"text": status_text(status), "trials": status["trials"], "ended": ended}
-            handler.wfile.write(b": nothing new\n\n" if version == seen else f"data: {json.dumps(event)}\n\n".encode())
+                has_ended = status["state"] in END_STATES
+                self._owed += has_ended
+            event = {"text": status_text(status), "trials": status["trials"], "ended": has_ended}
+            handler.wfile.write(b": nothing new\n\n" if version == sent_version else f"data: {json.dumps(event)}\n\n".encode())
             handler.wfile.flush()
-            seen = version
-            if ended:
+            sent_version = version
+            if has_ended:
                 return
 
 

@@ -25,19 +25,19 @@ GRAPH = "network"
 def write_graph(
     network: NetworkSpec,
     rows: Sequence[Mapping[str, Any]],
-    out: Path,
+    path: Path,
     layer_ms: Mapping[int, float],
     layer_db: Mapping[int, float],
 ) -> list[Path]:
-    """Write the graph as `out`, and beside it node data: precisions, and time and error where they are known; all files.
+    """Write the graph as `path`, and beside it node data: precisions, and time and error where they are known; all files.
 
     rows, layer_ms, layer_db: as `report.graph.draw_graph` takes them.
     """
-    files = {out: graph_json(network, rows), out.with_name(f"{out.stem}-precision.json"): precision_json(rows)}
+    files = {path: graph_json(network, rows), path.with_name(f"{path.stem}-precision.json"): precision_json(rows)}
     for name, values, colours in (("time", layer_ms, ("#ffffff", "#c2185b")), ("error", layer_db, ("#c2185b", "#ffffff"))):
-        known = {index: value for index, value in values.items() if math.isfinite(value)}
-        if known:
-            files[out.with_name(f"{out.stem}-{name}.json")] = values_json(known, colours)
+        finite = {index: value for index, value in values.items() if math.isfinite(value)}
+        if finite:
+            files[path.with_name(f"{path.stem}-{name}.json")] = values_json(finite, colours)
     for path, document in files.items():
         write_text(path, json.dumps(document, indent=1, allow_nan=False) + "\n")
     return list(files)

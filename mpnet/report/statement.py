@@ -52,7 +52,7 @@ def statement(data: ReportData) -> str:
         raise ConfigError("--statement: needs a configuration and its baseline; name two runs, the baseline first, or a sweep")
     sections = (
         ("The choice", _choice(data)),
-        ("What was measured", _measured(data)),
+        ("What was measured", _measurements(data)),
         ("What it may lose, with 95 % confidence", _losses(data)),
         ("What it saves", _savings(data)),
         ("What was not tested", _items(_untested(data))),
@@ -62,34 +62,34 @@ def statement(data: ReportData) -> str:
     return _PAGE.format(title=escape(data.title), sections=body)
 
 
-def write_statement(data: ReportData, out: Path) -> None:
+def write_statement(data: ReportData, path: Path) -> None:
     """Write the page as HTML, or as PDF where the file is called so and there is a chromium.
 
     Raises: ConfigError, StoreError.
     """
     html = statement(data)
-    with atomic_path(out) as partial:
-        if out.suffix.lower() == ".pdf":
-            _print_pdf(html, partial, out)
+    with atomic_path(path) as partial:
+        if path.suffix.lower() == ".pdf":
+            _print_pdf(html, partial, path)
         else:
             partial.write_text(html, encoding="utf-8", errors="backslashreplace")
 
 
-def _print_pdf(html: str, partial: Path, out: Path) -> None:
+def _print_pdf(html: str, partial: Path, path: Path) -> None:
     program = os.environ.get("MPNET_CHROMIUM") or next(filter(None, map(shutil.which, BROWSERS)), None)
     if program is None:
-        raise ConfigError(f"{out}: a PDF is printed by chromium, which is not here; name a .html file and print that")
+        raise ConfigError(f"{path}: a PDF is printed by chromium, which is not here; name a .html file and print that")
     with tempfile.TemporaryDirectory() as folder:
-        page, printed = Path(folder, "page.html"), Path(folder, "page.pdf")
+        page, pdf = Path(folder, "page.html"), Path(folder, "page.pdf")
         page.write_text(html, encoding="utf-8", errors="backslashreplace")
         # Root may not use the sandbox; the page runs no program and asks for nothing.
         command = [program, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={folder}/profile"]
-        command += ["--no-pdf-header-footer", f"--print-to-pdf={printed}", page.as_uri()]
+        command += ["--no-pdf-header-footer", f"--print-to-pdf={pdf}", page.as_uri()]
         try:
             subprocess.run(command, capture_output=True, timeout=PDF_SECONDS, check=True)
-            partial.write_bytes(printed.read_bytes())
+            partial.write_bytes(pdf.read_bytes())
         except (OSError, subprocess.SubprocessError) as error:
-            raise ConfigError(f"{out}: {program} did not print it ({type(error).__name__}); name a .html file") from None
+            raise ConfigError(f"{path}: {program} did not print it ({type(error).__name__}); name a .html file") from None
 
 
 def _items(lines: Iterable[str]) -> str:
@@ -109,24 +109,24 @@ def _choice(data: ReportData) -> str:
     codes = split_key(key)[0]
     lines = []
     for code in sorted(set(codes), key=codes.count):
-        names = [layers.get(position, str(position)) for position, other in enumerate(codes) if other == code]
-        listed = f": {', '.join(names)}" if len(names) <= LAYERS_NAMED else ""
-        lines.append(f"{BY_CODE[code].name} in {len(names)} of {len(codes)} layers with weights{listed}")
+        names = [layers.get(position, str(position)) for position, layer_code in enumerate(codes) if layer_code == code]
+        name_list = f": {', '.join(names)}" if len(names) <= LAYERS_NAMED else ""
+        lines.append(f"{BY_CODE[code].name} in {len(names)} of {len(codes)} layers with weights{name_list}")
     rules = [f"{pick.name}: {pick.rule}" for pick in data.picks if pick.row == table.chosen]
-    named = f"<p>{escape(in_words(data, key))} (<code>{escape(short_key(key))}</code> of {escape(data.source)})</p>"
-    return named + _items([*lines, *rules])
+    heading = f"<p>{escape(in_words(data, key))} (<code>{escape(short_key(key))}</code> of {escape(data.source)})</p>"
+    return heading + _items([*lines, *rules])
 
 
-def _measured(data: ReportData) -> str:
+def _measurements(data: ReportData) -> str:
     protocol = data.protocol
     images = counted(data.images) if data.images else "an unknown number of images"
     if data.held_out:
         images += f", {data.held_out} of which were held out: they did not choose"
     lines = [f"On {images}. The baseline is {in_words(data, data.configurations.keys[data.configurations.baseline or 0])}."]
     names = ("dataset", "condition", "resize", "confidence", "nms", "metric")
-    known = [f"{name} {protocol_text(protocol[name])}" for name in names if protocol.get(name) not in (None, "")]
+    settings = [f"{name} {protocol_text(protocol[name])}" for name in names if protocol.get(name) not in (None, "")]
     version = data.versions.get("mpnet")
-    lines += [f"Protocol: {', '.join(known)}."] if known else []
+    lines += [f"Protocol: {', '.join(settings)}."] if settings else []
     lines += [f"Measured {data.created or 'at an unknown time'}{f' with mpnet {version}' if version else ''}."]
     return _items(lines)
 
@@ -136,7 +136,7 @@ def _losses(data: ReportData) -> str:
     intervals = data.intervals.get(table.chosen or 0, {})
     rows = []
     for name in (data.judged + column for column in (data.task.quality, data.task.agreement)):
-        value, before = table.value(table.chosen, name), table.value(table.baseline, name)
+        value, baseline_value = table.value(table.chosen, name), table.value(table.baseline, name)
         if not math.isfinite(value):
             continue
         interval, quantity = intervals.get(name), measure(name)
@@ -146,9 +146,11 @@ def _losses(data: ReportData) -> str:
             outcome = verdict(interval)
         else:
             outcome = f"95 % interval: {bounds(interval, quantity.itself)}"
-        rows.append((quantity.label, number_text(value), number_text(before), outcome, data.images_of(name)))
-    lost = sum(change.kind != "gained" for change in data.changes)
-    counts = [f"{lost} objects lost or moved, {len(data.changes) - lost} gained on all images."] if data.changes else []
+        rows.append((quantity.label, number_text(value), number_text(baseline_value), outcome, data.images_of(name)))
+    lost_count = sum(change.kind != "gained" for change in data.changes)
+    counts = (
+        [f"{lost_count} objects lost or moved, {len(data.changes) - lost_count} gained on all images."] if data.changes else []
+    )
     heads = ("measure", "this", "baseline", "interval", "on")
     return _table(heads, rows) + _items([*counts, *([f"{data.verdict}."] if data.verdict else [])])
 
@@ -156,10 +158,10 @@ def _losses(data: ReportData) -> str:
 def _savings(data: ReportData) -> str:
     table, rows = data.configurations, []
     for quantity in (m for m in MEASURES if m.cost):
-        value, before = table.value(table.chosen, quantity.name), table.value(table.baseline, quantity.name)
-        if math.isfinite(value) and math.isfinite(before) and before > 0 and quantity.headline:
-            saved = f"{100 * (1 - value / before):.1f} % saved"
-            rows.append((quantity.label, amount(quantity.name, value), amount(quantity.name, before), saved))
+        value, baseline_value = table.value(table.chosen, quantity.name), table.value(table.baseline, quantity.name)
+        if math.isfinite(value) and math.isfinite(baseline_value) and baseline_value > 0 and quantity.headline:
+            saving = f"{100 * (1 - value / baseline_value):.1f} % saved"
+            rows.append((quantity.label, amount(quantity.name, value), amount(quantity.name, baseline_value), saving))
     times = [pick.time for pick in data.picks if pick.row == table.chosen and pick.time]
     heads = ("cost", "this", "baseline", "")
     return _table(heads, rows) + (_items([f"Time of one image on the machine that swept: {times[0]}."]) if times else "")
@@ -175,9 +177,9 @@ def _untested(data: ReportData) -> list[str]:
         lines.append("Other programs that run the exported file.")
     if not math.isfinite(data.configurations.value(data.configurations.chosen, "latency_ms")):
         lines.append("Time on the board.")
-    return lines + [f"{missing.what}: {missing.why}." for missing in data.missing]
+    return lines + [f"{omission.subject}: {omission.reason}." for omission in data.omissions]
 
 
 def _digests(data: ReportData) -> str:
-    known = [(name, str(data.digests[name])) for name in DIGESTS if data.digests.get(name)]
-    return "".join(f"<p>{name} <code>{escape(digest)}</code></p>" for name, digest in known)
+    digests = [(name, str(data.digests[name])) for name in DIGESTS if data.digests.get(name)]
+    return "".join(f"<p>{name} <code>{escape(digest)}</code></p>" for name, digest in digests)

@@ -127,9 +127,9 @@ TRACKERS: Mapping[str, tuple[str, Callable[[str], Tracker]]] = {
 
 def open_tracker(program: str, name: str) -> Tracker:
     """A run of that name. Raises: ConfigError where the program is missing."""
-    package, opened = TRACKERS[program]
+    package, open_run = TRACKERS[program]
     require(f"--log {program}", [package], program)
-    return opened(name)
+    return open_run(name)
 
 
 def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
@@ -137,13 +137,16 @@ def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
     return [open_tracker(program, name) for program in dict.fromkeys(programs)]
 
 
-def written_page(source: Path, out: Path, progress: Progress = silent) -> Path:
-    """`out`, with the report of a finished run or sweep, for trackers to keep. Raises: as `report.collect.report.collect`."""
+def written_page(source: Path, path: Path, progress: Progress = silent) -> Path:
+    """Write the report of a finished run or sweep to `path`, for trackers to keep.
+
+    Raises: as `report.collect.report.collect`.
+    """
     from mpnet.report.collect.report import collect  # brings what only pages need
     from mpnet.report.html.page import render
 
-    write_text(out, render(collect([source], progress=progress)))
-    return out
+    write_text(path, render(collect([source], progress=progress)))
+    return path
 
 
 def log_run(tracker: Tracker, result: Result, page: Path) -> None:
@@ -190,9 +193,9 @@ class SweepLog:
     def end(self, document: Mapping[str, Any], page: Path) -> None:
         """document: of the finished sweep. page: of its report."""
         best = document["best"]
-        chosen = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
+        pick_parameters = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
         parameters = _parameters(document, best["precision"] if best else "")
-        self._tracker.parameters({**parameters, "strategy": document["strategy"], **chosen})
+        self._tracker.parameters({**parameters, "strategy": document["strategy"], **pick_parameters})
         self._tracker.measures({"front": float(len(document["front"]))}, self._logged)
         self._tracker.file(Path(document["store"]))
         self._tracker.file(page)

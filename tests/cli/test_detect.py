@@ -11,7 +11,7 @@ import cv2
 import numpy as np
 import pytest
 
-from mpnet.report.collect.draw import Label, class_colour, draw_labels
+from mpnet.report.collect.draw import DrawnBox, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1")
@@ -164,7 +164,7 @@ def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> No
 
 def test_labels_stay_inside_small_images() -> None:
     image = np.zeros((24, 40, 3), dtype=np.uint8)
-    labels = [Label((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the image 99%"), Label((5, 5, 9, 9), 4, "é")]
+    labels = [DrawnBox((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the image 99%"), DrawnBox((5, 5, 9, 9), 4, "é")]
     drawn = draw_labels(image, labels)
     assert drawn.shape == image.shape
     assert drawn.any()

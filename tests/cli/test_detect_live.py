@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mpnet.cli.side_by_side import SideBySide
 from mpnet.cli.videos import detect_from_camera
 from mpnet.network.network import Box
-from mpnet.report.collect.draw import Label, class_colour, draw_labels
+from mpnet.report.collect.draw import DrawnBox, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1", "--conf", "0.1")
@@ -83,7 +83,7 @@ def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
     ],
 )
 def test_texts_do_not_cover_each_other(boxes: list[tuple[float, float, float, float]]) -> None:
-    labels = [Label(box, number, f"class {number} 90%") for number, box in enumerate(boxes)]
+    labels = [DrawnBox(box, number, f"class {number} 90%") for number, box in enumerate(boxes)]
     drawn = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels)
     alone = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels[:1])
     ground = np.count_nonzero((alone == class_colour(0)).all(axis=2))

@@ -51,7 +51,7 @@ def test_the_same_report_of_a_sweep_runs_nothing_again(mpnet: Mpnet, experiment:
     store = experiment.parent / document_of(mpnet("sweep", experiment, *SWEEP, "--json"))["store"]
     first, begun = collected(store)
     assert "front" in begun
-    assert first.missing == ()
+    assert first.omissions == ()
     again, begun = collected(store)
     assert "front" not in begun
     assert timeless(again) == timeless(first)
@@ -63,7 +63,7 @@ def test_the_same_report_of_a_sweep_runs_nothing_again(mpnet: Mpnet, experiment:
     label = next((experiment.parent / "labels").iterdir())
     label.write_text("0 0.5 0.5 0.1 0.1\n")
     changed, _ = collected(store)
-    assert any("changed" in missing.why for missing in changed.missing)
+    assert any("changed" in omission.reason for omission in changed.omissions)
     assert changed.changes == ()
 
 

@@ -56,7 +56,7 @@ from mpnet.report.collect.report import collect
 from mpnet.report.data.summary import sentences
 from mpnet.report.html.page import render
 from mpnet.report.text.comparison import print_comparison
-from mpnet.report.text.sweep import print_status
+from mpnet.report.text.sweep_status import print_status
 from mpnet.resolve.stored import find_configuration
 from mpnet.speed.latency_table import TABLE, read_table
 from mpnet.sweep.choose.findings import sweep_status

@@ -9,7 +9,7 @@ import cv2
 import numpy as np
 
 from mpnet.evaluation.compare import Interval
-from mpnet.report.data.differences import ClassRow, Confusion, Image, ObjectChange
+from mpnet.report.data.differences import ClassRow, Confusion, ImageTriple, ObjectChange
 from mpnet.report.data.report_data import CfgTemplate, Layer, LayerError, LayerPair, Pick, ReportData, Status
 from mpnet.resolve.configurations import Configurations
 from mpnet.sweep.choose.picks import PICK_RULES
@@ -203,7 +203,7 @@ def report_data(
         )
     )
     images = tuple(
-        Image(image_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i)) for i in range(3)
+        ImageTriple(image_name, "agreement 81.2; 2 objects lost", jpeg(20 + i), jpeg(30 + i), jpeg(40 + i)) for i in range(3)
     )
     total = len(table)
     status = Status(state, total if state == "finished" else 1200, total)

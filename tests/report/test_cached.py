@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a report computed is kept, and comes back as it was."""
+"""What a report computed is load_or_compute, and comes back as it was."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mpnet.report.collect.cached import kept
+from mpnet.report.collect.cached import load_or_compute
 from mpnet.report.html import page
 from tests.report.synthetic import report_data
 
@@ -22,17 +22,17 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def test_what_is_kept_comes_back_as_it_was(cache: Path) -> None:
     data = report_data()
-    assert page.render(kept(["a"], lambda: data)) == page.render(data)
-    again = kept(["a"], lambda: replace(data, title="computed again"))
+    assert page.render(load_or_compute(["a"], lambda: data)) == page.render(data)
+    again = load_or_compute(["a"], lambda: replace(data, title="computed again"))
     assert page.render(again) == page.render(data)
     assert again.configurations.columns["AP"].dtype == np.float64
-    assert kept(["b"], lambda: replace(data, title="another")).title == "another"
-    assert kept(["c"], lambda: 1, lambda _: False) == 1
-    assert kept(["c"], lambda: 2) == 2
+    assert load_or_compute(["b"], lambda: replace(data, title="another")).title == "another"
+    assert load_or_compute(["c"], lambda: 1, lambda _: False) == 1
+    assert load_or_compute(["c"], lambda: 2) == 2
 
 
 def test_a_damaged_entry_is_computed_again(cache: Path) -> None:
-    assert kept(["a"], lambda: (1.5, b"x")) == (1.5, b"x")
+    assert load_or_compute(["a"], lambda: (1.5, b"x")) == (1.5, b"x")
     (entry,) = (cache / "prepared").iterdir()
     entry.write_bytes(entry.read_bytes()[:-64])
-    assert kept(["a"], lambda: (2.5, b"y")) == (2.5, b"y")
+    assert load_or_compute(["a"], lambda: (2.5, b"y")) == (2.5, b"y")

@@ -9,14 +9,14 @@ import numpy as np
 import pytest
 
 from mpnet.report.collect import draw
-from mpnet.report.collect.draw import Label, draw_labels
+from mpnet.report.collect.draw import DrawnBox, draw_labels
 
 
-def crowd(count: int) -> list[Label]:
+def crowd(count: int) -> list[DrawnBox]:
     """Boxes at random in an image of 640 x 480."""
     random = np.random.default_rng(4)
     corners = random.uniform((0, 20), (600, 440), (count, 2))
-    return [Label((x, y, 30.0, 30.0), n % 9, f"class {n % 9} {n % 100}%") for n, (x, y) in enumerate(corners.tolist())]
+    return [DrawnBox((x, y, 30.0, 30.0), n % 9, f"class {n % 9} {n % 100}%") for n, (x, y) in enumerate(corners.tolist())]
 
 
 @pytest.mark.slow
@@ -35,12 +35,12 @@ def test_placing_many_texts_takes_work_in_proportion_to_their_number(monkeypatch
         draw_labels(np.zeros((480, 640, 3), np.uint8), crowd(count))
         per_text.append(sum(compared) / count)
     # Every text is compared with all others once, at its first place; what a crowded one costs beside that has a limit.
-    assert per_text[1] - 1200 / 2 <= (6 + 9 * draw._NEAREST) * draw._SEEN
+    assert per_text[1] - 1200 / 2 <= (6 + 9 * draw._NEAREST_EDGES) * draw._NEAREST_CHECKED
     assert per_text[1] <= 3 * per_text[0]
 
 
 def test_a_few_texts_in_one_corner_stand_in_places_of_their_own() -> None:
-    labels = [Label((100.0 + n, 100.0 + n, 40.0, 40.0), n, f"n{n}") for n in range(20)]
+    labels = [DrawnBox((100.0 + n, 100.0 + n, 40.0, 40.0), n, f"n{n}") for n in range(20)]
     areas: list[tuple[int, int, int, int]] = []
     image = draw_labels(np.zeros((480, 640, 3), np.uint8), labels)
     for label in labels:
@@ -51,8 +51,8 @@ def test_a_few_texts_in_one_corner_stand_in_places_of_their_own() -> None:
 
 def test_a_dashed_frame_hides_no_text() -> None:
     """The frame of the truth runs through where the text of a box stands."""
-    ground, label = np.full((240, 320, 3), 7, np.uint8), Label((60.0, 60.0, 120.0, 100.0), 0, "person 0.93")
-    text = (draw_labels(ground, [label]) != draw_labels(ground, [Label(label.box, 0, "")])).any(axis=2)
+    ground, label = np.full((240, 320, 3), 7, np.uint8), DrawnBox((60.0, 60.0, 120.0, 100.0), 0, "person 0.93")
+    text = (draw_labels(ground, [label]) != draw_labels(ground, [DrawnBox(label.box, 0, "")])).any(axis=2)
     plain, framed = draw_labels(ground, [label]), draw_labels(ground, [label], (62.0, 52.0, 178.0, 158.0))
     assert text.any()
     assert (plain != framed).any()
@@ -62,7 +62,7 @@ def test_a_dashed_frame_hides_no_text() -> None:
 def test_letters_of_small_images_are_as_large_as_asked() -> None:
     blank = np.zeros((200, 400, 3), np.uint8)
     small, large = (
-        draw_labels(blank, [Label((100.0, 100.0, 50.0, 50.0), 0, "key 0.96")], least=least)[:98].any(axis=(1, 2)).sum()
-        for least in (0.35, 0.7)
+        draw_labels(blank, [DrawnBox((100.0, 100.0, 50.0, 50.0), 0, "key 0.96")], min_scale=scale)[:98].any(axis=(1, 2)).sum()
+        for scale in (0.35, 0.7)
     )
     assert large >= 1.5 * small > 0

@@ -79,7 +79,7 @@ def test_sensitivities_are_differences_of_stored_values() -> None:
     assert len(found) == 11
     third = found[2]
     assert third.alone == values["ffqffffffff"] - values["f" * 11]
-    assert third.rest == values["qqfqqqqqqqq"] - values["q" * 11]
+    assert third.kept_high == values["qqfqqqqqqqq"] - values["q" * 11]
 
 
 def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
@@ -87,7 +87,7 @@ def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
     values = dict(zip(table.keys, table.columns["head_sqnr_db"], strict=True))
     found = by_layer(table, report_data().layers, "head_sqnr_db")
     assert found[0].alone == values["qffffffffff"]
-    assert found[0].rest == values["fqqqqqqqqqq"]
+    assert found[0].kept_high == values["fqqqqqqqqqq"]
 
 
 def test_the_legend_has_no_bars_that_nobody_measured() -> None:

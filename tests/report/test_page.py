@@ -16,8 +16,8 @@ import pytest
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.report.data.differences import Guess, ImageChange
-from mpnet.report.data.report_data import Missing, Pick
-from mpnet.report.html import page
+from mpnet.report.data.report_data import Omission, Pick
+from mpnet.report.html import page, values
 from tests.evaluation.evaluation_cases import random_dataset, random_detections
 from tests.report.synthetic import configurations, report_data
 
@@ -150,8 +150,8 @@ def test_unfinished_sweeps_say_so(state: str, words: str) -> None:
 
 
 def test_missing_parts_are_named() -> None:
-    gone = Missing("Error per layer", "the weights file has moved", "Put it back.")
-    data = replace(report_data(), errors=(), missing=(gone,))
+    gone = Omission("Error per layer", "the weights file has moved", "Put it back.")
+    data = replace(report_data(), errors=(), omissions=(gone,))
     parsed = Text(page.render(data))
     assert "the weights file has moved" in parsed.text
     assert "error" not in {attributes.get("id") for _, attributes in parsed.tags}
@@ -166,7 +166,7 @@ def test_agreement_has_an_interval_and_no_verdict() -> None:
     assert data.configurations.chosen is not None
     interval = Interval(0.0, -1.25, 0.0)
     data = replace(data, intervals={data.configurations.chosen: {"agreement_AP": interval, "AP": interval}})
-    found = {tile["label"]: tile["note"] for tile in page._tiles(data)}
+    found = {tile["label"]: tile["note"] for tile in values.list_tiles(data)}
     assert found["agreement AP"] == "95 %: 98.75 to 100.00"
     assert found["AP"] == "95 %: −1.25 to +0.00, within noise"
 
@@ -214,6 +214,6 @@ def test_a_configuration_that_is_picked_twice_has_one_card() -> None:
     key = data.configurations.keys[0]
     picks = [Pick(name, f"rule of {name}", key, 0) for name in ("safe", "balanced")]
     other = Pick("smallest", "rule of smallest", data.configurations.keys[1], 1)
-    cards = page._picks(replace(data, picks=(*picks, other)))
+    cards = values.pick_cards(replace(data, picks=(*picks, other)))
     assert [card["names"] for card in cards] == ["safe, balanced", "smallest"]
     assert cards[0]["rules"] == "rule of safe; balanced: rule of balanced"

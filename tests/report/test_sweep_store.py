@@ -118,7 +118,7 @@ def test_store_and_run_do_not_mix(tmp_path: Path) -> None:
 
 def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     data = collect([make_store(tmp_path / "s.sqlite", count=50)], progress=quiet)
-    reasons = {missing.what: missing.why for missing in data.missing}
+    reasons = {omission.subject: omission.reason for omission in data.omissions}
     assert len(reasons) == 2
     assert all("does not name its" in why for why in reasons.values())
     assert all(why in render(data) for why in reasons.values())
@@ -259,7 +259,7 @@ def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) 
     assert 'id="conditions"' not in render(collect([make_store(tmp_path / "t.sqlite")], progress=quiet))
 
 
-def test_thinning_keeps_what_is_wanted() -> None:
+def test_thinning_keeps_required_keys() -> None:
     table = configurations()
     dropped = next(key for key in table.keys if key not in thinned(table, limit=100).keys)
-    assert dropped in thinned(table, limit=100, wanted=[dropped]).keys
+    assert dropped in thinned(table, limit=100, required=[dropped]).keys

@@ -13,7 +13,7 @@ from mpnet.cli.output import console
 from mpnet.messages import bytes_text
 from mpnet.report.data import words
 from mpnet.report.text import terminal
-from mpnet.report.text.sweep import value_text
+from mpnet.report.text.front import value_text
 
 
 @pytest.mark.parametrize(

@@ -43,7 +43,7 @@ _KINDS = {
 }
 
 
-def kept(deciding: Sequence[Any], compute: Callable[[], T], worth: Callable[[T], bool] = lambda _: True) -> T:
+def load_or_compute(deciding: Sequence[Any], compute: Callable[[], T], worth: Callable[[T], bool] = lambda _: True) -> T:
     """What `compute` gives, from the cache where it was computed before.
 
     deciding: all that the outcome depends on. worth: whether an outcome may be kept.
@@ -100,8 +100,8 @@ def _encoded(value: Any, content: bytearray) -> Any:
         return {"pairs": [[_encoded(key, content), _encoded(item, content)] for key, item in value.items()]}
     if _KINDS.get(type(value).__name__) is not type(value):
         raise TypeError(f"{type(value).__name__} cannot be kept")
-    named = {field.name: _encoded(getattr(value, field.name), content) for field in fields(value)}
-    return {"kind": type(value).__name__, "fields": named}
+    encoded_fields = {field.name: _encoded(getattr(value, field.name), content) for field in fields(value)}
+    return {"kind": type(value).__name__, "fields": encoded_fields}
 
 
 def _decoded(value: Any, content: bytes) -> Any:

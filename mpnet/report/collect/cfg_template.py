@@ -39,15 +39,15 @@ def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemp
     except UnicodeDecodeError:
         encoding = "latin-1"
     position_of = {layer.index: order for order, layer in enumerate(network.convolutions)}
-    parts: list[tuple[object, int | None]] = []
+    pieces: list[tuple[object, int | None]] = []
     for number in range(len(original)):
         # Before the first header, then [net], then one section per layer.
         position = position_of.get(number - 2)
         if position is None:
-            parts.append((original[number].decode(encoding), None))
+            pieces.append((original[number].decode(encoding), None))
         else:
-            parts.append(({code: edited[code][number].decode(encoding) for code in codes}, position))
-    template = CfgTemplate(file_name, tuple(parts), encoding)  # type: ignore[arg-type]
+            pieces.append(({code: edited[code][number].decode(encoding) for code in codes}, position))
+    template = CfgTemplate(file_name, tuple(pieces), encoding)  # type: ignore[arg-type]
     for key in keys[:: max(1, len(keys) // CHECKED)]:
         if template.fill(key).encode(encoding) != cfg_for_key(content, key, file_name):
             raise StoreError(f"{file_name}: its layers cannot be set one by one; use `mpnet export`")

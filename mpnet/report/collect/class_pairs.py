@@ -12,7 +12,7 @@ from mpnet.errors import DataError
 from mpnet.evaluation.classification import TOP, per_class, right, share
 from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.proportions import METHOD, mcnemar, paired_interval, share_interval
-from mpnet.report.data.differences import ClassRow, Guess, ImageChange, Pair
+from mpnet.report.data.differences import ClassRow, Guess, ImageChange, RunDifferences
 from mpnet.trial.classification import paired
 
 
@@ -31,45 +31,54 @@ class ClassPairing:
         self._labelled = dataset.of_labelled(baseline)
         self._right = {name: right(self._labelled, dataset.labels, best) for name, best in TOP.items()}
 
-    def pair(self, other: Classifications) -> Pair:
+    def pair(self, predictions: Classifications) -> RunDifferences:
         """Everything about one run against the baseline."""
-        same = right(other, self._baseline.best, 1)
-        other = self.dataset.of_labelled(other)
-        now = {name: right(other, self.dataset.labels, best) for name, best in TOP.items()}
-        low, high = share_interval(int(np.count_nonzero(same)), len(same))
-        values = {**{name: share(hits) for name, hits in now.items()}, "agreement_top1": share(same)}
-        metrics = {name: paired(self._right[name], hits) for name, hits in now.items() if len(hits)}
+        agrees = right(predictions, self._baseline.best, 1)
+        predictions = self.dataset.of_labelled(predictions)
+        correct = {name: right(predictions, self.dataset.labels, best) for name, best in TOP.items()}
+        low, high = share_interval(int(np.count_nonzero(agrees)), len(agrees))
+        values = {**{name: share(hits) for name, hits in correct.items()}, "agreement_top1": share(agrees)}
+        metrics = {name: paired(self._right[name], hits) for name, hits in correct.items() if len(hits)}
         metrics["agreement_top1"] = Interval(values["agreement_top1"] - 100, low - 100, high - 100)
-        before, after = self._right["top1"], now["top1"]
-        lost, gained = np.flatnonzero(before & ~after), np.flatnonzero(after & ~before)
-        exact, mid = mcnemar(len(lost), len(gained))
-        moved = int(np.count_nonzero(~same[: len(before)])) - len(lost) - len(gained)
-        verdict = f"McNemar's test: mid-p {mid:.3g}, exact p {exact:.3g}" + (
-            f"; {moved} more went from one wrong class to another" if moved else ""
+        baseline_correct, top1_correct = self._right["top1"], correct["top1"]
+        lost_images, gained_images = (
+            np.flatnonzero(baseline_correct & ~top1_correct),
+            np.flatnonzero(top1_correct & ~baseline_correct),
         )
-        changes = [self._change("lost", int(i), other) for i in lost] + [self._change("gained", int(i), other) for i in gained]
+        exact, mid = mcnemar(len(lost_images), len(gained_images))
+        moved_count = int(np.count_nonzero(~agrees[: len(baseline_correct)])) - len(lost_images) - len(gained_images)
+        verdict = f"McNemar's test: mid-p {mid:.3g}, exact p {exact:.3g}" + (
+            f"; {moved_count} more went from one wrong class to another" if moved_count else ""
+        )
+        changes = [self._change("lost", int(i), predictions) for i in lost_images] + [
+            self._change("gained", int(i), predictions) for i in gained_images
+        ]
         changes.sort(key=lambda change: change.order)
-        return Pair(metrics, values, self._classes(before, after, other), tuple(changes), (), verdict)
+        return RunDifferences(
+            metrics, values, self._classes(baseline_correct, top1_correct, predictions), tuple(changes), (), verdict
+        )
 
-    def _classes(self, before: NDArray[np.bool_], after: NDArray[np.bool_], other: Classifications) -> tuple[ClassRow, ...]:
+    def _classes(
+        self, baseline_correct: NDArray[np.bool_], top1_correct: NDArray[np.bool_], predictions: Classifications
+    ) -> tuple[ClassRow, ...]:
         labels, count = self.dataset.labels, len(self.dataset.categories)
-        tables = zip(*(per_class(run, labels, count) for run in (self._labelled, other)), strict=True)
+        tables = zip(*(per_class(side, labels, count) for side in (self._labelled, predictions)), strict=True)
         present = np.bincount(labels, minlength=count)
-        lost = np.bincount(labels[before & ~after], minlength=count)
-        gained = np.bincount(labels[after & ~before], minlength=count)
-        low, high = paired_interval(lost, gained, np.maximum(present, 1))
+        lost_counts = np.bincount(labels[baseline_correct & ~top1_correct], minlength=count)
+        gained_counts = np.bincount(labels[top1_correct & ~baseline_correct], minlength=count)
+        low, high = paired_interval(lost_counts, gained_counts, np.maximum(present, 1))
         bounds = list(zip(low.tolist(), high.tolist(), strict=True))
         return tuple(
-            ClassRow(name, int(present[c]), first, second, Interval(second["top1"] - first["top1"], *bounds[c]))
-            for c, (name, (first, second)) in enumerate(zip(self.dataset.names, tables, strict=True))
+            ClassRow(name, int(present[c]), baseline_row, row, Interval(row["top1"] - baseline_row["top1"], *bounds[c]))
+            for c, (name, (baseline_row, row)) in enumerate(zip(self.dataset.names, tables, strict=True))
             if present[c]
         )
 
-    def _change(self, kind: str, position: int, other: Classifications) -> ImageChange:
-        first, second = (
-            Guess(self.dataset.names[int(run.category[position, 0])], float(run.score[position, 0]))
-            for run in (self._baseline, other)
+    def _change(self, kind: str, position: int, predictions: Classifications) -> ImageChange:
+        baseline_guess, guess = (
+            Guess(self.dataset.names[int(side.category[position, 0])], float(side.score[position, 0]))
+            for side in (self._baseline, predictions)
         )
         name = self.dataset.names[int(self.dataset.labels[position])]
-        score = first.score if kind == "lost" else second.score
-        return ImageChange(kind, self.dataset.images[position].path, name, score, first, second)
+        score = baseline_guess.score if kind == "lost" else guess.score
+        return ImageChange(kind, self.dataset.images[position].path, name, score, baseline_guess, guess)

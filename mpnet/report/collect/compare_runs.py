@@ -13,8 +13,8 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.progress import Progress, silent
 from mpnet.report.collect.comparison import compare_results
 from mpnet.report.collect.images import LoadImage, write_changes
-from mpnet.report.collect.rerun import Compared, Machine, opened, run_with
-from mpnet.report.collect.task import View, view_of
+from mpnet.report.collect.rerun import ComparedResult, NetworkRunner, open_predictions, run_with_unlabelled
+from mpnet.report.collect.task import PredictionTools, prediction_tools
 from mpnet.report.data.comparison import Comparison
 from mpnet.resolve.stored import StoredConfiguration, find_configuration, split_source
 from mpnet.sweep.store.latest import is_store
@@ -45,65 +45,71 @@ def compare_runs(
     images that are asked for and not there.
     """
     sides = _sides([str(run) for run in runs], unlabelled, progress)
-    results = [one.result for one in sides]
+    results = [side.result for side in sides]
     try:
-        dataset, predictions = opened(sides)
+        dataset, predictions = open_predictions(sides)
     except MpnetError as error:
         if images is not None:
             raise
-        return compare_results(results, missing=reason(error))
-    compared = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
+        return compare_results(results, reason=reason(error))
+    comparison = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
     if images is not None:
-        _write_images(compared, view_of(results[0].task), dataset, predictions, images, image_loader(results[0].document))
-    return compared
+        _write_images(
+            comparison, prediction_tools(results[0].task), dataset, predictions, images, image_loader(results[0].document)
+        )
+    return comparison
 
 
 def _write_images(
-    compared: Comparison, view: View, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
+    comparison: Comparison, tools: PredictionTools, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
 ) -> None:
-    for run, pair, other in zip(compared.document["runs"][1:], compared.pairs, predictions[1:], strict=True):
-        drawn = view.gallery(dataset, predictions[0], other, load).changes(pair.changes, len(pair.changes), captions=True)
+    for run, pair, run_predictions in zip(comparison.document["runs"][1:], comparison.pairs, predictions[1:], strict=True):
+        changes = tools.gallery(dataset, predictions[0], run_predictions, load).changes(
+            pair.changes, len(pair.changes), captions=True
+        )
         folder = images if len(predictions) == 2 else images / run["id"]
-        names = write_changes(drawn, folder)
-        run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(drawn, names, strict=True)]
+        names = write_changes(changes, folder)
+        run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(changes, names, strict=True)]
 
 
-def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[Compared]:
+def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[ComparedResult]:
     """Results of all sources; those of one store run together, on images that are decoded once.
 
     unlabelled: further images, for which runs run again as well.
     """
-    compared: dict[int, Compared] = {}
+    side_by_position: dict[int, ComparedResult] = {}
     trials: dict[Path, list[int]] = {}
     for position, source in enumerate(sources):
         path = split_source(source)[0]
         if is_store(path):
             trials.setdefault(path.resolve(), []).append(position)
         elif unlabelled is None:
-            compared[position] = Compared(read_result(path))
+            side_by_position[position] = ComparedResult(read_result(path))
         else:
-            compared[position] = run_with(find_configuration(source), unlabelled, progress)
+            side_by_position[position] = run_with_unlabelled(find_configuration(source), unlabelled, progress)
     for positions in trials.values():
         configurations = [find_configuration(sources[position]) for position in positions]
-        compared.update(zip(positions, _run_again(configurations, unlabelled, progress), strict=True))
-    return [compared[position] for position in range(len(sources))]
+        side_by_position.update(zip(positions, _run_again(configurations, unlabelled, progress), strict=True))
+    return [side_by_position[position] for position in range(len(sources))]
 
 
-def _run_again(configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress) -> list[Compared]:
-    machine = Machine(reopen(configurations[0].document, configurations[0].output, unlabelled))
-    bench = machine.bench
+def _run_again(
+    configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress
+) -> list[ComparedResult]:
+    runner = NetworkRunner(reopen(configurations[0].document, configurations[0].output, unlabelled))
+    bench = runner.bench
     with progress("images", len(bench.inputs)) as advance:
-        outcomes = run_plans(bench, [machine.plan(configuration.key) for configuration in configurations], advance)
-    sides: list[Compared] = []
+        outcomes = run_plans(bench, [runner.plan(configuration.key) for configuration in configurations], advance)
+    sides: list[ComparedResult] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
     for configuration, outcome in zip(configurations, outcomes, strict=True):
         document = build_document(
             bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=turns.latency(outcome.plan.precision.key)
         )
         if configuration.held_out:
-            chose = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
-            document["selection"], document["held_out"] = chose, configuration.held_out
-        sides.append(Compared(Result(configuration.store or Path(), document), outcome.predictions, bench.dataset))
+            selection = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
+            document["selection"], document["held_out"] = selection, configuration.held_out
+        sides.append(ComparedResult(Result(configuration.store or Path(), document), outcome.predictions, bench.dataset))
     return sides
 
 
@@ -125,10 +131,10 @@ def score_to_deploy(text: str, source: str) -> dict[str, Any]:
     path = split_source(source)[0]
     baseline = f"{path}:baseline" if is_store(path) else _baseline_of(read_result(path))
     point = compare_runs([baseline, source]).document["runs"][1]["operating_point"] or {}
-    same = point.get("same_recall")
-    if same is None:
+    same_recall = point.get("same_recall")
+    if same_recall is None:
         raise DataError(f"{source}: its images do not say which score has the baseline's recall; write a number, such as 0.25")
-    return {"baseline_score": point["score"], "iou": point["iou"], **same}
+    return {"baseline_score": point["score"], "iou": point["iou"], **same_recall}
 
 
 def _baseline_of(result: Result) -> Path:

@@ -14,9 +14,9 @@ from mpnet.errors import ConfigError
 from mpnet.evaluation.compare import DRAWS, Interval, verdict
 from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.model.task import DETECTION, Task
-from mpnet.report.collect.task import view_of
+from mpnet.report.collect.task import prediction_tools
 from mpnet.report.data.comparison import Comparison
-from mpnet.report.data.differences import ClassRow, Pair
+from mpnet.report.data.differences import ClassRow, RunDifferences
 from mpnet.trial.result import Result
 
 
@@ -28,48 +28,48 @@ def compare_results(
     draws: int = DRAWS,
     seed: int = 0,
     score: float | None = None,
-    missing: str = "",
+    reason: str = "",
 ) -> Comparison:
     """Every run against the first.
 
     score: threshold at which detectors' errors are counted; None: the one with the best F1 of the first.
 
-    dataset, predictions: detections or classes of all runs, for intervals, agreement and what is lost; without them `missing`
+    dataset, predictions: detections or classes of all runs, for intervals, agreement and what is lost; without them `reason`
     says why.
     Raises: ConfigError for fewer than two runs, or runs on different images or labels.
     """
     if len(results) < 2:
         raise ConfigError("compare needs at least two runs; name a baseline and one or more others")
     baseline = results[0]
-    for other in results[1:]:
-        if other.document["digests"].get("data") != baseline.document["digests"].get("data"):
+    for result in results[1:]:
+        if result.document["digests"].get("data") != baseline.document["digests"].get("data"):
             raise ConfigError(
-                f"{other.folder}: was evaluated on other data than {baseline.folder}; only runs on the same images "
+                f"{result.folder}: was evaluated on other data than {baseline.folder}; only runs on the same images "
                 "and labels can be compared"
             )
     task, intervals_by = baseline.task, ""
     points: list[dict[str, Any] | None] = [None] * len(results)
-    pairs: tuple[Pair, ...] = ()
+    pairs: tuple[RunDifferences, ...] = ()
     if dataset is not None:
-        pairing = view_of(task).pairing(dataset, predictions[0], draws, seed)
-        pairs, intervals_by = tuple(pairing.pair(other) for other in predictions[1:]), pairing.intervals_by
+        pairing = prediction_tools(task).pairing(dataset, predictions[0], draws, seed)
+        pairs, intervals_by = tuple(pairing.pair(result) for result in predictions[1:]), pairing.intervals_by
         if task is DETECTION:
             point = OperatingPoint(dataset, predictions[0], score, draws, seed)
-            points = [None, *(point.of(other) for other in predictions[1:])]
-    beside: list[Pair | None] = [None, *pairs] if pairs else [None] * len(results)
+            points = [None, *(point.of(result) for result in predictions[1:])]
+    pair_of_result: list[RunDifferences | None] = [None, *pairs] if pairs else [None] * len(results)
     protocols = [result.document["protocol"] for result in results]
     document = {
         "baseline": baseline.id,
         "task": task.name,
         "draws": draws if pairs and task is DETECTION else 0,
         "intervals_by": intervals_by,
-        "missing": missing,
+        "missing": reason,
         "protocol_differences": [
-            sorted(key for key in {*protocols[0], *other} if protocols[0].get(key) != other.get(key)) for other in protocols
+            sorted(key for key in {*protocols[0], *result} if protocols[0].get(key) != result.get(key)) for result in protocols
         ],
         "runs": [
-            {**_run(result, baseline, pair, task), "operating_point": point}
-            for result, pair, point in zip(results, beside, points, strict=True)
+            {**_describe_run(result, baseline, pair, task), "operating_point": point}
+            for result, pair, point in zip(results, pair_of_result, points, strict=True)
         ],
         "layers": _layers(results),
         "per_class": _per_class(results, pairs, task.quality),
@@ -94,7 +94,7 @@ def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> li
     return broken
 
 
-def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any]:
+def _describe_run(result: Result, baseline: Result, pair: RunDifferences | None, task: Task) -> dict[str, Any]:
     metrics = dict(result.metrics)
     differences: dict[str, float] = (
         {}
@@ -128,10 +128,10 @@ def _run(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dic
     }
 
 
-def _agreement(result: Result, baseline: Result, pair: Pair | None, task: Task) -> dict[str, Any] | None:
+def _agreement(result: Result, baseline: Result, pair: RunDifferences | None, task: Task) -> dict[str, Any] | None:
     """Agreement with *this* baseline: computed anew where detections are there; SQNR only if it was the run's own."""
-    stored = result.document.get("agreement")
-    comparable = stored if stored is not None and stored.get("baseline") == baseline.id else None
+    stored_agreement = result.document.get("agreement")
+    comparable = stored_agreement if stored_agreement is not None and stored_agreement.get("baseline") == baseline.id else None
     if pair is None or task.agreement not in pair.values:
         return comparable
     values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement", task=task)}
@@ -152,17 +152,17 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
     """Layers with weights, or with a precision that differs between runs."""
     rows = []
-    tables = [{first["index"]: first for first in result.document["precision"].get("layers", [])} for result in results]
-    for index, first in tables[0].items():
+    tables = [{layer["index"]: layer for layer in result.document["precision"].get("layers", [])} for result in results]
+    for index, layer in tables[0].items():
         layers = [table.get(index, {}) for table in tables]
         precisions = [str(layer.get("precision", "-")) for layer in layers]
-        if first.get("parameters") or len(set(precisions)) > 1:
+        if layer.get("parameters") or len(set(precisions)) > 1:
             rows.append(
                 {
                     "index": index,
-                    "type": first.get("type", ""),
-                    "name": first.get("name", ""),
-                    "macs": first.get("macs", 0),
+                    "type": layer.get("type", ""),
+                    "name": layer.get("name", ""),
+                    "macs": layer.get("macs", 0),
                     "precisions": precisions,
                     "differs": len(set(precisions)) > 1,
                     "weight_bytes": [layer.get("weight_bytes", 0) for layer in layers],
@@ -171,18 +171,18 @@ def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
     return rows
 
 
-def _per_class(results: Sequence[Result], pairs: Sequence[Pair], quality: str) -> list[dict[str, Any]]:
+def _per_class(results: Sequence[Result], pairs: Sequence[RunDifferences], quality: str) -> list[dict[str, Any]]:
     intervals: list[dict[str, ClassRow]] = [{row.name: row for row in pair.classes} for pair in pairs]
     rows = []
     # The data are the same, and so are the classes, unless somebody edited a result.
-    for first, *others in zip(*(result.document["per_class"] for result in results), strict=False):
-        values = [row[quality] for row in (first, *others)]
-        of_classes = [table.get(first["name"]) for table in intervals]
+    for baseline_row, *other_rows in zip(*(result.document["per_class"] for result in results), strict=False):
+        values = [row[quality] for row in (baseline_row, *other_rows)]
+        of_classes = [table.get(baseline_row["name"]) for table in intervals]
         rows.append(
             {
-                "id": first["id"],
-                "name": first["name"],
-                "truths": first["truths"],
+                "id": baseline_row["id"],
+                "name": baseline_row["name"],
+                "truths": baseline_row["truths"],
                 quality: values,
                 "differences": [value - values[0] for value in values],
                 "intervals": [

@@ -18,7 +18,7 @@ from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult, size_of
 from mpnet.explain.objects import NEAR
 from mpnet.model.task import DETECTION
-from mpnet.report.data.differences import Change, ClassRow, ImageScore, ObjectChange, Pair
+from mpnet.report.data.differences import Change, ClassRow, ImageScore, ObjectChange, RunDifferences
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,24 +46,24 @@ class Pairing:
         self._agreement = Agreement(baseline, dataset.sizes, len(dataset.categories))
         self._baseline = self._side(baseline)
 
-    def pair(self, other: Detections) -> Pair:
+    def pair(self, detections: Detections) -> RunDifferences:
         """Everything about one run against the baseline."""
-        side = self._side(other)
+        side = self._side(detections)
         metrics: dict[str, Interval] = {}
         values: dict[str, float] = {}
         classes: tuple[ClassRow, ...] = ()
         for area, result in side.results.items():
-            before = self._baseline.results[area]
-            differences = compare(before, self._baseline.draws[area], result, side.draws[area])
+            baseline_result = self._baseline.results[area]
+            differences = compare(baseline_result, self._baseline.draws[area], result, side.draws[area])
             for name in differences.metrics if area == "all" else ("AP",):
                 label = name if area == "all" else f"AP_{area}"
                 if result.summary[name] >= 0:
                     metrics[label], values[label] = differences.metrics[name], result.summary[name]
             if area == "all":
-                classes = self._classes(before, result, differences)
-        agreement_values, agreement_metrics = self._agree(other)
-        changes, images = self._changes(other)
-        return Pair(metrics | agreement_metrics, values | agreement_values, classes, changes, images)
+                classes = self._classes(baseline_result, result, differences)
+        agreement_values, agreement_metrics = self._agree(detections)
+        changes, images = self._changes(detections)
+        return RunDifferences(metrics | agreement_metrics, values | agreement_values, classes, changes, images)
 
     def _side(self, detections: Detections) -> _Side:
         weight = self._labelled
@@ -75,54 +75,61 @@ class Pairing:
                 results[area] = self._evaluator.evaluate_area(detections, area)
         return _Side(detections, results, {area: bootstrap(r, weight) for area, r in results.items()})
 
-    def _classes(self, before: CocoResult, after: CocoResult, differences: Differences) -> tuple[ClassRow, ...]:
-        tables = zip(self.dataset.names, before.per_class(), after.per_class(), differences.per_class["AP"], strict=True)
+    def _classes(self, baseline_result: CocoResult, result: CocoResult, differences: Differences) -> tuple[ClassRow, ...]:
+        tables = zip(
+            self.dataset.names, baseline_result.per_class(), result.per_class(), differences.per_class["AP"], strict=True
+        )
         return tuple(
-            ClassRow(name, int(first["truths"]), first, second, interval)
-            for name, first, second, interval in tables
-            if first["truths"]
+            ClassRow(name, int(baseline_row["truths"]), baseline_row, row, interval)
+            for name, baseline_row, row, interval in tables
+            if baseline_row["truths"]
         )
 
-    def _agree(self, other: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
+    def _agree(self, detections: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
         """Agreement has no second run to pair with: its interval is that of the shortfall from 100."""
-        values = self._agreement.measure(other)
+        values = self._agreement.measure(detections)
         if values["AP"] < 0:
             return {}, {}
-        result = CocoEvaluator(self._agreement.truths).evaluate(other, sizes=False)
+        result = CocoEvaluator(self._agreement.truths).evaluate(detections, sizes=False)
         agreeing, baseline = bootstrap(result, self._weight).summary["AP"], self._baseline.draws.get("all")
         low, high = agreement_interval(values["AP"], agreeing, None if baseline is None else baseline.summary["AP"])
-        named = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
-        return named, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
+        named_values = {name: values[name.removeprefix(AGREEMENT)] for name in names_of("agreement", task=DETECTION)}
+        return named_values, {"agreement_AP": Interval(values["AP"] - 100, low - 100, high - 100)}
 
-    def _changes(self, other: Detections) -> tuple[tuple[Change, ...], tuple[ImageScore, ...]]:
+    def _changes(self, detections: Detections) -> tuple[tuple[Change, ...], tuple[ImageScore, ...]]:
         truths = self._evaluator.truths
         baseline = self._baseline.detections
-        before, after = found_objects(baseline, truths), found_objects(other, truths)
-        counted = ~self.dataset.crowd
-        lost, gained = counted & (before >= 0) & (after < 0), counted & (before < 0) & (after >= 0)
-        others = np.setdiff1d(np.flatnonzero(other.score >= np.float32(BASELINE_SCORE)), after[after >= 0])
+        baseline_hits, hits = found_objects(baseline, truths), found_objects(detections, truths)
+        is_countable = ~self.dataset.crowd
+        is_lost, is_gained = is_countable & (baseline_hits >= 0) & (hits < 0), is_countable & (baseline_hits < 0) & (hits >= 0)
+        unmatched_detections = np.setdiff1d(np.flatnonzero(detections.score >= np.float32(BASELINE_SCORE)), hits[hits >= 0])
         changes = [
-            self._change("moved" if self._is_near(int(i), other, others) else "lost", int(i), baseline, int(before[i]))
-            for i in np.flatnonzero(lost)
+            self._change(
+                "moved" if self._is_near(int(i), detections, unmatched_detections) else "lost",
+                int(i),
+                baseline,
+                int(baseline_hits[i]),
+            )
+            for i in np.flatnonzero(is_lost)
         ]
-        changes += [self._change("gained", int(i), other, int(after[i])) for i in np.flatnonzero(gained)]
+        changes += [self._change("gained", int(i), detections, int(hits[i])) for i in np.flatnonzero(is_gained)]
         changes.sort(key=lambda change: change.order)
         of_image = self.dataset.image_index
         count = len(self.dataset.images)
-        lost_in = np.bincount(of_image[lost], minlength=count)
-        gained_in = np.bincount(of_image[gained], minlength=count)
-        doubts = unmatched(baseline, other, self.dataset) + unmatched(other, baseline, self.dataset)
+        lost_in = np.bincount(of_image[is_lost], minlength=count)
+        gained_in = np.bincount(of_image[is_gained], minlength=count)
+        doubts = unmatched(baseline, detections, self.dataset) + unmatched(detections, baseline, self.dataset)
         order = sorted(range(count), key=lambda i: (-int(lost_in[i] + gained_in[i]), -float(doubts[i]), i))
         images = tuple(ImageScore(i, int(lost_in[i]), int(gained_in[i]), float(doubts[i])) for i in order)
         return tuple(changes), images
 
     def _is_near(self, index: int, detections: Detections, candidates: NDArray[np.intp]) -> bool:
         """Whether one of the candidates, numbers of detections, is of the class of truth `index` and near its box."""
-        same = detections.image_index[candidates] == self.dataset.image_index[index]
-        same &= detections.category[candidates] == self.dataset.category[index]
-        return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR for i in candidates[same])
+        is_candidate = detections.image_index[candidates] == self.dataset.image_index[index]
+        is_candidate &= detections.category[candidates] == self.dataset.category[index]
+        return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR for i in candidates[is_candidate])
 
-    def _change(self, kind: str, index: int, detections: Detections, hit: int) -> ObjectChange:
+    def _change(self, kind: str, index: int, detections: Detections, detection: int) -> ObjectChange:
         x, y, width, height = (float(v) for v in self.dataset.box[index])
         box = (x, y, x + width, y + height)
         position = int(self.dataset.image_index[index])
@@ -130,8 +137,8 @@ class Pairing:
             kind,
             self.dataset.images[position].path,
             self.dataset.names[int(self.dataset.category[index])],
-            float(detections.score[hit]),
-            overlap(self.dataset.box[index], detections.box[hit]),
+            float(detections.score[detection]),
+            overlap(self.dataset.box[index], detections.box[detection]),
             box,
             size_of(float(self.dataset.area[index])),
         )
@@ -139,21 +146,23 @@ class Pairing:
 
 def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
     """Intersection over union of two boxes, each (4,): x, y, width, height."""
-    low = np.maximum(a[:2], b[:2])
-    high = np.minimum(a[:2] + a[2:], b[:2] + b[2:])
-    shared = float(np.prod(np.maximum(high - low, 0)))
-    whole = float(a[2] * a[3] + b[2] * b[3]) - shared
-    return shared / whole if whole > 0 else 0.0
+    corner_low = np.maximum(a[:2], b[:2])
+    corner_high = np.minimum(a[:2] + a[2:], b[:2] + b[2:])
+    intersection = float(np.prod(np.maximum(corner_high - corner_low, 0)))
+    union = float(a[2] * a[3] + b[2] * b[3]) - intersection
+    return intersection / union if union > 0 else 0.0
 
 
-def unmatched(first: Detections, second: Detections, dataset: Dataset) -> NDArray[np.float64]:
-    """float64 (images,): sum of the scores, each 0.25 or more, of detections of `first` that `second` does not have
+def unmatched(detections: Detections, others: Detections, dataset: Dataset) -> NDArray[np.float64]:
+    """float64 (images,): sum of the scores, each 0.25 or more, of detections of `detections` that `others` does not have
     at IoU 0.5."""
     # As the truths: what lies wholly outside of the image is none.
-    inside = inside_images(first, dataset.sizes)
-    sure = inside.select(inside.score >= np.float32(BASELINE_SCORE))
-    truths = Agreement(first, dataset.sizes, len(dataset.categories)).truths
-    finders = found_objects(second, truths, BASELINE_SCORE / 2)
-    lonely = finders < 0
-    sums = np.bincount(sure.image_index[lonely], weights=sure.score[lonely], minlength=first.image_count)
+    visible = inside_images(detections, dataset.sizes)
+    confident = visible.select(visible.score >= np.float32(BASELINE_SCORE))
+    truths = Agreement(detections, dataset.sizes, len(dataset.categories)).truths
+    finders = found_objects(others, truths, BASELINE_SCORE / 2)
+    is_unmatched = finders < 0
+    sums = np.bincount(
+        confident.image_index[is_unmatched], weights=confident.score[is_unmatched], minlength=detections.image_count
+    )
     return sums.astype(np.float64)

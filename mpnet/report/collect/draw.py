@@ -16,13 +16,13 @@ _GOLDEN = 0.618033988749895
 _FONT = cv2.FONT_HERSHEY_SIMPLEX
 _Area = tuple[int, int, int, int]
 """Left, top, right, bottom, pixels."""
-_NEAREST, _SEEN = 32, 96
+_NEAREST_EDGES, _NEAREST_CHECKED = 32, 96
 """Texts at whose edges room is looked for, and texts that a place is checked against: the nearest ones, so that the work for
 a text does not grow with their number. What is farther away can hardly reach a place at the edge of a near one."""
 
 
 @dataclass(frozen=True)
-class Label:
+class DrawnBox:
     """One box to draw: x, y, width, height in pixels; class index for the colour; text above the box."""
 
     box: tuple[float, float, float, float]
@@ -37,17 +37,17 @@ def class_colour(category: int) -> tuple[int, int, int]:
 
 
 def draw_labels(
-    image: NDArray[np.uint8], labels: Sequence[Label], dashed: Sequence[float] | None = None, least: float = 0.35
+    image: NDArray[np.uint8], labels: Sequence[DrawnBox], dashed: Sequence[float] | None = None, min_scale: float = 0.35
 ) -> NDArray[np.uint8]:
     """A copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
 
     dashed: corners (x0, y0, x1, y1) of a frame over the boxes and below the texts.
 
     Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
-    least: size of the letters in small images.
+    min_scale: size of the letters in small images.
     """
-    out = np.ascontiguousarray(image.copy())
-    height, width = out.shape[:2]
+    canvas = np.ascontiguousarray(image.copy())
+    height, width = canvas.shape[:2]
     line = max(1, round((height + width) / 800))
     corners = []
     for label in labels:
@@ -57,22 +57,22 @@ def draw_labels(
         top, bottom = (int(np.clip(v, -10 * line, height + 10 * line)) for v in (y, y + h))
         corners.append((left, top, right, bottom))
     for label, (left, top, right, bottom) in reversed(list(zip(labels, corners, strict=True))):
-        cv2.rectangle(out, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
+        cv2.rectangle(canvas, (left, top), (right, bottom), class_colour(label.category), line, cv2.LINE_AA)
     if dashed is not None:
-        _dash(out, dashed)
-    scale = max(least, (height + width) / 3200)
-    taken = np.empty((len(labels), 4), np.int64)
+        _dash(canvas, dashed)
+    scale = max(min_scale, (height + width) / 3200)
+    text_boxes = np.empty((len(labels), 4), np.int64)
     texts, text_corners = 0, []
     for label, box in zip(labels, corners, strict=True):
         size = _text_size(label.text, scale, line)
-        corner = _free_place(box, size, (width, height), taken[:texts]) if label.text else (0, 0)
+        corner = _free_place(box, size, (width, height), text_boxes[:texts]) if label.text else (0, 0)
         if label.text:
-            taken[texts] = (*corner, corner[0] + size[0], corner[1] + size[1])
+            text_boxes[texts] = (*corner, corner[0] + size[0], corner[1] + size[1])
             texts += 1
         text_corners.append(corner)
     for label, corner in reversed(list(zip(labels, text_corners, strict=True))):
-        _write(out, label.text, corner, class_colour(label.category), scale, line)
-    return out
+        _write(canvas, label.text, corner, class_colour(label.category), scale, line)
+    return canvas
 
 
 def _dash(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
@@ -105,8 +105,8 @@ def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -
 
 def _text_size(text: str, scale: float, line: int) -> tuple[int, int]:
     """Width and height of a text with its ground, pixels."""
-    (width, height), below = cv2.getTextSize(_ascii(text), _FONT, scale, max(1, line // 2))
-    return width + 2 * line, height + below + 2 * line
+    (width, height), descent = cv2.getTextSize(_ascii(text), _FONT, scale, max(1, line // 2))
+    return width + 2 * line, height + descent + 2 * line
 
 
 def _ascii(text: str) -> str:
@@ -114,49 +114,51 @@ def _ascii(text: str) -> str:
     return text.encode("ascii", "replace").decode()
 
 
-def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], taken: NDArray[np.int64]) -> tuple[int, int]:
+def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], text_boxes: NDArray[np.int64]) -> tuple[int, int]:
     """Upper left corner for a text: of the places inside the image, at its box and at the nearest texts, the nearest one to
     the box's upper left corner that is free, above the box first; where all is taken, the place that covers least."""
     (left, top, right, bottom), (w, h) = box, size
     rightmost, lowest = max(image[0] - w, 0), max(image[1] - h, 0)
 
-    def inside(x: int, y: int) -> tuple[int, int]:
+    def clamp(x: int, y: int) -> tuple[int, int]:
         return min(max(x, 0), rightmost), min(max(y, 0), lowest)
 
     # Above the box, else inside it below its upper edge.
-    first = inside(left, top - h if top >= h else top)
-    if not _covered(np.array([first]), size, taken)[0]:
-        return first
-    nearest = np.argsort(np.abs(taken[:, :2] - first).sum(axis=1), kind="stable")
-    near = [(right - w, top - h), (left, bottom), (left, top), (left, bottom - h), (right, top), (left - w, top)]
+    preferred = clamp(left, top - h if top >= h else top)
+    if not _covered(np.array([preferred]), size, text_boxes)[0]:
+        return preferred
+    nearest = np.argsort(np.abs(text_boxes[:, :2] - preferred).sum(axis=1), kind="stable")
+    corners = [(right - w, top - h), (left, bottom), (left, top), (left, bottom - h), (right, top), (left - w, top)]
     # Edges of what is taken are where room begins.
-    edges = taken[np.sort(nearest[:_NEAREST])].tolist()
-    near += [(x, y) for b in edges for x in (left, b[0] - w, b[2]) for y in (b[1] - h, b[3], top - h)]
-    candidates = np.array([inside(x, y) for x, y in near])
-    far = np.abs(candidates - first).sum(axis=1)
-    x, y = candidates[np.lexsort((far, _covered(candidates, size, taken[nearest[:_SEEN]])))[0]].tolist()
+    edges = text_boxes[np.sort(nearest[:_NEAREST_EDGES])].tolist()
+    corners += [(x, y) for b in edges for x in (left, b[0] - w, b[2]) for y in (b[1] - h, b[3], top - h)]
+    candidates = np.array([clamp(x, y) for x, y in corners])
+    distances = np.abs(candidates - preferred).sum(axis=1)
+    x, y = candidates[np.lexsort((distances, _covered(candidates, size, text_boxes[nearest[:_NEAREST_CHECKED]])))[0]].tolist()
     return x, y
 
 
-def _covered(corners: NDArray[np.int64], size: tuple[int, int], taken: NDArray[np.int64]) -> NDArray[np.int64]:
+def _covered(corners: NDArray[np.int64], size: tuple[int, int], text_boxes: NDArray[np.int64]) -> NDArray[np.int64]:
     """How many pixels of what is taken, (n, 4), a text at each of some places, (m, 2), would cover: (m,)."""
     sides = []
     for axis in (0, 1):  # arrays of one axis each: pairs in one array take twice the time
-        low = corners[:, None, axis]
-        sides.append(np.maximum(np.minimum(low + size[axis], taken[:, axis + 2]) - np.maximum(low, taken[:, axis]), 0))
+        starts = corners[:, None, axis]
+        sides.append(
+            np.maximum(np.minimum(starts + size[axis], text_boxes[:, axis + 2]) - np.maximum(starts, text_boxes[:, axis]), 0)
+        )
     covered: NDArray[np.int64] = np.einsum("mn,mn->m", *sides)
     return covered
 
 
 def _write(
-    out: NDArray[np.uint8], text: str, corner: tuple[int, int], colour: tuple[int, int, int], scale: float, line: int
+    image: NDArray[np.uint8], text: str, corner: tuple[int, int], colour: tuple[int, int, int], scale: float, line: int
 ) -> None:
     if not text:
         return
     thickness = max(1, line // 2)
     (x, y), (w, h) = corner, _text_size(text, scale, line)
-    below = cv2.getTextSize(_ascii(text), _FONT, scale, thickness)[1]
-    cv2.rectangle(out, (x, y), (x + w, y + h), colour, -1)
+    descent = cv2.getTextSize(_ascii(text), _FONT, scale, thickness)[1]
+    cv2.rectangle(image, (x, y), (x + w, y + h), colour, -1)
     bright = 0.299 * colour[0] + 0.587 * colour[1] + 0.114 * colour[2] > 140
     ink = (0, 0, 0) if bright else (255, 255, 255)
-    cv2.putText(out, _ascii(text), (x + line, y + h - below - line), _FONT, scale, ink, thickness, cv2.LINE_AA)
+    cv2.putText(image, _ascii(text), (x + line, y + h - descent - line), _FONT, scale, ink, thickness, cv2.LINE_AA)

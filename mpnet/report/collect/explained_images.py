@@ -20,10 +20,10 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
     dataset = explanation.bench.dataset
     crops = []
     for explained in explanation.explained:
-        one = explained.object
-        x, y, width, height = one.box
-        record, name = dataset.images[one.position], dataset.names[one.category]
+        lost_object = explained.object
+        x, y, width, height = lost_object.box
+        record, name = dataset.images[lost_object.position], dataset.names[lost_object.category]
         box = (x, y, x + width, y + height)
-        crops.append(ObjectChange(one.kind, record.path, name, one.before, 0.0, box, size_of(one.area)))
+        crops.append(ObjectChange(lost_object.kind, record.path, name, lost_object.before, 0.0, box, size_of(lost_object.area)))
     gallery = Gallery(dataset, *explanation.detections, image_loader({"protocol": explanation.bench.protocol}))
     return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

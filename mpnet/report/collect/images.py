@@ -20,8 +20,8 @@ from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.explain.objects import NEAR
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.report.collect.detection_pairs import overlap
-from mpnet.report.collect.draw import Label, draw_labels, side_by_side
-from mpnet.report.data.differences import Change, Image, ImageScore, ObjectChange
+from mpnet.report.collect.draw import DrawnBox, draw_labels, side_by_side
+from mpnet.report.data.differences import Change, ImageScore, ImageTriple, ObjectChange
 
 LoadImage = Callable[[ImageRecord], NDArray[np.uint8]]
 CROP_SIDE = 400
@@ -53,16 +53,18 @@ class Gallery:
         by_image: dict[str, list[int]] = {}
         for number, change in enumerate(changes[:limit]):
             by_image.setdefault(change.image, []).append(number)
-        drawn = list(changes)
+        illustrated = list(changes)
         for path, numbers in by_image.items():
             image = self.load(self.dataset.images[positions[path]])
             for number in numbers:
-                drawn[number] = replace(changes[number], jpeg=self._crop(image, positions[path], changes[number], captions))
-        return tuple(drawn)
+                illustrated[number] = replace(
+                    changes[number], jpeg=self._crop(image, positions[path], changes[number], captions)
+                )
+        return tuple(illustrated)
 
-    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
         """The first `limit` images, each three times; images in which nothing differs are left out."""
-        out = []
+        triples = []
         for score in scores[:limit]:
             if score.lost + score.gained == 0 and score.doubts < 1e-6:
                 break
@@ -79,32 +81,32 @@ class Gallery:
                     self._predicted(self.other, score.position),
                 )
             ]
-            out.append(Image(Path(record.path).name, caption, *map(jpeg, views)))
-        return tuple(out)
+            triples.append(ImageTriple(Path(record.path).name, caption, *map(jpeg, views)))
+        return tuple(triples)
 
     def _crop(self, image: NDArray[np.uint8], position: int, change: ObjectChange, captions: bool) -> bytes:
         x0, y0, x1, y1 = change.box
-        half = max(x1 - x0, y1 - y0, 24.0) * 0.75
+        radius = max(x1 - x0, y1 - y0, 24.0) * 0.75
         middle_x, middle_y = (x0 + x1) / 2, (y0 + y1) / 2
         height, width = image.shape[:2]
-        left, right = int(max(0, middle_x - half)), int(min(width, middle_x + half))
-        top, bottom = int(max(0, middle_y - half)), int(min(height, middle_y + half))
+        left, right = int(max(0, middle_x - radius)), int(min(width, middle_x + radius))
+        top, bottom = int(max(0, middle_y - radius)), int(min(height, middle_y + radius))
         if right <= left or bottom <= top:
             left, top, right, bottom = 0, 0, width, height
         region = image[top:bottom, left:right]
         truth = np.array([x0, y0, x1 - x0, y1 - y0])
         views = []
-        for run in (self.baseline, self.other):
+        for predictions in (self.baseline, self.other):
             # Whatever else is in the image would only hide the object in question.
-            near = [label for label in self._predicted(run, position) if overlap(np.array(label.box), truth) > NEAR]
-            views.append(_shrunk(region, near, CROP_SIDE, change, (left, top)))
+            labels = [label for label in self._predicted(predictions, position) if overlap(np.array(label.box), truth) > NEAR]
+            views.append(_shrunk(region, labels, CROP_SIDE, change, (left, top)))
         views[1] = np.pad(views[1][:, GAP:], ((0, 0), (GAP, 0), (0, 0)), constant_values=255)
         return jpeg(side_by_side(views, CAPTIONS) if captions else np.hstack(views))
 
-    def _truths(self, position: int) -> list[Label]:
+    def _truths(self, position: int) -> list[DrawnBox]:
         rows = np.flatnonzero(self.dataset.image_index == position)
         return [
-            Label(
+            DrawnBox(
                 _four(self.dataset.box[row]),
                 int(self.dataset.category[row]),
                 self.dataset.names[int(self.dataset.category[row])],
@@ -112,15 +114,15 @@ class Gallery:
             for row in rows
         ]
 
-    def _predicted(self, run: Detections, position: int) -> list[Label]:
-        first, last = int(run.offsets[position]), int(run.offsets[position + 1])
-        rows = [row for row in range(first, last) if run.score[row] >= np.float32(BASELINE_SCORE)]
-        rows.sort(key=lambda row: -float(run.score[row]))
+    def _predicted(self, predictions: Detections, position: int) -> list[DrawnBox]:
+        start, end = int(predictions.offsets[position]), int(predictions.offsets[position + 1])
+        rows = [row for row in range(start, end) if predictions.score[row] >= np.float32(BASELINE_SCORE)]
+        rows.sort(key=lambda row: -float(predictions.score[row]))
         return [
-            Label(
-                _four(run.box[row]),
-                int(run.category[row]),
-                f"{self.dataset.names[int(run.category[row])]} {run.score[row]:.2f}",
+            DrawnBox(
+                _four(predictions.box[row]),
+                int(predictions.category[row]),
+                f"{self.dataset.names[int(predictions.category[row])]} {predictions.score[row]:.2f}",
             )
             for row in rows
         ]
@@ -138,13 +140,13 @@ class ClassGallery:
     def changes(self, changes: Sequence[Change], limit: int, captions: bool = False) -> tuple[Change, ...]:
         """The first `limit` changes with their images, of one side. Raises: DataError when an image is gone or broken."""
         records = {record.path: record for record in self.dataset.images}
-        return (*(replace(change, jpeg=self._drawn(records[change.image])) for change in changes[:limit]), *changes[limit:])
+        return (*(replace(change, jpeg=self._draw(records[change.image])) for change in changes[:limit]), *changes[limit:])
 
-    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
         """Nothing: a classifier's image has one truth, and the changes show it."""
         return ()
 
-    def _drawn(self, record: ImageRecord) -> bytes:
+    def _draw(self, record: ImageRecord) -> bytes:
         image = self.load(record)
         height, width = image.shape[:2]
         factor = CLASS_SIDE / max(height, width)
@@ -171,8 +173,8 @@ def safe_name(text: str) -> str:
 
 def jpeg(image: NDArray[np.uint8]) -> bytes:
     """An RGB image as JPEG."""
-    done, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
-    if not done:
+    is_encoded, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
+    if not is_encoded:
         raise DataError(f"an image of shape {image.shape} cannot be written as JPEG; check the data set")
     return bytes(data.tobytes())
 
@@ -184,7 +186,7 @@ def _four(box: NDArray[np.floating]) -> tuple[float, float, float, float]:
 
 def _shrunk(
     image: NDArray[np.uint8],
-    labels: Sequence[Label],
+    labels: Sequence[DrawnBox],
     width: int,
     change: ObjectChange | None = None,
     origin: tuple[int, int] = (0, 0),
@@ -192,12 +194,12 @@ def _shrunk(
     """Resize first and draw then, so that lines and letters stay sharp. origin: of `image` in the whole one."""
     factor = width / image.shape[1]
     size = (width, max(1, round(image.shape[0] * factor)))
-    small = cv2.resize(image, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
+    resized = cv2.resize(image, size, interpolation=cv2.INTER_AREA if factor < 1 else cv2.INTER_LINEAR)
     scaled = []
     for label in labels:
-        x, y, across, down = label.box
-        box = ((x - origin[0]) * factor, (y - origin[1]) * factor, across * factor, down * factor)
+        x, y, box_width, box_height = label.box
+        box = ((x - origin[0]) * factor, (y - origin[1]) * factor, box_width * factor, box_height * factor)
         scaled.append(replace(label, box=box))
     truth = None if change is None else [(change.box[i] - origin[i % 2]) * factor for i in range(4)]
     # Both sides of a change share the width that the page shows: letters halve.
-    return draw_labels(np.asarray(small, dtype=np.uint8), scaled, truth, least=0.35 if change is None else 0.7)
+    return draw_labels(np.asarray(resized, dtype=np.uint8), scaled, truth, min_scale=0.35 if change is None else 0.7)

@@ -10,11 +10,11 @@ from mpnet.model.task import DETECTION
 from mpnet.trial.experiment import RunReport
 
 
-def of_run(report: RunReport) -> dict[str, Any] | None:
+def measure_operating_point(report: RunReport) -> dict[str, Any] | None:
     """At `detection.deployed`, else at the best F1 of the baseline, without one of the run itself; None of a classifier."""
     bench, result = report.bench, report.deployed or report.result
     if result.task is not DETECTION:
         return None
-    sides = [bench.kit.read(run.predictions_path, bench.dataset) for run in (report.baseline, result) if run is not None]
-    point = OperatingPoint(bench.dataset, sides[0], bench.experiment.detection.deployed)
-    return point.of(sides[1] if len(sides) > 1 else None)
+    predictions = [bench.kit.read(run.predictions_path, bench.dataset) for run in (report.baseline, result) if run is not None]
+    point = OperatingPoint(bench.dataset, predictions[0], bench.experiment.detection.deployed)
+    return point.of(predictions[1] if len(predictions) > 1 else None)

@@ -36,7 +36,7 @@ TIME_REPEATS = 10
 
 
 @dataclass(frozen=True, eq=False)
-class Compared:
+class ComparedResult:
     """One of the results that are compared. predictions, dataset: of a configuration that ran again, None: on disk."""
 
     result: Result
@@ -44,21 +44,21 @@ class Compared:
     dataset: Dataset | None = None
 
 
-def opened(compared: Sequence[Compared]) -> tuple[Dataset, list[Any]]:
+def open_predictions(sides: Sequence[ComparedResult]) -> tuple[Dataset, list[Any]]:
     """The labelled images behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
-    first = compared[0]
-    dataset = open_dataset(first.result.document) if first.dataset is None else first.dataset
+    baseline = sides[0]
+    dataset = open_dataset(baseline.result.document) if baseline.dataset is None else baseline.dataset
     return dataset, [
-        kit_of(one.result.task).read(one.result.predictions_path, dataset) if one.predictions is None else one.predictions
-        for one in compared
+        kit_of(side.result.task).read(side.result.predictions_path, dataset) if side.predictions is None else side.predictions
+        for side in sides
     ]
 
 
 @dataclass(frozen=True, eq=False)
-class Machine:
+class NetworkRunner:
     """A workbench with the precision strings of one sweep or run."""
 
     bench: Workbench
@@ -90,8 +90,8 @@ class Machine:
         believed, '' where nothing speaks against them."""
         steps, doubts = zip(*map(self._steps, (baseline, chosen)), strict=True)
         documents = [
-            {"precision": {"layers": self.rows(key)}, "latency": {"steps": taken}}
-            for key, taken in zip((baseline, chosen), steps, strict=True)
+            {"precision": {"layers": self.rows(key)}, "latency": {"steps": steps_of_key}}
+            for key, steps_of_key in zip((baseline, chosen), steps, strict=True)
         ]
         return layer_pairs(*documents), next(filter(None, doubts), "")
 
@@ -99,9 +99,9 @@ class Machine:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
         session.forward(next(self.bench.inputs.batches(1, [0])).x, copy=False)
         calls = step_calls(session, 1)
-        taken = in_turn(*(work for _, work in calls), repeats=TIME_REPEATS, warm_up=0)
-        doubt = together(taken).doubt(self.bench.threads, cpu_count())
-        return [{"layer": step.step.layer, "ms": step.median_ms} for step in steps_of(session, calls, taken)], doubt
+        times = in_turn(*(work for _, work in calls), repeats=TIME_REPEATS, warm_up=0)
+        doubt = together(times).doubt(self.bench.threads, cpu_count())
+        return [{"layer": step.step.layer, "ms": step.median_ms} for step in steps_of(session, calls, times)], doubt
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
@@ -112,12 +112,12 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
         if step.operation in ("Quantize", "Cast"):
             entering[step.layer] = step
     ranges = _ranges(plan)
-    out = []
+    errors = []
     for layer in sorted(analysis.layers, key=lambda layer: layer.layer):
-        before = entering.get(layer.layer)
-        rounding = before.local if before is not None else None
-        seen = before.cumulative if before is not None else layer.cumulative
-        out.append(
+        entering_step = entering.get(layer.layer)
+        rounding = entering_step.local if entering_step is not None else None
+        statistics = entering_step.cumulative if entering_step is not None else layer.cumulative
+        errors.append(
             LayerError(
                 layer.layer,
                 layer.name,
@@ -127,15 +127,15 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
                 layer.cumulative.cosine,
                 _number(rounding.rmse_per_scale if rounding else None),
                 _number(rounding.saturated if rounding else None),
-                seen.minimum,
-                seen.maximum,
-                before.histogram if before is not None else (),
-                (seen.minimum, seen.maximum),
+                statistics.minimum,
+                statistics.maximum,
+                entering_step.histogram if entering_step is not None else (),
+                (statistics.minimum, statistics.maximum),
                 ranges.get(layer.layer),
                 layer.noise,
             )
         )
-    return tuple(out)
+    return tuple(errors)
 
 
 def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
@@ -154,15 +154,15 @@ def _number(value: float | None) -> float:
     return math.nan if value is None else float(value)
 
 
-def run_with(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> Compared:
+def run_with_unlabelled(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> ComparedResult:
     """A run on its own images and others. Raises: ConfigError for one of another engine."""
     engine = (run.document.get("deployed") or {}).get("engine")
     if engine is not None:
         raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
-    machine = Machine(reopen(run.document, run.output, unlabelled))
-    with progress("images", len(machine.bench.inputs)) as advance:
-        (outcome,) = run_plans(machine.bench, [machine.plan(run.key)], advance)
+    runner = NetworkRunner(reopen(run.document, run.output, unlabelled))
+    with progress("images", len(runner.bench.inputs)) as advance:
+        (outcome,) = run_plans(runner.bench, [runner.plan(run.key)], advance)
     document = build_document(
-        machine.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
+        runner.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
     )
-    return Compared(Result(run.path, document), outcome.predictions, machine.bench.dataset)
+    return ComparedResult(Result(run.path, document), outcome.predictions, runner.bench.dataset)

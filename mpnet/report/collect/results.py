@@ -30,14 +30,14 @@ def from_results(results: Sequence[Result]) -> ReportData:
     Raises: ConfigError for runs on different data.
     """
     documents = [result.document for result in results]
-    for other in documents[1:]:
-        if other["digests"].get("data") != documents[0]["digests"].get("data"):
+    for document in documents[1:]:
+        if document["digests"].get("data") != documents[0]["digests"].get("data"):
             raise ConfigError("runs on different images or labels cannot share a report; name runs on the same data")
     chosen = documents[-1]
     rows = [result_values(document, baseline=str(documents[0].get("id", ""))) for document in documents]
     # A baseline agrees with itself; result.json leaves that out.
-    itself = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
-    rows[0] = {**itself, **rows[0]}
+    baseline_values = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
+    rows[0] = {**baseline_values, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
         tuple(str(d["precision"].get("key", "")) for d in documents),
@@ -106,18 +106,18 @@ def mean_sqnr(heads: Iterable[float | None]) -> float:
     return -decibels(mean) if mean > 0 else math.inf
 
 
-def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wanted: Iterable[str] = ()) -> Configurations:
+def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, required: Iterable[str] = ()) -> Configurations:
     """At most about `limit` rows: front, baseline, chosen, the wanted keys, single steps from the uniform ones, and a fair
     sample."""
     if len(table) <= limit:
         return table
     keep = table.front.copy()
     keep[[row for row in (table.baseline, table.chosen) if row is not None]] = True
-    named = {*wanted, *_uniform_and_neighbours(table)}
-    keep |= np.fromiter((key in named for key in table.keys), dtype=bool, count=len(table))
-    rest = np.flatnonzero(~keep)
+    named_keys = {*required, *_uniform_and_neighbours(table)}
+    keep |= np.fromiter((key in named_keys for key in table.keys), dtype=bool, count=len(table))
+    remaining = np.flatnonzero(~keep)
     random = np.random.RandomState(seed)
-    keep[random.choice(rest, max(0, min(len(rest), limit - int(keep.sum()))), replace=False)] = True
+    keep[random.choice(remaining, max(0, min(len(remaining), limit - int(keep.sum()))), replace=False)] = True
     rows = np.flatnonzero(keep)
     new_row: dict[int | None, int | None] = {None: None, **{int(old): new for new, old in enumerate(rows)}}
     return replace(
@@ -133,13 +133,13 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, wante
 
 def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
     """What sensitivities are read from: all layers alike, and all but one."""
-    first, rest = split_key(table.keys[0])
+    codes_of_layers, suffix = split_key(table.keys[0])
     codes = sorted({code for key in table.keys for code in split_key(key)[0]})
     for code in codes:
-        yield code * len(first) + rest
-        for position in range(len(first)):
-            for other in codes:
-                yield code * position + other + code * (len(first) - position - 1) + rest
+        yield code * len(codes_of_layers) + suffix
+        for position in range(len(codes_of_layers)):
+            for neighbour_code in codes:
+                yield code * position + neighbour_code + code * (len(codes_of_layers) - position - 1) + suffix
 
 
 def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
@@ -170,13 +170,13 @@ def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple
     times = [layer_ms(document.get("latency")) for document in (baseline, chosen)]
     pairs = []
     for index, layer in tables[1].items():
-        before = tables[0].get(index, {})
+        baseline_layer = tables[0].get(index, {})
         cost = LayerPair(
             int(index),
             str(layer.get("name") or layer.get("type", "")),
             times[0].get(index, math.nan),
             times[1].get(index, math.nan),
-            float(before.get("weight_bytes", 0)),
+            float(baseline_layer.get("weight_bytes", 0)),
             float(layer.get("weight_bytes", 0)),
         )
         if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:

@@ -19,28 +19,28 @@ from mpnet.speed.steps import doubt_of, latency_text
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 
 
-def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
+def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportData:
     """What a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
-    sweep, findings, options = stored.sweep, stored.findings, stored.options
+    sweep, findings, options = stored_sweep.sweep, stored_sweep.findings, stored_sweep.options
     picks = findings.get("picks") or {}
-    table = thinned(stored.configurations, wanted=[str(pick.get("precision")) for pick in picks.values()])
-    notes = [stored.why_chosen] if stored.why_chosen else []
+    table = thinned(stored_sweep.configurations, required=[str(pick.get("precision")) for pick in picks.values()])
+    notes = [stored_sweep.why_chosen] if stored_sweep.why_chosen else []
     whole_front = findings.get("front") or ()
-    foreign = sum(entry.get("options", "") != options for entry in whole_front)
-    if foreign:
+    foreign_count = sum(entry.get("options", "") != options for entry in whole_front)
+    if foreign_count:
         notes.append(
-            f"The sweep's front has {len(whole_front)} configurations; {foreign} of them have other quantisation options "
+            f"The sweep's front has {len(whole_front)} configurations; {foreign_count} of them have other quantisation options "
             "than this page shows."
         )
     notes += time_lines(findings.get("times") or {})
     if findings.get("ruled_out"):
         notes.append(_proof(findings, int(sweep.get("selecting", 0))))
-    if stored.failed:
-        notes.append(f"{failed_text(stored.failed)}.")
-    notes += _survival(findings.get("verified"), stored.verified)
-    if stored.other_options:
+    if stored_sweep.failed:
+        notes.append(f"{failed_text(stored_sweep.failed)}.")
+    notes += _survival(findings.get("verified"), stored_sweep.verified)
+    if stored_sweep.other_options:
         notes.append(
-            f"The sweep tried {stored.other_options} more set(s) of quantisation options; this page shows one of them."
+            f"The sweep tried {stored_sweep.other_options} more set(s) of quantisation options; this page shows one of them."
         )
     if table.baseline is None:
         notes.append("The baseline is not among the finished trials, so there is nothing to compare with yet.")
@@ -49,15 +49,15 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
     if sweep.get("holdout"):
         protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} images; the rest only reports"
     return ReportData(
-        title=str(stored.document["name"]),
+        title=str(stored_sweep.document["name"]),
         kind="sweep",
         source=str(path),
-        created=_date(stored.created),
+        created=_date(stored_sweep.created),
         status=status,
         layers=_layers(sweep.get("layers") or (), table.keys[0]),
         configurations=table,
         protocol=protocol,
-        digests=stored.document["digests"],
+        digests=stored_sweep.document["digests"],
         held_out=held_out,
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
@@ -71,10 +71,11 @@ def from_store(stored: StoredSweep, path: Path, status: Status) -> ReportData:
 
 def _proof(findings: Mapping[str, Any], selecting: int) -> str:
     """A sentence for the page: why configurations that were not measured on all images are not on the front."""
-    needed = ruled_out_needed(findings, "after ", selecting)
+    needed_text = ruled_out_needed(findings, "after ", selecting)
     return (
         f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that "
-        f"costs no more stays better whatever the images left would bring. They were ruled out by part of the images{needed}."
+        f"costs no more stays better whatever the images left would bring. They were ruled out by part of the "
+        f"images{needed_text}."
     )
 
 
@@ -90,8 +91,10 @@ def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> 
         for kind in ("held_out", "all", "selecting"):
             loss = (entry.get("losses") or {}).get(kind)
             judged = judged or judged_by(loss or {})
-            if loss and (of := loss.get(judged)):
-                losses[images_text(kind, int(loss["pictures"]))] = Interval(of["difference"], of["low"], of["high"])
+            if loss and (judged_loss := loss.get(judged)):
+                losses[images_text(kind, int(loss["pictures"]))] = Interval(
+                    judged_loss["difference"], judged_loss["low"], judged_loss["high"]
+                )
         of_options = str(entry.get("options") or "")
         offered.append(
             Pick(
@@ -120,16 +123,16 @@ def _board(machine: Mapping[str, Any]) -> str:
     return f"{machine['cpu']}, {threads} thread{'' if threads == 1 else 's'}" if machine.get("cpu") else ""
 
 
-def _survival(verified: Mapping[str, Any] | None, checked: Sequence[Mapping[str, Any]]) -> list[str]:
+def _survival(verified: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> list[str]:
     """Sentences for the page: what of the front survives in the engine, by which rule, and what does not."""
-    if verified is None or not checked:
+    if verified is None or not rows:
         return []
-    lost = [row for row in checked if not row["survived"]]
+    lost_rows = [row for row in rows if not row["survived"]]
     engine = f"{verified['engine']} {verified['version']}".strip()
     sentences = [
-        f"Checked in {engine}: {len(checked) - len(lost)} of {len(checked)} configurations survive; {verified['rule']}."
+        f"Checked in {engine}: {len(rows) - len(lost_rows)} of {len(rows)} configurations survive; {verified['rule']}."
     ]
-    sentences += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost]
+    sentences += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost_rows]
     return sentences + [f"{line}." for line in verified.get("notes", [])]
 
 

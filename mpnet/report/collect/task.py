@@ -15,7 +15,7 @@ from mpnet.model.task import CLASSIFICATION, DETECTION, Task
 from mpnet.report.collect.class_pairs import ClassPairing
 from mpnet.report.collect.detection_pairs import Pairing
 from mpnet.report.collect.images import ClassGallery, Gallery, LoadImage
-from mpnet.report.data.differences import Change, Image, ImageScore, Pair
+from mpnet.report.data.differences import Change, ImageScore, ImageTriple, RunDifferences
 
 
 class Compares(Protocol):
@@ -23,7 +23,7 @@ class Compares(Protocol):
 
     intervals_by: str
 
-    def pair(self, other: Any) -> Pair:
+    def pair(self, other: Any) -> RunDifferences:
         """Everything about one run against the baseline."""
         ...
 
@@ -35,13 +35,13 @@ class Shows(Protocol):
         """The first `limit` changes with their images. captions: which say which side is which."""
         ...
 
-    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[Image, ...]:
+    def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
         """The images in which the runs differ most."""
         ...
 
 
 @dataclass(frozen=True)
-class View:
+class PredictionTools:
     """How the predictions of one task are compared and drawn.
 
     pairing:   of a data set, the baseline's predictions, draws and seed.
@@ -54,12 +54,12 @@ class View:
     confusion: Callable[[Any, Dataset], NDArray[np.int64]]
 
 
-_VIEWS: dict[str, View] = {
-    DETECTION.name: View(Pairing, Gallery, detector_confusion),
-    CLASSIFICATION.name: View(ClassPairing, ClassGallery, classifier_confusion),
+_VIEWS: dict[str, PredictionTools] = {
+    DETECTION.name: PredictionTools(Pairing, Gallery, detector_confusion),
+    CLASSIFICATION.name: PredictionTools(ClassPairing, ClassGallery, classifier_confusion),
 }
 
 
-def view_of(task: Task) -> View:
+def prediction_tools(task: Task) -> PredictionTools:
     """Return the row of a task."""
     return _VIEWS[task.name]

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from mpnet.report.data.differences import Pair
+from mpnet.report.data.differences import RunDifferences
 from mpnet.tables import Chart, Table, Tabular, columns_of
 
 
@@ -16,21 +16,21 @@ class Comparison(Tabular):
     """document: for --json; pairs: one per run but the baseline, empty when images or detections are gone."""
 
     document: dict[str, Any]
-    pairs: tuple[Pair, ...]
+    pairs: tuple[RunDifferences, ...]
 
     @property
     def table(self) -> Table:
         """One row a run and measure, against the first run. low, high: ends of the difference's 95 % interval, NaN: unknown."""
-        first, *others = self.document["runs"]
+        baseline, *runs = self.document["runs"]
         rows = []
-        for run in others:
+        for run in runs:
             for name, change in run["differences"].items():
                 interval = run["intervals"].get(name, {})
                 rows.append(
                     {
                         "run": run["name"],
                         "measure": name,
-                        "baseline": first["metrics"].get(name),
+                        "baseline": baseline["metrics"].get(name),
                         "value": run["metrics"].get(name),
                         "difference": change,
                         "low": interval.get("low", math.nan),
@@ -38,5 +38,5 @@ class Comparison(Tabular):
                     }
                 )
         return Table(
-            columns_of(rows), f"Differences from {first['name']}", Chart("difference", "measure", low="low", high="high")
+            columns_of(rows), f"Differences from {baseline['name']}", Chart("difference", "measure", low="low", high="high")
         )

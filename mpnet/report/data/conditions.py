@@ -34,65 +34,67 @@ class ConditionTables:
 
 def condition_tables(document: Mapping[str, Any]) -> ConditionTables | None:
     """Of a sweep's document or its findings; None without `conditions`."""
-    part = document.get("conditions")
-    if not part or not part["rows"]:
+    section = document.get("conditions")
+    if not section or not section["rows"]:
         return None
-    measures_of = {row["trial"]: row["under"] for row in part["rows"]}
-    measured = part["rows"][0]["under"].get(CLEAN, {})
-    task = next((task for task in TASKS.values() if {task.quality, task.agreement} & set(measured)), None)
+    measures_of = {row["trial"]: row["under"] for row in section["rows"]}
+    measures = section["rows"][0]["under"].get(CLEAN, {})
+    task = next((task for task in TASKS.values() if {task.quality, task.agreement} & set(measures)), None)
     if task is None:
         return None
-    shown = task.agreement if task.agreement in measured else task.quality
+    shown_measure = task.agreement if task.agreement in measures else task.quality
 
     def cells(trial: str, conditions: Sequence[str], name: str) -> list[str]:
-        under = measures_of.get(trial, {})
-        return [number_text(under.get(condition, {}).get(name)) for condition in conditions]
+        values = measures_of.get(trial, {})
+        return [number_text(values.get(condition, {}).get(name)) for condition in conditions]
 
-    order = [CLEAN, *part["conditions"], MEAN, WORST]
+    order = [CLEAN, *section["conditions"], MEAN, WORST]
     baseline, picks = document.get("baseline"), document.get("picks") or {}
     columns = {"images": order}
-    if baseline is not None and task.quality in measured:
+    if baseline is not None and task.quality in measures:
         columns[f"baseline {measure(task.quality).label}"] = cells(baseline["trial"], order, task.quality)
-    columns |= {name: cells(pick["trial"], order, shown) for name, pick in picks.items()}
-    label, judged = measure(shown).label, (CLEAN, MEAN, WORST)
+    columns |= {name: cells(pick["trial"], order, shown_measure) for name, pick in picks.items()}
+    label, judged = measure(shown_measure).label, (CLEAN, MEAN, WORST)
     names = {pick["trial"]: name for name, pick in picks.items()} | ({baseline["trial"]: "baseline"} if baseline else {})
     rows = []
-    for row in part["rows"]:
-        on = [name for name in judged if row["precision"] in part["front"].get(name, ())]
+    for row in section["rows"]:
+        fronts = [name for name in judged if row["precision"] in section["front"].get(name, ())]
         precision = " ".join(filter(None, (short_key(row["precision"]), row["options"])))
-        rows.append([precision, names.get(row["trial"], ""), *cells(row["trial"], judged, shown), ", ".join(on) or "none"])
+        rows.append(
+            [precision, names.get(row["trial"], ""), *cells(row["trial"], judged, shown_measure), ", ".join(fronts) or "none"]
+        )
     return ConditionTables(
         TextTable(
-            f"Under other conditions: {label} of the picks, {part['images']} images",
+            f"Under other conditions: {label} of the picks, {section['images']} images",
             list(columns),
             list(zip(*columns.values(), strict=True)),
         ),
         TextTable(f"The front and the picks: {label}", ("precision", "taken as", *judged, "on the front of"), rows),
-        _changes(document, part),
+        _changes(document, section),
     )
 
 
-def _changes(document: Mapping[str, Any], part: Mapping[str, Any]) -> list[str]:
+def _changes(document: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
     """Which picks and how much of the front would change under the conditions, a sentence each."""
-    picks, front = part["picks"], part["front"]
+    picks, front = section["picks"], section["front"]
     clean = picks.get(CLEAN, {})
     lines = []
     for name, words in ((MEAN, "on average over the conditions"), (WORST, "in the worst of the conditions")):
-        changed = [
+        changed_picks = [
             f"{pick} would be {short_key(key)}" + (f" in place of {short_key(clean[pick])}" if pick in clean else "")
             for pick, key in picks.get(name, {}).items()
             if key != clean.get(pick)
         ]
-        kept = len(set(front.get(name, ())) & set(front.get(CLEAN, ())))
+        kept_count = len(set(front.get(name, ())) & set(front.get(CLEAN, ())))
         lines.append(
-            f"Judged {words}, {kept} of the {len(front.get(CLEAN, ()))} configurations of the front stay on it; "
-            + ("; ".join(changed) if changed else "balanced and smallest stay as they are")
+            f"Judged {words}, {kept_count} of the {len(front.get(CLEAN, ()))} configurations of the front stay on it; "
+            + ("; ".join(changed_picks) if changed_picks else "balanced and smallest stay as they are")
         )
-    trials = {row["trial"] for row in part["rows"]}
-    ran = sum(row["trial"] in trials for row in document["front"])
-    if ran < part["of_front"]:
-        lines.append(f"{ran} of the front's {part['of_front']} ran under conditions, evenly spread")
-    for one in part.get("failed", ()):
-        name = " ".join(filter(None, (short_key(one["precision"]), one["options"])))
-        lines.append(f"under {one['condition']} {name} has no figures: {one['reason']}")
+    trials = {row["trial"] for row in section["rows"]}
+    ran_count = sum(row["trial"] in trials for row in document["front"])
+    if ran_count < section["of_front"]:
+        lines.append(f"{ran_count} of the front's {section['of_front']} ran under conditions, evenly spread")
+    for failure in section.get("failed", ()):
+        name = " ".join(filter(None, (short_key(failure["precision"]), failure["options"])))
+        lines.append(f"under {failure['condition']} {name} has no figures: {failure['reason']}")
     return lines

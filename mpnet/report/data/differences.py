@@ -131,7 +131,7 @@ class Confusion:
 
 
 @dataclass(frozen=True)
-class Image:
+class ImageTriple:
     """One image three times: truth, baseline, chosen; each a JPEG. score: agreement of the two, percent."""
 
     name: str
@@ -155,7 +155,7 @@ class ImageScore:
 
 
 @dataclass(frozen=True)
-class Pair:
+class RunDifferences:
     """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95; of
     classifiers top1, top5, agreement_top1. verdict: what a test says, '' where there is none."""
 

@@ -8,15 +8,15 @@ from typing import Any, Mapping
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.explain.objects import DOUBLED, KEPT, MOVED
 
-NAMED = 3
+MAX_LAYERS_NAMED = 3
 """Layers that a sentence names at most."""
 
 
-LEAST = 10.0
+MIN_SHARE = 10.0
 """Share, percent, below which a layer is not named where another one is."""
 
 
-LEAST_CHANGE = 0.05
+MIN_CHANGE = 0.05
 """Change of a score of which little can be said: many layers can push it across the threshold."""
 
 
@@ -24,10 +24,10 @@ def heading(row: Mapping[str, Any]) -> str:
     """What became of an object."""
     edge = ", at the edge" if row["at_edge"] else ""
     detection = "a second detection of " if row["kind"] == DOUBLED else ""
-    beside = f", beside it {row['beside_score']:.2f}" if row["kind"] == MOVED else ""
+    second_score = f", beside it {row['beside_score']:.2f}" if row["kind"] == MOVED else ""
     return (
         f"{row['object']}  {row['class']}, {row['size']}{edge}: {row['kind']}, {detection}score "
-        f"{row['baseline_score']:.2f} -> {row['score']:.2f}{beside}"
+        f"{row['baseline_score']:.2f} -> {row['score']:.2f}{second_score}"
     )
 
 
@@ -36,19 +36,19 @@ def sentence(row: Mapping[str, Any]) -> str:
     if row["kind"] == KEPT:
         return "is found by both"
     way = row["raise"]
-    shares = [share for share in row["shares"] if share["percent"] >= LEAST][:NAMED] or row["shares"][:1]
-    blamed = _joined([f"{share['name']} ({share['percent']:.0f} %)" for share in shares])
-    by = f"{row['kind']} by {blamed}"
-    if abs(row["baseline_score"] - row["score"]) < LEAST_CHANGE:
-        by = f"its score changes by {abs(row['baseline_score'] - row['score']):.2f} only, across {BASELINE_SCORE}; {by}"
+    shares = [share for share in row["shares"] if share["percent"] >= MIN_SHARE][:MAX_LAYERS_NAMED] or row["shares"][:1]
+    causes = _joined([f"{share['name']} ({share['percent']:.0f} %)" for share in shares])
+    cause = f"{row['kind']} by {causes}"
+    if abs(row["baseline_score"] - row["score"]) < MIN_CHANGE:
+        cause = f"its score changes by {abs(row['baseline_score'] - row['score']):.2f} only, across {BASELINE_SCORE}; {cause}"
     if way is None:
-        return f"{by}; raising layers with weights does not bring it back"
+        return f"{cause}; raising layers with weights does not bring it back"
     pairs = zip(way["names"], way["precisions"], strict=True)
-    raised = _joined([f"{name} to {precision}" for name, precision in pairs])
+    layers_raised = _joined([f"{name} to {precision}" for name, precision in pairs])
     verb = "brings" if len(way["names"]) == 1 else "together brings"
     return (
-        f"{by}; raising {raised} {verb} it back (score {way['score']:.2f}) for {way['bit_operations_percent']:.1f} % of the "
-        "baseline's bit operations"
+        f"{cause}; raising {layers_raised} {verb} it back (score {way['score']:.2f}) for "
+        f"{way['bit_operations_percent']:.1f} % of the baseline's bit operations"
     )
 
 

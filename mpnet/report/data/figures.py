@@ -81,22 +81,22 @@ def front(data: ReportData) -> Figure | None:
     if len(table) < 2 or objective not in table.columns or cost not in table.columns:
         return None
     x, y = table.columns[cost], table.columns[objective]
-    known = np.isfinite(x) & np.isfinite(y)
-    rest = np.flatnonzero(known & ~table.front)
-    best = np.flatnonzero(known & table.front)
+    is_known = np.isfinite(x) & np.isfinite(y)
+    others = np.flatnonzero(is_known & ~table.front)
+    best = np.flatnonzero(is_known & table.front)
     best = best[np.argsort(x[best], kind="stable")]
     low, high = _intervals(data, best, objective)
     series = [
-        Series("measured", x[rest].tolist(), y[rest].tolist(), "muted"),
+        Series("measured", x[others].tolist(), y[others].tolist(), "muted"),
         Series("front", x[best].tolist(), y[best].tolist(), "accent", low, high, "line+points"),
     ]
-    for row, name in _named(data).items():
-        if known[row]:
+    for row, name in _name_rows(data).items():
+        if is_known[row]:
             series.append(Series(name, [x[row]], [y[row]], "baseline" if row == table.baseline else "chosen"))
     columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
     columns.update({name: values.tolist() for name, values in table.columns.items()})
     title = f"{measure(objective).label} against {measure(cost).label}"
-    on = data.images_of(objective)
+    images = data.images_of(objective)
     return Figure(
         "front",
         "xy",
@@ -105,13 +105,13 @@ def front(data: ReportData) -> Figure | None:
         _label(objective),
         tuple(series),
         columns=columns,
-        note=f"on {on}" if on else "",
+        note=f"on {images}" if images else "",
         # What spans a decade would crowd at one end.
-        log=bool(known.any() and x[known].min() > 0 and x[known].max() >= 10 * x[known].min()),
+        log=bool(is_known.any() and x[is_known].min() > 0 and x[is_known].max() >= 10 * x[is_known].min()),
     )
 
 
-def _named(data: ReportData) -> dict[int, str]:
+def _name_rows(data: ReportData) -> dict[int, str]:
     """The rows that have names: the baseline, and the picks, or what is chosen where there are none."""
     table = data.configurations
     names = {} if table.baseline is None else {table.baseline: "baseline"}
@@ -126,8 +126,8 @@ def _named(data: ReportData) -> dict[int, str]:
 def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
     """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
     start = data.configurations.value(data.configurations.baseline, name)
-    known = [data.intervals.get(int(row), {}).get(name) for row in rows]
-    intervals = [interval if interval is not None and interval.tells else None for interval in known]
+    found_intervals = [data.intervals.get(int(row), {}).get(name) for row in rows]
+    intervals = [interval if interval is not None and interval.tells else None for interval in found_intervals]
     if not any(intervals):
         return None, None
     nan = float("nan")
@@ -139,7 +139,7 @@ ALL_BUT = "all but this layer"
 
 def sensitivities(data: ReportData) -> list[Figure]:
     """Per layer, both ways; one figure per measure that has them."""
-    out = []
+    sensitivity_figures = []
     for quantity in leading(data.task):
         name = quantity.name
         entries = by_layer(data.configurations, data.layers, name)
@@ -150,9 +150,9 @@ def sensitivities(data: ReportData) -> list[Figure]:
         names = [layer.name for layer in layers]
         for code, precision in dict.fromkeys((s.code, s.precision) for s in entries):
             rows = {s.layer: s for s in entries if s.code == code}  # not every layer has every precision
-            alone, rest = ([getattr(rows[x], way) if x in rows else np.nan for x in layers] for way in ("alone", "rest"))
+            alone, kept = ([getattr(rows[x], way) if x in rows else np.nan for x in layers] for way in ("alone", "kept_high"))
             colour = BY_CODE[code].base if code in BY_CODE else "accent"
-            ways = (f"only this layer in {precision}", alone, colour), (f"{ALL_BUT} in {precision}", rest, colour + "-light")
+            ways = (f"only this layer in {precision}", alone, colour), (f"{ALL_BUT} in {precision}", kept, colour + "-light")
             # A strategy may have tried one way alone.
             series += [Series(text, names, values, ink) for text, values, ink in ways if not np.isnan(values).all()]
         columns: dict[str, Sequence[Any]] = {
@@ -160,11 +160,11 @@ def sensitivities(data: ReportData) -> list[Figure]:
             "name": [s.layer.name for s in entries],
             "precision": [s.precision for s in entries],
             "only_this": [s.alone for s in entries],
-            "all_but_this": [s.rest for s in entries],
+            "all_but_this": [s.kept_high for s in entries],
         }
         absolute = np.isinf(data.configurations.value(data.configurations.baseline, name))
         label = quantity.label if absolute else f"change of {quantity.label}"
-        out.append(
+        sensitivity_figures.append(
             Figure(
                 f"sensitivity-{name}",
                 "bars",
@@ -176,19 +176,19 @@ def sensitivities(data: ReportData) -> list[Figure]:
                 note="values, not changes: the baseline has no noise" if absolute else "",
             )
         )
-    return out
+    return sensitivity_figures
 
 
 def stabilities(data: ReportData) -> list[Figure]:
     """For each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
     # Without the network only places in precision strings are known, and the shares name layers by their index.
-    known = {layer.index: layer.name for layer in data.weighted if layer.kind}
+    layer_names = {layer.index: layer.name for layer in data.weighted if layer.kind}
     figures = []
     for pick, rows in (data.stability.get("layers") or {}).items():
         percent = {row["layer"]: row["percent"] for row in rows}
         if not percent:
             continue
-        names = known or {layer: f"layer {layer}" for layer in sorted(percent)}
+        names = layer_names or {layer: f"layer {layer}" for layer in sorted(percent)}
         shares = [float(percent.get(layer, 0.0)) for layer in names]
         figures.append(
             Figure(
@@ -211,31 +211,35 @@ def heat(data: ReportData) -> Figure | None:
         return None
     objective, cost = table.columns[table.objective], table.columns[table.cost]
     front = np.flatnonzero(table.front)
-    named = _named(data)
-    rest = [int(row) for row in front[np.lexsort((cost[front], -objective[front]))] if row not in named]
-    room = HEAT_ROWS - len(named)
-    spread = rest if len(rest) <= room else [rest[i * len(rest) // room] for i in range(room)]
-    rows = sorted({*spread, *named}, key=lambda row: (-objective[row], cost[row]))
+    names_of_rows = _name_rows(data)
+    unnamed = [int(row) for row in front[np.lexsort((cost[front], -objective[front]))] if row not in names_of_rows]
+    room = HEAT_ROWS - len(names_of_rows)
+    sampled = unnamed if len(unnamed) <= room else [unnamed[i * len(unnamed) // room] for i in range(room)]
+    rows = sorted({*sampled, *names_of_rows}, key=lambda row: (-objective[row], cost[row]))
     start = table.value(table.baseline, table.cost)
     digits = measure(table.objective).digits
     labels = tuple(
         " · ".join(
             filter(
                 None,
-                (named.get(row, ""), f"{objective[row]:.{digits}f}", f"{100 * cost[row] / start:.0f} %" if start > 0 else ""),
+                (
+                    names_of_rows.get(row, ""),
+                    f"{objective[row]:.{digits}f}",
+                    f"{100 * cost[row] / start:.0f} %" if start > 0 else "",
+                ),
             )
         )
         for row in rows
     )
     keys = tuple(table.keys[row] for row in rows)
     names = tuple(layer.name for layer in data.weighted)
-    columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [named.get(row, "") for row in rows]}
+    columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [names_of_rows.get(row, "") for row in rows]}
     for position, name in enumerate(names):
         columns[name] = [key[position] if position < len(key) else "" for key in keys]
     for name in (table.objective, table.cost):
         columns[name] = [float(table.columns[name][row]) for row in rows]
     note = f"{measure(table.objective).label} and share of the baseline's {measure(table.cost).label} before each row"
-    if len(spread) < len(rest):
+    if len(sampled) < len(unnamed):
         note += f"; {len(rows)} of the front's {len(front)}, evenly thinned"
     return Figure(
         "heat",
@@ -256,9 +260,9 @@ def errors(data: ReportData) -> list[Figure]:
     if not data.errors:
         return []
     names = [e.name for e in data.errors]
-    renamed = {"layer": "index", "noise_share": "noise"}
-    every = {
-        name: [getattr(e, renamed.get(name, name)) for e in data.errors]
+    attribute_of = {"layer": "index", "noise_share": "noise"}
+    columns = {
+        name: [getattr(e, attribute_of.get(name, name)) for e in data.errors]
         for name in (
             "layer",
             "name",
@@ -280,7 +284,7 @@ def errors(data: ReportData) -> list[Figure]:
         "layer",
         "share (%)",
         (Series("share of noise", names, [100 * e.noise for e in data.errors], "accent"),),
-        columns=every,
+        columns=columns,
     )
     sqnr = Figure(
         "error-sqnr",
@@ -289,10 +293,10 @@ def errors(data: ReportData) -> list[Figure]:
         "layer",
         "SQNR (dB)",
         (
-            Series("cumulative", names, every["sqnr_db"], "accent"),
-            Series("only this layer's rounding", names, every["local_sqnr_db"], "muted"),
+            Series("cumulative", names, columns["sqnr_db"], "accent"),
+            Series("only this layer's rounding", names, columns["local_sqnr_db"], "muted"),
         ),
-        columns=every,
+        columns=columns,
     )
     return [noise, sqnr]
 
@@ -319,9 +323,9 @@ def histogram(error: LayerError) -> Figure | None:
 
 def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) -> Figure | None:
     names = [c.name for c in data.costs]
-    before = [float(getattr(c, f"baseline_{attribute}")) for c in data.costs]
-    after = [float(getattr(c, f"chosen_{attribute}")) for c in data.costs]
-    if not names or not np.isfinite(before + after).any():
+    baseline = [float(getattr(c, f"baseline_{attribute}")) for c in data.costs]
+    chosen = [float(getattr(c, f"chosen_{attribute}")) for c in data.costs]
+    if not names or not np.isfinite(baseline + chosen).any():
         return None
     return Figure(
         name,
@@ -329,8 +333,8 @@ def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) 
         title,
         "layer",
         label,
-        (Series("baseline", names, before, "baseline"), Series("chosen", names, after, "accent")),
-        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": before, "chosen": after},
+        (Series("baseline", names, baseline, "baseline"), Series("chosen", names, chosen, "accent")),
+        columns={"layer": [c.index for c in data.costs], "name": names, "baseline": baseline, "chosen": chosen},
     )
 
 
@@ -341,8 +345,8 @@ def time(data: ReportData) -> Figure | None:
 
 def sizes(data: ReportData) -> Figure | None:
     """Weight bytes per layer, baseline and chosen."""
-    stored = replace(data, costs=tuple(c for c in data.costs if c.baseline_bytes or c.chosen_bytes))
-    return _pairs(stored, "bytes", "Weight bytes per layer", "bytes", "bytes")
+    weighted = replace(data, costs=tuple(c for c in data.costs if c.baseline_bytes or c.chosen_bytes))
+    return _pairs(weighted, "bytes", "Weight bytes per layer", "bytes", "bytes")
 
 
 def classes(data: ReportData) -> Figure | None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 
-def lines(point: Mapping[str, Any]) -> list[str]:
+def operating_sentences(point: Mapping[str, Any]) -> list[str]:
     """In sentences: how scores shift, and the threshold that keeps the baseline's recall."""
     sentences = []
     shift = point.get("confidence")
@@ -17,12 +17,13 @@ def lines(point: Mapping[str, Any]) -> list[str]:
             f"{middle:+.3f} in the median, {low:+.3f} to {high:+.3f} for the middle half; {shift['below']} fall below "
             f"{point['score']:.3f}"
         )
-    same = point.get("same_recall")
-    if same is not None:
+    same_recall = point.get("same_recall")
+    if same_recall is not None:
+        run, baseline = same_recall["run"], same_recall["baseline"]
         sentences.append(
-            f"score {same['score']:.3f} has the baseline's recall on {same['chosen_on']} images; on the {same['judged_on']} "
-            f"others its recall is {same['run']['recall']:.1f} (baseline {same['baseline']['recall']:.1f}), its precision "
-            f"{same['run']['precision']:.1f} ({same['baseline']['precision']:.1f})"
+            f"score {same_recall['score']:.3f} has the baseline's recall on {same_recall['chosen_on']} images; on the "
+            f"{same_recall['judged_on']} others its recall is {run['recall']:.1f} (baseline {baseline['recall']:.1f}), its "
+            f"precision {run['precision']:.1f} ({baseline['precision']:.1f})"
         )
     elif "run" in point:
         sentences.append("no score has the baseline's recall, or too few objects tell")

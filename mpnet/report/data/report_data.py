@@ -14,7 +14,7 @@ from mpnet.config.measures import HELD_OUT, measure
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
-from mpnet.report.data.differences import Change, ClassRow, Confusion, Image
+from mpnet.report.data.differences import Change, ClassRow, Confusion, ImageTriple
 
 if TYPE_CHECKING:
     from mpnet.report.data.conditions import ConditionTables
@@ -78,11 +78,11 @@ class LayerPair:
 
 
 @dataclass(frozen=True)
-class Missing:
+class Omission:
     """A part that the page cannot show, why, and what would bring it."""
 
-    what: str
-    why: str
+    subject: str
+    reason: str
     remedy: str = ""
 
 
@@ -111,7 +111,7 @@ class Status:
     """How far a sweep is. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
 
     state: str
-    done: int
+    finished: int
     total: int | None = None
 
 
@@ -119,16 +119,16 @@ class Status:
 class CfgTemplate:
     """A network file in pieces: fixed text, or a text per precision code for one place of the precision string.
 
-    parts: ('text', None) or ({code: text}, position). encoding: of the file, 'utf-8' or 'latin-1'.
+    pieces: ('text', None) or ({code: text}, position). encoding: of the file, 'utf-8' or 'latin-1'.
     """
 
     file_name: str
-    parts: tuple[tuple[str | Mapping[str, str], int | None], ...]
+    pieces: tuple[tuple[str | Mapping[str, str], int | None], ...]
     encoding: str = "utf-8"
 
     def fill(self, key: str) -> str:
         """The file for one precision string. Raises KeyError or IndexError for a string of another network."""
-        return "".join(part if isinstance(part, str) else part[key[position or 0]] for part, position in self.parts)
+        return "".join(piece if isinstance(piece, str) else piece[key[position or 0]] for piece, position in self.pieces)
 
 
 def images_text(name: str, count: int) -> str:
@@ -166,7 +166,7 @@ class ReportData:
     changes: tuple[Change, ...] = ()
     errors: tuple[LayerError, ...] = ()
     costs: tuple[LayerPair, ...] = ()
-    worst: tuple[Image, ...] = ()
+    worst: tuple[ImageTriple, ...] = ()
     confusion: Confusion | None = None
     operating_point: Mapping[str, Any] | None = None
     protocol: Mapping[str, Any] = field(default_factory=dict)
@@ -183,7 +183,7 @@ class ReportData:
     doubt: str = ""
     intervals_by: str = ""
     verdict: str = ""
-    missing: tuple[Missing, ...] = ()
+    omissions: tuple[Omission, ...] = ()
     notes: tuple[str, ...] = ()
 
     @property
@@ -221,8 +221,8 @@ class ReportData:
     @property
     def judged(self) -> str:
         """Prefix of the columns that judge the chosen configuration: those of held-out images where there are any."""
-        there = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
-        return HELD_OUT if there else ""
+        has_held_out = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
+        return HELD_OUT if has_held_out else ""
 
     @property
     def weighted(self) -> tuple[Layer, ...]:

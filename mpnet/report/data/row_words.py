@@ -14,15 +14,15 @@ def row_key(row: Mapping[str, Any]) -> str:
     return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
 
 
-def called(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
+def describe_configuration(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
     """A row in words where the front has them, else its key."""
     rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
-    words = {known["precision"]: known["words"] for known in rows if "words" in known}
+    words = {candidate["precision"]: candidate["words"] for candidate in rows if "words" in candidate}
     key = row["precision"]
     return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else row_key(row)
 
 
 def row_words(row: Mapping[str, Any]) -> str:
     """What a row's key says, in the width of a column."""
-    known = str(row.get("words", ""))
-    return known if 0 < len(known) <= IN_TABLES else PlanWords((), {})(row["precision"])
+    words = str(row.get("words", ""))
+    return words if 0 < len(words) <= IN_TABLES else PlanWords((), {})(row["precision"])

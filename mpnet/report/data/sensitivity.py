@@ -17,7 +17,7 @@ from mpnet.resolve.configurations import Configurations
 class Sensitivity:
     """One layer and one lower precision, for one measure, in the measure's unit.
 
-    alone: change against the baseline when only this layer is lowered. rest: change against 'everything at the
+    alone: change against the baseline when only this layer is lowered. kept_high: change against 'everything at the
     lower precision' when only this layer is kept high. Where the baseline's value is infinite (a ratio without noise)
     both are values, not changes. NaN where that configuration was not measured.
     """
@@ -26,7 +26,7 @@ class Sensitivity:
     precision: str
     code: str
     alone: float
-    rest: float
+    kept_high: float
 
 
 def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure: str) -> tuple[Sensitivity, ...]:
@@ -35,28 +35,28 @@ def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure:
     if baseline is None or measure not in configurations.columns:
         return ()
     rows: Mapping[str, int] = {key: row for row, key in enumerate(configurations.keys)}
-    high = configurations.keys[baseline]
-    weighted, rest_of_key = split_key(high)
+    baseline_key = configurations.keys[baseline]
+    weighted, rest_of_key = split_key(baseline_key)
     sensitivities = []
     for layer in layers:
         position = layer.position
-        if position is None or position >= len(high):
+        if position is None or position >= len(baseline_key):
             continue
         codes = sorted(
-            {key[position] for key in rows if len(key) > position} - {high[position]},
+            {key[position] for key in rows if len(key) > position} - {baseline_key[position]},
             key=lambda code: -BY_CODE[code].rank if code in BY_CODE else 0,
         )
         for code in codes:
-            alone = rows.get(high[:position] + code + high[position + 1 :])
-            low = code * len(weighted) + rest_of_key
-            rest = rows.get(low[:position] + high[position] + low[position + 1 :])
+            row_alone = rows.get(baseline_key[:position] + code + baseline_key[position + 1 :])
+            lowered_key = code * len(weighted) + rest_of_key
+            row_kept = rows.get(lowered_key[:position] + baseline_key[position] + lowered_key[position + 1 :])
             start = configurations.value(baseline, measure)
-            floor = configurations.value(rows.get(low), measure)
+            floor = configurations.value(rows.get(lowered_key), measure)
             if math.isinf(start):
                 start = floor = 0.0
-            one = configurations.value(alone, measure) - start
-            other = configurations.value(rest, measure) - floor
-            if not (math.isnan(one) and math.isnan(other)):
+            change_alone = configurations.value(row_alone, measure) - start
+            change_kept = configurations.value(row_kept, measure) - floor
+            if not (math.isnan(change_alone) and math.isnan(change_kept)):
                 name = BY_CODE[code].name if code in BY_CODE else code
-                sensitivities.append(Sensitivity(layer, name, code, one, other))
+                sensitivities.append(Sensitivity(layer, name, code, change_alone, change_kept))
     return tuple(sensitivities)

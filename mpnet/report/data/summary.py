@@ -49,45 +49,51 @@ def in_words(data: ReportData, key: str) -> str:
 
 def sentences(data: ReportData) -> tuple[str, ...]:
     """The summary: at most three sentences, built only from what was measured."""
-    return tuple(s for s in (_measured(data), _accuracy(data), _cost(data)) if s)
+    return tuple(s for s in (_measurement_sentence(data), _accuracy_sentence(data), _cost_sentence(data)) if s)
 
 
-def _measured(data: ReportData) -> str:
+def _measurement_sentence(data: ReportData) -> str:
     table = data.configurations
     images = data.images
-    on = f" on {counted(images)}" if images else ""
-    done, total = data.status.done, data.status.total
+    images_clause = f" on {counted(images)}" if images else ""
+    finished, total = data.status.finished, data.status.total
     if data.status.state != "finished":
-        of = f" of {total:,}" if total else ""
+        of_total = f" of {total:,}" if total else ""
         word = "is still running" if data.status.state == "running" else "was interrupted"
-        return f"This sweep {word}: {done:,}{of} configurations are measured{on}, and the front below may still move."
+        return (
+            f"This sweep {word}: {finished:,}{of_total} configurations are measured{images_clause}, and the front below may "
+            "still move."
+        )
     if len(table) + table.dropped == 1:
-        return f"One configuration was measured{on}."
+        return f"One configuration was measured{images_clause}."
     front = int(table.front.sum())
     if front and data.kind == "sweep":
-        wanted = [name for name in data.objectives if any(math.isfinite(table.value(row, name)) for row in range(len(table)))]
-        names = [measure(name).label for name in wanted or (table.objective, table.cost)]
+        objectives = [
+            name for name in data.objectives if any(math.isfinite(table.value(row, name)) for row in range(len(table)))
+        ]
+        names = [measure(name).label for name in objectives or (table.objective, table.cost)]
         if data.held_out:
-            on += f", of which {images - data.held_out} chose and {data.held_out} were held out"
+            images_clause += f", of which {images - data.held_out} chose and {data.held_out} were held out"
         return (
-            f"{done:,} configurations were measured{on}; {front} of them {'is' if front == 1 else 'are'} on the front: "
-            f"no other beats them in {', '.join(names[:-1])} and {names[-1]}."
+            f"{finished:,} configurations were measured{images_clause}; {front} of them {'is' if front == 1 else 'are'} on the "
+            f"front: no other beats them in {', '.join(names[:-1])} and {names[-1]}."
         )
-    return f"{len(table):,} configurations were compared{on}."
+    return f"{len(table):,} configurations were compared{images_clause}."
 
 
-def _accuracy(data: ReportData) -> str:
+def _accuracy_sentence(data: ReportData) -> str:
     table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
     if chosen is None:
         return ""
     task = data.task
     quality, second = (data.judged + name for name in task.per_class)
     label, value = measure(task.quality).label, number_text(table.value(chosen, quality), 2)
-    on = f"On {data.images_of(quality)} " if data.images else ""
+    images_clause = f"On {data.images_of(quality)} " if data.images else ""
     if baseline is None or baseline == chosen:
-        it, other = "it" if on else "It", measure(task.per_class[1]).label
-        return f"{on}{it} reaches {label} {value} and {other} {number_text(table.value(chosen, second), 2)}."
-    subject, clauses = f"{on}{'t' if on else 'T'}he {data.shown_as} ", []
+        pronoun, second_label = "it" if images_clause else "It", measure(task.per_class[1]).label
+        second_value = number_text(table.value(chosen, second), 2)
+        return f"{images_clause}{pronoun} reaches {label} {value} and {second_label} {second_value}."
+    subject, clauses = f"{images_clause}{'t' if images_clause else 'T'}he {data.shown_as} ", []
     intervals = data.intervals.get(chosen, {})
     if math.isfinite(table.value(chosen, quality)):
         clauses.append(f"reaches {label} {value} against {number_text(table.value(baseline, quality), 2)}")
@@ -107,25 +113,25 @@ def _accuracy(data: ReportData) -> str:
     return text + "."
 
 
-def _cost(data: ReportData) -> str:
+def _cost_sentence(data: ReportData) -> str:
     table, chosen, baseline = data.configurations, data.configurations.chosen, data.configurations.baseline
     if chosen is None:
         return ""
-    parts = []
+    clauses = []
     for name, words in (
         ("weight_bytes", "weights take {}"),
         ("bit_operations", "{} bit operations per image"),
         ("latency_ms", f"one image takes {{}} on {data.board}" if data.board else "one image takes {}"),
     ):
-        value, before = table.value(chosen, name), table.value(baseline, name)
+        value, baseline_value = table.value(chosen, name), table.value(baseline, name)
         if not math.isfinite(value):
             continue
         text = words.format(amount(name, value))
-        if baseline != chosen and math.isfinite(before) and before > 0:
-            text += f" ({value / before:.0%} of the baseline's {amount(name, before)})"
-        parts.append(text)
+        if baseline != chosen and math.isfinite(baseline_value) and baseline_value > 0:
+            text += f" ({value / baseline_value:.0%} of the baseline's {amount(name, baseline_value)})"
+        clauses.append(text)
     return (
-        f"Its {parts[0]}; {', '.join(parts[1:])}."
-        if len(parts) > 1 and parts[0].startswith("weights")
-        else (f"Cost: {', '.join(parts)}." if parts else "")
+        f"Its {clauses[0]}; {', '.join(clauses[1:])}."
+        if len(clauses) > 1 and clauses[0].startswith("weights")
+        else (f"Cost: {', '.join(clauses)}." if clauses else "")
     )

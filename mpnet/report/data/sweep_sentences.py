@@ -24,26 +24,26 @@ FAILURES_NAMED = 3
 def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
     """How many of the `selecting` images proved that configurations are not on the front: `, 900 of them by costs alone, half
     of the others 8, the last 56 of 79`; '' where nobody counted that. preposition: before how many, such as `after `."""
-    after = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
-    by_costs = after.pop(0, 0)
+    counts = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
+    by_costs = counts.pop(0, 0)
     text = f", {by_costs:,} of them by costs alone" if by_costs else ""
-    if not after:
+    if not counts:
         return text
-    ends = list(zip(after, accumulate(after.values()), strict=True))
-    half = next(images for images, number in ends if 2 * number >= ends[-1][1])
-    others = "the others" if by_costs else "them"
-    return f"{text}, half of {others} {preposition}{half}, the last {preposition}{ends[-1][0]} of {selecting}"
+    ends = list(zip(counts, accumulate(counts.values()), strict=True))
+    half_images = next(images for images, number in ends if 2 * number >= ends[-1][1])
+    rest_text = "the others" if by_costs else "them"
+    return f"{text}, half of {rest_text} {preposition}{half_images}, the last {preposition}{ends[-1][0]} of {selecting}"
 
 
-def failed_text(failed: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
+def failed_text(failures: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
     """How many configurations have no figures, and where that began; '' for none. space: of how many, None: not known."""
-    if not failed:
+    if not failures:
         return ""
-    rows = sorted(failed, key=lambda row: -int(row["configurations"]))
-    where = "; ".join(f"{clean(row['reason'])} ({row['configurations']:,})" for row in rows[:FAILURES_NAMED])
-    more = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
+    rows = sorted(failures, key=lambda row: -int(row["configurations"]))
+    reasons = "; ".join(f"{clean(row['reason'])} ({row['configurations']:,})" for row in rows[:FAILURES_NAMED])
+    more_text = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
     count = sum(int(row["configurations"]) for row in rows)
-    return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {where}{more}"
+    return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {reasons}{more_text}"
 
 
 def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
@@ -60,9 +60,9 @@ def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
     if doubts:
         lines.append(f"These times are unreliable ({doubts[0]}); the same sweep measures them again on a quiet machine.")
     if slower:
-        by = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
-        on = "By them slower than the baseline" if doubts else "Slower than the baseline on this machine"
-        lines.append(f"{on}, although it costs fewer bit operations: {by} time.")
+        ratios = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
+        subject = "By them slower than the baseline" if doubts else "Slower than the baseline on this machine"
+        lines.append(f"{subject}, although it costs fewer bit operations: {ratios} time.")
     return lines
 
 
@@ -75,10 +75,10 @@ def judged_by(loss: Mapping[str, Any]) -> str:
 def change_text(losses: Mapping[str, Any]) -> str:
     """What `judged_by` names, lost on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
-    of = loss.get(judged_by(loss))
-    if of is None:
+    judged_loss = loss.get(judged_by(loss))
+    if judged_loss is None:
         return "not measured"
-    interval = Interval(of["difference"], of["low"], of["high"])
+    interval = Interval(judged_loss["difference"], judged_loss["low"], judged_loss["high"])
     ends = f"{interval.low:+.2f} to {interval.high:+.2f}" if interval.tells else bounds(interval)
     return f"{interval.difference:+.2f} ({ends})"
 

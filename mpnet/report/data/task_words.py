@@ -34,8 +34,10 @@ def protocol_text(value: object) -> str:
 def _images(protocol: Mapping[str, Any]) -> str:
     """How many images, and how many of them only agreement is measured on."""
     unlabelled = protocol.get("unlabelled") or 0
-    under = f" under {protocol['condition']}" if protocol.get("condition") else ""
-    return f"{counted(protocol['images'])}{under}" + (f" ({unlabelled} without labels: agreement alone)" if unlabelled else "")
+    condition = f" under {protocol['condition']}" if protocol.get("condition") else ""
+    return f"{counted(protocol['images'])}{condition}" + (
+        f" ({unlabelled} without labels: agreement alone)" if unlabelled else ""
+    )
 
 
 def _detector(protocol: Mapping[str, Any]) -> str:

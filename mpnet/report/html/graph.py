@@ -47,13 +47,13 @@ def draw_graph(
     note_wide = round(LETTER * max(map(len, notes), default=0)) + 16
     columns = [("time", layer_ms or {}, "ms", False), ("error", layer_db or {}, "dB", True)]
     columns = [column for column in columns if column[1]]
-    used = [name for name in COLOURS if any(PRECISIONS[row["precision"]].base == name for row in rows)]
+    precisions = [name for name in COLOURS if any(PRECISIONS[row["precision"]].base == name for row in rows)]
     top = 56
     width = left + wide + note_wide + CELL * len(columns) + 12
     canvas = Canvas(width, top + ROW * len(rows) + 8, PRINT, (left, top, 0, 0))
-    title = f"{network.source}: precisions {', '.join(used)}"
+    title = f"{network.source}: precisions {', '.join(precisions)}"
     canvas.text(8, 18, title, "start", 13)
-    for number, name in enumerate(used):
+    for number, name in enumerate(precisions):
         canvas.rect(8 + 80 * number, 30, 10, 10, name)
         canvas.text(22 + 80 * number, 39, name, "start")
     x_cells = left + wide + note_wide
@@ -90,8 +90,8 @@ def _cell(canvas: Canvas, x: float, y: float, index: int, values: Mapping[int, f
     value = values.get(index, math.nan)
     if not math.isfinite(value):
         return
-    known = [one for one in values.values() if math.isfinite(one)]
-    low, high = min(known), max(known)
+    finite = [other for other in values.values() if math.isfinite(other)]
+    low, high = min(finite), max(finite)
     share = (value - low) / (high - low) if high > low else 1.0
     share = 1 - share if inverse else share
     canvas.dot(x + 14, y + BOX / 2, 9, "chosen", 0.08 + 0.92 * share)
@@ -102,11 +102,11 @@ def _lanes(network: NetworkSpec) -> tuple[dict[tuple[int, int], int], int]:
     """Where each connection is drawn: -1 straight down to the next layer, else the number of its lane beside the layers; how
     many lanes there are. Connections that overlap have different lanes."""
     layers = network.layers
-    taken: list[int] = []  # by lane: the layer down to which it is taken
+    lane_ends: list[int] = []  # by lane: the layer down to which it is taken
     lanes = {(layer.index - 1, layer.index): -1 for layer in layers[1:] if layer.index - 1 in layer.inputs}
     pairs = {(source, layer.index) for layer in layers for source in layer.inputs if 0 <= source < layer.index - 1}
     for source, target in sorted(pairs):
-        lane = next((number for number, end in enumerate(taken) if end <= source), len(taken))
-        taken[lane : lane + 1] = [target]
+        lane = next((number for number, end in enumerate(lane_ends) if end <= source), len(lane_ends))
+        lane_ends[lane : lane + 1] = [target]
         lanes[source, target] = lane
-    return lanes, len(taken)
+    return lanes, len(lane_ends)

@@ -49,9 +49,9 @@ class Canvas:
         """words: shown where a pointer rests. key: of the configuration that a page selects on a click."""
         tail = f"><title>{escape(clean(words))}</title></rect>" if words else "/>"
         fill = 'fill="transparent" pointer-events="all"' if role == "" else f'fill="{self.colour(role)}"'
-        named = "" if key is None else f" data-key={quoteattr(clean(key))}"
+        data_key = "" if key is None else f" data-key={quoteattr(clean(key))}"
         self.parts.append(
-            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" {fill}{named}{tail}'
+            f'<rect x="{x:.2f}" y="{y:.2f}" width="{max(width, 0):.2f}" height="{max(height, 0):.2f}" {fill}{data_key}{tail}'
         )
 
     def segment(self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = "") -> None:
@@ -87,11 +87,11 @@ class Canvas:
 
 
 def draw(
-    figure: Figure, width: int = 640, height: int | None = None, palette: Mapping[str, str] = PRINT, titled: bool = True
+    figure: Figure, width: int = 640, height: int | None = None, palette: Mapping[str, str] = PRINT, has_title: bool = True
 ) -> str:
     """`figure` as an SVG document of at least width x height pixels: more where it has many layers or rows.
 
-    titled: whether its title stands above it.
+    has_title: whether its title stands above it.
     """
     if figure.kind == "histogram":
         return histogram(figure, width, height or 400, palette)
@@ -101,14 +101,14 @@ def draw(
     slots = len(figure.categories) * 18 if figure.kind == "heat" else len(names) * len(figure.series) * 8
     width = max(width, left + 14 + slots)
     legend, lines = _legend_places(figure, width - left)
-    top = (20 if titled else 4) + 16 * lines + (0 if titled else 6)
+    top = (20 if has_title else 4) + 16 * lines + (0 if has_title else 6)
     if figure.kind == "heat":
         height = top + bottom + 19 * len(figure.cells)
     canvas = Canvas(width, height or 400, palette, (left, top, 14, bottom))
-    if titled:
+    if has_title:
         canvas.text(canvas.left, 14, figure.title, "start", 13)
     for x, line, series in legend:
-        y = (21 if titled else 3) + 16 * line
+        y = (21 if has_title else 3) + 16 * line
         canvas.rect(x + left, y, 9, 9, series.colour)
         canvas.text(x + left + 13, y + 8, series.name, "start", 11)
     {"heat": _heat, "xy": _points}.get(figure.kind, _bars)(canvas, figure)
@@ -122,19 +122,19 @@ def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, S
     for series in figure.series if len(figure.series) > 1 else ():
         if figure.kind == "xy" and len(series.x) == 1:
             continue  # its name stands beside its dot
-        long = 26 + LETTER * len(series.name)
-        if x and x + long > width:
+        entry_width = 26 + LETTER * len(series.name)
+        if x and x + entry_width > width:
             x, line = 0.0, line + 1
         entries.append((x, line, series))
-        x += long
+        x += entry_width
     return entries, line + bool(entries)
 
 
-def ticks(low: float, high: float, about: int = 6) -> list[float]:
+def ticks(low: float, high: float, count: int = 6) -> list[float]:
     """Round numbers between low and high, in steps of 1, 2 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return [low] if math.isfinite(low) else []
-    rough = (high - low) / about
+    rough = (high - low) / count
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough)
     return [i * step for i in range(math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9) + 1)]
@@ -143,8 +143,8 @@ def ticks(low: float, high: float, about: int = 6) -> list[float]:
 def log_ticks(low: float, high: float) -> list[float]:
     """Numbers on a logarithmic axis from 10 ** low to 10 ** high: 1, 2 and 5 times powers of ten, or powers alone of many."""
     powers = range(math.floor(low), math.ceil(high) + 1)
-    shown = [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= math.log10(step * 10.0**power) <= high]
-    return shown if len(shown) <= 8 else [10.0**power for power in powers if low <= power <= high]
+    numbers = [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= math.log10(step * 10.0**power) <= high]
+    return numbers if len(numbers) <= 8 else [10.0**power for power in powers if low <= power <= high]
 
 
 def tick_text(value: float) -> str:
@@ -193,23 +193,23 @@ def _whiskers(canvas: Canvas, series: Series, xs: Sequence[float], factor: float
 
 
 def _points(canvas: Canvas, figure: Figure) -> None:
-    along = math.log10 if figure.log else float
-    xs = [along(x) for s in figure.series for x in s.x]
+    transform = math.log10 if figure.log else float
+    xs = [transform(x) for s in figure.series for x in s.x]
     ys = [float(y) for s in figure.series for y in (*s.y, *(s.low or ()), *(s.high or ()))]
     low, high = _span(xs)
     fx, ox = _scale(low, high, canvas.left, canvas.right)
     fy, oy = _axis_y(canvas, *_span(ys), figure.y_label)
     for value in (log_ticks if figure.log else ticks)(low, high):
-        canvas.text(along(value) * fx + ox, canvas.bottom + 16, tick_text(value))
+        canvas.text(transform(value) * fx + ox, canvas.bottom + 16, tick_text(value))
     canvas.text((canvas.left + canvas.right) / 2, canvas.height - 8, figure.x_label, size=12)
-    named: list[tuple[float, float, str]] = []
+    named_points: list[tuple[float, float, str]] = []
     for series in figure.series:
-        points = [(along(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
+        points = [(transform(x) * fx + ox, float(y) * fy + oy) for x, y in zip(series.x, series.y, strict=True)]
         if "line" in series.mode:
             canvas.path(points, series.colour)
         _whiskers(canvas, series, [x for x, _ in points], fy, oy, series.colour)
         if len(points) == 1:
-            named.append((*points[0], series.name))
+            named_points.append((*points[0], series.name))
         for x, y in points:
             canvas.dot(
                 x,
@@ -218,7 +218,7 @@ def _points(canvas: Canvas, figure: Figure) -> None:
                 series.colour,
                 0.4 if series.colour == "muted" else 1.0,
             )
-    for (_, _, name), (x, y, anchor) in zip(named, name_places(named, canvas), strict=True):
+    for (_, _, name), (x, y, anchor) in zip(named_points, name_places(named_points, canvas), strict=True):
         canvas.text(x, y, name, anchor)
 
 
@@ -226,32 +226,34 @@ def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> li
     """(x, y, anchor) of the name of each mark (x, y, name): aside of it, below or above, lines further away where it would
     cover a mark or another name, or leave the frame. As `namePlaces` of the page, which knows how wide its letters are.
     """
-    taken = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y, _ in marks]
-    chosen = []
+    boxes_taken = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y, _ in marks]
+    name_positions = []
     for x, y, name in marks:
-        near = -1 if x > (canvas.left + canvas.right) / 2 else 1
+        side_to_middle = -1 if x > (canvas.left + canvas.right) / 2 else 1
         candidates = [
-            (x + 9 * side, y + down, side)
+            (x + 9 * side, y + offset, side)
             for line in range(0, canvas.height, 13)
-            for side in (near, -near)
-            for down in (15 + line, -9 - line)
+            for side in (side_to_middle, -side_to_middle)
+            for offset in (15 + line, -9 - line)
         ]
         boxes = [
-            (a - wide * (side < 0), b - 9, a + wide * (side > 0), b + 3)
+            (a - text_width * (side < 0), b - 9, a + text_width * (side > 0), b + 3)
             for a, b, side in candidates
-            for wide in [LETTER * len(name)]
+            for text_width in [LETTER * len(name)]
         ]
-        best = next((i for i, box in enumerate(boxes) if _inside(box, canvas) and not any(_meet(box, t) for t in taken)), 0)
-        taken.append(boxes[best])
-        chosen.append((*candidates[best][:2], "end" if candidates[best][2] < 0 else "start"))
-    return chosen
+        best = next(
+            (i for i, box in enumerate(boxes) if _is_inside(box, canvas) and not any(_overlap(box, t) for t in boxes_taken)), 0
+        )
+        boxes_taken.append(boxes[best])
+        name_positions.append((*candidates[best][:2], "end" if candidates[best][2] < 0 else "start"))
+    return name_positions
 
 
-def _inside(box: Box, canvas: Canvas) -> bool:
+def _is_inside(box: Box, canvas: Canvas) -> bool:
     return canvas.left <= box[0] and canvas.top <= box[1] and box[2] <= canvas.right and box[3] <= canvas.bottom
 
 
-def _meet(a: Box, b: Box) -> bool:
+def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[2] and b[0] < a[2] and a[1] < b[3] and b[1] < a[3]
 
 
@@ -278,21 +280,21 @@ def _bars(canvas: Canvas, figure: Figure) -> None:
 
 def _category_names(canvas: Canvas, names: Sequence[str], slot: float) -> None:
     for number, name in enumerate(names):
-        short = name if len(name) <= 16 else name[:15] + "…"
-        canvas.text(canvas.left + slot * (number + 0.5) + 4, canvas.bottom + 13, short, "end", 10, -45)
+        label = name if len(name) <= 16 else name[:15] + "…"
+        canvas.text(canvas.left + slot * (number + 0.5) + 4, canvas.bottom + 13, label, "end", 10, -45)
 
 
 def _heat(canvas: Canvas, figure: Figure) -> None:
     slot = (canvas.right - canvas.left) / max(len(figure.categories), 1)
-    tall = (canvas.bottom - canvas.top) / max(len(figure.cells), 1)
+    row_height = (canvas.bottom - canvas.top) / max(len(figure.cells), 1)
     for row, (key, label) in enumerate(zip(figure.cells, figure.rows, strict=True)):
-        y = canvas.top + tall * row
+        y = canvas.top + row_height * row
         for column in range(len(figure.categories)):
             precision = BY_CODE.get(key[column]) if column < len(key) else None
             if precision is not None:
-                canvas.rect(canvas.left + slot * column, y, slot - 1, tall - 1, precision.base)
-        canvas.text(canvas.left - 6, y + tall / 2 + 4, label, "end")
-        canvas.rect(0, y, canvas.right, tall, "", key, key)
+                canvas.rect(canvas.left + slot * column, y, slot - 1, row_height - 1, precision.base)
+        canvas.text(canvas.left - 6, y + row_height / 2 + 4, label, "end")
+        canvas.rect(0, y, canvas.right, row_height, "", key, key)
     _category_names(canvas, figure.categories, slot)
 
 
@@ -307,8 +309,10 @@ def histogram(figure: Figure, width: int = 220, height: int = 120, palette: Mapp
     factor, offset = _scale(low, high if high > low else low + 1, canvas.left, canvas.right)
     top = math.log10(1 + max(series.y, default=0)) or 1.0
     for x, count in zip(centres, series.y, strict=True):
-        tall = math.log10(1 + count) / top * (canvas.bottom - canvas.top)
-        canvas.rect((x - step / 2) * factor + offset, canvas.bottom - tall, step * factor + 0.2, tall, series.colour)
+        bar_height = math.log10(1 + count) / top * (canvas.bottom - canvas.top)
+        canvas.rect(
+            (x - step / 2) * factor + offset, canvas.bottom - bar_height, step * factor + 0.2, bar_height, series.colour
+        )
     canvas.segment(canvas.left, canvas.bottom, canvas.right, canvas.bottom, "muted")
     for x, _ in figure.lines:
         canvas.segment(x * factor + offset, canvas.top, x * factor + offset, canvas.bottom, "chosen", 1.4, "4 3")

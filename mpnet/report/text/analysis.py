@@ -28,9 +28,9 @@ def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> 
 def _print_keep(document: Mapping[str, Any], console: Console) -> None:
     """What the given configuration is, what would be raised over it, and what that brings and costs."""
     keep = document["keep"]
-    kept = [f"default {keep['kept']['default']}"] if keep["kept"]["default"] else ["the cfg's own precisions"]
-    kept += [f"{selector}: {precision}" for selector, precision in keep["kept"]["layers"].items()]
-    console.print(f"\nthe given configuration stays: {', '.join(kept)}", markup=False)
+    choices = [f"default {keep['kept']['default']}"] if keep["kept"]["default"] else ["the cfg's own precisions"]
+    choices += [f"{selector}: {precision}" for selector, precision in keep["kept"]["layers"].items()]
+    console.print(f"\nthe given configuration stays: {', '.join(choices)}", markup=False)
     if not keep["layers"]:
         console.print(
             f"no layer within {keep['macs_percent']:g} % of the MACs is worth a higher precision: none that was "
@@ -38,18 +38,18 @@ def _print_keep(document: Mapping[str, Any], console: Console) -> None:
         )
         return
     noise = sum(row["noise_percent"] for row in document["layers"] if row["layer"] in keep["layers"])
-    given, raised, heads = keep["given"], keep["raised"], keep["heads"]
-    more = 100 * (raised["bit_operations"] / max(1, given["bit_operations"]) - 1)
+    configuration, raised, heads = keep["given"], keep["raised"], keep["heads"]
+    extra_percent = 100 * (raised["bit_operations"] / max(1, configuration["bit_operations"]) - 1)
     console.print(
         f"worth a higher precision within {keep['macs_percent']:g} % of the MACs: {len(keep['layers'])} layers with "
         f"{raised['macs_percent']:.1f} % of the MACs and {noise:.0f} % of the noise"
     )
-    beside = (
+    heads_text = (
         "" if heads is None else f"; {heads['agreement']:.2f} with the heads alone, {heads['macs_percent']:.1f} % of the MACs"
     )
     console.print(
-        f"{measure(keep['measure']).label} on {keep['pictures']} images: {given['agreement']:.2f} -> "
-        f"{raised['agreement']:.2f} for {more:+.1f} % bit operations{beside}"
+        f"{measure(keep['measure']).label} on {keep['pictures']} images: {configuration['agreement']:.2f} -> "
+        f"{raised['agreement']:.2f} for {extra_percent:+.1f} % bit operations{heads_text}"
     )
     for row in keep["over"]:
         console.print(f"this changes a choice of yours: {row['name']} is {row['precision']} by {row['said']}", markup=False)
@@ -132,14 +132,14 @@ def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Cons
     """What `mpnet run --verify` found."""
     codes = [check for check in checks if check["operation"] == "Quantize"]
     sums = [check for check in checks if check["operation"] != "Quantize"]
-    failed = [check for check in checks if check["differing"]]
+    failed_checks = [check for check in checks if check["differing"]]
     share = max((check["share"] for check in sums), default=0.0)
     console.print(
         f"simulation against kernels on {images} images: {len(codes)} Quantize steps, "
         f"{sum(check['values'] for check in codes):,} codes, {sum(check['differing'] for check in codes)} differ; "
         f"{len(sums)} int8 convolutions, largest difference {100 * share:.1f} % of what rounding allows"
     )
-    for check in failed:
+    for check in failed_checks:
         console.print(
             f"FAILED: step {check['number']}, {check['operation']} for {check['name']}: {check['differing']} of "
             f"{check['values']} values beyond the promise, largest difference {check['largest']:.4g}"
@@ -151,14 +151,14 @@ def _print_table(
     columns: Sequence[str],
     rows: list[list[str]],
     console: Console,
-    hidden: int,
-    what: str,
+    hidden_count: int,
+    noun: str,
     left: Sequence[int],
     optional: Sequence[int],
 ) -> None:
     print_table(console, columns, rows, title, left=left, keys=2, optional=optional, fold=())
-    if hidden > 0:
-        console.print(f"... and {hidden} more {what}; --rows, --csv or --json show all")
+    if hidden_count > 0:
+        console.print(f"... and {hidden_count} more {noun}; --rows, --csv or --json show all")
 
 
 def _decibel(value: float | None) -> str:

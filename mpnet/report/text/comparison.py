@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from rich.console import Console
 from rich.text import Text
@@ -55,47 +55,55 @@ def _names(document: Mapping[str, Any]) -> list[str]:
 
 def _metrics(document: Mapping[str, Any], console: Console) -> None:
     runs, task = document["runs"], TASKS[document["task"]]
-    rows: list[list[object]] = [
+    rows = [
         ["precision", *[run["words"] for run in runs]],
         ["key", *[precision_text(short_key(run["precision"])) for run in runs]],
+        *_accuracy_rows(runs),
+        *_agreement_rows(runs),
+        *_head_rows(runs),
+        *_image_set_rows(runs, task),
     ]
-    for name in names_of("accuracy"):
-        if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
-            rows.append([name, *[_metric(run, name, position > 0) for position, run in enumerate(runs)]])
-    for name in names_of("agreement"):
-        values = [
-            (run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) if position else None
-            for position, run in enumerate(runs)
-        ]
-        if any(value is not None for value in values):
-            rows.append(
-                [
-                    name.replace("_", " "),
-                    "",
-                    *[_of_itself(run, name, value) for run, value in zip(runs[1:], values[1:], strict=True)],
-                ]
-            )
-    heads = [(run["agreement"] or {}).get("head_sqnr_db") if position else None for position, run in enumerate(runs)]
-    if any(heads):
-        rows.append(
-            [
-                "head SQNR (dB)",
-                "",
-                *[", ".join("exact" if v is None else f"{v:.1f}" for v in values) if values else "-" for values in heads[1:]],
-            ]
-        )
-    errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
-    if any(error is not None for error in errors):
-        rows.append(["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]])
-    for part, words in (("selection", "on the images that chose"), ("held_out", "on held-out images")):
-        for name in (task.quality, task.agreement):
-            values = [(run.get(part) or {}).get(name) for run in runs]
-            if any(value is not None for value in values):
-                rows.append([f"{name.replace('_', ' ')} {words}", *[_beside(v, values[0]) for v in values]])
     title = "metrics in percent, differences from the first run"
     if document["intervals_by"]:
         title += f"; 95 % intervals from {document['intervals_by']}; noise: the interval contains zero"
     print_table(console, ["", *_names(document)], rows, title, fold=range(1, 1 + len(runs)))
+
+
+def _accuracy_rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
+    for name in names_of("accuracy"):
+        if measure(name).compared and any(run["metrics"].get(name, -1) >= 0 for run in runs):
+            yield [name, *[_metric(run, name, position > 0) for position, run in enumerate(runs)]]
+
+
+def _agreement_rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
+    """Yield a row for each measure of agreement that one of the runs has; the baseline's cell is empty."""
+    others = runs[1:]
+    for name in names_of("agreement"):
+        values = [(run["agreement"] or {}).get(name.removeprefix(AGREEMENT)) for run in others]
+        if any(value is not None for value in values):
+            cells = [_of_itself(run, name, value) for run, value in zip(others, values, strict=True)]
+            yield [name.replace("_", " "), "", *cells]
+
+
+def _head_rows(runs: Sequence[Mapping[str, Any]]) -> Iterator[list[object]]:
+    """Yield rows of the noise at the heads, and of how far another engine's heads are from mpnet's own."""
+    heads = [(run["agreement"] or {}).get("head_sqnr_db") for run in runs[1:]]
+    if any(heads):
+        texts = [", ".join("exact" if v is None else f"{v:.1f}" for v in values) if values else "-" for values in heads]
+        yield ["head SQNR (dB)", "", *texts]
+    errors = [(run.get("deployed") or {}).get("head_error") for run in runs]
+    if any(error is not None for error in errors):
+        yield ["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]]
+
+
+def _image_set_rows(runs: Sequence[Mapping[str, Any]], task: Task) -> Iterator[list[object]]:
+    """Yield rows of configurations of a sweep: on the images that selected them, and on those that were held out."""
+    for section, words in (("selection", "on the images that chose"), ("held_out", "on held-out images")):
+        for name in (task.quality, task.agreement):
+            values = [(run.get(section) or {}).get(name) for run in runs]
+            if any(value is not None for value in values):
+                cells = [_value_and_difference(value, values[0]) for value in values]
+                yield [f"{name.replace('_', ' ')} {words}", *cells]
 
 
 def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
@@ -123,16 +131,18 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
 
 def _of_itself(run: Mapping[str, Any], name: str, value: float | None) -> Text:
     """What the baseline has by definition: no difference and no verdict, an interval of the value."""
-    text, interval, itself = Text(number_text(value)), run["intervals"].get(name), measure(name).itself
-    if interval is not None and itself is not None:
-        text.append(f" [{number_text(itself + interval['low'])},{number_text(itself + interval['high'])}]", style="dim")
+    text, interval, baseline_value = Text(number_text(value)), run["intervals"].get(name), measure(name).itself
+    if interval is not None and baseline_value is not None:
+        text.append(
+            f" [{number_text(baseline_value + interval['low'])},{number_text(baseline_value + interval['high'])}]", style="dim"
+        )
     return text
 
 
-def _beside(value: float | None, first: float | None) -> str:
-    if value is None or first is None or value is first:
+def _value_and_difference(value: float | None, baseline: float | None) -> str:
+    if value is None or baseline is None or value is baseline:
         return number_text(value)
-    return f"{number_text(value)} {number_text(value - first, 2, True)}"
+    return f"{number_text(value)} {number_text(value - baseline, 2, True)}"
 
 
 def _costs(document: Mapping[str, Any], console: Console) -> None:
@@ -164,12 +174,12 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
 
 def _shares(values: list[float], texts: list[str]) -> list[object]:
     """Cells of a row: each value, of all but the first its share of that one; of two runs a bar of the second's share."""
-    first, cells = values[0], list[object]()
+    baseline, cells = values[0], list[object]()
     for position, (text, value) in enumerate(zip(texts, values, strict=True)):
-        known = first > 0 and value == value
-        cells += [text, *([f"{value / first:.0%}" if known else ""] if position else [])]
+        has_share = baseline > 0 and value == value
+        cells += [text, *([f"{value / baseline:.0%}" if has_share else ""] if position else [])]
         if len(values) == 2 and position:
-            cells.append(Share(value / first) if known else "")
+            cells.append(Share(value / baseline) if has_share else "")
     return cells
 
 
@@ -229,24 +239,25 @@ def _classes(document: Mapping[str, Any], console: Console, unicode: bool) -> No
     print_table(console, ["class", "truths", *names], cells, title, (0, *range(3, len(names) + 2)), CLASSES_SHOWN, fold=(0,))
 
 
-def _changes(run: Mapping[str, Any], console: Console, several: bool, task: Task) -> None:
+def _changes(run: Mapping[str, Any], console: Console, is_one_of_several: bool, task: Task) -> None:
     changes = run["changes"]
     if not changes:
         return
     counts = {kind: sum(change["kind"] == kind for change in changes) for kind in KINDS}
-    name = f" by {clean(run['name'])} {run['id'][:8]}" if several else ""
+    name = f" by {clean(run['name'])} {run['id'][:8]}" if is_one_of_several else ""
     words = words_of(task)
-    moved = f" {counts['moved']} moved (IoU below 0.5)," if counts["moved"] else ""
-    title = f"{counts['lost']} {task.thing}s lost,{moved} {counts['gained']} gained{name} ({words.matched})"
+    moved_text = f" {counts['moved']} moved (IoU below 0.5)," if counts["moved"] else ""
+    title = f"{counts['lost']} {task.thing}s lost,{moved_text} {counts['gained']} gained{name} ({words.matched})"
     if run["verdict"]:
         title += f"; {run['verdict']}"
     rows = [
-        [change["kind"], *(_shown(change[key]) for key in words.change.values()), change.get("file", "")] for change in changes
+        [change["kind"], *(_cell_text(change[key]) for key in words.change.values()), change.get("file", "")]
+        for change in changes
     ]
     columns = ["", *words.change, "file" if any(row[-1] for row in rows) else ""]
-    left = [column for column, key in enumerate(words.change.values(), 1) if isinstance(changes[0][key], str)]
-    print_table(console, columns, rows, title, left=(0, *left, len(columns) - 1), limit=CHANGES_SHOWN)
+    text_columns = [column for column, key in enumerate(words.change.values(), 1) if isinstance(changes[0][key], str)]
+    print_table(console, columns, rows, title, left=(0, *text_columns, len(columns) - 1), limit=CHANGES_SHOWN)
 
 
-def _shown(value: object) -> str:
+def _cell_text(value: object) -> str:
     return f"{value:.2f}" if isinstance(value, float) else str(value)

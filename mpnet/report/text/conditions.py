@@ -11,11 +11,11 @@ from mpnet.report.data.conditions import condition_tables
 from mpnet.report.text.terminal import print_table
 
 
-def print_conditions(document: Mapping[str, Any], out: Console) -> None:
+def print_conditions(document: Mapping[str, Any], console: Console) -> None:
     """The `conditions` of a sweep's document, if it has any: one row per condition, one column per pick; and what changes."""
     tables = condition_tables(document)
     if tables is None:
         return
-    print_table(out, tables.picks.columns, tables.picks.rows, tables.picks.title)
+    print_table(console, tables.picks.columns, tables.picks.rows, tables.picks.title)
     for line in tables.lines:
-        out.print(line)
+        console.print(line)

@@ -14,10 +14,10 @@ from mpnet.report.text.terminal import Share, print_table
 
 def print_explanation(document: Mapping[str, Any], console: Console) -> None:
     """The document of `mpnet explain`: a paragraph for each object, then the layers."""
-    lost = document["lost"]
+    counts = document["lost"]
     console.print(
         f"{document['name']} in {document['words']}: of what {document['baseline_words']} finds in {document['images']} "
-        f"images, {lost['lost']} are lost, {lost['moved']} moved, {lost['doubled']} doubled",
+        f"images, {counts['lost']} are lost, {counts['moved']} moved, {counts['doubled']} doubled",
         soft_wrap=True,
     )
     if not document["objects"]:

@@ -55,7 +55,7 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
         console,
         names,
         [[cell(row) for _, _, cell in columns] for row in document["layers"]],
-        left=[number for number, (_, right, _) in enumerate(columns) if not right],
+        left=[number for number, (_, is_right_aligned, _) in enumerate(columns) if not is_right_aligned],
         optional=[names.index(name) for name in _OPTIONAL],
         fold=[names.index("selectors"), names.index("conversions")],
     )

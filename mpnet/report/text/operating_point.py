@@ -9,7 +9,7 @@ from rich.console import Console
 from rich.text import Text
 
 from mpnet.evaluation.operating_point import MEASURES
-from mpnet.report.data.operating_point import lines
+from mpnet.report.data.operating_point import operating_sentences
 from mpnet.report.data.words import clean, number_text
 from mpnet.report.text.terminal import print_table
 
@@ -21,7 +21,7 @@ def print_operating_point(point: Mapping[str, Any], console: Console, *, name: s
     pair = "run" in point
     if "baseline" in point:
         _table(point, console, name, pair)
-    for line in lines(point):
+    for line in operating_sentences(point):
         console.print(line)
     if "errors" in point:
         _errors(point, console, name, pair)
@@ -60,7 +60,7 @@ def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
     def weight(row: Mapping[str, Any]) -> int:
         return sum(abs(row["run"][m] - row["baseline"][m]) for m in ("missed", "false_alarms"))
 
-    changed = sorted((row for row in point["per_class"] if weight(row)), key=weight, reverse=True)
+    changed_rows = sorted((row for row in point["per_class"] if weight(row)), key=weight, reverse=True)
     rows = [
         [
             row["name"],
@@ -68,7 +68,7 @@ def _classes(point: Mapping[str, Any], console: Console, name: str) -> None:
             *[f"{row['baseline'][m]} to {row['run'][m]}" for m in ("missed", "false_alarms")],
             _difference("recall", row["differences"]["recall"]),
         ]
-        for row in changed
+        for row in changed_rows
     ]
     if rows:
         columns = ["class", "truths", "missed", "false alarms", "recall, 95 %"]

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
+from typing import Any, Iterator, Mapping, Sequence
 
 from rich.console import Console
 
@@ -11,74 +11,127 @@ from mpnet.backends.deployment import UNIFORM, slower_note
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.messages import bytes_text, count_text
 from mpnet.model.plan_key import short_key
+from mpnet.model.task import Task
 from mpnet.report.data.task_words import words_of
 from mpnet.report.text.operating_point import print_operating_point
 from mpnet.report.text.terminal import print_table
 from mpnet.speed.steps import doubt_of, short_latency
 from mpnet.trial.result import Result
 
+Row = list[object]
+"""A label and a cell of each run."""
 
-def print_outcome(
+
+def print_run(
     result: Result,
     baseline: Result | None,
     console: Console,
     deployed: Result | None = None,
     point: Mapping[str, Any] | None = None,
 ) -> None:
-    """Protocol, metrics, agreement, cost and latency of a run, the baseline's beside them, and those of the same
-    configuration in another engine. point: errors at one score threshold, as `operating.of_run` counts them."""
-    document = result.document
-    protocol = document["protocol"]
-    console.print(
-        f"{result.name}: {words_of(result.task).protocol(protocol)}, dialect {protocol.get('dialect', 'darknet')}, "
-        f"batch norm {protocol['batch_norm']}"
-    )
+    """Print a run's protocol and a table of its metrics, agreement, cost and latency, then notes.
+
+    baseline: the run that it is compared with. deployed: the same configuration in another engine.
+    point:    errors at one score threshold, as `report.collect.operating_point` counts them.
+    """
+    _print_protocol(result, console)
     runs = [run for run in (baseline, result, deployed) if run is not None]
-    engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
-    rows: list[list[object]] = [
-        ["precision", *[run.words for run in runs]],
-        ["key", *[short_key(run.document["precision"]["key"]) for run in runs]],
+    rows = [
+        *_configuration_rows(runs),
+        *_accuracy_rows(runs, result.task),
+        *_agreement_rows(runs, result.task),
+        *(_head_error_rows(runs) if deployed is not None else ()),
+        *_cost_rows(runs),
+        *_latency_rows(runs),
+        *(_engine_rows(deployed, len(runs)) if deployed is not None else ()),
     ]
-    for name in names_of("accuracy", stored="trials", task=result.task):
-        rows.append([name, *[_percent(run.metrics.get(name)) for run in runs]])
-    agreements = [run.document.get("agreement") or {} for run in runs]
-    if any(agreements):
-        for name in names_of("agreement", task=result.task):
-            values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
-            rows.append([name.replace("_", " "), *["" if value is None else _percent(value) for value in values]])
-        rows.append(["SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements]])
-    if deployed is not None:
-        errors = [(run.document.get("deployed") or {}).get("head_error") for run in runs]
-        rows.append(["head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors]])
-    costs = [run.document["cost"] for run in runs]
-    rows.append(["weights", *[bytes_text(cost["weight_bytes"]) for cost in costs]])
-    rows.append(["peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs]])
-    rows.append(["MACs in int8", *map(_share, costs)])
-    rows.append(["bit operations", *[count_text(cost["bit_operations"]) for cost in costs]])
-    times = [run.document.get("latency") for run in runs]
-    rows.append(["latency", *[short_latency(latency) if latency else "-" for latency in times]])
-    rows.append(["  taken with", *[_machine(latency) for latency in times]])
-    slower = ""
-    if deployed is not None:
-        uniform = {p: ms for p in UNIFORM if (ms := deployed.document["deployed"].get(f"{p}_latency_ms")) is not None}
-        in_mpnet, in_engine = (deployed.document["deployed"][name] for name in ("mpnet_latency_ms", "latency_ms"))
-        slower = slower_note(deployed.document["deployed"]["engine"], in_engine, uniform)
-        rows.append(["latency, taken in turn", *[""] * (len(runs) - 2), f"{in_mpnet:.2f} ms", f"{in_engine:.2f} ms"])
-        for precision, there in uniform.items():
-            rows.append([f"  all layers in {precision}", *[""] * (len(runs) - 1), f"{there:.2f} ms"])
+    engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows, fold=range(1, 1 + len(runs)))
     if point is not None:
         print_operating_point(point, console)
+    _print_notes(runs, deployed, console)
+    console.print(str(runs[-1].folder))
+
+
+def _print_protocol(result: Result, console: Console) -> None:
+    protocol = result.document["protocol"]
+    console.print(
+        f"{result.name}: {words_of(result.task).protocol(protocol)}, dialect {protocol.get('dialect', 'darknet')}, "
+        f"batch norm {protocol['batch_norm']}"
+    )
+
+
+def _configuration_rows(runs: Sequence[Result]) -> Iterator[Row]:
+    yield ["precision", *[run.words for run in runs]]
+    yield ["key", *[short_key(run.document["precision"]["key"]) for run in runs]]
+
+
+def _accuracy_rows(runs: Sequence[Result], task: Task) -> Iterator[Row]:
+    for name in names_of("accuracy", stored="trials", task=task):
+        yield [name, *[_percent(run.metrics.get(name)) for run in runs]]
+
+
+def _agreement_rows(runs: Sequence[Result], task: Task) -> Iterator[Row]:
+    """Yield a row for each measure of agreement and one for the heads; nothing where no run has any."""
+    agreements = [run.document.get("agreement") or {} for run in runs]
+    if not any(agreements):
+        return
+    for name in names_of("agreement", task=task):
+        values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
+        yield [name.replace("_", " "), *["" if value is None else _percent(value) for value in values]]
+    yield ["SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements]]
+
+
+def _head_error_rows(runs: Sequence[Result]) -> Iterator[Row]:
+    errors = [(run.document.get("deployed") or {}).get("head_error") for run in runs]
+    yield ["head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors]]
+
+
+def _cost_rows(runs: Sequence[Result]) -> Iterator[Row]:
+    costs = [run.document["cost"] for run in runs]
+    yield ["weights", *[bytes_text(cost["weight_bytes"]) for cost in costs]]
+    yield ["peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs]]
+    yield ["MACs in int8", *map(_int8_share, costs)]
+    yield ["bit operations", *[count_text(cost["bit_operations"]) for cost in costs]]
+
+
+def _latency_rows(runs: Sequence[Result]) -> Iterator[Row]:
+    times = [run.document.get("latency") for run in runs]
+    yield ["latency", *[short_latency(latency) if latency else "-" for latency in times]]
+    yield ["  taken with", *[_machine(latency) for latency in times]]
+
+
+def _engine_rows(deployed: Result, run_count: int) -> Iterator[Row]:
+    """Yield mpnet's time and the engine's, taken in turn, and the engine's with all layers in one precision."""
+    times = deployed.document["deployed"]
+    yield [
+        "latency, taken in turn",
+        *[""] * (run_count - 2),
+        f"{times['mpnet_latency_ms']:.2f} ms",
+        f"{times['latency_ms']:.2f} ms",
+    ]
+    for precision, time_ms in _uniform_times(deployed).items():
+        yield [f"  all layers in {precision}", *[""] * (run_count - 1), f"{time_ms:.2f} ms"]
+
+
+def _uniform_times(deployed: Result) -> dict[str, float]:
+    """Return the engine's milliseconds with all layers in one precision, by precision, as far as they are known."""
+    times = deployed.document["deployed"]
+    return {name: ms for name in UNIFORM if (ms := times.get(f"{name}_latency_ms")) is not None}
+
+
+def _print_notes(runs: Sequence[Result], deployed: Result | None, console: Console) -> None:
     doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
-    if slower:
-        console.print(f"note: {slower}")
-    last = deployed or result
-    for remark in last.document.get("notes", []):
-        console.print(f"note: {remark}")
-    console.print(str(last.folder))
+    if deployed is not None:
+        times = deployed.document["deployed"]
+        slower = slower_note(times["engine"], times["latency_ms"], _uniform_times(deployed))
+        if slower:
+            console.print(f"note: {slower}")
+    for note in runs[-1].document.get("notes", []):
+        console.print(f"note: {note}")
 
 
 def _percent(value: float | None) -> str:
@@ -89,7 +142,7 @@ def _decibels(values: list[float | None]) -> str:
     return ", ".join("exact" if value is None else f"{value:.1f} dB" for value in values)
 
 
-def _share(cost: dict[str, Any]) -> str:
+def _int8_share(cost: dict[str, Any]) -> str:
     return f"{100 * cost['int8_macs'] / cost['macs']:.1f} %" if cost.get("macs") else "-"
 
 

@@ -60,8 +60,8 @@ def bar(value: float, largest: float, width: int = 12, unicode: bool = True) -> 
 
 def blocks(eighths: int) -> str:
     """So many eighths of characters."""
-    full, rest = divmod(eighths, 8)
-    return "█" * full + (EIGHTHS[rest] if rest else "")
+    full, remainder = divmod(eighths, 8)
+    return "█" * full + (EIGHTHS[remainder] if remainder else "")
 
 
 def signed_bar(value: float, largest: float, width: int = 6, unicode: bool = True) -> str:
@@ -116,10 +116,10 @@ def print_table(
     if title:
         target.print(Text(clean(title), style="bold"))
     all_rows = list(rows)
-    shown = all_rows if limit is None else all_rows[:limit]
-    table = _Table(columns, shown, left, left if fold is None else fold, utf8(target.file))
-    for part in table.parts(min(target.width, WIDEST), keys, optional):
-        target.print(part)
+    shown_rows = all_rows if limit is None else all_rows[:limit]
+    table = _Table(columns, shown_rows, left, left if fold is None else fold, utf8(target.file))
+    for piece in table.split_to_width(min(target.width, WIDEST), keys, optional):
+        target.print(piece)
     if limit is not None and len(all_rows) > limit:
         target.print(f"and {len(all_rows) - limit} more")
     target.print()
@@ -139,60 +139,62 @@ class _Table:
             self._heads.append(head)
             self._widths.append(max([inner, *map(cell_len, head.split("\n"))]))
 
-    def parts(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
+    def split_to_width(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
         """Tables that fit, each with some of the columns."""
-        shown = [column for column in range(len(self._heads)) if column not in self._bars and column not in optional]
+        columns = [column for column in range(len(self._heads)) if column not in self._bars and column not in optional]
         for column in optional:
-            if self._wide([*shown, column]) <= room:
-                shown = sorted([*shown, column])
-        self._fold(shown, room)
-        *groups, last = self._groups(shown, room, keys)
-        for part in groups:
-            yield self._made(part, {})
+            if self._width_of([*columns, column]) <= room:
+                columns = sorted([*columns, column])
+        self._fold(columns, room)
+        *groups, last_group = self._groups(columns, room, keys)
+        for group in groups:
+            yield self._build(group, {})
         # A bar stands where it was asked for, if there is room for it.
-        spare = room - self._wide(last) - GAP
+        spare = room - self._width_of(last_group) - GAP
         bars = {column: min(LONGEST_BAR, spare) for column in self._bars if spare >= SHORTEST_BAR}
-        yield self._made(sorted([*last, *bars]), bars)
+        yield self._build(sorted([*last_group, *bars]), bars)
 
-    def _wide(self, shown: Sequence[int]) -> int:
-        return sum(self._widths[column] for column in shown) + GAP * max(0, len(shown) - 1)
+    def _width_of(self, columns: Sequence[int]) -> int:
+        return sum(self._widths[column] for column in columns) + GAP * max(0, len(columns) - 1)
 
-    def _fold(self, shown: Sequence[int], room: int) -> None:
-        for column in sorted(self._foldable, key=lambda column: -self._widths[column] if column in shown else 0):
-            over = self._wide(shown) - room
-            if column in shown and over > 0:
+    def _fold(self, columns: Sequence[int], room: int) -> None:
+        for column in sorted(self._foldable, key=lambda column: -self._widths[column] if column in columns else 0):
+            excess = self._width_of(columns) - room
+            if column in columns and excess > 0:
                 cells = (str(row[column]) for row in self._cells)
                 words = max((cell_len(word) for cell in cells for word in cell.split()), default=0)
-                least = min(self._widths[column], max([min(FOLDED, words), *map(cell_len, self._heads[column].split("\n"))]))
-                self._widths[column] = max(least, self._widths[column] - over)
+                min_width = min(
+                    self._widths[column], max([min(FOLDED, words), *map(cell_len, self._heads[column].split("\n"))])
+                )
+                self._widths[column] = max(min_width, self._widths[column] - excess)
 
-    def _groups(self, shown: list[int], room: int, keys: int) -> list[list[int]]:
-        first = [column for column in shown if column < keys]
-        groups = [list(first)]
-        for column in shown[len(first) :]:
-            if len(groups[-1]) > len(first) and self._wide([*groups[-1], column]) > room:
-                groups.append(list(first))
+    def _groups(self, columns: list[int], room: int, keys: int) -> list[list[int]]:
+        key_columns = [column for column in columns if column < keys]
+        groups = [list(key_columns)]
+        for column in columns[len(key_columns) :]:
+            if len(groups[-1]) > len(key_columns) and self._width_of([*groups[-1], column]) > room:
+                groups.append(list(key_columns))
             groups[-1].append(column)
         return groups
 
-    def _made(self, shown: Sequence[int], bars: Mapping[int, int]) -> Table:
-        out = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
-        for column in shown:
-            out.add_column(
+    def _build(self, columns: Sequence[int], bars: Mapping[int, int]) -> Table:
+        table = Table(box=SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, GAP - 1, 0, 0))
+        for column in columns:
+            table.add_column(
                 self._heads[column],
                 justify="left" if column in self._left or column in bars else "right",
                 width=bars.get(column, self._widths[column]),
                 overflow="fold",
             )
         for row in self._cells:
-            cells = (row[column] for column in shown)
-            out.add_row(
+            cells = (row[column] for column in columns)
+            table.add_row(
                 *[
                     Text(bar(cell.value, 1.0, bars[column], self._unicode)) if isinstance(cell, Share) else cell
-                    for column, cell in zip(shown, cells, strict=True)
+                    for column, cell in zip(columns, cells, strict=True)
                 ]
             )
-        return out
+        return table
 
 
 def _broken(heading: str, inner: int) -> str:

@@ -1,0 +1,237 @@
+# SPDX-License-Identifier: MIT
+"""Values of the page's template: texts, cards and tables of report data."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any, Mapping
+
+import numpy as np
+from markupsafe import Markup
+
+from mpnet.config.measures import HELD_OUT, MEASURES, in_report_order, measure
+from mpnet.evaluation.compare import verdict
+from mpnet.evaluation.metrics import SIZES
+from mpnet.messages import counted
+from mpnet.report.data.differences import KINDS
+from mpnet.report.data.figures import Figure
+from mpnet.report.data.report_data import ReportData, images_text
+from mpnet.report.data.summary import amount, bounds, in_words
+from mpnet.report.data.task_words import protocol_text, words_of
+from mpnet.report.data.words import clean, number_text
+from mpnet.report.html import svg
+
+
+def format_number(value: float | None, digits: int = 2, signed: bool = False) -> str:
+    return number_text(value, digits, signed).replace("-", "–" if value is None or math.isnan(value) else "−")
+
+
+def with_minus_signs(text: str) -> str:
+    """Signs of negative numbers as typographers want them."""
+    return re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
+
+
+def status_text(data: ReportData) -> str:
+    of_total = f" of {data.status.total:,}" if data.status.total else ""
+    if data.status.state == "finished":
+        return "finished" if data.kind == "sweep" else data.kind
+    return f"{data.status.state}: {data.status.finished:,}{of_total}"
+
+
+def list_tiles(data: ReportData) -> list[dict[str, str]]:
+    """The chosen configuration's headline figures: on held-out images where there are any."""
+    table = data.configurations
+    if table.chosen is None:
+        return []
+    tiles = []
+    for quantity in (quantity for quantity in MEASURES if quantity.headline):
+        name = (
+            quantity.name if quantity.cost or data.judged + quantity.name not in table.columns else data.judged + quantity.name
+        )
+        value, start = table.value(table.chosen, name), table.value(table.baseline, name)
+        if not math.isfinite(value):
+            continue
+        interval = data.intervals.get(table.chosen, {}).get(name)
+        outcome = verdict(quantity, interval) if interval is not None else None
+        change, note = "", ""
+        if table.baseline != table.chosen and math.isfinite(start):
+            if quantity.cost and start > 0:
+                change = f"{value / start:.0%} of baseline"
+            elif quantity.kind != "agreement":
+                change = format_number(value - start, quantity.digits, True)
+        if interval is not None:
+            note = f"95 %: {with_all_minus_signs(bounds(interval, None if quantity.judged else quantity.itself))}" + (
+                ", within noise" if outcome == "noise" and interval.tells else ""
+            )
+        tiles.append(
+            {
+                "label": quantity.label,
+                "value": amount(name, value),
+                "change": change,
+                "note": note,
+                "means": quantity.means,
+                "tone": {"loss": "bad", "gain": "good"}.get(outcome or "", "noise"),
+                "on": data.images_of(name),
+            }
+        )
+    return tiles
+
+
+def pick_cards(data: ReportData) -> list[dict[str, Any]]:
+    """What somebody could take, each with its loss, what it saves and the command that takes it away."""
+    headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
+    cards: dict[tuple[str, str], dict[str, Any]] = {}
+    for pick in data.picks:
+        card = cards.get((pick.key, pick.options))
+        if card is not None:  # one configuration, one card
+            card["names"] += f", {pick.name}"
+            card["rules"] += f"; {pick.name}: {pick.rule}"
+            continue
+        losses = [
+            (f"{format_number(i.difference, 2, True)}", f"({with_all_minus_signs(bounds(i))})", words)
+            for words, i in list(pick.losses.items())[:1]
+        ]
+        saves = [f"{format_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
+        cards[pick.key, pick.options] = {
+            "pick": pick,
+            "names": pick.name,
+            "rules": pick.rule,
+            "words": in_words(data, pick.key),
+            "label": measure(pick.judged or data.task.quality).label,
+            "losses": losses,
+            "saves": saves,
+            "again": (data.stability.get("picks") or {}).get(pick.name),
+        }
+    return list(cards.values())
+
+
+def with_all_minus_signs(text: str) -> str:
+    return text.replace("-", "−")
+
+
+def list_explained_measures(data: ReportData) -> list[Any]:
+    """Every measure of the page, for an explanation of terms."""
+    names = {name.removeprefix(HELD_OUT) for name in data.configurations.columns}
+    return [quantity for quantity in in_report_order() if quantity.name in names and quantity.means]
+
+
+def confusion_table(data: ReportData) -> dict[str, Any] | None:
+    """The confusion matrices without classes that neither occur nor are found, largest count for shades."""
+    confusion = data.confusion
+    if confusion is None:
+        return None
+    counts = confusion.baseline + confusion.chosen
+    occurring = np.flatnonzero(counts.sum(axis=0) + counts.sum(axis=1))
+    rows = [
+        {
+            "name": confusion.names[r],
+            "cells": [
+                _cell(int(confusion.baseline[r, c]), int(confusion.chosen[r, c]), int(confusion.chosen[r].sum()), bool(r == c))
+                for c in occurring
+            ],
+        }
+        for r in occurring
+    ]
+    return {
+        "columns": [confusion.names[c] for c in occurring],
+        "rows": rows,
+        "left_out": len(confusion.names) - len(occurring),
+        "nothing": words_of(data.task).nothing,
+    }
+
+
+def _cell(baseline: int, chosen: int, total: int, is_diagonal: bool) -> dict[str, Any]:
+    share = 0.0 if not total else chosen / total
+    return {
+        "before": baseline,
+        "after": chosen,
+        "change": "" if baseline == chosen else f"{chosen - baseline:+d}".replace("-", "−"),
+        "tone": "" if baseline == chosen else "good" if (chosen > baseline) == is_diagonal else "bad",
+        "shade": "" if not chosen else f"{'good' if is_diagonal else 'bad'}-{min(4, 1 + int(4 * share))}",
+    }
+
+
+def list_filters(data: ReportData) -> dict[str, list[str]]:
+    """What lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
+    rows = [change.columns() for change in data.changes]
+    choices = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
+    order = {value: number for values in (KINDS, SIZES) for number, value in enumerate(values)}
+    return {
+        name: sorted(values, key=lambda value: (order.get(value, 0), value))
+        for name, values in choices.items()
+        if len(values) > 1
+    }
+
+
+def list_sections(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[tuple[str, str]]:
+    sections = [
+        ("choice", "Front" if "front" in figures_by_name else "Configuration", True),
+        ("classes", "Classes", bool(data.classes)),
+        ("threshold", "In use", data.operating_point is not None),
+        ("pictures", "Lost and gained", bool(data.changes or data.worst)),
+        ("stability", "Other images", any(name.startswith("stability-") for name in figures_by_name)),
+        ("conditions", "Conditions", data.conditions is not None),
+        ("sensitivity", "Sensitivity", "heat" in figures_by_name or any(n.startswith("sensitivity") for n in figures_by_name)),
+        ("error", "Error", bool(data.errors)),
+        ("layers", "Layers", bool(data.layers)),
+        ("configurations", "Table", len(data.configurations) > 1),
+        ("protocol", "Protocol", True),
+    ]
+    return [(name, label) for name, label, is_present in sections if is_present]
+
+
+def list_axes(data: ReportData, cost: bool) -> list[Any]:
+    return [
+        quantity
+        for quantity in map(measure, data.configurations.columns)
+        if quantity.cost == cost and np.isfinite(data.configurations.columns[quantity.name]).any()
+    ]
+
+
+def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[dict[str, Any]]:
+    return [
+        {
+            "svg": Markup(svg.histogram(figures_by_name[f"histogram-{e.index}"], palette=svg.PAGE)),
+            "name": e.name,
+            "precision": e.precision,
+            "figure": f"histogram-{e.index}",
+        }
+        for e in data.errors
+        if f"histogram-{e.index}" in figures_by_name
+    ]
+
+
+def latency_text(data: ReportData) -> str:
+    isa, threads = data.latency.get("isa"), data.latency.get("threads")
+    doubt = f" They are unreliable ({data.doubt}); a report on a quiet machine takes them again." if data.doubt else ""
+    return f"Times are medians on this machine: ISA {isa}, {counted(int(threads or 0), 'thread')}.{doubt}" if isa else ""
+
+
+def class_verdict(data: ReportData) -> str:
+    classes = [c for c in data.classes if c.interval]
+    real = sorted(
+        (c for c in classes if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
+    )
+    if not classes:
+        return ""
+    images = f"On {images_text('all', data.images)} " if data.images else ""
+    left_out = (len(data.confusion.names) - bool(words_of(data.task).nothing) if data.confusion else 0) - len(data.classes)
+    others_text = f" {left_out} more have no {data.task.thing} in these images and are not listed." if left_out > 0 else ""
+    count_text = f"{len(classes)} classes" + (" that have an interval" if len(classes) < len(data.classes) else "")
+    if not real:
+        return f"{images}{'n' if images else 'N'}one of {count_text} changes beyond noise.{others_text}"
+    names = ", ".join(clean(c.name) for c in real[:5]) + (f" and {len(real) - 5} more" if len(real) > 5 else "")
+    by_chance = f"; with {len(classes)} classes about {max(1, round(len(classes) * 0.05))} would do so by chance alone"
+    return f"{images}{len(real)} of {count_text} change beyond noise ({names}){by_chance}.{others_text}"
+
+
+def flatten_pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for key, value in document.items():
+        if isinstance(value, Mapping):
+            pairs += flatten_pairs(value, f"{prefix}{key}.")
+        elif value is not None:
+            text = " x ".join(map(str, value)) if isinstance(value, (list, tuple)) else protocol_text(value)
+            pairs.append((f"{prefix}{key}", text))
+    return pairs
