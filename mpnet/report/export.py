@@ -17,12 +17,12 @@ from mpnet.report.html import svg
 
 
 def write_figures(data: ReportData, folder: Path) -> list[Path]:
-    """Every plot as folder/NAME.svg. Raises: StoreError when the folder cannot be written."""
+    """Write every plot as folder/NAME.svg. Raises: StoreError when the folder cannot be written."""
     return _write(folder, {f"{figure.name}.svg": svg.draw(figure) for figure in figures.all_figures(data)})
 
 
 def write_data(data: ReportData, folder: Path) -> list[Path]:
-    """The numbers of every plot as folder/NAME.csv and NAME.json. Raises: StoreError as `write_figures`."""
+    """Write the numbers of every plot as folder/NAME.csv and NAME.json. Raises: StoreError as `write_figures`."""
     tables: dict[str, Mapping[str, Sequence[Any]]] = {f.name: f.columns for f in figures.all_figures(data)}
     if data.changes:
         rows = [change.columns() for change in data.changes]
@@ -40,7 +40,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
 
 
 def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
-    """One line per row; a text that a spreadsheet would take for a formula begins with an apostrophe."""
+    """Return columns as CSV, one line per row; a text that a spreadsheet would take for a formula begins with an apostrophe."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
     writer.writerow(columns)
@@ -50,7 +50,7 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
 
 
 def json_text(columns: Mapping[str, Sequence[Any]]) -> str:
-    """Columns as lists; null for what is not a number."""
+    """Return columns as JSON lists; null for what is not a number."""
     return json.dumps(finite(columns), indent=1, allow_nan=False) + "\n"
 
 

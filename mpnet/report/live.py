@@ -65,7 +65,7 @@ _WAITING = (
 
 
 def status_text(status: Mapping[str, Any]) -> str:
-    """How far a sweep is, in a line."""
+    """Say how far a sweep is, in a line."""
     of_total = f" of {status['total']:,}" if status["total"] else ""
     tail = "; this page no longer changes" if status["state"] in END_STATES else ""
     return f"{status['state']}: {status['trials']:,}{of_total} trials, {status['seconds']:.0f} s of work{tail}"
@@ -150,7 +150,7 @@ class LiveReport:
             handler.send_error(404)
 
     def _page(self) -> str:
-        """The report of what is stored, rendered once for each number of trials."""
+        """Return the report of what is stored, rendered once for each number of trials."""
         with self._rendering:
             key = (int(self._status["trials"]), str(self._status["state"]))
             if key not in self._pages:
@@ -194,7 +194,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._live.answer(self)
 
     def send_page(self, html: str, policy: str) -> None:
-        """A page that nobody keeps, with a policy of its own."""
+        """Send a page that no browser keeps, with a policy of its own."""
         content = html.encode("utf-8", "backslashreplace")
         self.send_response(200)
         self.send_header("Content-Type", "text/html; charset=utf-8")
@@ -206,4 +206,4 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(content)
 
     def log_message(self, format: str, *values: Any) -> None:
-        """Nothing: addresses hold the token."""
+        """Log nothing: addresses hold the token."""

@@ -29,9 +29,9 @@ def write_graph(
     layer_ms: Mapping[int, float],
     layer_db: Mapping[int, float],
 ) -> list[Path]:
-    """Write the graph as `path`, and beside it node data: precisions, and time and error where they are known; all files.
+    """Write the graph as `path`, and beside it node data: precisions, and time and error where they are known.
 
-    rows, layer_ms, layer_db: as `report.graph.draw_graph` takes them.
+    rows, layer_ms, layer_db: as `report.html.graph.draw_graph` takes them. Result: all files that were written.
     """
     files = {path: graph_json(network, rows), path.with_name(f"{path.stem}-precision.json"): precision_json(rows)}
     for name, values, colours in (("time", layer_ms, ("#ffffff", "#c2185b")), ("error", layer_db, ("#c2185b", "#ffffff"))):
@@ -44,7 +44,7 @@ def write_graph(
 
 
 def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """A node for each layer, by its index, with an edge from each layer that it reads."""
+    """Return a graph with a node for each layer, by its index, with an edge from each layer that it reads."""
     nodes = []
     for row in rows:
         values = {
@@ -73,13 +73,13 @@ def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[
 
 
 def precision_json(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Node data of precisions, in the colours of reports; values that are no numbers are shown as they are."""
+    """Return node data of precisions, in the colours of reports; values that are no numbers are shown as they are."""
     colours = {row["precision"]: COLOURS[PRECISIONS[row["precision"]].base].on_white.background for row in rows}
     results = {str(row["index"]): {"value": row["precision"], "bgColor": colours[row["precision"]]} for row in rows}
     return {GRAPH: {"results": results}}
 
 
 def values_json(values: Mapping[int, float], colours: tuple[str, str]) -> dict[str, Any]:
-    """Node data of one number a layer. colours: of the least and of the largest."""
+    """Return node data of one number a layer. colours: of the least and of the largest."""
     gradient = [{"stop": stop, "bgColor": colour} for stop, colour in enumerate(colours)]
     return {GRAPH: {"results": {str(index): {"value": value} for index, value in values.items()}, "gradient": gradient}}

@@ -46,7 +46,7 @@ code{{font-size:8pt;overflow-wrap:anywhere}}
 
 
 def statement(data: ReportData) -> str:
-    """The page as HTML. Raises: ConfigError where there is no chosen configuration, or no baseline to compare it with."""
+    """Return the page as HTML. Raises: ConfigError where there is no chosen configuration or no baseline."""
     table = data.configurations
     if table.chosen is None or table.baseline is None:
         raise ConfigError("--statement: needs a configuration and its baseline; name two runs, the baseline first, or a sweep")

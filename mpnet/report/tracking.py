@@ -126,14 +126,14 @@ TRACKERS: Mapping[str, tuple[str, Callable[[str], Tracker]]] = {
 
 
 def open_tracker(program: str, name: str) -> Tracker:
-    """A run of that name. Raises: ConfigError where the program is missing."""
+    """Open a run of that name. Raises: ConfigError where the program is missing."""
     package, open_run = TRACKERS[program]
     require(f"--log {program}", [package], program)
     return open_run(name)
 
 
 def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
-    """A run of that name in each program, none twice."""
+    """Open a run of that name in each program, none twice."""
     return [open_tracker(program, name) for program in dict.fromkeys(programs)]
 
 
@@ -150,7 +150,7 @@ def written_page(source: Path, path: Path, progress: Progress = silent) -> Path:
 
 
 def log_run(tracker: Tracker, result: Result, page: Path) -> None:
-    """A finished run: what it was, its measures and costs, result.json and the page of its report."""
+    """Log a finished run: what it was, its measures and costs, result.json and the page of its report."""
     document = result.document
     tracker.parameters(_parameters(document, document["precision"]["key"]))
     tracker.measures(_finite({**result.measures, **document["cost"]}), 0)
@@ -174,12 +174,12 @@ class SweepLog:
         self._start: SweepStart | None = None
 
     def start(self, start: SweepStart) -> None:
-        """Called before the first trial."""
+        """Note what the sweep is of; called before the first trial."""
         self._start = start
         self._names = start.problem.names
 
     def update(self, state: SweepState) -> None:
-        """Called as trials come."""
+        """Log new trials, and now and then the size of the front."""
         for trial in state.known.since(self._logged):
             self._logged += 1
             self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
@@ -191,7 +191,7 @@ class SweepLog:
             self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)
 
     def end(self, document: Mapping[str, Any], page: Path) -> None:
-        """document: of the finished sweep. page: of its report."""
+        """Log the end of a sweep. document: of the finished sweep. page: of its report."""
         best = document["best"]
         pick_parameters = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
         parameters = _parameters(document, best["precision"] if best else "")

@@ -31,7 +31,10 @@ CROPS = 48
 
 
 def with_pairs(data: ReportData, pairs: Mapping[int, RunDifferences], intervals_by: str, prefix: str = "") -> ReportData:
-    """`data` with intervals of the rows in `pairs`, which are of the images whose columns begin with `prefix`."""
+    """Return `data` with the intervals of the rows in `pairs`.
+
+    prefix: what the columns begin with whose images the intervals are of.
+    """
     table = _filled(data.configurations, pairs, prefix)
     intervals_by_row = {
         row: {prefix + name: interval for name, interval in pair.metrics.items()} for row, pair in pairs.items()
@@ -44,9 +47,10 @@ def with_pairs(data: ReportData, pairs: Mapping[int, RunDifferences], intervals_
 
 
 def with_changes(data: ReportData, pair: RunDifferences, gallery: Shows | None = None) -> ReportData:
-    """`data` with everything that compares the chosen configuration with the baseline, on all images.
+    """Return `data` with everything that compares the chosen configuration with the baseline, on all images.
 
-    gallery: of both, for images; None leaves them out.
+    pair:    the chosen configuration against the baseline.
+    gallery: draws the images of both; None leaves images out.
     """
     changes, images = pair.changes, data.worst
     if gallery is not None:
@@ -60,9 +64,10 @@ def with_changes(data: ReportData, pair: RunDifferences, gallery: Shows | None =
 def with_explained(
     data: ReportData, runner: NetworkRunner, keys: tuple[str, str], predictions: Sequence[Any], worst: int, progress: Progress
 ) -> ReportData:
-    """`data` whose lost and moved objects say which layers lose them, the `worst` of them.
+    """Return `data` whose lost and moved objects say which layers lose them.
 
-    keys: of the baseline and of the configuration that the page is about. predictions: theirs.
+    keys:        precision strings of the baseline and of the configuration that the page is about.
+    predictions: those of both. worst: how many objects are explained, those whose score fell most.
     """
     if data.task is not DETECTION:
         return data
@@ -87,7 +92,7 @@ def with_explained(
 
 
 def _rank_by_class(changes: Sequence[Change]) -> list[Change]:
-    """The surest lost and gained of every class first: images are drawn of the first ones."""
+    """Return the changes with the highest scores of every class first: images are drawn of the first ones."""
     counts: Counter[tuple[str, str]] = Counter()
     ranked = []
     for change in sorted(changes, key=lambda change: -change.score):
@@ -99,19 +104,21 @@ def _rank_by_class(changes: Sequence[Change]) -> list[Change]:
 def with_operating_point(
     data: ReportData, dataset: Dataset, baseline: Any, predictions: Any, score: float | None, draws: int, seed: int
 ) -> ReportData:
+    """Return `data` with errors at one score threshold; of a classifier unchanged."""
     if data.task is not DETECTION:
         return data
     return replace(data, operating_point=OperatingPoint(dataset, baseline, score, draws, seed).of(predictions))
 
 
 def with_confusion(data: ReportData, tools: PredictionTools, dataset: Dataset, baseline: Any, predictions: Any) -> ReportData:
+    """Return `data` with the confusion matrices of baseline and chosen configuration."""
     nothing = words_of(data.task).nothing
     names = (*dataset.names, nothing) if nothing else dataset.names
     return replace(data, confusion=Confusion(names, tools.confusion(baseline, dataset), tools.confusion(predictions, dataset)))
 
 
 def _filled(table: Configurations, pairs: Mapping[int, RunDifferences], prefix: str) -> Configurations:
-    """What pairs know and the table does not: agreement with this baseline."""
+    """Return the table with agreement with this baseline, which pairs know and stored results may not."""
     columns = dict(table.columns)
     for name, baseline_value in ((m.name, m.itself) for m in MEASURES if m.itself is not None):
         values = {row: pair.values[name] for row, pair in pairs.items() if name in pair.values}
@@ -127,5 +134,5 @@ def _filled(table: Configurations, pairs: Mapping[int, RunDifferences], prefix: 
 
 
 def with_omissions(data: ReportData, *omissions: Omission) -> ReportData:
-    """`data` saying what it cannot show and why."""
+    """Return `data` that also says what it cannot show and why."""
     return replace(data, omissions=(*data.omissions, *omissions))

@@ -44,9 +44,9 @@ _KINDS = {
 
 
 def load_or_compute(deciding: Sequence[Any], compute: Callable[[], T], worth: Callable[[T], bool] = lambda _: True) -> T:
-    """What `compute` gives, from the cache where it was computed before.
+    """Return what `compute` gives, from the cache where it was computed before.
 
-    deciding: all that the outcome depends on. worth: whether an outcome may be kept.
+    deciding: all that the outcome depends on. worth: whether an outcome may be kept in the cache.
     Values are what documents hold, arrays, bytes, and dataclasses of reports. Raises: what `compute` raises, ConfigError for a
     limit of the cache that is no size.
     """
@@ -67,7 +67,7 @@ def load_or_compute(deciding: Sequence[Any], compute: Callable[[], T], worth: Ca
 
 @functools.cache
 def _program() -> list[Any]:
-    """Release, processor, and the files of this program as they are, for whoever changes them."""
+    """Return the release, the processor, and size and time of this program's files, for whoever changes them."""
     folder = Path(mpnet.__file__).parent
     files = sorted(path for ending in ("py", "js", "css") for path in folder.rglob(f"*.{ending}"))
     stats = [os.stat(path) for path in [*files, Path(LIBRARY_PATH)]]
@@ -75,7 +75,7 @@ def _program() -> list[Any]:
 
 
 def _packed(value: Any) -> tuple[bytes, bytes]:
-    """A value as JSON, and the bytes of all arrays in it."""
+    """Return a value as JSON, and the bytes of all arrays in it."""
     content = bytearray(b"\0")  # a block of a cache is not empty
     return json.dumps(_encoded(value, content)).encode(), bytes(content)
 

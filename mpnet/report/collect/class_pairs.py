@@ -32,7 +32,7 @@ class ClassPairing:
         self._right = {name: right(self._labelled, dataset.labels, best) for name, best in TOP.items()}
 
     def pair(self, predictions: Classifications) -> RunDifferences:
-        """Everything about one run against the baseline."""
+        """Compare one run with the baseline."""
         agrees = right(predictions, self._baseline.best, 1)
         predictions = self.dataset.of_labelled(predictions)
         correct = {name: right(predictions, self.dataset.labels, best) for name, best in TOP.items()}

@@ -34,7 +34,7 @@ def compare_runs(
     unlabelled: Path | None = None,
     progress: Progress = silent,
 ) -> Comparison:
-    """Everything against the first.
+    """Compare runs and configurations of sweeps with the first one.
 
     runs:     folders or result.json files, or STORE:KEY; configurations of a sweep run again, since a store keeps
               figures only.
@@ -73,7 +73,7 @@ def _write_images(
 
 
 def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[ComparedResult]:
-    """Results of all sources; those of one store run together, on images that are decoded once.
+    """Return the results of all sources; those of one store run together, on images that are decoded once.
 
     unlabelled: further images, for which runs run again as well.
     """
@@ -114,7 +114,7 @@ def _run_again(
 
 
 def score_to_deploy(text: str, source: str) -> dict[str, Any]:
-    """The score threshold that `text` asks for, and what is known of it, as exported files hold it.
+    """Return the score threshold that `text` asks for, and what is known of it, as exported files hold it.
 
     text: a number, or `recall`: the one that finds as many of the images' objects as the baseline does with its best F1.
     source: RUN or STORE[:KEY]; a sweep's configurations run again.
@@ -138,7 +138,7 @@ def score_to_deploy(text: str, source: str) -> dict[str, Any]:
 
 
 def _baseline_of(result: Result) -> Path:
-    """The folder of the run that a result was compared with. Raises: ConfigError where there is none."""
+    """Return the folder of the run that a result was compared with. Raises: ConfigError where there is none."""
     agreement = result.document.get("agreement")
     if agreement is None:
         raise ConfigError(f"{result.folder}: has no baseline beside it; write a number after --score, such as 0.25")

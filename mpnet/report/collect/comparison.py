@@ -30,7 +30,7 @@ def compare_results(
     score: float | None = None,
     reason: str = "",
 ) -> Comparison:
-    """Every run against the first.
+    """Compare every run with the first.
 
     score: threshold at which detectors' errors are counted; None: the one with the best F1 of the first.
 
@@ -78,7 +78,7 @@ def compare_results(
 
 
 def check_limits(document: Mapping[str, Any], limits: Mapping[str, float]) -> list[str]:
-    """One line for each run whose difference to the baseline is below a limit, such as {"AP": -0.5}.
+    """Return one line for each run whose difference to the baseline is below a limit, such as {"AP": -0.5}.
 
     Raises: ConfigError for a metric that was not compared.
     """
@@ -129,7 +129,10 @@ def _describe_run(result: Result, baseline: Result, pair: RunDifferences | None,
 
 
 def _agreement(result: Result, baseline: Result, pair: RunDifferences | None, task: Task) -> dict[str, Any] | None:
-    """Agreement with *this* baseline: computed anew where detections are there; SQNR only if it was the run's own."""
+    """Return the agreement with *this* baseline.
+
+    It is computed anew where there are detections; SQNR of heads is there only if the baseline was the run's own.
+    """
     stored_agreement = result.document.get("agreement")
     comparable = stored_agreement if stored_agreement is not None and stored_agreement.get("baseline") == baseline.id else None
     if pair is None or task.agreement not in pair.values:
@@ -139,7 +142,7 @@ def _agreement(result: Result, baseline: Result, pair: RunDifferences | None, ta
 
 
 def _interval(name: str, interval: Interval) -> dict[str, Any]:
-    """within_noise: None of what gets no verdict (`Measure.judged`)."""
+    """Return an interval as JSON; `within_noise` is None of what gets no verdict (`Measure.judged`)."""
     judgement = verdict(measure(name), interval)
     return {
         "difference": interval.difference,
@@ -150,7 +153,7 @@ def _interval(name: str, interval: Interval) -> dict[str, Any]:
 
 
 def _layers(results: Sequence[Result]) -> list[dict[str, Any]]:
-    """Layers with weights, or with a precision that differs between runs."""
+    """Return the layers with weights, or with a precision that differs between runs."""
     rows = []
     tables = [{layer["index"]: layer for layer in result.document["precision"].get("layers", [])} for result in results]
     for index, layer in tables[0].items():

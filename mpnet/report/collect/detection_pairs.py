@@ -47,7 +47,7 @@ class Pairing:
         self._baseline = self._side(baseline)
 
     def pair(self, detections: Detections) -> RunDifferences:
-        """Everything about one run against the baseline."""
+        """Compare one run with the baseline."""
         side = self._side(detections)
         metrics: dict[str, Interval] = {}
         values: dict[str, float] = {}
@@ -86,7 +86,10 @@ class Pairing:
         )
 
     def _agree(self, detections: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
-        """Agreement has no second run to pair with: its interval is that of the shortfall from 100."""
+        """Return measures of agreement and their intervals.
+
+        There is no second run to pair with: the interval is that of the shortfall from 100.
+        """
         values = self._agreement.measure(detections)
         if values["AP"] < 0:
             return {}, {}
@@ -124,7 +127,7 @@ class Pairing:
         return tuple(changes), images
 
     def _is_near(self, index: int, detections: Detections, candidates: NDArray[np.intp]) -> bool:
-        """Whether one of the candidates, numbers of detections, is of the class of truth `index` and near its box."""
+        """Return whether one of the candidates, numbers of detections, is of the class of truth `index` and near its box."""
         is_candidate = detections.image_index[candidates] == self.dataset.image_index[index]
         is_candidate &= detections.category[candidates] == self.dataset.category[index]
         return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR for i in candidates[is_candidate])
@@ -145,7 +148,7 @@ class Pairing:
 
 
 def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
-    """Intersection over union of two boxes, each (4,): x, y, width, height."""
+    """Return the intersection over union of two boxes, each (4,): x, y, width, height."""
     corner_low = np.maximum(a[:2], b[:2])
     corner_high = np.minimum(a[:2] + a[2:], b[:2] + b[2:])
     intersection = float(np.prod(np.maximum(corner_high - corner_low, 0)))
@@ -154,8 +157,10 @@ def overlap(a: NDArray[np.floating], b: NDArray[np.floating]) -> float:
 
 
 def unmatched(detections: Detections, others: Detections, dataset: Dataset) -> NDArray[np.float64]:
-    """float64 (images,): sum of the scores, each 0.25 or more, of detections of `detections` that `others` does not have
-    at IoU 0.5."""
+    """Return for each image the sum of the scores of those `detections` that `others` lacks at IoU 0.5.
+
+    Only scores of 0.25 or more count. Result: float64 (images,).
+    """
     # As the truths: what lies wholly outside of the image is none.
     visible = inside_images(detections, dataset.sizes)
     confident = visible.select(visible.score >= np.float32(BASELINE_SCORE))

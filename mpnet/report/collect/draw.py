@@ -31,7 +31,7 @@ class DrawnBox:
 
 
 def class_colour(category: int) -> tuple[int, int, int]:
-    """A saturated RGB colour for a class index; neighbouring indices look different."""
+    """Return a saturated RGB colour for a class index; neighbouring indices look different."""
     red, green, blue = colorsys.hsv_to_rgb((0.02 + category * _GOLDEN) % 1.0, 0.85, 0.95)
     return round(255 * red), round(255 * green), round(255 * blue)
 
@@ -39,11 +39,11 @@ def class_colour(category: int) -> tuple[int, int, int]:
 def draw_labels(
     image: NDArray[np.uint8], labels: Sequence[DrawnBox], dashed: Sequence[float] | None = None, min_scale: float = 0.35
 ) -> NDArray[np.uint8]:
-    """A copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
-
-    dashed: corners (x0, y0, x1, y1) of a frame over the boxes and below the texts.
+    """Return a copy of an RGB image, uint8 (h, w, 3), with boxes and texts; the first label is drawn last, on top.
 
     Texts keep clear of each other: above their box, else below it, inside, beside, or wherever is room nearest to it.
+
+    dashed:    corners (x0, y0, x1, y1) of a frame over the boxes and below the texts.
     min_scale: size of the letters in small images.
     """
     canvas = np.ascontiguousarray(image.copy())
@@ -76,7 +76,7 @@ def draw_labels(
 
 
 def _dash(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
-    """The truth: white dashes with a dark edge, visible on any ground."""
+    """Draw the truth: white dashes with a dark edge, visible on any ground."""
     x0, y0, x1, y1 = (round(v) for v in corners)
     for (ax, ay), (bx, by) in (((x0, y0), (x1, y0)), ((x1, y0), (x1, y1)), ((x1, y1), (x0, y1)), ((x0, y1), (x0, y0))):
         steps = max(1, max(abs(bx - ax), abs(by - ay)) // 6)
@@ -88,7 +88,10 @@ def _dash(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
 
 
 def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:
-    """Images of one size beside each other, below a strip that says what each shows; RGB, uint8 (h + strip, n x w, 3)."""
+    """Return images of one size beside each other, below a strip that says what each shows.
+
+    Result: RGB, uint8 (h + strip, n x w, 3).
+    """
     height, width = images[0].shape[:2]
     line = max(1, round((height + width) / 800))
     scale = max(0.35, (height + width) / 2400)
@@ -104,7 +107,7 @@ def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -
 
 
 def _text_size(text: str, scale: float, line: int) -> tuple[int, int]:
-    """Width and height of a text with its ground, pixels."""
+    """Return width and height of a text with its ground, pixels."""
     (width, height), descent = cv2.getTextSize(_ascii(text), _FONT, scale, max(1, line // 2))
     return width + 2 * line, height + descent + 2 * line
 
@@ -115,8 +118,11 @@ def _ascii(text: str) -> str:
 
 
 def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], text_boxes: NDArray[np.int64]) -> tuple[int, int]:
-    """Upper left corner for a text: of the places inside the image, at its box and at the nearest texts, the nearest one to
-    the box's upper left corner that is free, above the box first; where all is taken, the place that covers least."""
+    """Return the upper left corner for a text.
+
+    Of the places inside the image, at its box and at the nearest texts, it is the free one that is nearest to the box's upper
+    left corner, above the box first; where none is free, the place that covers least.
+    """
     (left, top, right, bottom), (w, h) = box, size
     rightmost, lowest = max(image[0] - w, 0), max(image[1] - h, 0)
 
@@ -139,7 +145,7 @@ def _free_place(box: _Area, size: tuple[int, int], image: tuple[int, int], text_
 
 
 def _covered(corners: NDArray[np.int64], size: tuple[int, int], text_boxes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """How many pixels of what is taken, (n, 4), a text at each of some places, (m, 2), would cover: (m,)."""
+    """Count the pixels of other texts, (n, 4), that a text at each of some places, (m, 2), would cover: (m,)."""
     sides = []
     for axis in (0, 1):  # arrays of one axis each: pairs in one array take twice the time
         starts = corners[:, None, axis]

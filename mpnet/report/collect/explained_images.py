@@ -13,7 +13,7 @@ from mpnet.trial.reopen import image_loader
 
 
 def write_objects(explanation: Explanation, folder: Path) -> list[str]:
-    """An image of each object, the baseline left and the configuration right, as folder/NNN-kind-class.jpg; their names.
+    """Write an image of each object, baseline left and configuration right, as folder/NNN-kind-class.jpg; return the names.
 
     Raises: DataError when an image is gone or broken.
     """

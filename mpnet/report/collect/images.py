@@ -44,7 +44,7 @@ class Gallery:
     load: LoadImage
 
     def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
-        """The first `limit` changes with their images: baseline left, other run right, the object in the middle.
+        """Return the changes, the first `limit` with images: baseline left, other run right, the object in the middle.
 
         captions: whether the images say which side is which.
         Raises: DataError when an image is gone or broken.
@@ -63,7 +63,7 @@ class Gallery:
         return tuple(illustrated)
 
     def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
-        """The first `limit` images, each three times; images in which nothing differs are left out."""
+        """Return the first `limit` images, each three times; images in which nothing differs are left out."""
         triples = []
         for score in scores[:limit]:
             if score.lost + score.gained == 0 and score.doubts < 1e-6:
@@ -138,12 +138,12 @@ class ClassGallery:
     load: LoadImage
 
     def changes(self, changes: Sequence[Change], limit: int, captions: bool = False) -> tuple[Change, ...]:
-        """The first `limit` changes with their images, of one side. Raises: DataError when an image is gone or broken."""
+        """Return the changes, the first `limit` with their image. Raises: DataError when an image is gone or broken."""
         records = {record.path: record for record in self.dataset.images}
         return (*(replace(change, jpeg=self._draw(records[change.image])) for change in changes[:limit]), *changes[limit:])
 
     def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
-        """Nothing: a classifier's image has one truth, and the changes show it."""
+        """Return nothing: a classifier's image has one truth, and the changes show it."""
         return ()
 
     def _draw(self, record: ImageRecord) -> bytes:
@@ -156,7 +156,7 @@ class ClassGallery:
 
 
 def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
-    """Write each change's image as folder/NNN-kind-class.jpg; the names, '' for one without an image."""
+    """Write each change's image as folder/NNN-kind-class.jpg; return the names, '' for one without an image."""
     names = []
     for number, change in enumerate(changes, 1):
         name = f"{number:03d}-{change.kind}-{safe_name(change.name)}.jpg" if change.jpeg is not None else ""
@@ -167,12 +167,12 @@ def write_changes(changes: Sequence[Change], folder: Path) -> list[str]:
 
 
 def safe_name(text: str) -> str:
-    """A part of a file name made from a class name, whatever that contains."""
+    """Return a part of a file name made from a class name, whatever that contains."""
     return re.sub(r"[^A-Za-z0-9_.-]+", "_", text).strip("._")[:40] or "object"
 
 
 def jpeg(image: NDArray[np.uint8]) -> bytes:
-    """An RGB image as JPEG."""
+    """Encode an RGB image as JPEG."""
     is_encoded, data = cv2.imencode(".jpg", np.ascontiguousarray(image[:, :, ::-1]), [cv2.IMWRITE_JPEG_QUALITY, _QUALITY])
     if not is_encoded:
         raise DataError(f"an image of shape {image.shape} cannot be written as JPEG; check the data set")

@@ -11,7 +11,10 @@ from mpnet.trial.experiment import RunReport
 
 
 def measure_operating_point(report: RunReport) -> dict[str, Any] | None:
-    """At `detection.deployed`, else at the best F1 of the baseline, without one of the run itself; None of a classifier."""
+    """Count a run's errors at one score threshold; None of a classifier.
+
+    The threshold is `detection.deployed`, else the one with the best F1 of the baseline, without one of the run itself.
+    """
     bench, result = report.bench, report.deployed or report.result
     if result.task is not DETECTION:
         return None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Collects everything that a report shows: stored results first, then what can still be found out about them.
+"""Everything that a report shows, collected: stored results first, then what can still be found out about them.
 
 The page itself never runs a network. What the store lacks is computed here when the files are still there and have the
 digests that were measured; otherwise the page says what is missing and why.
@@ -63,7 +63,7 @@ def collect(
     explain_worst: int = 0,
     unlabelled: Path | None = None,
 ) -> ReportData:
-    """Everything about runs or about one sweep.
+    """Collect everything about runs or about one sweep.
 
     sources: runs, of which the first is the baseline and the last the chosen configuration; or one store. A single run
              brings the baseline that it was measured with, when that is stored beside it.
@@ -188,7 +188,7 @@ def _with_front(
 
 
 def _with_losses(data: ReportData) -> ReportData:
-    """Picks with the intervals of this report, which all its other parts show: the stored ones may be another version's."""
+    """Return picks with the intervals of this report, which the rest of it shows: stored ones may be another version's."""
     columns = [prefix + data.task.quality for prefix in (HELD_OUT, "")]
     picks = []
     for pick in data.picks:
@@ -199,7 +199,7 @@ def _with_losses(data: ReportData) -> ReportData:
 
 
 def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np.intp]]:
-    """The images of a sweep's columns by their prefix: those that select and those that only report, or all."""
+    """Return the images of a sweep's columns by their prefix: those that select and those that only report, or all."""
     ids = [image.sha256 for image in dataset.images]
     seed = document.get("seed")
     select, report = split_positions(ids, document.get("holdout") or 0.0, seed if isinstance(seed, int) else 0)
@@ -207,7 +207,7 @@ def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np
 
 
 def _check_same(data: ReportData, row: int, column: str, value: float | None) -> None:
-    """What runs again must give what was stored. Raises: StoreError when it does not."""
+    """Check that a configuration gives again what was stored. Raises: StoreError when it does not."""
     stored_value = data.configurations.value(row, column)
     if value is not None and np.isfinite(stored_value) and abs(stored_value - value) > QUALITY_TOLERANCE:
         key = data.configurations.keys[row]
@@ -219,7 +219,7 @@ def _check_same(data: ReportData, row: int, column: str, value: float | None) ->
 def _with_layers(
     data: ReportData, results: list[Result], predictions: list[Any], progress: Progress, explain_worst: int
 ) -> ReportData:
-    """Error and time per layer of the last run, when its network still gives what was measured.
+    """Add error and time per layer of the last run, when its network still gives what was measured.
 
     predictions: of all runs; empty where they could not be opened, so that no object is explained.
     """
@@ -256,7 +256,7 @@ def _with_errors(data: ReportData, runner: NetworkRunner) -> ReportData:
 
 
 def _timed(data: ReportData, runner: NetworkRunner, progress: Progress) -> ReportData:
-    """`data` with the time of each layer here; what was taken on a busy machine is said to be, and is not kept."""
+    """Return `data` with the time of each layer here; times of a busy machine are marked, and not kept in the cache."""
     table = data.configurations
     chosen = table.keys[table.chosen or 0]
     baseline = table.keys[table.baseline] if table.baseline is not None else chosen
@@ -276,7 +276,7 @@ def _not_computed(contents: str) -> Omission:
 
 
 def _with_baseline(results: list[Result]) -> list[Result]:
-    """A single run after its baseline, and one of another engine after mpnet's own, when these are there."""
+    """Return a single run after its baseline, and one of another engine after mpnet's own, when these are there."""
     if len(results) > 1:
         return results
     related = [_find_related(results[0], "agreement", "baseline"), _find_related(results[0], "deployed", "reference")]
@@ -285,7 +285,7 @@ def _with_baseline(results: list[Result]) -> list[Result]:
 
 
 def _find_related(result: Result, section: str, key: str) -> Result | None:
-    """Another result that one names, when it is there."""
+    """Return another result that one names, when it is there."""
     reference = result.document.get(section)
     if not isinstance(reference, dict):
         return None
@@ -299,7 +299,7 @@ def _find_related(result: Result, section: str, key: str) -> Result | None:
 def _with_comparison(
     data: ReportData, runs: Sequence[ComparedResult], draws: int, seed: int, score: float | None
 ) -> tuple[ReportData, list[Any]]:
-    """Every run against the first, lost and gained objects of the last; and the predictions of all, none if missing."""
+    """Compare every run with the first; return the data, and the predictions of all runs, none where a file is gone."""
     if len(runs) == 1:
         contents, reason_text = "Differences, lost and gained objects", "there is one run and no baseline beside it"
         return with_omissions(data, Omission(contents, reason_text, "Name two runs, the baseline first.")), []

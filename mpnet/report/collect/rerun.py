@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a network again for a report: predictions of configurations, error and time of every layer."""
+"""A network run again for a report: predictions of configurations, error and time of every layer."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class ComparedResult:
 
 
 def open_predictions(sides: Sequence[ComparedResult]) -> tuple[Dataset, list[Any]]:
-    """The labelled images behind results on the same data, and what each network says of them.
+    """Read the labelled images behind results on the same data, and what each network says of them.
 
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
@@ -64,19 +64,19 @@ class NetworkRunner:
     bench: Workbench
 
     def plan(self, key: str) -> Plan:
-        """The steps for a precision string. Raises: PrecisionError when it is of another network."""
+        """Return the steps for a precision string. Raises: PrecisionError when it is of another network."""
         return self.bench.plan(assign_key(self.bench.network, key))
 
     def predictions(self, keys: Sequence[str], advance: Advance) -> list[Any]:
-        """What each configuration finds; the first is the baseline."""
+        """Run configurations and return what each finds; the first is the baseline."""
         return [outcome.predictions for outcome in run_plans(self.bench, [self.plan(key) for key in keys], advance)]
 
     def rows(self, key: str) -> list[dict[str, Any]]:
-        """The layers, as result.json holds them."""
+        """Return the layers, as result.json holds them."""
         return layer_costs(self.plan(key))
 
     def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
-        """Error of every lowered layer, in network order, on images spread evenly over the data set.
+        """Measure the error of every lowered layer, in network order, on images spread evenly over the data set.
 
         Raises: ConfigError when every layer is fp32.
         """
@@ -86,8 +86,10 @@ class NetworkRunner:
         return errors_of(analyze(self.bench.prepared, plan, batches, self.bench.threads), plan)
 
     def costs(self, baseline: str, chosen: str) -> tuple[tuple[LayerPair, ...], str]:
-        """Time and weight bytes per layer, conversions counted to the layer that they serve; and why the times should not be
-        believed, '' where nothing speaks against them."""
+        """Measure time and weight bytes per layer, conversions counted to the layer that they serve.
+
+        The second value says why the times should not be believed, '' where nothing speaks against them.
+        """
         steps, doubts = zip(*map(self._steps, (baseline, chosen)), strict=True)
         documents = [
             {"precision": {"layers": self.rows(key)}, "latency": {"steps": steps_of_key}}
@@ -105,7 +107,7 @@ class NetworkRunner:
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
-    """An analysis as a report shows it."""
+    """Return an analysis as a report shows it."""
     entering: dict[int, StepAnalysis] = {}
     for step in analysis.steps:
         # The last conversion before the layer's own work is the one whose codes it reads.
@@ -139,7 +141,7 @@ def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
 
 
 def _ranges(plan: Plan) -> Mapping[int, tuple[float, float]]:
-    """Calibrated range of what enters each layer that has one."""
+    """Return the calibrated range of what enters each layer that has one."""
     ranges = {}
     for layer in plan.network.convolutions:
         if plan.options.of(layer.index).calibrated and layer.inputs:
@@ -155,7 +157,7 @@ def _number(value: float | None) -> float:
 
 
 def run_with_unlabelled(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> ComparedResult:
-    """A run on its own images and others. Raises: ConfigError for one of another engine."""
+    """Run a result's network on its own images and unlabelled ones. Raises: ConfigError for one of another engine."""
     engine = (run.document.get("deployed") or {}).get("engine")
     if engine is not None:
         raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")

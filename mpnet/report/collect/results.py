@@ -25,7 +25,7 @@ ROWS_SHOWN = 12_000
 
 
 def from_results(results: Sequence[Result]) -> ReportData:
-    """Runs on the same data; the first is the baseline, the last one the chosen configuration.
+    """Return runs on the same data as report data; the first is the baseline, the last one the chosen configuration.
 
     Raises: ConfigError for runs on different data.
     """
@@ -71,8 +71,10 @@ def from_results(results: Sequence[Result]) -> ReportData:
 
 
 def result_values(document: Mapping[str, Any], baseline: str) -> dict[str, float]:
-    """A result's numbers under the names of report columns; -1 (nothing to measure) is left out, and so is agreement with
-    another run than `baseline`, the id of the page's own."""
+    """Return a result's numbers under the names of report columns.
+
+    -1 (nothing to measure) is left out, and so is agreement with another run than `baseline`, the id of the page's own.
+    """
     values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
     agreement = document.get("agreement")
     if agreement and agreement.get("baseline") == baseline:
@@ -100,15 +102,17 @@ def result_values(document: Mapping[str, Any], baseline: str) -> dict[str, float
 
 
 def mean_sqnr(heads: Iterable[float | None]) -> float:
-    """One SQNR for several heads: of the mean of their noise-to-signal ratios; None is a head without noise."""
+    """Return one SQNR for several heads: of the mean of their noise-to-signal ratios; None is a head without noise."""
     ratios = [0.0 if value is None or value == math.inf else 10 ** (-value / 10) for value in heads]
     mean = sum(ratios) / len(ratios)
     return -decibels(mean) if mean > 0 else math.inf
 
 
 def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, required: Iterable[str] = ()) -> Configurations:
-    """At most about `limit` rows: front, baseline, chosen, the wanted keys, single steps from the uniform ones, and a fair
-    sample."""
+    """Return a table of about `limit` rows at most.
+
+    It has the front, baseline, chosen configuration, the required keys, single steps from the uniform ones, and a fair sample.
+    """
     if len(table) <= limit:
         return table
     keep = table.front.copy()
@@ -132,7 +136,7 @@ def thinned(table: Configurations, limit: int = ROWS_SHOWN, seed: int = 0, requi
 
 
 def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
-    """What sensitivities are read from: all layers alike, and all but one."""
+    """Yield the keys that sensitivities are read from: all layers alike, and all but one."""
     codes_of_layers, suffix = split_key(table.keys[0])
     codes = sorted({code for key in table.keys for code in split_key(key)[0]})
     for code in codes:
@@ -143,7 +147,7 @@ def _uniform_and_neighbours(table: Configurations) -> Iterable[str]:
 
 
 def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
-    """Layers from the `precision.layers` of a result; those with parameters have a place in precision strings."""
+    """Return the layers of a result's `precision.layers`; those with parameters have a place in precision strings."""
     layers, position = [], 0
     for row in rows:
         weighted = bool(row.get("parameters"))
@@ -165,7 +169,7 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
 
 
 def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
-    """Milliseconds and weight bytes per layer, for layers that have either."""
+    """Return milliseconds and weight bytes per layer, for layers that have either."""
     tables = [{layer["index"]: layer for layer in document["precision"].get("layers", [])} for document in (baseline, chosen)]
     times = [layer_ms(document.get("latency")) for document in (baseline, chosen)]
     pairs = []

@@ -20,7 +20,7 @@ from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 
 
 def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportData:
-    """What a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
+    """Return what a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
     sweep, findings, options = stored_sweep.sweep, stored_sweep.findings, stored_sweep.options
     picks = findings.get("picks") or {}
     table = thinned(stored_sweep.configurations, required=[str(pick.get("precision")) for pick in picks.values()])
@@ -70,7 +70,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
 
 
 def _proof(findings: Mapping[str, Any], selecting: int) -> str:
-    """A sentence for the page: why configurations that were not measured on all images are not on the front."""
+    """Say why configurations that were not measured on all images are not on the front."""
     needed_text = ruled_out_needed(findings, "after ", selecting)
     return (
         f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that "
@@ -80,7 +80,7 @@ def _proof(findings: Mapping[str, Any], selecting: int) -> str:
 
 
 def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
-    """What the sweep's findings offer, held-out images first."""
+    """Return the picks of a sweep's findings, their losses on held-out images first."""
     rows, times = {key: row for row, key in enumerate(table.keys)}, findings.get("times") or {}
     offered = []
     for name in PICK_RULES:
@@ -113,7 +113,7 @@ def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> 
 
 
 def _time(latency: Mapping[str, Any]) -> str:
-    """As a sentence goes on: `takes 3.10 ms (3.05 to 3.20), which is unreliable`."""
+    """Return a time as a sentence goes on: `takes 3.10 ms (3.05 to 3.20), which is unreliable`."""
     text = latency_text(latency)
     return f"{text.removeprefix('unreliable: ')}, which is unreliable" if doubt_of(latency) else text
 
@@ -124,7 +124,7 @@ def _board(machine: Mapping[str, Any]) -> str:
 
 
 def _survival(verified: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Sentences for the page: what of the front survives in the engine, by which rule, and what does not."""
+    """Say what of the front survives in the engine, by which rule, and what does not."""
     if verified is None or not rows:
         return []
     lost_rows = [row for row in rows if not row["survived"]]
@@ -137,7 +137,7 @@ def _survival(verified: Mapping[str, Any] | None, rows: Sequence[Mapping[str, An
 
 
 def _layers(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[Layer, ...]:
-    """Layers as the sweep keeps them; of an old one only their places in precision strings are known."""
+    """Return the layers as the sweep keeps them; of an old one only their places in precision strings are known."""
     count, layers = len(split_key(key)[0]), layers_of(rows)
     if sum(layer.position is not None for layer in layers) == count:
         return layers

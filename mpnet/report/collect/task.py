@@ -24,7 +24,7 @@ class Compares(Protocol):
     intervals_by: str
 
     def pair(self, other: Any) -> RunDifferences:
-        """Everything about one run against the baseline."""
+        """Compare one run with the baseline."""
         ...
 
 
@@ -32,11 +32,11 @@ class Shows(Protocol):
     """What two runs made of the images of a data set."""
 
     def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
-        """The first `limit` changes with their images. captions: which say which side is which."""
+        """Return the changes, the first `limit` with images. captions: whether these say which side is which."""
         ...
 
     def worst(self, scores: Sequence[ImageScore], limit: int) -> tuple[ImageTriple, ...]:
-        """The images in which the runs differ most."""
+        """Return the images in which the runs differ most."""
         ...
 
 

@@ -13,14 +13,17 @@ from mpnet.tables import Chart, Table, Tabular, columns_of
 
 @dataclass(frozen=True)
 class Comparison(Tabular):
-    """document: for --json; pairs: one per run but the baseline, empty when images or detections are gone."""
+    """Runs compared with the first.
+
+    document: what --json prints. pairs: one per run but the baseline, empty when images or detections are gone.
+    """
 
     document: dict[str, Any]
     pairs: tuple[RunDifferences, ...]
 
     @property
     def table(self) -> Table:
-        """One row a run and measure, against the first run. low, high: ends of the difference's 95 % interval, NaN: unknown."""
+        """One row a run and measure; low, high: ends of the difference's 95 % interval, NaN where they are unknown."""
         baseline, *runs = self.document["runs"]
         rows = []
         for run in runs:

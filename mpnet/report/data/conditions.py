@@ -24,8 +24,13 @@ class TextTable:
 
 @dataclass(frozen=True)
 class ConditionTables:
-    """picks: a row for each condition, a column for each pick. front: a row for each configuration that ran, as the images are,
-    in the mean and in the worst condition, and whether it is on the front of each. lines: what changes, in sentences."""
+    """A sweep under other conditions.
+
+    picks: a row for each condition, a column for each pick.
+    front: a row for each configuration that ran: as the images are, in the mean and in the worst condition, and whether it is
+           on the front of each.
+    lines: what changes, in sentences.
+    """
 
     picks: TextTable
     front: TextTable
@@ -33,7 +38,7 @@ class ConditionTables:
 
 
 def condition_tables(document: Mapping[str, Any]) -> ConditionTables | None:
-    """Of a sweep's document or its findings; None without `conditions`."""
+    """Return the tables of a sweep's document or its findings; None without `conditions`."""
     section = document.get("conditions")
     if not section or not section["rows"]:
         return None
@@ -75,7 +80,7 @@ def condition_tables(document: Mapping[str, Any]) -> ConditionTables | None:
 
 
 def _changes(document: Mapping[str, Any], section: Mapping[str, Any]) -> list[str]:
-    """Which picks and how much of the front would change under the conditions, a sentence each."""
+    """Say which picks and how much of the front would change under the conditions, a sentence each."""
     picks, front = section["picks"], section["front"]
     clean = picks.get(CLEAN, {})
     lines = []

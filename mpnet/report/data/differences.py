@@ -15,8 +15,10 @@ from mpnet.evaluation.compare import Interval
 
 @dataclass(frozen=True)
 class ClassRow:
-    """One class: metrics of baseline and chosen configuration, percent, and the interval of the difference of the
-    task's quality."""
+    """One class: metrics of baseline and chosen configuration, percent.
+
+    interval: of the difference of the task's quality.
+    """
 
     name: str
     truths: int
@@ -44,20 +46,20 @@ class Change:
 
     @property
     def details(self) -> str:
-        """What is worth knowing of it, in a few words."""
+        """Details of it, in a few words."""
         raise NotImplementedError
 
     @property
     def order(self) -> tuple[int, float]:
-        """A key that sorts changes by kind, the highest scores first."""
+        """The key that sorts changes by kind, the highest scores first."""
         return KINDS.index(self.kind), -self.score
 
     def columns(self) -> dict[str, Any]:
-        """The change as a row of a data file: value by column name."""
+        """Return the change as a row of a data file: value by column name."""
         return {"kind": self.kind, "class": self.name, "picture": Path(self.image).name, "score": self.score}
 
     def as_json(self) -> dict[str, Any]:
-        """The change as documents of `compare --json` hold it."""
+        """Return the change as documents of `compare --json` hold it."""
         return self.columns()
 
 
@@ -78,13 +80,16 @@ class ObjectChange(Change):
 
     @property
     def details(self) -> str:
+        """Details of it, in a few words."""
         return f"{self.size + ' · ' if self.size else ''}score {self.score:.2f} · IoU {self.overlap:.2f}"
 
     def columns(self) -> dict[str, Any]:
+        """Return the change as a row of a data file: value by column name."""
         corners = zip(("x0", "y0", "x1", "y1"), self.box, strict=True)
         return {**super().columns(), "size": self.size, "iou": self.overlap, **dict(corners)}
 
     def as_json(self) -> dict[str, Any]:
+        """Return the change as documents of `compare --json` hold it."""
         return {**super().as_json(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
 
 
@@ -98,17 +103,21 @@ class Guess:
 
 @dataclass(frozen=True)
 class ImageChange(Change):
-    """An image whose class one configuration gets right and the other does not; before: the baseline's, after: the
-    other's best class."""
+    """An image whose class one configuration gets right and the other does not.
+
+    before: the baseline's best class. after: the other's.
+    """
 
     before: Guess
     after: Guess
 
     @property
     def details(self) -> str:
+        """Details of it, in a few words."""
         return f"{self.before.name} {self.before.score:.2f} → {self.after.name} {self.after.score:.2f}"
 
     def columns(self) -> dict[str, Any]:
+        """Return the change as a row of a data file: value by column name."""
         sides = (("baseline", self.before), ("other", self.after))
         return {
             **super().columns(),
@@ -122,8 +131,10 @@ class ImageChange(Change):
 
 @dataclass(frozen=True, eq=False)
 class Confusion:
-    """Which class is taken for which: int64 (n, n) of baseline and chosen configuration, rows the truth, columns what is
-    found. names: of the n classes; of a detector the last is nothing: not found, or no object there."""
+    """Counts of which class is taken for which: int64 (n, n), rows the truth, columns what is found.
+
+    names: of the n classes; of a detector the last is nothing: not found, or no object there.
+    """
 
     names: tuple[str, ...]
     baseline: NDArray[np.int64]
@@ -156,8 +167,12 @@ class ImageScore:
 
 @dataclass(frozen=True)
 class RunDifferences:
-    """One run against the baseline. metrics: AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95; of
-    classifiers top1, top5, agreement_top1. verdict: what a test says, '' where there is none."""
+    """One run against the baseline.
+
+    metrics: intervals of the differences of AP, AP50, AP75, AR100, AP_small ..., agreement_AP, AP75 and AP95; of classifiers of
+             top1, top5, agreement_top1. values: the run's own. images: by how much they differ.
+    verdict: what a test says, '' where there is none.
+    """
 
     metrics: dict[str, Interval]
     values: dict[str, float]

@@ -21,7 +21,7 @@ MIN_CHANGE = 0.05
 
 
 def heading(row: Mapping[str, Any]) -> str:
-    """What became of an object."""
+    """Say what became of an object."""
     edge = ", at the edge" if row["at_edge"] else ""
     detection = "a second detection of " if row["kind"] == DOUBLED else ""
     second_score = f", beside it {row['beside_score']:.2f}" if row["kind"] == MOVED else ""
@@ -32,7 +32,7 @@ def heading(row: Mapping[str, Any]) -> str:
 
 
 def sentence(row: Mapping[str, Any]) -> str:
-    """Which layers lose the object, and what brings it back."""
+    """Say which layers lose the object, and what brings it back."""
     if row["kind"] == KEPT:
         return "is found by both"
     way = row["raise"]

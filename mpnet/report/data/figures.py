@@ -32,7 +32,9 @@ class Series:
 
 @dataclass(frozen=True)
 class Figure:
-    """kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
+    """One plot.
+
+    kind: 'xy' (numbers against numbers), 'bars' (categories), 'heat' (codes in cells) or 'histogram'.
 
     log: whether x is drawn by its logarithm. lines: vertical lines as (x, label).
     cells: for 'heat', one precision string per row; rows: their labels.
@@ -54,7 +56,7 @@ class Figure:
 
 
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
-    """Every plot for which there is data, in the page's order."""
+    """Return every plot for which there is data, in the page's order."""
     figures = [
         front(data),
         *sensitivities(data),
@@ -75,7 +77,7 @@ def _label(name: str) -> str:
 
 
 def front(data: ReportData) -> Figure | None:
-    """Accuracy against cost; the front as a line, with intervals where they were drawn."""
+    """Return accuracy against cost; the front as a line, with intervals where they were drawn."""
     table = data.configurations
     objective, cost = table.objective, table.cost
     if len(table) < 2 or objective not in table.columns or cost not in table.columns:
@@ -112,7 +114,7 @@ def front(data: ReportData) -> Figure | None:
 
 
 def _name_rows(data: ReportData) -> dict[int, str]:
-    """The rows that have names: the baseline, and the picks, or what is chosen where there are none."""
+    """Return names by row: the baseline, and the picks, or the chosen configuration where there are none."""
     table = data.configurations
     names = {} if table.baseline is None else {table.baseline: "baseline"}
     for pick in data.picks:
@@ -124,7 +126,7 @@ def _name_rows(data: ReportData) -> dict[int, str]:
 
 
 def _intervals(data: ReportData, rows: Any, name: str) -> tuple[list[float] | None, list[float] | None]:
-    """Bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
+    """Return the bounds of each row: the baseline's value plus the paired interval; None when no row has one."""
     start = data.configurations.value(data.configurations.baseline, name)
     found_intervals = [data.intervals.get(int(row), {}).get(name) for row in rows]
     intervals = [interval if interval is not None and interval.tells else None for interval in found_intervals]
@@ -138,7 +140,7 @@ ALL_BUT = "all but this layer"
 
 
 def sensitivities(data: ReportData) -> list[Figure]:
-    """Per layer, both ways; one figure per measure that has them."""
+    """Return the sensitivities per layer, both ways; one figure per measure that has them."""
     sensitivity_figures = []
     for quantity in leading(data.task):
         name = quantity.name
@@ -180,7 +182,7 @@ def sensitivities(data: ReportData) -> list[Figure]:
 
 
 def stabilities(data: ReportData) -> list[Figure]:
-    """For each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
+    """Return for each pick in how many of the resampled image sets each layer keeps its precision at the pick's cost."""
     # Without the network only places in precision strings are known, and the shares name layers by their index.
     layer_names = {layer.index: layer.name for layer in data.weighted if layer.kind}
     figures = []
@@ -205,7 +207,7 @@ def stabilities(data: ReportData) -> list[Figure]:
 
 
 def heat(data: ReportData) -> Figure | None:
-    """Precision of each layer (columns) in the best configurations (rows): the front, its most accurate one on top."""
+    """Return the precision of each layer (columns) in the best configurations (rows): the front, most accurate on top."""
     table = data.configurations
     if len(table) < 2 or not data.weighted or not {table.objective, table.cost} <= set(table.columns):
         return None
@@ -256,7 +258,7 @@ def heat(data: ReportData) -> Figure | None:
 
 
 def errors(data: ReportData) -> list[Figure]:
-    """Share of noise and SQNR of every layer of the chosen configuration; the other figures of its table are columns."""
+    """Return share of noise and SQNR of every layer of the chosen configuration; its table's other figures are columns."""
     if not data.errors:
         return []
     names = [e.name for e in data.errors]
@@ -302,7 +304,7 @@ def errors(data: ReportData) -> list[Figure]:
 
 
 def histogram(error: LayerError) -> Figure | None:
-    """Values that enter a layer, with the range that its integers cover."""
+    """Return the histogram of the values that enter a layer, with the range that its integers cover."""
     if not error.histogram:
         return None
     count = len(error.histogram)
@@ -339,18 +341,18 @@ def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) 
 
 
 def time(data: ReportData) -> Figure | None:
-    """Milliseconds per layer, baseline and chosen."""
+    """Return milliseconds per layer, baseline and chosen."""
     return _pairs(data, "time", "Time per layer", "ms", "ms")
 
 
 def sizes(data: ReportData) -> Figure | None:
-    """Weight bytes per layer, baseline and chosen."""
+    """Return weight bytes per layer, baseline and chosen."""
     weighted = replace(data, costs=tuple(c for c in data.costs if c.baseline_bytes or c.chosen_bytes))
     return _pairs(weighted, "bytes", "Weight bytes per layer", "bytes", "bytes")
 
 
 def classes(data: ReportData) -> Figure | None:
-    """Difference of the task's quality per class with its interval, most harmed first."""
+    """Return the difference of the task's quality per class with its interval, most harmed first."""
     rows = sorted((c for c in data.classes if c.interval), key=lambda c: c.interval.difference if c.interval else 0)
     if not rows:
         return None

@@ -7,7 +7,7 @@ from typing import Any, Mapping
 
 
 def operating_sentences(point: Mapping[str, Any]) -> list[str]:
-    """In sentences: how scores shift, and the threshold that keeps the baseline's recall."""
+    """Say how scores shift, and which threshold keeps the baseline's recall."""
     sentences = []
     shift = point.get("confidence")
     if shift is not None:

@@ -79,7 +79,7 @@ class LayerPair:
 
 @dataclass(frozen=True)
 class Omission:
-    """A part that the page cannot show, why, and what would bring it."""
+    """A section that the page cannot show, the reason, and what would bring it."""
 
     subject: str
     reason: str
@@ -127,12 +127,12 @@ class CfgTemplate:
     encoding: str = "utf-8"
 
     def fill(self, key: str) -> str:
-        """The file for one precision string. Raises KeyError or IndexError for a string of another network."""
+        """Return the file for one precision string. Raises KeyError or IndexError for a string of another network."""
         return "".join(piece if isinstance(piece, str) else piece[key[position or 0]] for piece, position in self.pieces)
 
 
 def images_text(name: str, count: int) -> str:
-    """A set of images in words. name: 'all', 'selecting' or 'held_out'."""
+    """Describe a set of images. name: 'all', 'selecting' or 'held_out'."""
     if name == "held_out":
         return f"the {counted(count, 'held-out image')}"
     every = "the one image" if count == 1 else f"all {counted(count)}"
@@ -198,7 +198,7 @@ class ReportData:
         return images if isinstance(images, int) else 0
 
     def images_of(self, column: str) -> str:
-        """The images that a column's values are of, in words; '' for what is not of images."""
+        """Describe the images that a column's values are of; '' for what is not of images."""
         return (
             ""
             if measure(column).cost or not self.images

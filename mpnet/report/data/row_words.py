@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What tables and sentences of a sweep call a configuration."""
+"""Names of configurations in tables and sentences of a sweep."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from mpnet.model.plan_words import IN_TABLES, PlanWords
 
 
 def row_key(row: Mapping[str, Any]) -> str:
-    """A row's key, with its quantisation options where there are several."""
+    """Return a row's key, with its quantisation options where there are several."""
     return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
 
 
 def describe_configuration(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """A row in words where the front has them, else its key."""
+    """Describe a row in words where the front has them, else by its key."""
     rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
     words = {candidate["precision"]: candidate["words"] for candidate in rows if "words" in candidate}
     key = row["precision"]
@@ -23,6 +23,6 @@ def describe_configuration(document: Mapping[str, Any], row: Mapping[str, Any]) 
 
 
 def row_words(row: Mapping[str, Any]) -> str:
-    """What a row's key says, in the width of a column."""
+    """Describe a row's key in the width of a column."""
     words = str(row.get("words", ""))
     return words if 0 < len(words) <= IN_TABLES else PlanWords((), {})(row["precision"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each layer's precision does to accuracy, both ways, read from configurations that were measured."""
+"""The effect of each layer's precision on accuracy, both ways, read from configurations that were measured."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Sensitivity:
 
 
 def by_layer(configurations: Configurations, layers: tuple[Layer, ...], measure: str) -> tuple[Sensitivity, ...]:
-    """The two sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
+    """Return both sensitivities of every layer for every precision below the baseline's that occurs, in layer order."""
     baseline = configurations.baseline
     if baseline is None or measure not in configurations.columns:
         return ()

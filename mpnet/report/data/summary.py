@@ -14,7 +14,7 @@ from mpnet.report.data.words import number_text
 
 
 def verdict(interval: Interval) -> str:
-    """A difference in words: within noise, a loss, or a gain, with its interval."""
+    """Describe a difference: within noise, a loss, or a gain, with its interval."""
     if not interval.tells:
         return f"{number_text(interval.difference, 2, True)} on these images, too few to say what it is on others"
     numbers = f"{number_text(interval.difference, 2, True)}, 95 % interval {bounds(interval)}"
@@ -24,14 +24,17 @@ def verdict(interval: Interval) -> str:
 
 
 def bounds(interval: Interval, start: float | None = None) -> str:
-    """An interval in words. start: what it is the difference from, for what cannot be better than that: its values."""
+    """Describe an interval.
+
+    start: of a measure that has a best value, that value: the interval is of the measure then, not of a difference.
+    """
     if not interval.tells:
         return "unknown, of too few images"
     return " to ".join(number_text(value + (start or 0.0), 2, start is None) for value in (interval.low, interval.high))
 
 
 def amount(name: str, value: float) -> str:
-    """A value with its unit, for people."""
+    """Return a value with its unit, for people."""
     quantity = measure(name)
     if not math.isfinite(value):
         return "not measured"
@@ -43,12 +46,12 @@ def amount(name: str, value: float) -> str:
 
 
 def in_words(data: ReportData, key: str) -> str:
-    """A precision string for people: `int8, but fp16 in heads`."""
+    """Describe a precision string: `int8, but fp16 in heads`."""
     return PlanWords.of((layer.name, layer.selectors) for layer in data.weighted)(key)
 
 
 def sentences(data: ReportData) -> tuple[str, ...]:
-    """The summary: at most three sentences, built only from what was measured."""
+    """Return the summary: at most three sentences, built only from what was measured."""
     return tuple(s for s in (_measurement_sentence(data), _accuracy_sentence(data), _cost_sentence(data)) if s)
 
 

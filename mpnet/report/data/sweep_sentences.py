@@ -22,8 +22,11 @@ FAILURES_NAMED = 3
 
 
 def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
-    """How many of the `selecting` images proved that configurations are not on the front: `, 900 of them by costs alone, half
-    of the others 8, the last 56 of 79`; '' where nobody counted that. preposition: before how many, such as `after `."""
+    """Say how many images proved that configurations are not on the front; '' where nobody counted that.
+
+    For example `, 900 of them by costs alone, half of the others 8, the last 56 of 79`.
+    preposition: before numbers of images, such as `after `. selecting: how many images select.
+    """
     counts = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
     by_costs = counts.pop(0, 0)
     text = f", {by_costs:,} of them by costs alone" if by_costs else ""
@@ -36,7 +39,7 @@ def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: i
 
 
 def failed_text(failures: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
-    """How many configurations have no figures, and where that began; '' for none. space: of how many, None: not known."""
+    """Say how many configurations failed, and at which layers; '' for none. space: of how many, None: not known."""
     if not failures:
         return ""
     rows = sorted(failures, key=lambda row: -int(row["configurations"]))
@@ -47,7 +50,7 @@ def failed_text(failures: Sequence[Mapping[str, Any]], space: int | None = None)
 
 
 def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """What the `times` of a sweep say, a sentence a line: the baseline's time, which picks are slower, and any doubt."""
+    """Return sentences about a sweep's `times`: the baseline's time, which picks are slower, and any doubt."""
     baseline = times.get("baseline")
     if baseline is None:
         return []
@@ -67,13 +70,13 @@ def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
 
 
 def judged_by(loss: Mapping[str, Any]) -> str:
-    """The measure of a pick's loss that is shown: the task's quality, of images without labels agreement; '' for neither."""
+    """Return the measure of a pick's loss that is shown: the task's quality, without labels agreement; '' for neither."""
     names = (*(task.quality for task in TASKS.values()), *(task.agreement for task in TASKS.values()))
     return next((name for name in names if name in loss), "")
 
 
 def change_text(losses: Mapping[str, Any]) -> str:
-    """What `judged_by` names, lost on the held-out images where there are any, else on all."""
+    """Return the change of the measure of `judged_by` on the held-out images where there are any, else on all."""
     _, loss = _reported(losses)
     judged_loss = loss.get(judged_by(loss))
     if judged_loss is None:
@@ -84,7 +87,7 @@ def change_text(losses: Mapping[str, Any]) -> str:
 
 
 def images_text(losses: Mapping[str, Any]) -> str:
-    """Which images `change_text` is of: `46 held-out images`."""
+    """Describe the images that `change_text` is of: `46 held-out images`."""
     name, loss = _reported(losses)
     if not loss:
         return ""

@@ -27,12 +27,15 @@ class TaskWords:
 
 
 def protocol_text(value: object) -> str:
-    """A value of a protocol for people: its metric, which identifies stored results, keeps a word that is no longer used."""
+    """Return a value of a protocol for people.
+
+    Its metric identifies stored results and so keeps a word that is no longer used.
+    """
     return str(value).replace(" per picture ", " per image ")
 
 
 def _images(protocol: Mapping[str, Any]) -> str:
-    """How many images, and how many of them only agreement is measured on."""
+    """Say how many images there are, and on how many of them only agreement is measured."""
     unlabelled = protocol.get("unlabelled") or 0
     condition = f" under {protocol['condition']}" if protocol.get("condition") else ""
     return f"{counted(protocol['images'])}{condition}" + (

@@ -7,18 +7,18 @@ import math
 
 
 def shape_text(shape: list[int]) -> str:
-    """(height, width, channels) as Darknet writes it: width x height x channels."""
+    """Return (height, width, channels) as Darknet writes it: width x height x channels."""
     height, width, channels = shape
     return f"{width}x{height}x{channels}"
 
 
 def clean(text: object) -> str:
-    """`text` on one line without control characters: names from files must not move the cursor."""
+    """Return `text` on one line without control characters: names from files must not move the cursor."""
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in str(text))
 
 
 def number_text(value: float | None, digits: int = 2, signed: bool = False) -> str:
-    """A fixed number of decimals; `-` for None and NaN, a true minus sign is left to the page."""
+    """Return a number with fixed decimals; `-` for None and NaN. A true minus sign is left to the page."""
     if value is None or math.isnan(value):
         return "-"
     if math.isinf(value):

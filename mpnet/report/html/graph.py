@@ -33,7 +33,7 @@ def draw_graph(
     layer_ms: Mapping[int, float] | None = None,
     layer_db: Mapping[int, float] | None = None,
 ) -> str:
-    """An SVG document: the layers from top to bottom, with a line for each tensor that a layer reads.
+    """Return an SVG document: the layers from top to bottom, with a line for each tensor that a layer reads.
 
     rows: of the layers, as `engine.cost.layer_costs` has them. layer_ms: milliseconds by layer index. layer_db: signal to
     noise of a layer's result against fp32, in dB, by layer index; a darker shade is more time, or more error.
@@ -82,7 +82,7 @@ def draw_graph(
 
 
 def graph_page(title: str, drawing: str) -> str:
-    """The drawing as an HTML page, which asks for nothing from anywhere."""
+    """Return the drawing as an HTML page, which asks for nothing from anywhere."""
     return _PAGE.format(title=escape(title), drawing=drawing)
 
 
@@ -99,8 +99,10 @@ def _cell(canvas: Canvas, x: float, y: float, index: int, values: Mapping[int, f
 
 
 def _lanes(network: NetworkSpec) -> tuple[dict[tuple[int, int], int], int]:
-    """Where each connection is drawn: -1 straight down to the next layer, else the number of its lane beside the layers; how
-    many lanes there are. Connections that overlap have different lanes."""
+    """Return where each connection is drawn, and how many lanes there are beside the layers.
+
+    -1: straight down to the next layer; else the number of its lane. Connections that overlap have different lanes.
+    """
     layers = network.layers
     lane_ends: list[int] = []  # by lane: the layer down to which it is taken
     lanes = {(layer.index - 1, layer.index): -1 for layer in layers[1:] if layer.index - 1 in layer.inputs}

@@ -156,7 +156,7 @@ def _layer_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> di
 
 
 def _chart(figure: Figure) -> Markup:
-    """A figure for the page, in colours that follow light and dark."""
+    """Draw a figure for the page, in colours that follow light and dark."""
     if figure.name == "front":
         series = tuple(
             replace(s, x=s.x[::step], y=s.y[::step]) if (step := -(-len(s.x) // CLOUD_DRAWN)) > 1 and s.colour == "muted" else s

@@ -12,14 +12,14 @@ import numpy as np
 from mpnet.config.measures import MEASURES, in_report_order, measure
 from mpnet.formats.documents.json_text import finite
 from mpnet.model.plan_key import SHORT, short_key
-from mpnet.model.precision import BY_CODE
+from mpnet.model.precision import BY_CODE, Precision
 from mpnet.report.data.figures import Figure
 from mpnet.report.data.report_data import ReportData
 from mpnet.report.data.summary import in_words
 
 
 def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, Any]:
-    """What the page's program reads: the table of configurations in columns, numbers of figures, the .cfg in pieces."""
+    """Return what the page's program reads: the configurations in columns, numbers of figures, the .cfg in pieces."""
     table = data.configurations
     names = [m.name for m in in_report_order() if m.name in table.columns]
     names += [name for name in table.columns if name not in names]
@@ -79,15 +79,17 @@ def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str
 
 
 def embedded_json(document: Any) -> str:
-    """JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
+    """Return JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
     text = json.dumps(finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def base64_text(data: bytes) -> str:
+    """Return bytes in Base64."""
     return base64.b64encode(data).decode("ascii")
 
 
-def list_precisions(data: ReportData) -> list[Any]:
+def list_precisions(data: ReportData) -> list[Precision]:
+    """Return the precisions that occur in the configurations."""
     codes = {code for key in data.configurations.keys for code in key}
     return [p for code, p in BY_CODE.items() if code in codes]

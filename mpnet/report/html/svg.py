@@ -43,10 +43,14 @@ class Canvas:
         self.parts: list[str] = []
 
     def colour(self, role: str) -> str:
+        """Return the colour of a role, such as `accent`."""
         return self.palette.get(role, self.palette["accent"])
 
     def rect(self, x: float, y: float, width: float, height: float, role: str, words: str = "", key: str | None = None) -> None:
-        """words: shown where a pointer rests. key: of the configuration that a page selects on a click."""
+        """Draw a rectangle.
+
+        words: shown where a pointer rests. key: of the configuration that a page selects on a click.
+        """
         tail = f"><title>{escape(clean(words))}</title></rect>" if words else "/>"
         fill = 'fill="transparent" pointer-events="all"' if role == "" else f'fill="{self.colour(role)}"'
         data_key = "" if key is None else f" data-key={quoteattr(clean(key))}"
@@ -55,6 +59,7 @@ class Canvas:
         )
 
     def segment(self, x0: float, y0: float, x1: float, y1: float, role: str, width: float = 1.0, dash: str = "") -> None:
+        """Draw a straight line."""
         dashed = f' stroke-dasharray="{dash}"' if dash else ""
         self.parts.append(
             f'<path d="M{x0:.2f} {y0:.2f}L{x1:.2f} {y1:.2f}" stroke="{self.colour(role)}" '
@@ -62,16 +67,19 @@ class Canvas:
         )
 
     def path(self, points: Sequence[tuple[float, float]], role: str) -> None:
+        """Draw lines from point to point."""
         if points:
             line = "L".join(f"{x:.2f} {y:.2f}" for x, y in points)
             self.parts.append(f'<path d="M{line}" stroke="{self.colour(role)}" stroke-width="1.4" fill="none"/>')
 
     def dot(self, x: float, y: float, radius: float, role: str, opacity: float = 1.0) -> None:
+        """Draw a filled circle."""
         self.parts.append(
             f'<circle cx="{x:.2f}" cy="{y:.2f}" r="{radius}" fill="{self.colour(role)}" fill-opacity="{opacity}"/>'
         )
 
     def text(self, x: float, y: float, words: str, anchor: str = "middle", size: int = 11, turn: int = 0) -> None:
+        """Write a text. turn: by how many degrees, clockwise."""
         turned = f' transform="rotate({turn} {x:.2f} {y:.2f})"' if turn else ""
         self.parts.append(
             f'<text x="{x:.2f}" y="{y:.2f}" text-anchor="{anchor}" font-size="{size}"{turned} '
@@ -79,6 +87,7 @@ class Canvas:
         )
 
     def document(self, title: str) -> str:
+        """Return all that was drawn as an SVG document."""
         return (
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
             f'width="{self.width}" height="{self.height}" role="img" font-family="{FONT}">'
@@ -89,7 +98,7 @@ class Canvas:
 def draw(
     figure: Figure, width: int = 640, height: int | None = None, palette: Mapping[str, str] = PRINT, has_title: bool = True
 ) -> str:
-    """`figure` as an SVG document of at least width x height pixels: more where it has many layers or rows.
+    """Return `figure` as an SVG document of at least width x height pixels: more where it has many layers or rows.
 
     has_title: whether its title stands above it.
     """
@@ -116,7 +125,7 @@ def draw(
 
 
 def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, Series]], int]:
-    """(x, line, series) of each name, and how many lines they take."""
+    """Return (x, line, series) of each name, and how many lines they take."""
     entries: list[tuple[float, int, Series]] = []
     x, line = 0.0, 0
     for series in figure.series if len(figure.series) > 1 else ():
@@ -131,7 +140,7 @@ def _legend_places(figure: Figure, width: int) -> tuple[list[tuple[float, int, S
 
 
 def ticks(low: float, high: float, count: int = 6) -> list[float]:
-    """Round numbers between low and high, in steps of 1, 2 or 5 times a power of ten."""
+    """Return round numbers between low and high, in steps of 1, 2 or 5 times a power of ten."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low:
         return [low] if math.isfinite(low) else []
     rough = (high - low) / count
@@ -141,14 +150,17 @@ def ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Numbers on a logarithmic axis from 10 ** low to 10 ** high: 1, 2 and 5 times powers of ten, or powers alone of many."""
+    """Return numbers on a logarithmic axis from 10 ** low to 10 ** high.
+
+    They are 1, 2 and 5 times powers of ten, or the powers alone where these would be many.
+    """
     powers = range(math.floor(low), math.ceil(high) + 1)
     numbers = [step * 10.0**power for power in powers for step in (1, 2, 5) if low <= math.log10(step * 10.0**power) <= high]
     return numbers if len(numbers) <= 8 else [10.0**power for power in powers if low <= power <= high]
 
 
 def tick_text(value: float) -> str:
-    """A number on an axis: `1.2G`, `350k`, `0.25`."""
+    """Return a number as an axis shows it: `1.2G`, `350k`, `0.25`."""
     for factor, unit in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= factor:
             return f"{value / factor:g}{unit}"
@@ -223,8 +235,10 @@ def _points(canvas: Canvas, figure: Figure) -> None:
 
 
 def name_places(marks: Sequence[tuple[float, float, str]], canvas: Canvas) -> list[tuple[float, float, str]]:
-    """(x, y, anchor) of the name of each mark (x, y, name): aside of it, below or above, lines further away where it would
-    cover a mark or another name, or leave the frame. As `namePlaces` of the page, which knows how wide its letters are.
+    """Return (x, y, anchor) of the name of each mark (x, y, name).
+
+    Names stand aside of their marks, below or above, lines further away where they would cover a mark or another name, or leave
+    the frame. `namePlaces` of the page does the same and knows how wide its letters are.
     """
     boxes_taken = [(x - MARK, y - MARK, x + MARK, y + MARK) for x, y, _ in marks]
     name_positions = []
@@ -299,7 +313,7 @@ def _heat(canvas: Canvas, figure: Figure) -> None:
 
 
 def histogram(figure: Figure, width: int = 220, height: int = 120, palette: Mapping[str, str] = PRINT) -> str:
-    """Log-scaled counts as steps, with dashed lines at the clipping range."""
+    """Draw log-scaled counts as steps, with dashed lines at the clipping range."""
     canvas = Canvas(width, height, palette, (8, 8, 8, 20))
     series = figure.series[0]
     centres = [float(x) for x in series.x]

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 import numpy as np
 from markupsafe import Markup
 
-from mpnet.config.measures import HELD_OUT, MEASURES, in_report_order, measure
+from mpnet.config.measures import HELD_OUT, MEASURES, Measure, in_report_order, measure
 from mpnet.evaluation.compare import verdict
 from mpnet.evaluation.metrics import SIZES
 from mpnet.messages import counted
@@ -24,15 +24,17 @@ from mpnet.report.html import svg
 
 
 def format_number(value: float | None, digits: int = 2, signed: bool = False) -> str:
+    """Return a number with fixed decimals and a true minus sign; an en dash for None and NaN."""
     return number_text(value, digits, signed).replace("-", "–" if value is None or math.isnan(value) else "−")
 
 
 def with_minus_signs(text: str) -> str:
-    """Signs of negative numbers as typographers want them."""
+    """Return a text whose negative numbers have a true minus sign."""
     return re.sub(r"(?<=[\s(])-(?=\d)", "−", text)
 
 
 def status_text(data: ReportData) -> str:
+    """Say what the page is of: a finished sweep, runs, or how far a sweep is."""
     of_total = f" of {data.status.total:,}" if data.status.total else ""
     if data.status.state == "finished":
         return "finished" if data.kind == "sweep" else data.kind
@@ -40,7 +42,7 @@ def status_text(data: ReportData) -> str:
 
 
 def list_tiles(data: ReportData) -> list[dict[str, str]]:
-    """The chosen configuration's headline figures: on held-out images where there are any."""
+    """Return the chosen configuration's headline figures: on held-out images where there are any."""
     table = data.configurations
     if table.chosen is None:
         return []
@@ -79,7 +81,7 @@ def list_tiles(data: ReportData) -> list[dict[str, str]]:
 
 
 def pick_cards(data: ReportData) -> list[dict[str, Any]]:
-    """What somebody could take, each with its loss, what it saves and the command that takes it away."""
+    """Return the picks, each with its loss, what it saves and the command that exports it."""
     headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
     cards: dict[tuple[str, str], dict[str, Any]] = {}
     for pick in data.picks:
@@ -107,17 +109,18 @@ def pick_cards(data: ReportData) -> list[dict[str, Any]]:
 
 
 def with_all_minus_signs(text: str) -> str:
+    """Return a text whose hyphens are minus signs."""
     return text.replace("-", "−")
 
 
-def list_explained_measures(data: ReportData) -> list[Any]:
-    """Every measure of the page, for an explanation of terms."""
+def list_explained_measures(data: ReportData) -> list[Measure]:
+    """Return every measure of the page, for an explanation of terms."""
     names = {name.removeprefix(HELD_OUT) for name in data.configurations.columns}
     return [quantity for quantity in in_report_order() if quantity.name in names and quantity.means]
 
 
 def confusion_table(data: ReportData) -> dict[str, Any] | None:
-    """The confusion matrices without classes that neither occur nor are found, largest count for shades."""
+    """Return the confusion matrices without classes that neither occur nor are found; None where there are none."""
     confusion = data.confusion
     if confusion is None:
         return None
@@ -153,7 +156,7 @@ def _cell(baseline: int, chosen: int, total: int, is_diagonal: bool) -> dict[str
 
 
 def list_filters(data: ReportData) -> dict[str, list[str]]:
-    """What lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
+    """Return what lost and gained things can be filtered by: kinds, classes and, of objects, sizes."""
     rows = [change.columns() for change in data.changes]
     choices = {name: {str(row.get(name) or "") for row in rows} - {""} for name in ("kind", "class", "size")}
     order = {value: number for values in (KINDS, SIZES) for number, value in enumerate(values)}
@@ -165,6 +168,7 @@ def list_filters(data: ReportData) -> dict[str, list[str]]:
 
 
 def list_sections(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[tuple[str, str]]:
+    """Return id and heading of each section that the page has."""
     sections = [
         ("choice", "Front" if "front" in figures_by_name else "Configuration", True),
         ("classes", "Classes", bool(data.classes)),
@@ -181,7 +185,8 @@ def list_sections(data: ReportData, figures_by_name: Mapping[str, Figure]) -> li
     return [(name, label) for name, label, is_present in sections if is_present]
 
 
-def list_axes(data: ReportData, cost: bool) -> list[Any]:
+def list_axes(data: ReportData, cost: bool) -> list[Measure]:
+    """Return the measures that an axis of the front can show. cost: whether those that are costs."""
     return [
         quantity
         for quantity in map(measure, data.configurations.columns)
@@ -190,6 +195,7 @@ def list_axes(data: ReportData, cost: bool) -> list[Any]:
 
 
 def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[dict[str, Any]]:
+    """Draw the values that enter each layer, with the layer's name and precision."""
     return [
         {
             "svg": Markup(svg.histogram(figures_by_name[f"histogram-{e.index}"], palette=svg.PAGE)),
@@ -203,12 +209,14 @@ def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> 
 
 
 def latency_text(data: ReportData) -> str:
+    """Say where the times of layers were taken, and whether they can be believed; '' without times."""
     isa, threads = data.latency.get("isa"), data.latency.get("threads")
     doubt = f" They are unreliable ({data.doubt}); a report on a quiet machine takes them again." if data.doubt else ""
     return f"Times are medians on this machine: ISA {isa}, {counted(int(threads or 0), 'thread')}.{doubt}" if isa else ""
 
 
 def class_verdict(data: ReportData) -> str:
+    """Say how many classes change beyond noise, and how many would by chance; '' where no class has an interval."""
     classes = [c for c in data.classes if c.interval]
     real = sorted(
         (c for c in classes if c.interval and not c.interval.noise), key=lambda c: c.interval.difference if c.interval else 0
@@ -227,6 +235,7 @@ def class_verdict(data: ReportData) -> str:
 
 
 def flatten_pairs(document: Mapping[str, Any], prefix: str = "") -> list[tuple[str, str]]:
+    """Return the values of a nested document as texts, each after its keys joined by dots."""
     pairs: list[tuple[str, str]] = []
     for key, value in document.items():
         if isinstance(value, Mapping):

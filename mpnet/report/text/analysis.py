@@ -15,7 +15,7 @@ from mpnet.report.text.terminal import print_table
 
 
 def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> None:
-    """The document of `mpnet analyze`: layers and steps, worst first, at most `rows` of each; what to keep."""
+    """Print the document of `mpnet analyze`: layers and steps, worst first, at most `rows` of each; what to keep."""
     console.print(
         f"{document['name']}, precision {short_key(document['precision_key'])}: {document['images']} images against fp32; "
         f"SQNR of the heads {_decibels(document['head_sqnr_db'])}"
@@ -26,7 +26,7 @@ def print_analysis(document: Mapping[str, Any], console: Console, rows: int) -> 
 
 
 def _print_keep(document: Mapping[str, Any], console: Console) -> None:
-    """What the given configuration is, what would be raised over it, and what that brings and costs."""
+    """Print what the given configuration is, what would be raised over it, and what that brings and costs."""
     keep = document["keep"]
     choices = [f"default {keep['kept']['default']}"] if keep["kept"]["default"] else ["the cfg's own precisions"]
     choices += [f"{selector}: {precision}" for selector, precision in keep["kept"]["layers"].items()]
@@ -129,7 +129,7 @@ def _print_steps(steps: list[Mapping[str, Any]], console: Console, rows: int) ->
 
 
 def print_checks(images: int, checks: Sequence[Mapping[str, Any]], console: Console) -> None:
-    """What `mpnet run --verify` found."""
+    """Print what `mpnet run --verify` found."""
     codes = [check for check in checks if check["operation"] == "Quantize"]
     sums = [check for check in checks if check["operation"] != "Quantize"]
     failed_checks = [check for check in checks if check["differing"]]

@@ -24,7 +24,7 @@ CHANGES_SHOWN = 12
 
 
 def print_comparison(document: Mapping[str, Any], console: Console) -> None:
-    """Metrics, costs, layers, classes, lost and gained objects."""
+    """Print metrics, costs, layers, classes, lost and gained objects."""
     unicode = utf8(console.file)
     _metrics(document, console)
     _costs(document, console)
@@ -43,7 +43,7 @@ def print_comparison(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _names(document: Mapping[str, Any]) -> list[str]:
-    """What tells runs apart: their names, with their ids where names are alike."""
+    """Return names that tell runs apart, with their ids where names are alike."""
     runs = document["runs"]
     distinct = len({(run["name"], bool(run.get("deployed"))) for run in runs}) == len(runs)
     return [
@@ -130,7 +130,7 @@ def _metric(run: Mapping[str, Any], name: str, compared: bool) -> Text:
 
 
 def _of_itself(run: Mapping[str, Any], name: str, value: float | None) -> Text:
-    """What the baseline has by definition: no difference and no verdict, an interval of the value."""
+    """Return a value that the baseline has by definition: no difference and no verdict, an interval of the value."""
     text, interval, baseline_value = Text(number_text(value)), run["intervals"].get(name), measure(name).itself
     if interval is not None and baseline_value is not None:
         text.append(
@@ -173,7 +173,7 @@ def _costs(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _shares(values: list[float], texts: list[str]) -> list[object]:
-    """Cells of a row: each value, of all but the first its share of that one; of two runs a bar of the second's share."""
+    """Return the cells of a row: each value and its share of the first one; of two runs a bar of the second's share."""
     baseline, cells = values[0], list[object]()
     for position, (text, value) in enumerate(zip(texts, values, strict=True)):
         has_share = baseline > 0 and value == value

@@ -12,7 +12,7 @@ from mpnet.report.text.terminal import print_table
 
 
 def print_conditions(document: Mapping[str, Any], console: Console) -> None:
-    """The `conditions` of a sweep's document, if it has any: one row per condition, one column per pick; and what changes."""
+    """Print a sweep's `conditions`, if it has any: one row per condition, one column per pick; and what changes."""
     tables = condition_tables(document)
     if tables is None:
         return

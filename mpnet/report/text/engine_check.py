@@ -17,7 +17,7 @@ from mpnet.report.text.terminal import print_table
 
 
 def print_engine_check(document: Mapping[str, Any], console: Console) -> None:
-    """What of the front survives in another engine."""
+    """Print what of the front survives in another engine."""
     verified = document.get("verified")
     if verified is None:
         return

@@ -13,7 +13,7 @@ from mpnet.report.text.terminal import Share, print_table
 
 
 def print_explanation(document: Mapping[str, Any], console: Console) -> None:
-    """The document of `mpnet explain`: a paragraph for each object, then the layers."""
+    """Print the document of `mpnet explain`: a paragraph for each object, then the layers."""
     counts = document["lost"]
     console.print(
         f"{document['name']} in {document['words']}: of what {document['baseline_words']} finds in {document['images']} "

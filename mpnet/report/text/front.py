@@ -24,7 +24,7 @@ FRONT_ROWS = 32
 
 
 def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[str]:
-    """One line per point (quality, cost, name): bar of the quality over the range shown; evenly thinned to `rows`."""
+    """Return one line per point (quality, cost, name): bar of the quality over the range shown; evenly thinned to `rows`."""
     if not points:
         return []
     points = evenly(points, rows)
@@ -34,11 +34,12 @@ def front_chart(points: Sequence[tuple[float, float, str]], rows: int) -> list[s
 
 
 def bar(share: float) -> str:
-    """A bar of eighths of characters, all of equal length."""
+    """Return a bar of eighths of characters; all bars are equally long."""
     return blocks(round(min(1.0, max(0.0, share)) * _BAR * 8)).ljust(_BAR)
 
 
 def print_front(document: Mapping[str, Any], console: Console) -> None:
+    """Print the front with its objectives, and beside it baseline, best configuration and picks."""
     front: Sequence[Mapping[str, Any]] = document["front"]
     if not front:
         console.print("no configuration was tried")
@@ -73,7 +74,7 @@ def print_front(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _marks(document: Mapping[str, Any]) -> dict[str, list[str]]:
-    """What is said of a trial: baseline, its picks, and chosen where that is none of these."""
+    """Return by trial what it is: baseline, its picks, and chosen where that is none of these."""
     marks: dict[str, list[str]] = {}
     for name, row in (("baseline", document["baseline"]), *(document.get("picks") or {}).items()):
         if row is not None:
@@ -85,20 +86,20 @@ def _marks(document: Mapping[str, Any]) -> dict[str, list[str]]:
 
 
 def _thinned(front: Sequence[Mapping[str, Any]], marked: Sequence[bool]) -> list[Mapping[str, Any]]:
-    """At most FRONT_ROWS rows, evenly spread, and those that are marked."""
+    """Return at most FRONT_ROWS rows, evenly spread, and those that are marked."""
     even = set(evenly(range(len(front)), FRONT_ROWS))
     return [row for number, row in enumerate(front) if number in even or marked[number]]
 
 
 def list_measures(document: Mapping[str, Any], rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """What a sweep ranked by, and a board's latency wherever its table gives one."""
+    """Return the measures that a sweep ranked by, and a board's latency wherever its table gives one."""
     has_latency = any(LATENCY in row["costs"] for row in rows)
     costs = [name for name in document["objectives"] if measure(name).cost]
     return [*list_qualities(document), *costs, *([LATENCY] if has_latency and LATENCY not in document["objectives"] else [])]
 
 
 def list_qualities(document: Mapping[str, Any]) -> list[str]:
-    """What of the objectives is no cost, without what the images have no labels for."""
+    """Return the objectives that are no costs, without those that the images have no labels for."""
     baseline = document["baseline"] or {"metrics": {}}
     names = [name for name in document["objectives"] if not measure(name).cost]
     return [name for name in names if baseline["metrics"].get(name, 0.0) >= 0] or names
@@ -110,11 +111,12 @@ def _print_columns(console: Console, columns: Sequence[tuple[str, Sequence[objec
 
 
 def row_value(row: Mapping[str, Any], name: str) -> float:
+    """Return a row's metric or cost; NaN where it has none of this name."""
     return float(row["metrics"].get(name, row["costs"].get(name, float("nan"))))
 
 
 def value_text(value: float | None, name: str) -> str:
-    """The value of a measure for a table; '' where it is not known, and - for -1, where there was nothing to measure."""
+    """Return the value of a measure for a table; '' where it is not known, - for -1, where there was nothing to measure."""
     if value is None:
         return ""
     quantity = measure(name)

@@ -18,7 +18,7 @@ from mpnet.report.text.terminal import STYLES, print_table
 
 
 def describe_layer(layer: LayerSpec) -> str:
-    """Kernel size, stride, activation and groups in a few characters."""
+    """Return kernel size, stride, activation and groups in a few characters."""
     if isinstance(layer, ConvolutionSpec):
         groups = f" groups {layer.groups}" if layer.groups > 1 else ""
         return f"{layer.size}x{layer.size}/{layer.stride} {layer.activation}{groups}"
@@ -47,7 +47,7 @@ _OPTIONAL = ("conversions", "out", "weights", "kernel", "layer", "activations", 
 
 
 def print_layers(document: Mapping[str, Any], console: Console) -> None:
-    """The document of `mpnet show` as a table with totals; columns for which there is no room are left out."""
+    """Print the document of `mpnet show` as a table with totals; columns for which there is no room are left out."""
     backends = any("backend" in row for row in document["layers"])
     columns = [column for column in _COLUMNS if column[0] != "runs in" or backends]
     names = [name for name, _, _ in columns]
@@ -74,7 +74,7 @@ def print_layers(document: Mapping[str, Any], console: Console) -> None:
 
 
 def print_placements(layers: Sequence[LayerPlacement], engine: Mapping[str, str] | None, console: Console) -> None:
-    """The layers as a table. engine: name and version of the program that was asked."""
+    """Print where layers run as a table. engine: name and version of the program that was asked."""
     runs = f"{engine['engine']} {engine['version']} runs" if engine else "runs"
     rows = [
         [

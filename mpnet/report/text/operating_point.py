@@ -17,7 +17,10 @@ CLASSES_SHOWN = 8
 
 
 def print_operating_point(point: Mapping[str, Any], console: Console, *, name: str = "this run", details: bool = False) -> None:
-    """Objects missed, false alarms, recall and precision; what the scores do; kinds of errors. details: per class as well."""
+    """Print objects missed, false alarms, recall and precision; how scores shift; kinds of errors.
+
+    name: of the run. details: whether classes are printed as well.
+    """
     pair = "run" in point
     if "baseline" in point:
         _table(point, console, name, pair)
@@ -82,7 +85,7 @@ def _value(value: float | int | None) -> str:
 
 
 def _difference(measure: str, interval: Mapping[str, float] | None) -> Text:
-    """Coloured where zero is outside."""
+    """Return a difference with its interval, coloured where zero is outside."""
     if interval is None:
         return Text("-")
     text = Text(number_text(interval["difference"], 1, True))

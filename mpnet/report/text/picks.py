@@ -21,7 +21,7 @@ from mpnet.sweep.choose.picks import rule_of
 
 
 def print_picks(document: Mapping[str, Any], console: Console) -> None:
-    """The picks with what each loses and saves, and the command that takes one away."""
+    """Print the picks with what each loses and saves, and the command that exports one."""
     nearest, picks = document.get("nearest"), document.get("picks") or {}
     if nearest is not None:
         excesses = ", ".join(
@@ -77,7 +77,7 @@ def _time_text(latency: Mapping[str, Any]) -> str:
 
 
 def _quality(picks: Mapping[str, Any]) -> str:
-    """What the losses are of."""
+    """Return the label of the measure that the losses are of."""
     judged_names = {name: 1 for row in picks.values() for loss in row["losses"].values() for name in loss}
     name = judged_by(judged_names)
     return measure(name).label if name else "accuracy"

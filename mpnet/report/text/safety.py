@@ -20,7 +20,7 @@ LAYERS_NAMED = 8
 
 
 def print_safety(document: Mapping[str, Any], console: Console) -> None:
-    """What was shown about losses, and with a budget in the user's words the state of each configuration."""
+    """Print what was shown about losses, and where the user named a margin, the state of each configuration."""
     safety, picks = document.get("safety"), document.get("picks") or {}
     if not safety:  # of a sweep from before there was one
         return
@@ -55,7 +55,7 @@ def print_safety(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], console: Console) -> None:
-    """What twice as many images to test on would bring, if losses stay what they are."""
+    """Print what twice as many images to test on would bring, if losses stay what they are."""
     twice = safety.get("twice")
     if not twice or not twice["half_widths"]:
         return
@@ -76,7 +76,7 @@ def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], console
 
 
 def print_forecast(document: Mapping[str, Any], console: Console) -> None:
-    """How wide intervals will be: a row per configuration and measure."""
+    """Print how wide intervals will be: a row per configuration and measure."""
     rows: list[list[object]] = []
     for row in document["configurations"]:
         for name, loss in row["losses"].items():

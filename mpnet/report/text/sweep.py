@@ -23,7 +23,7 @@ LAYERS_SHOWN = 16
 
 
 def print_sweep(document: Mapping[str, Any], console: Console) -> None:
-    """The end of a sweep: how much was done, the front, what was chosen."""
+    """Print the end of a sweep: how much was done, the front, what was chosen."""
     console.print(
         f"{document['trials']:,} of {whole_text(document['space'])} configurations ({document['computed']:,} computed now"
         f"{_more_ruled_out(document)}) in "
@@ -49,7 +49,7 @@ def print_sweep(document: Mapping[str, Any], console: Console) -> None:
 
 
 def print_choice(document: Mapping[str, Any], console: Console) -> None:
-    """The front of a sweep and its picks."""
+    """Print the front of a sweep and its picks."""
     print_front(document, console)
     print_picks(document, console)
 
@@ -62,6 +62,7 @@ def _more_ruled_out(document: Mapping[str, Any]) -> str:
 
 
 def print_failed(document: Mapping[str, Any], console: Console) -> None:
+    """Print how many configurations failed and where, if any did."""
     text = failed_text(document.get("failed") or (), document.get("space"))
     if text:
         console.print(text, soft_wrap=True)
@@ -74,7 +75,7 @@ def _theory(document: Mapping[str, Any]) -> str:
 
 
 def _print_layers(document: Mapping[str, Any], console: Console) -> None:
-    """What each layer's precision does, both ways, most harm first."""
+    """Print what each layer's precision does, both ways, most harm first."""
     rows: Sequence[Mapping[str, Any]] = document.get("layers", [])
     if not rows:
         return
@@ -108,7 +109,7 @@ def _print_layers(document: Mapping[str, Any], console: Console) -> None:
 
 
 def _several(items: Sequence[object]) -> str:
-    """Layers that are tied: the first ones, and how many there are besides."""
+    """Return the first layers of a tie, and how many there are besides."""
     return ", ".join(map(str, items[:3])) + (f" + {len(items) - 3}" if len(items) > 3 else "")
 
 

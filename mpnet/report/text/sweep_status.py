@@ -13,7 +13,7 @@ from mpnet.report.text.terminal import print_table
 
 
 def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown_sweep: int | None, console: Console) -> None:
-    """One row per sweep of a store; `shown_sweep` is the one that is spoken of."""
+    """Print one row per sweep of a store; `shown_sweep` is marked."""
     cells: list[list[object]] = [
         [
             f"{row['sweep']}{' *' if row['sweep'] == shown_sweep else ''}",
@@ -35,7 +35,7 @@ def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown_sweep: int | None, c
 
 
 def print_status(document: Mapping[str, Any], console: Console) -> None:
-    """One sweep's state."""
+    """Print one sweep's state."""
     total = f" of {document['total']:,}" if document["total"] else ""
     ruled_out = f", {document['ruled_out']:,} ruled out" if document["ruled_out"] else ""
     console.print(
@@ -56,7 +56,7 @@ def print_status(document: Mapping[str, Any], console: Console) -> None:
 
 
 def print_salvaged(document: Mapping[str, Any], console: Console) -> None:
-    """What was saved of a damaged store."""
+    """Print what was saved of a damaged store."""
     console.print(f"{document['salvaged']}: {document['trials']:,} trials of {document['store']}")
     for loss in document["lost"]:
         console.print(f"lost: {loss}")

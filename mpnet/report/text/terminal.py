@@ -36,7 +36,7 @@ STYLES = {
 
 
 def utf8(stream: IO[str] | None = None) -> bool:
-    """Whether block characters can be written to `stream` (standard output)."""
+    """Return whether block characters can be written to `stream` (standard output)."""
     encoding = getattr(stream if stream is not None else sys.stdout, "encoding", None) or "ascii"
     try:
         (EIGHTHS + "│±−").encode(encoding)
@@ -46,7 +46,7 @@ def utf8(stream: IO[str] | None = None) -> bool:
 
 
 def bar(value: float, largest: float, width: int = 12, unicode: bool = True) -> str:
-    """A horizontal bar of value / largest x width characters, in eighths of a character.
+    """Return a horizontal bar of value / largest x width characters, in eighths of a character.
 
     Not finite or not positive: the empty bar. More than `largest`: a full one. Without `unicode`: '#'.
     """
@@ -59,13 +59,13 @@ def bar(value: float, largest: float, width: int = 12, unicode: bool = True) -> 
 
 
 def blocks(eighths: int) -> str:
-    """So many eighths of characters."""
+    """Return so many eighths of characters."""
     full, remainder = divmod(eighths, 8)
     return "█" * full + (EIGHTHS[remainder] if remainder else "")
 
 
 def signed_bar(value: float, largest: float, width: int = 6, unicode: bool = True) -> str:
-    """A bar that grows left (negative) or right (positive) of a middle line; 2 x width + 1 characters.
+    """Return a bar that grows left (negative) or right (positive) of a middle line; 2 x width + 1 characters.
 
     What would be less than half a character long is not drawn.
     """
@@ -78,7 +78,7 @@ def signed_bar(value: float, largest: float, width: int = 6, unicode: bool = Tru
 
 
 def precision_text(key: str) -> Text:
-    """A precision string with one colour per precision (colour only repeats what the letter says)."""
+    """Return a precision string with one colour per precision; colour only repeats what the letter says."""
     text = Text()
     for code in clean(key):
         precision = BY_CODE.get(code)
@@ -140,7 +140,7 @@ class _Table:
             self._widths.append(max([inner, *map(cell_len, head.split("\n"))]))
 
     def split_to_width(self, room: int, keys: int, optional: Sequence[int]) -> Iterator[Table]:
-        """Tables that fit, each with some of the columns."""
+        """Yield tables that fit, each with some of the columns."""
         columns = [column for column in range(len(self._heads)) if column not in self._bars and column not in optional]
         for column in optional:
             if self._width_of([*columns, column]) <= room:
@@ -198,7 +198,7 @@ class _Table:
 
 
 def _broken(heading: str, inner: int) -> str:
-    """A heading in lines of words, none longer than the column's cells if its words are not."""
+    """Return a heading in lines of words, none longer than the column's cells if its words are not."""
     width = max([inner, *map(cell_len, heading.split())])
     lines = [""]
     for word in heading.split():
