@@ -66,11 +66,12 @@ def command(
     has an interval and no verdict. With --unlabelled runs run again, on these images as well.
     """
     wanted = _limits(limits)
-    compared = compare_runs(
+    comparison = compare_runs(
         runs, draws=draws, seed=seed, images=images, score=score, unlabelled=unlabelled, progress=progress(quiet)
     )
-    broken = check_limits(compared.document, wanted)
-    print_result({**compared.document, "failed": broken}, as_json, print_comparison)
+    broken = check_limits(comparison, wanted)
+    document = {**comparison.document, "failed": broken}
+    print_result(document, as_json, lambda _, console: print_comparison(comparison, console))
     for line in broken:
         note(f"below the limit: {line}")
     return 1 if broken else 0

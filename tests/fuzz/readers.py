@@ -98,7 +98,7 @@ def _quiet() -> Console:
 def _result(folder: Path, number: int) -> None:
     own, base = folder / "result", folder / "base"
     find_configuration(str(own))
-    compared = compare_runs([base, own], draws=DRAWS).document
+    compared = compare_runs([base, own], draws=DRAWS)
     if number % PRINTED == 0:
         print_comparison(compared, _quiet())
     data = collect([base, own] if number % 2 else [own], progress=silent, draws=DRAWS, compute=False)

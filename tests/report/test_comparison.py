@@ -96,12 +96,12 @@ def test_sizes_that_occur_are_compared(runs: tuple[Result, Result, Result]) -> N
 
 
 def test_limits(runs: tuple[Result, Result, Result]) -> None:
-    document = compare_runs(folders(runs), draws=100).document
-    assert check_limits(document, {"AP": -100.0}) == []
-    broken = check_limits(document, {"AP": -5.0, "agreement_AP": -5.0})
+    comparison = compare_runs(folders(runs), draws=100)
+    assert check_limits(comparison, {"AP": -100.0}) == []
+    broken = check_limits(comparison, {"AP": -5.0, "agreement_AP": -5.0})
     assert [line.split(":")[0] for line in broken] == ["int8 cccccccc", "int8 cccccccc"]
     with pytest.raises(ConfigError, match="--fail-under mAP: was not compared; known are AP"):
-        check_limits(document, {"mAP": 0.0})
+        check_limits(comparison, {"mAP": 0.0})
 
 
 def test_images_of_lost_objects(runs: tuple[Result, Result, Result], tmp_path: Path) -> None:
@@ -126,21 +126,21 @@ def test_without_images_metrics_remain(tmp_path: Path) -> None:
 
 
 def test_the_tables_are_plain_in_a_pipe(runs: tuple[Result, Result, Result]) -> None:
-    document = compare_runs(folders(runs), draws=100).document
+    comparison = compare_runs(folders(runs), draws=100)
     stream = io.StringIO()
-    print_comparison(document, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
+    print_comparison(comparison, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
     text = stream.getvalue()
     assert "\x1b" not in text
     assert "] noise" in text
     assert "objects lost" in text
     assert NAMES[1] in text
-    json.dumps(document, allow_nan=False)
+    json.dumps(comparison.document, allow_nan=False)
 
 
 def test_the_tables_need_no_unicode(runs: tuple[Result, Result, Result]) -> None:
-    document = compare_runs(folders(runs), draws=100).document
+    comparison = compare_runs(folders(runs), draws=100)
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii", errors="strict")
-    print_comparison(document, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
+    print_comparison(comparison, Console(file=stream, width=200, markup=False, emoji=False, highlight=False))
     stream.flush()
     assert b"####" in stream.buffer.getvalue()  # type: ignore[attr-defined]
 

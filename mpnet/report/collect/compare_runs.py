@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Sequence
 
@@ -54,22 +55,24 @@ def compare_runs(
         return compare_results(results, reason=reason(error))
     comparison = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
     if images is not None:
-        _write_images(
-            comparison, prediction_tools(results[0].task), dataset, predictions, images, image_loader(results[0].document)
-        )
+        tools, load = prediction_tools(comparison.task), image_loader(results[0].document)
+        return _with_images(comparison, tools, dataset, predictions, images, load)
     return comparison
 
 
-def _write_images(
+def _with_images(
     comparison: Comparison, tools: PredictionTools, dataset: Dataset, predictions: Sequence[Any], images: Path, load: LoadImage
-) -> None:
-    for run, pair, run_predictions in zip(comparison.document["runs"][1:], comparison.pairs, predictions[1:], strict=True):
-        changes = tools.gallery(dataset, predictions[0], run_predictions, load).changes(
-            pair.changes, len(pair.changes), captions=True
-        )
-        folder = images if len(predictions) == 2 else images / run["id"]
+) -> Comparison:
+    """Write an image of each change; return the comparison whose changes name the files."""
+    runs = [comparison.runs[0]]
+    for run, other in zip(comparison.runs[1:], predictions[1:], strict=True):
+        gallery = tools.gallery(dataset, predictions[0], other, load)
+        changes = gallery.changes(run.changes, len(run.changes), captions=True)
+        folder = images if len(predictions) == 2 else images / run.id
         names = write_changes(changes, folder)
-        run["changes"] = [{**change.as_json(), "file": str(folder / name)} for change, name in zip(changes, names, strict=True)]
+        changes = tuple(replace(change, file=str(folder / name)) for change, name in zip(changes, names, strict=True))
+        runs.append(replace(run, changes=changes))
+    return replace(comparison, runs=tuple(runs))
 
 
 def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) -> list[ComparedResult]:
@@ -130,7 +133,7 @@ def score_to_deploy(text: str, source: str) -> dict[str, Any]:
         raise ConfigError(f"--score {text[:40]}: is a number from 0 to 1, or for a RUN or STORE[:KEY] `recall`")
     path = split_source(source)[0]
     baseline = f"{path}:baseline" if is_store(path) else _baseline_of(read_result(path))
-    point = compare_runs([baseline, source]).document["runs"][1]["operating_point"] or {}
+    point = compare_runs([baseline, source]).runs[1].operating_point or {}
     same_recall = point.get("same_recall")
     if same_recall is None:
         raise DataError(f"{source}: its images do not say which score has the baseline's recall; write a number, such as 0.25")

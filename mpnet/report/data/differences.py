@@ -36,6 +36,7 @@ class Change:
     """What one configuration gets right and the other does not.
 
     kind: one of KINDS. name: the true class. score: of the side that is right.
+    jpeg: its image. file: where that was written, '' where it was not.
     """
 
     kind: str
@@ -43,6 +44,7 @@ class Change:
     name: str
     score: float
     jpeg: bytes | None = field(default=None, kw_only=True)
+    file: str = field(default="", kw_only=True)
 
     @property
     def details(self) -> str:
@@ -60,6 +62,9 @@ class Change:
 
     def as_json(self) -> dict[str, Any]:
         """Return the change as documents of `compare --json` hold it."""
+        return {**self._json_values(), **({"file": self.file} if self.file else {})}
+
+    def _json_values(self) -> dict[str, Any]:
         return self.columns()
 
 
@@ -88,9 +93,8 @@ class ObjectChange(Change):
         corners = zip(("x0", "y0", "x1", "y1"), self.box, strict=True)
         return {**super().columns(), "size": self.size, "iou": self.overlap, **dict(corners)}
 
-    def as_json(self) -> dict[str, Any]:
-        """Return the change as documents of `compare --json` hold it."""
-        return {**super().as_json(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
+    def _json_values(self) -> dict[str, Any]:
+        return {**super().columns(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
 
 
 @dataclass(frozen=True)
