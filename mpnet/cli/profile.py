@@ -13,8 +13,7 @@ from rich.console import Console
 from mpnet.cli.options import PATH, cfg_or_experiment, declare, words
 from mpnet.cli.output import note, print_result, progress
 from mpnet.formats.files.atomic import write_text
-from mpnet.model.plan_key import short_key
-from mpnet.report.text.terminal import print_table
+from mpnet.report.text.latency_table import print_latency_table
 from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
 from mpnet.speed.profile import profile_network
 
@@ -72,17 +71,5 @@ def command(
 
 
 def _print(table: LatencyTable, output: Path, out: Console) -> None:
-    mean, largest = table.errors_percent
-    out.print(
-        f"{len(table.step_ms)} steps on {table.machine['cpu']}, {table.machine['isa']}, {table.machine['threads']} threads"
-    )
-    print_table(
-        out,
-        ("configuration", "measured ms", "sum of steps ms"),
-        [
-            [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"]
-            for check in table.checks
-        ],
-    )
-    out.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")
+    print_latency_table(table, out)
     out.print(f"written to {output}")

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import click
 
@@ -11,11 +11,10 @@ from mpnet.backends import backends
 from mpnet.cli.options import declare
 from mpnet.cli.output import console, print_json
 from mpnet.errors import ConfigError
-from mpnet.export import Target, targets
-from mpnet.export.table import Row, columns, support_table
-from mpnet.model.precision import USUAL_NAMES
+from mpnet.export import targets
+from mpnet.export.table import columns, support_table
 from mpnet.packages import version_of
-from mpnet.report.text.terminal import print_table
+from mpnet.report.text.targets import print_operations, print_targets
 
 
 @declare("mpnet targets", "mpnet targets tflite", "mpnet targets onnx/openvino ncnn", "mpnet targets --json", quiet=False)
@@ -57,10 +56,10 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
         )
         return
     if names:
-        _print_operations(rows, _named(names, every))
+        print_operations(rows, _named(names, every), console())
         return
-    _print_targets(known, rows)
     out = console()
+    print_targets(known, rows, out)
     for name, engine in engines.items():
         there = ", ".join(f"{package} {version or 'not installed'}" for package, version in engine["packages"].items())
         out.print(
@@ -79,29 +78,3 @@ def _named(names: Sequence[str], every: Sequence[str]) -> list[str]:
             raise ConfigError(f"unknown target '{name}'; known are {', '.join(every)}")
         chosen += [column for column in meant if column not in chosen]
     return chosen
-
-
-def _print_targets(known: Mapping[str, Target], rows: Sequence[Row]) -> None:
-    """A line for each target and flavour: how many rows of the table it can express at the usual precisions."""
-    of = {precision: [row.reasons for row in rows if row.precision == precision] for precision in USUAL_NAMES}
-    lines = [
-        (column, target.suffix, *(f"{sum(not reasons[column] for reasons in asked)} of {len(asked)}" for asked in of.values()))
-        for column, (target, _) in columns(known).items()
-    ]
-    title = "What can be written, and how many operations at each precision"
-    print_table(console(), ("target", "suffix", *of), lines, title, left=(0, 1))
-
-
-def _print_operations(rows: Sequence[Row], names: Sequence[str]) -> None:
-    """Which operation these columns can express at which precision, and below the table the reasons of what they cannot."""
-    reasons = list(dict.fromkeys(row.reasons[name] for row in rows for name in names if row.reasons[name]))
-    table: list[list[str]] = []
-    last = ""
-    for row in rows:
-        cells = ["yes" if not row.reasons[name] else f"no ({reasons.index(row.reasons[name]) + 1})" for name in names]
-        table.append(["" if row.operation == last else row.operation, row.precision, *cells])
-        last = row.operation
-    headings = ("operation", "precision", *(name.replace("/", " ") for name in names))
-    print_table(console(), headings, table, left=range(len(headings)), keys=2, fold=())
-    for number, reason in enumerate(reasons, 1):
-        console().print(f"({number}) {reason}")

@@ -1,0 +1,23 @@
+# SPDX-License-Identifier: MIT
+"""The latency table of a board: how well sums of step times predict whole passes."""
+
+from __future__ import annotations
+
+from rich.console import Console
+
+from mpnet.model.plan_key import short_key
+from mpnet.report.text.terminal import print_table
+from mpnet.speed.latency_table import LatencyTable
+
+
+def print_latency_table(table: LatencyTable, console: Console) -> None:
+    """Print how many steps were timed, the configurations that check the table, and its errors."""
+    machine = table.machine
+    console.print(f"{len(table.step_ms)} steps on {machine['cpu']}, {machine['isa']}, {machine['threads']} threads")
+    headings = ("configuration", "measured ms", "sum of steps ms")
+    rows = [
+        [short_key(check["precision"]), f"{check['measured_ms']:.3f}", f"{check['predicted_ms']:.3f}"] for check in table.checks
+    ]
+    print_table(console, headings, rows)
+    mean, largest = table.errors_percent
+    console.print(f"predictions are off by {mean:.1f} % on average, {largest:.1f} % at most")

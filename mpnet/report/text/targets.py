@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: MIT
+"""Tables of export targets: what can be written, and which operations each target can express at which precision."""
+
+from __future__ import annotations
+
+from typing import Mapping, Sequence
+
+from rich.console import Console
+
+from mpnet.export import Target
+from mpnet.export.table import Row, columns
+from mpnet.model.precision import USUAL_NAMES
+from mpnet.report.text.terminal import print_table
+
+
+def print_targets(targets: Mapping[str, Target], rows: Sequence[Row], console: Console) -> None:
+    """Print a line for each target and flavour: how many rows of the table it can express at the usual precisions."""
+    reasons = {precision: [row.reasons for row in rows if row.precision == precision] for precision in USUAL_NAMES}
+
+    def cells(column: str) -> list[str]:
+        return [f"{sum(not of_row[column] for of_row in of_rows)} of {len(of_rows)}" for of_rows in reasons.values()]
+
+    lines = [(column, target.suffix, *cells(column)) for column, (target, _) in columns(targets).items()]
+    title = "What can be written, and how many operations at each precision"
+    print_table(console, ("target", "suffix", *reasons), lines, title, left=(0, 1))
+
+
+def print_operations(rows: Sequence[Row], names: Sequence[str], console: Console) -> None:
+    """Print which operation these columns can express at which precision, and below the reasons why they cannot."""
+    reasons = list(dict.fromkeys(row.reasons[name] for row in rows for name in names if row.reasons[name]))
+    table: list[list[str]] = []
+    previous = ""
+    for row in rows:
+        cells = ["yes" if not row.reasons[name] else f"no ({reasons.index(row.reasons[name]) + 1})" for name in names]
+        table.append(["" if row.operation == previous else row.operation, row.precision, *cells])
+        previous = row.operation
+    headings = ("operation", "precision", *(name.replace("/", " ") for name in names))
+    print_table(console, headings, table, left=range(len(headings)), keys=2, fold=())
+    for number, reason in enumerate(reasons, 1):
+        console.print(f"({number}) {reason}")
