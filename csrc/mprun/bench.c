@@ -20,7 +20,7 @@ int mpr_time(mpr_pass *pass, int repeats, double *step_ms, double *pass_ms, char
     const int steps = pass->program->steps;
     fill(pass);
     for (int r = -WARM_UP; r < repeats; r++) {
-        pass->tensors[0].known = 0;
+        pass->tensors[0].has_range = 0;
         for (int n = 0; step_ms && n < steps; n++) {
             const double begin = mpr_now_ms();
             mpr_pass_step(pass, &pass->steps[n]);

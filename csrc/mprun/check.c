@@ -29,15 +29,15 @@ int mpr_check_step_data(const mpr_operands *s, char *error)
     const int kind = mpr_operations[step->operation].values;
     const uint64_t count = value_count(s);
     if (!count) return 0;
-    char what[96];
-    snprintf(what, sizeof what, "values of layer %d (%.48s)", (int)step->layer, mpr_layer_name(file, step->layer));
-    const void *values = mpr_piece(file, &step->values, 4 * count, what, error);
+    char label[96];
+    snprintf(label, sizeof label, "values of layer %d (%.48s)", (int)step->layer, mpr_layer_name(file, step->layer));
+    const void *values = mpr_piece(file, &step->values, 4 * count, label, error);
     if (!values) return -1;
-    int fit = kind != MPR_RULES || mpr_are_valid_rules(s, values);
-    for (uint64_t i = 0; i < count && fit && kind != MPR_RULES; i++)
-        fit = kind == MPR_SOURCES ? ((const int32_t *)values)[i] < (int64_t)mpr_values(s->in)
-                                  : isfinite(((const float *)values)[i]);
-    return fit ? 0 : mpr_fail(error, "%s: %s: make no sense; export it again", file->name, what);
+    int is_valid = kind != MPR_RULES || mpr_are_valid_rules(s, values);
+    for (uint64_t i = 0; i < count && is_valid && kind != MPR_RULES; i++)
+        is_valid = kind == MPR_SOURCES ? ((const int32_t *)values)[i] < (int64_t)mpr_values(s->in)
+                                       : isfinite(((const float *)values)[i]);
+    return is_valid ? 0 : mpr_fail(error, "%s: %s: make no sense; export it again", file->name, label);
 }
 
 /* NULL, or what is wrong with a step whose slots exist. */
@@ -78,7 +78,7 @@ static int overlap(const mpb_slot *a, const mpb_slot *b)
            (uint64_t)b->at < (uint64_t)a->at + mpr_slot_bytes(a);
 }
 
-static int steps_fit(const mpr_file *file, const mpb_program *program, unsigned char *written, char *error)
+static int check_steps(const mpr_file *file, const mpb_program *program, unsigned char *written, char *error)
 {
     const mpb_slot *slots = file->slots + program->first_slot;
     int64_t work = 0;
@@ -127,13 +127,13 @@ int mpr_check_program(const mpr_file *file, int64_t number, char *error)
         !mpr_has(file, MPB_PLACES, program->first_output, program->outputs))
         return mpr_fail(error, "%s: program %d: does not exist; export it again", file->name, (int)number);
     const mpb_slot *slots = file->slots + program->first_slot;
-    uint64_t most = 0;
+    uint64_t tensor_bytes = 0;
     for (int32_t i = 0; i < program->slots; i++) {
         const char *problem = slot_problem(program, &slots[i]);
         if (problem) return mpr_fail(error, "%s: slot %d %s; export it again", file->name, i, problem);
-        most += (mpr_slot_bytes(&slots[i]) + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN;
+        tensor_bytes += (mpr_slot_bytes(&slots[i]) + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN;
     }
-    if (program->arena_bytes > most || program->arena_bytes > MOST_ARENA)
+    if (program->arena_bytes > tensor_bytes || program->arena_bytes > MOST_ARENA)
         return mpr_fail(error, "%s: an arena of %llu bytes is more than its tensors need, or 4 GiB; export it again",
                         file->name, (unsigned long long)program->arena_bytes);
     if (slots[0].at != -1 || slots[0].type != MP_TYPE_F32 || slots[0].h != network->in_h ||
@@ -141,7 +141,7 @@ int mpr_check_program(const mpr_file *file, int64_t number, char *error)
         return mpr_fail(error, "%s: the image is not the network's input; export it again", file->name);
     unsigned char *written = calloc(1, (size_t)program->slots);
     if (!written) return mpr_fail(error, "%s: no memory", file->name);
-    const int result = steps_fit(file, program, written, error);
+    const int result = check_steps(file, program, written, error);
     free(written);
     return result;
 }

@@ -8,7 +8,7 @@
 /* Names of files. */
 typedef struct {
     char **path;
-    int count, room;
+    int count, capacity;
 } mpr_paths;
 /* An image, or the images of a folder by name. */
 int mpr_paths_add(mpr_paths *paths, const char *path, char *error);
@@ -28,5 +28,5 @@ int mpr_bench(mprun *net, int repeats, int json);
 /* What the CPU and, if there is one, the bundle offer. */
 void mpr_info(const mprun *net, const mp_table *table, int threads, int json);
 /* The processor's name as the system gives it. */
-void mpr_cpu_name(char *name, int room);
+void mpr_cpu_name(char *name, int capacity);
 #endif

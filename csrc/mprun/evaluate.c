@@ -8,17 +8,17 @@
 #include <sys/stat.h>
 #include "commands.h"
 
-static int add(mpr_paths *paths, const char *path, char *error)
+static int add_path(mpr_paths *paths, const char *path, char *error)
 {
-    if (paths->count == paths->room) {
-        paths->room = paths->room ? 2 * paths->room : 64;
-        char **larger = realloc(paths->path, (size_t)paths->room * sizeof *larger);
+    if (paths->count == paths->capacity) {
+        paths->capacity = paths->capacity ? 2 * paths->capacity : 64;
+        char **larger = realloc(paths->path, (size_t)paths->capacity * sizeof *larger);
         if (!larger) return mpr_fail(error, "no memory");
         paths->path = larger;
     }
-    char *own = strdup(path);
-    if (!own) return mpr_fail(error, "no memory");
-    paths->path[paths->count++] = own;
+    char *copy = strdup(path);
+    if (!copy) return mpr_fail(error, "no memory");
+    paths->path[paths->count++] = copy;
     return 0;
 }
 
@@ -37,7 +37,7 @@ int mpr_paths_add(mpr_paths *paths, const char *path, char *error)
 {
     struct stat status;
     if (stat(path, &status) != 0) return mpr_fail(error, "%s: no such file or folder; check the path", path);
-    if (!S_ISDIR(status.st_mode)) return add(paths, path, error);
+    if (!S_ISDIR(status.st_mode)) return add_path(paths, path, error);
     DIR *folder = opendir(path);
     if (!folder) return mpr_fail(error, "%s: cannot be opened (%s)", path, strerror(errno));
     const int first = paths->count;
@@ -47,7 +47,7 @@ int mpr_paths_add(mpr_paths *paths, const char *path, char *error)
         char file[4096];
         if (!is_image(entry->d_name)) continue;
         snprintf(file, sizeof file, "%s%s%s", path, length && path[length - 1] == '/' ? "" : "/", entry->d_name);
-        result = add(paths, file, error);
+        result = add_path(paths, file, error);
     }
     closedir(folder);
     if (!result && paths->count == first) result = mpr_fail(error, "%s: holds no JPEG or PPM images", path);
@@ -62,17 +62,18 @@ void mpr_paths_free(mpr_paths *paths)
 }
 
 /* The best so many of an image stay; equal scores in their order. */
-static int keep_best(mprun *net, int count, int most)
+static int keep_best(mprun *net, int count, int limit)
 {
-    if (most < 1 || count <= most) return count;
-    int kept = 0;
+    if (limit < 1 || count <= limit) return count;
+    int count_kept = 0;
     for (int i = 0; i < count; i++) { /* rank: better ones, and equal ones before it */
         int rank = 0;
-        for (int k = 0; k < count && rank < most; k++)
-            rank += net->kept.score[k] > net->kept.score[i] || (k < i && net->kept.score[k] == net->kept.score[i]);
-        if (rank < most) net->boxes[kept++] = net->boxes[i];
+        for (int k = 0; k < count && rank < limit; k++)
+            rank += net->selected.score[k] > net->selected.score[i] ||
+                    (k < i && net->selected.score[k] == net->selected.score[i]);
+        if (rank < limit) net->boxes[count_kept++] = net->boxes[i];
     }
-    return kept;
+    return count_kept;
 }
 
 static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, int *written, double confidence,
@@ -80,7 +81,7 @@ static int evaluate_one(mprun *net, const char *path, long long id, FILE *out, i
 {
     mpr_image image;
     const mpb_network *n = net->file.network;
-    if (mpr_image_read(&image, path, mpr_room_of(net), net->error)) return -1;
+    if (mpr_image_read(&image, path, mpr_idle_arena(net), net->error)) return -1;
     int count = mpr_detect(net, &image, confidence, nms, resize);
     if (count < 0) return -1;
     count = keep_best(net, count, n->max_detections);
@@ -108,7 +109,7 @@ static int read_list(mpr_paths *paths, const char *list, char *error)
     int result = 0;
     char *rest = text;
     for (char *line; !result && (line = strsep(&rest, "\r\n")) != 0;)
-        if (*line) result = add(paths, line, error);
+        if (*line) result = add_path(paths, line, error);
     free(text);
     return result ? result : paths->count ? 0 : mpr_fail(error, "%s: names no images; write one a line", list);
 }

@@ -23,13 +23,13 @@ int mpr_fail(char *error, const char *format, ...)
     vsnprintf(error, MPR_ERROR, format, values);
     va_end(values);
     /* One line, whatever names a file holds. */
-    char *to = error;
-    for (const char *c = error; *c; to++) {
+    char *out = error;
+    for (const char *c = error; *c; out++) {
         const int control = mpr_control(c);
-        *to = control ? '?' : *c;
+        *out = control ? '?' : *c;
         c += control ? control : 1;
     }
-    *to = 0;
+    *out = 0;
     return -1;
 }
 
@@ -76,10 +76,10 @@ static int check_sections(mpr_file *file, char *error)
     const uint64_t head = sizeof *header + (uint64_t)header->sections * sizeof(mpb_section);
     if (header->sections < MPB_SECTIONS || header->sections > 1024 || head > file->bytes)
         return mpr_fail(error, "%s: its header is damaged; copy it again", name);
-    mpb_header plain = *header;
-    plain.crc = 0;
+    mpb_header header_copy = *header;
+    header_copy.crc = 0;
     const mpb_section *sections = (const void *)(header + 1);
-    if (mp_crc32c(mp_crc32c(0, &plain, sizeof plain), sections, head - sizeof plain) != header->crc)
+    if (mp_crc32c(mp_crc32c(0, &header_copy, sizeof header_copy), sections, head - sizeof header_copy) != header->crc)
         return mpr_fail(error, "%s: its header is damaged (CRC); copy it again", name);
     for (int s = 0; s < MPB_SECTIONS; s++) {
         const mpb_section *section = &sections[s];
@@ -182,16 +182,17 @@ int mpr_has(const mpr_file *file, int section, int64_t first, int64_t count)
     return first >= 0 && count >= 0 && first <= file->count[section] && count <= file->count[section] - first;
 }
 
-const void *mpr_piece(const mpr_file *file, const mpb_piece *piece, uint64_t bytes, const char *what, char *error)
+const void *mpr_piece(const mpr_file *file, const mpb_piece *piece, uint64_t bytes, const char *label, char *error)
 {
-    const uint64_t room = (uint64_t)file->count[MPB_DATA];
-    if (piece->at % MPB_ALIGN || piece->at > room || piece->bytes > room - piece->at || piece->bytes != bytes) {
+    const uint64_t data_bytes = (uint64_t)file->count[MPB_DATA];
+    if (piece->at % MPB_ALIGN || piece->at > data_bytes || piece->bytes > data_bytes - piece->at ||
+        piece->bytes != bytes) {
         mpr_fail(error, "%s: %s: %llu bytes where %llu belong, or outside of the file; export it again", file->name,
-                 what, (unsigned long long)piece->bytes, (unsigned long long)bytes);
+                 label, (unsigned long long)piece->bytes, (unsigned long long)bytes);
         return 0;
     }
     if (mp_crc32c(0, file->data + piece->at, piece->bytes) != piece->crc) {
-        mpr_fail(error, "%s: %s: is damaged (CRC); copy it again", file->name, what);
+        mpr_fail(error, "%s: %s: is damaged (CRC); copy it again", file->name, label);
         return 0;
     }
     return file->data + piece->at;

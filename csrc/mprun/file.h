@@ -49,7 +49,7 @@ static inline uint64_t mpr_values(const mpb_slot *slot) { return (uint64_t)slot-
 uint64_t mpr_slot_bytes(const mpb_slot *slot);
 
 /* The bytes of a piece of weights, its CRC checked; NULL with a line in error when it is damaged or not of this size. */
-const void *mpr_piece(const mpr_file *file, const mpb_piece *piece, uint64_t bytes, const char *what, char *error);
+const void *mpr_piece(const mpr_file *file, const mpb_piece *piece, uint64_t bytes, const char *label, char *error);
 /* Its pages are not needed in memory any more. */
 void mpr_forget(const mpr_file *file, const mpb_piece *piece);
 #endif

@@ -51,7 +51,7 @@ static const char *imported_problem(const mpr_file *file, const mpb_head *head, 
     return mp_imported_channels(&spec) == slot->c ? 0 : "does not fit its tensor";
 }
 
-static const char *problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
+static const char *head_problem(const mpr_file *file, const mpb_head *head, const mpb_slot *slot)
 {
     if (head->anchors < 1 || head->anchors > 1 << 10 || head->classes < 1 || head->classes > 1 << 16 ||
         head->classes != file->network->classes || !mpr_has(file, MPB_ANCHORS, head->first_anchor, head->anchors) ||
@@ -91,14 +91,15 @@ int mpr_check_heads(const mpr_pass *pass, char *error)
         const float *data;
         const mpb_slot *slot =
             head->output >= 0 && head->output < pass->program->outputs ? mpr_pass_output(pass, head->output, &data) : 0;
-        const char *wrong = slot ? problem(file, head, slot) : "does not fit its tensor";
-        if (wrong) return mpr_fail(error, "%s: head %d: %s; export it again", file->name, (int)h, wrong);
+        const char *problem = slot ? head_problem(file, head, slot) : "does not fit its tensor";
+        if (problem) return mpr_fail(error, "%s: head %d: %s; export it again", file->name, (int)h, problem);
     }
     return 0;
 }
 
 /* Rows of classes, of objectness, of boxes -> cells of [boxes][x, y, w, h, objectness, classes]. */
-static void detection(const mpb_head *head, const mpb_slot *slot, const float *data, float *flat, float *out)
+static void make_yolo_of_detection(const mpb_head *head, const mpb_slot *slot, const float *data, float *flat,
+                                   float *out)
 {
     const int64_t cells = (int64_t)head->side * head->side, boxes = head->anchors, classes = head->raw_classes;
     const int64_t pixels = (int64_t)slot->h * slot->w;
@@ -118,8 +119,8 @@ static void detection(const mpb_head *head, const mpb_slot *slot, const float *d
 }
 
 /* [region] and [Gaussian_yolo]; node: scratch of as many values as the tensor has classes. */
-static int other(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, double confidence, const float *data,
-                 float *node, float *out)
+static int make_yolo_of_other(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, double confidence,
+                              const float *data, float *node, float *out)
 {
     const int gaussian = head->kind == MPB_HEAD_GAUSSIAN, tree = head->classes_by == MP_BY_TREE;
     const mp_other_head spec = {.gaussian = gaussian,
@@ -144,7 +145,8 @@ static int other(const mpr_file *file, const mpb_head *head, const mpb_slot *slo
                          out);
 }
 
-static int imported(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, const float *data, float *out)
+static int make_yolo_of_imported(const mpr_file *file, const mpb_head *head, const mpb_slot *slot, const float *data,
+                                 float *out)
 {
     const mp_imported_head spec = imported_head(file, head, slot);
     const float *anchors =
@@ -152,7 +154,7 @@ static int imported(const mpr_file *file, const mpb_head *head, const mpb_slot *
     return mp_ready_imported(&spec, anchors, data, (int64_t)slot->h * slot->w, out);
 }
 
-const float *mpr_head_tensor(const mpr_pass *pass, const mpb_head *head, double confidence, mpr_room *ready,
+const float *mpr_head_tensor(const mpr_pass *pass, const mpb_head *head, double confidence, mpr_memory *ready,
                              mp_yolo_head *yolo, char *error)
 {
     const mpr_file *file = pass->weights->file;
@@ -172,21 +174,21 @@ const float *mpr_head_tensor(const mpr_pass *pass, const mpb_head *head, double 
     yolo->new_coords = head->kind == MPB_HEAD_DETECTION ? 1 : 2;
     if (head->kind == MPB_HEAD_DETECTION) yolo->grid_h = yolo->grid_w = head->side;
     /* What nobody decodes: one box, which is no object. */
-    const int nothing = head->kind == MPB_HEAD_IMPORTED && head->how.decoder == MP_NOT_DECODED;
-    if (nothing) yolo->grid_h = yolo->grid_w = yolo->anchors = 1;
-    const size_t made = (size_t)yolo->grid_h * yolo->grid_w * yolo->anchors * (5 + (size_t)head->classes);
-    const size_t more = mpr_values(slot) + (size_t)head->raw_classes;
-    if (mpr_grow(ready, (made + more) * sizeof(float), file->name, error)) return 0;
-    float *out = ready->at;
+    const int is_undecoded = head->kind == MPB_HEAD_IMPORTED && head->how.decoder == MP_NOT_DECODED;
+    if (is_undecoded) yolo->grid_h = yolo->grid_w = yolo->anchors = 1;
+    const size_t value_count = (size_t)yolo->grid_h * yolo->grid_w * yolo->anchors * (5 + (size_t)head->classes);
+    const size_t extra_count = mpr_values(slot) + (size_t)head->raw_classes;
+    if (mpr_grow(ready, (value_count + extra_count) * sizeof(float), file->name, error)) return 0;
+    float *out = ready->start;
     int status = MP_OK;
-    if (nothing)
-        memset(out, 0, made * sizeof *out);
+    if (is_undecoded)
+        memset(out, 0, value_count * sizeof *out);
     else if (head->kind == MPB_HEAD_DETECTION)
-        detection(head, slot, data, out + made, out);
+        make_yolo_of_detection(head, slot, data, out + value_count, out);
     else if (head->kind == MPB_HEAD_IMPORTED)
-        status = imported(file, head, slot, data, out);
+        status = make_yolo_of_imported(file, head, slot, data, out);
     else
-        status = other(file, head, slot, confidence, data, out + made, out);
+        status = make_yolo_of_other(file, head, slot, confidence, data, out + value_count, out);
     if (status == MP_OK) return out;
     mpr_fail(error, "%s: a head cannot be decoded; export it again", file->name);
     return 0;

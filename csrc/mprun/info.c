@@ -4,23 +4,23 @@
 #include "../table.h"
 
 /* The level that this CPU runs best: what its fp16 and int8 cost. */
-static const mp_table *best(void)
+static const mp_table *best_table(void)
 {
     int i = 0;
     while (!mp_table_usable(mp_table_at(i))) i++; /* scalar is, at the latest */
     return mp_table_at(i);
 }
 
-static const char *features(char *text, size_t room)
+static const char *feature_words(char *text, size_t capacity)
 {
     const char *words;
     *text = 0;
     for (int i = 0; (words = mp_cpu_feature(i)) != 0; i++)
-        snprintf(text + strlen(text), room - strlen(text), "%s%s", i ? " " : "", words);
+        snprintf(text + strlen(text), capacity - strlen(text), "%s%s", i ? " " : "", words);
     return text;
 }
 
-static void usable(const char *quote)
+static void print_usable(const char *quote)
 {
     for (int i = 0, first = 1; i < mp_table_count(); i++) {
         if (!mp_table_usable(mp_table_at(i))) continue;
@@ -30,23 +30,23 @@ static void usable(const char *quote)
 }
 
 /* The first `bytes` bytes, at most 16, of a text that need not end there. */
-static void beginning(const char *text, int bytes)
+static void print_prefix(const char *text, int bytes)
 {
     char copy[17];
     snprintf(copy, sizeof copy, "%.*s", bytes, text);
     mpr_plain_text(stdout, copy);
 }
 
-static void packed_for(const mpr_file *file, const char *quote)
+static void print_packed_levels(const mpr_file *file, const char *quote)
 {
     int first = 1;
     for (int64_t i = 0; i < file->count[MPB_PACKED]; i++) {
-        int known = 0;
-        for (int64_t k = 0; k < i && !known; k++)
-            known = strncmp(file->packed[k].table, file->packed[i].table, 16) == 0;
-        if (known) continue;
+        int is_listed = 0;
+        for (int64_t k = 0; k < i && !is_listed; k++)
+            is_listed = strncmp(file->packed[k].table, file->packed[i].table, 16) == 0;
+        if (is_listed) continue;
         printf("%s%s", first ? "" : ", ", quote);
-        beginning(file->packed[i].table, 16);
+        print_prefix(file->packed[i].table, 16);
         printf("%s", quote);
         first = 0;
     }
@@ -56,9 +56,9 @@ static void text_info(const mprun *net, const char *cpu, const mp_table *table, 
 {
     char text[128];
     printf("cpu        %s\nlevel      %s (usable: ", cpu, mp_table_name(table));
-    usable("");
+    print_usable("");
     printf(")\nthreads    %d\nfeatures   %s\nfp16       %s\nint8       %s\ncompiler   %s\n", threads,
-           features(text, sizeof text), best()->fp16, best()->int8, mp_compiler());
+           feature_words(text, sizeof text), best_table()->fp16, best_table()->int8, mp_compiler());
     if (!net) return;
     const mpr_file *file = &net->file;
     const mpb_network *n = file->network;
@@ -67,9 +67,9 @@ static void text_info(const mprun *net, const char *cpu, const mp_table *table, 
     printf(", %llu bytes\nnetwork    ", (unsigned long long)file->bytes);
     mpr_plain_text(stdout, mpr_text(file, n->cfg));
     printf(", %d x %d x %d, %d classes, cfg ", (int)n->in_w, (int)n->in_h, (int)n->in_c, (int)n->classes);
-    beginning(mpr_text(file, n->cfg_digest), 12);
+    print_prefix(mpr_text(file, n->cfg_digest), 12);
     printf(", weights ");
-    beginning(mpr_text(file, n->weights_digest), 12);
+    print_prefix(mpr_text(file, n->weights_digest), 12);
     printf("\nprecision  ");
     mpr_plain_text(stdout, mpr_text(file, file->programs[0].key));
     printf("\n");
@@ -77,7 +77,7 @@ static void text_info(const mprun *net, const char *cpu, const mp_table *table, 
            (unsigned long long)(file->programs[0].arena_bytes + mpr_slot_bytes(&net->pass.slots[0])),
            (long long)net->weights.mapped, (long long)(net->weights.mapped + net->weights.packed_here));
     printf("\npacked for ");
-    packed_for(file, "");
+    print_packed_levels(file, "");
     printf("%s\n", file->count[MPB_PACKED] ? "" : "no level: weights are packed at the start");
 }
 
@@ -87,11 +87,11 @@ static void json_info(const mprun *net, const char *cpu, const mp_table *table, 
     printf("{\"cpu\": ");
     mpr_json_text(stdout, cpu);
     printf(", \"isa\": \"%s\", \"usable\": [", mp_table_name(table));
-    usable("\"");
-    printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, features(text, sizeof text));
-    mpr_json_text(stdout, best()->fp16);
+    print_usable("\"");
+    printf("], \"threads\": %d, \"features\": \"%s\", \"fp16\": ", threads, feature_words(text, sizeof text));
+    mpr_json_text(stdout, best_table()->fp16);
     printf(", \"int8\": ");
-    mpr_json_text(stdout, best()->int8);
+    mpr_json_text(stdout, best_table()->int8);
     printf(", \"compiler\": ");
     mpr_json_text(stdout, mp_compiler());
     if (net) {
@@ -101,7 +101,7 @@ static void json_info(const mprun *net, const char *cpu, const mp_table *table, 
         printf(", \"precision\": ");
         mpr_json_text(stdout, mpr_text(file, file->programs[0].key));
         printf(", \"arena_bytes\": %llu, \"packed\": [", (unsigned long long)file->programs[0].arena_bytes);
-        packed_for(file, "\"");
+        print_packed_levels(file, "\"");
         printf("], \"mapped\": %lld, \"packed_here\": %lld, \"origin\": %.*s", (long long)net->weights.mapped,
                (long long)net->weights.packed_here, (int)file->count[MPB_ORIGIN], file->origin);
     }

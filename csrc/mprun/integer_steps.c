@@ -36,8 +36,8 @@ void mpr_integer_params(const mpr_operands *s, mp_quant_params *params)
 
 int mpr_max_distance(const mpb_slot *slot, const mp_quant_params *params)
 {
-    const int most = slot->type == MP_TYPE_I8 ? INT8_MAX : INT16_MAX;
-    const int above = most - params->zero_point, below = params->zero_point + most + 1;
+    const int largest_code = slot->type == MP_TYPE_I8 ? INT8_MAX : INT16_MAX;
+    const int above = largest_code - params->zero_point, below = params->zero_point + largest_code + 1;
     return above > below ? above : below;
 }
 
@@ -60,35 +60,36 @@ int mpr_run_integer(mpr_pass *pass, const mpr_operands *s)
 {
     const mp_table *table = pass->weights->table;
     const int threads = pass->weights->threads, type = s->in->type, out_type = s->out->type;
-    const mpb_integer_rules *r = rules_of(s);
+    const mpb_integer_rules *rules = rules_of(s);
     const mpr_tensor *x = &pass->tensors[s->inputs[0]];
     const size_t count = mpr_values(s->in);
     void *out = pass->tensors[s->step->output].data;
     if (s->step->operation == MPB_INTEGER_QUANTIZE)
-        return mp_quantize_by_division(table, x->data, out, out_type, r->scale, r->zero_point, count, threads);
+        return mp_quantize_by_division(table, x->data, out, out_type, rules->scale, rules->zero_point, count, threads);
     if (s->step->operation == MPB_INTEGER_RESCALE)
-        return mp_rescale(table, x->data, type, out, out_type, x->params.zero_point, r->zero_point, r->low, r->high,
-                          r->multiplier[0], r->shift[0], r->multiplier[1], r->shift[1], count, threads);
+        return mp_rescale(table, x->data, type, out, out_type, x->params.zero_point, rules->zero_point, rules->low,
+                          rules->high, rules->multiplier[0], rules->shift[0], rules->multiplier[1], rules->shift[1],
+                          count, threads);
     const mpr_tensor *b = &pass->tensors[s->inputs[1]];
-    const int32_t zero_points[] = {x->params.zero_point, b->params.zero_point, r->zero_point};
-    return mp_add_codes(table, x->data, b->data, out, type, zero_points, r->multiplier, r->shift, r->low, r->high,
-                        count, threads);
+    const int32_t zero_points[] = {x->params.zero_point, b->params.zero_point, rules->zero_point};
+    return mp_add_codes(table, x->data, b->data, out, type, zero_points, rules->multiplier, rules->shift, rules->low,
+                        rules->high, count, threads);
 }
 
-void mpr_integer_arguments(const mpr_operands *s, const mpb_convolution *own, mp_conv_args *args)
+void mpr_integer_arguments(const mpr_operands *s, const mpb_convolution *conv, mp_conv_args *args)
 {
-    const mpb_integer_rules *r = rules_of(s);
-    const int32_t *bias = (const void *)(s->file->data + own->bias.at);
+    const mpb_integer_rules *rules = rules_of(s);
+    const int32_t *bias = (const void *)(s->file->data + conv->bias.at);
     args->bias = args->weight_scale; /* floats that mean nothing here */
     args->integer_bias = bias;
-    args->multiplier = bias + (size_t)own->bias_words * own->shape.out_c;
-    args->shift = args->multiplier + own->shape.out_c;
-    args->out_zero_point = &r->zero_point;
-    args->out_low = r->low;
-    args->out_high = r->high;
-    if (!r->leaky) return;
-    args->leaky_multiplier = r->multiplier;
-    args->leaky_shift = r->shift;
-    args->leaky_low = r->leaky_low;
-    args->leaky_high = r->leaky_high;
+    args->multiplier = bias + (size_t)conv->bias_words * conv->shape.out_c;
+    args->shift = args->multiplier + conv->shape.out_c;
+    args->out_zero_point = &rules->zero_point;
+    args->out_low = rules->low;
+    args->out_high = rules->high;
+    if (!rules->leaky) return;
+    args->leaky_multiplier = rules->multiplier;
+    args->leaky_shift = rules->shift;
+    args->leaky_low = rules->leaky_low;
+    args->leaky_high = rules->leaky_high;
 }

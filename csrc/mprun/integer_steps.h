@@ -13,7 +13,7 @@ const char *mpr_integer_shape_problem(const mpr_operands *s);
 /* Runs it: an mp_status. */
 int mpr_run_integer(mpr_pass *pass, const mpr_operands *s);
 /* What a convolution needs of its step and its weights. */
-void mpr_integer_arguments(const mpr_operands *s, const mpb_convolution *own, mp_conv_args *args);
+void mpr_integer_arguments(const mpr_operands *s, const mpb_convolution *conv, mp_conv_args *args);
 /* The codes of a tensor that lie max_distance from the real 0, in steps. */
 int mpr_max_distance(const mpb_slot *slot, const mp_quant_params *params);
 #endif

@@ -41,7 +41,7 @@ typedef struct {
     mpr_paths images;
 } options;
 
-static int number(const char *option, double low, double high, double *value, char *error)
+static int parse_number(const char *option, double low, double high, double *value, char *error)
 {
     char *end;
     *value = strtod(optarg, &end);
@@ -58,7 +58,7 @@ static int parse_integer(const char *option, int high, int *value, char *error)
     return mpr_fail(error, "%s: '%.40s' is no whole number from 1 to %d", option, optarg, high);
 }
 
-static int resize_mode(int *mode, char *error)
+static int parse_resize(int *mode, char *error)
 {
     for (*mode = MP_LETTERBOX_OPENCV; *mode >= 0; --*mode)
         if (strcmp(optarg, RESIZES[*mode]) == 0) return 0;
@@ -90,9 +90,9 @@ static int parse(int count, char **words, options *o, char *error)
         case 'o': o->out = optarg; break;
         case 'e': o->evaluate = optarg; break;
         case 'i': o->isa = optarg; break;
-        case 'c': failed = number("--confidence", 0, 0.999999, &o->confidence, error); break;
-        case 'n': failed = number("--nms", 0, 1, &o->nms, error); break;
-        case 'r': failed = resize_mode(&o->resize, error); break;
+        case 'c': failed = parse_number("--confidence", 0, 0.999999, &o->confidence, error); break;
+        case 'n': failed = parse_number("--nms", 0, 1, &o->nms, error); break;
+        case 'r': failed = parse_resize(&o->resize, error); break;
         case 't': failed = parse_integer("--threads", 1024, &o->threads, error); break;
         case 'p': failed = parse_integer("--repeats", 100000, &o->repeats, error); break;
         case ':': failed = mpr_fail(error, "%.60s: needs a value; see mprun --help", words[optind - 1]); break;
@@ -173,37 +173,38 @@ static void json_head(FILE *out, const mprun *net, const options *o)
     fprintf(out, ", \"input\": [%d, %d, %d]},\n  \"files\": [", (int)n->in_h, (int)n->in_w, (int)n->in_c);
 }
 
-enum { ROOM = 1 << 21 }; /* one huge page holds most images, and what decoding needs */
+enum { IMAGE_BYTES = 1 << 21 }; /* one huge page holds most images, and what decoding needs */
 
 /* What a process begins with, the first image and the bundle, done at once where there are two threads. */
 typedef struct {
-    const options *given;
+    const options *options;
     mprun *net;
     mpr_image image;
     int failed; /* the image */
     char error[MPR_ERROR], image_error[MPR_ERROR];
-} beginning;
+} startup;
 
-static void open_bundle(beginning *b)
+static void open_bundle(startup *b)
 {
-    const options *o = b->given;
+    const options *o = b->options;
     b->net = mprun_open(o->bundle, o->isa, o->threads, b->error, sizeof b->error);
 }
 
-static void read_first(beginning *b)
+static void read_first(startup *b)
 {
-    void *room = mpr_take(ROOM);
-    b->failed = mpr_image_read(&b->image, b->given->images.path[0], (mpr_room){room, room ? ROOM : 0}, b->image_error);
-    if (b->image.rgb == room)
-        b->image.own = room;
+    void *memory = mpr_allocate(IMAGE_BYTES);
+    b->failed = mpr_image_read(&b->image, b->options->images.path[0], (mpr_memory){memory, memory ? IMAGE_BYTES : 0},
+                               b->image_error);
+    if (b->image.rgb == memory)
+        b->image.allocated = memory;
     else
-        free(room);
+        free(memory);
 }
 
 /* The image takes longer than most bundles, so it comes first: the second thread is on its way meanwhile. */
 static void begin(const void *context, int64_t item, int member)
 {
-    beginning *b = *(beginning *const *)context;
+    startup *b = *(startup *const *)context;
     (void)member;
     if (item == 0) {
         read_first(b);
@@ -211,18 +212,18 @@ static void begin(const void *context, int64_t item, int member)
     }
     open_bundle(b);
     /* Not all of it: what decoding has meanwhile would raise the most memory that is ever used. */
-    if (b->net) mpr_pass_touch(&b->net->pass, 2 * (size_t)ROOM);
+    if (b->net) mpr_pass_touch(&b->net->pass, 2 * (size_t)IMAGE_BYTES);
 }
 
-static int read_image(mprun *net, const char *path, beginning *first, mpr_image *image)
+static int read_image(mprun *net, const char *path, startup *first, mpr_image *image)
 {
-    if (!first) return mpr_image_read(image, path, mpr_room_of(net), net->error);
+    if (!first) return mpr_image_read(image, path, mpr_idle_arena(net), net->error);
     *image = first->image;
     first->image = (mpr_image){0};
     return first->failed ? mpr_fail(net->error, "%s", first->image_error) : 0;
 }
 
-static int detect(mprun *net, const options *o, beginning *first)
+static int detect(mprun *net, const options *o, startup *first)
 {
     /* One document or none: it is complete before anything is printed. */
     char *text = 0;
@@ -254,7 +255,7 @@ static int detect(mprun *net, const options *o, beginning *first)
     return result;
 }
 
-static int run(mprun *net, const options *o, beginning *first)
+static int run(mprun *net, const options *o, startup *first)
 {
     if (o->bench) return mpr_bench(net, o->repeats, o->json);
     if (o->profile) return mpr_profile(net, o->out, o->repeats);
@@ -279,10 +280,10 @@ int main(int count, char **words)
         if (table) mpr_info(0, table, o.threads ? o.threads : mpr_cores(), o.json);
     } else if (!failed) {
         if (!o.evaluate && o.confidence < 0) o.confidence = 0.25;
-        beginning first = {.given = &o}, *const at = &first;
+        startup first = {.options = &o}, *const context = &first;
         const int concurrent = o.images.count && (o.threads ? o.threads : mpr_cores()) > 1;
         if (concurrent)
-            mp_share(2, 2, begin, &at);
+            mp_share(2, 2, begin, &context);
         else
             open_bundle(&first);
         mprun *net = first.net;

@@ -11,21 +11,21 @@
 const mp_table *mpr_table(const char *isa, char *error)
 {
     const int automatic = !isa || !*isa || strcmp(isa, "auto") == 0;
-    int known = 0;
+    int is_known = 0;
     for (int i = 0; i < mp_table_count(); i++) {
         const mp_table *table = mp_table_at(i);
         if (!automatic && strcmp(isa, mp_table_name(table)) != 0) continue;
-        known = 1;
+        is_known = 1;
         if (mp_table_usable(table)) return table;
     }
     char names[160] = "";
     for (int i = 0; i < mp_table_count(); i++)
-        if (!known || mp_table_usable(mp_table_at(i)))
+        if (!is_known || mp_table_usable(mp_table_at(i)))
             snprintf(names + strlen(names), sizeof names - strlen(names), "%s%s", *names ? ", " : "",
                      mp_table_name(mp_table_at(i)));
     mpr_fail(error,
-             known ? "ISA level '%.40s': this CPU cannot run it; it can run %s"
-                   : "unknown ISA level '%.40s'; this build has %s",
+             is_known ? "ISA level '%.40s': this CPU cannot run it; it can run %s"
+                      : "unknown ISA level '%.40s'; this build has %s",
              isa, names);
     return 0;
 }
@@ -61,16 +61,16 @@ int mpr_net_open(mprun *net, const char *isa, int threads, char *error)
 
 void mpr_net_close(mprun *net)
 {
-    mpr_found *all[17];
+    mpr_box_buffer *all[17];
     for (int h = 0; h < 16; h++) all[h] = &net->heads[h];
-    all[16] = &net->kept;
+    all[16] = &net->selected;
     for (int i = 0; i < 17; i++) {
         free(all[i]->category);
         free(all[i]->score);
         free(all[i]->box);
     }
-    free(net->scratch.at);
-    free(net->ready.at);
+    free(net->scratch.start);
+    free(net->ready.start);
     free(net->boxes);
     mpr_pass_close(&net->pass);
     if (net->weights.file) mpr_weights_close(&net->weights);
@@ -125,68 +125,73 @@ const float *mprun_head(const mprun *net, int head, int shape[3])
     return data;
 }
 
-static int scratch(mprun *net, size_t bytes) { return mpr_grow(&net->scratch, bytes, net->file.name, net->error); }
-
-static int room(mprun *net, mpr_found *found, int64_t entries)
+static int reserve_scratch(mprun *net, size_t bytes)
 {
-    if (entries <= found->room) return 0;
-    free(found->category);
-    free(found->score);
-    free(found->box);
-    found->room = entries;
-    found->category = malloc((size_t)entries * sizeof *found->category);
-    found->score = malloc((size_t)entries * sizeof *found->score);
-    found->box = malloc((size_t)entries * 4 * sizeof *found->box);
-    if (found->category && found->score && found->box) return 0;
-    found->room = 0;
+    return mpr_grow(&net->scratch, bytes, net->file.name, net->error);
+}
+
+static int reserve_boxes(mprun *net, mpr_box_buffer *buffer, int64_t entries)
+{
+    if (entries <= buffer->capacity) return 0;
+    free(buffer->category);
+    free(buffer->score);
+    free(buffer->box);
+    buffer->capacity = entries;
+    buffer->category = malloc((size_t)entries * sizeof *buffer->category);
+    buffer->score = malloc((size_t)entries * sizeof *buffer->score);
+    buffer->box = malloc((size_t)entries * 4 * sizeof *buffer->box);
+    if (buffer->category && buffer->score && buffer->box) return 0;
+    buffer->capacity = 0;
     return mpr_fail(net->error, "%s: no memory", net->file.name);
 }
 
-static int set_image(mprun *net, const mpr_image *image, int resize, mp_geometry *place)
+static int set_image(mprun *net, const mpr_image *image, int resize, mp_geometry *geometry)
 {
     const mpb_network *n = net->file.network;
     const int width = image->width, height = image->height;
     if (n->in_c != 3)
         return mpr_fail(net->error, "%s: takes %d channels, but images are RGB", net->file.name, (int)n->in_c);
-    if (scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
+    if (reserve_scratch(net, (size_t)mp_preprocess_scratch(width, n->in_w, n->in_h))) return -1;
     return mp_preprocess(image->rgb, width, height, n->in_w, n->in_h, resize < 0 ? n->resize : resize, 0,
-                         net->scratch.at, net->pass.image, place) == MP_OK
+                         net->scratch.start, net->pass.image, geometry) == MP_OK
                ? 0
                : mpr_fail(net->error, "an image of %d x %d pixels cannot be fitted to %d x %d", width, height,
                           (int)n->in_w, (int)n->in_h);
 }
 
-static int decode_head(mprun *net, int number, const mp_geometry *place, double confidence)
+static int decode_head(mprun *net, int number, const mp_geometry *geometry, double confidence)
 {
     const mpr_file *file = &net->file;
     const mpb_head *head = &file->heads[number];
-    mpr_found *found = &net->heads[number];
+    mpr_box_buffer *buffer = &net->heads[number];
     mp_yolo_head yolo;
     const float *data = mpr_head_tensor(&net->pass, head, confidence, &net->ready, &yolo, net->error);
     if (!data) return -1;
-    for (int64_t needed = 256;; needed = found->count) {
-        if (room(net, found, needed) || scratch(net, (size_t)mp_decode_scratch(found->room))) return -1;
-        const int status = mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 0, 0, 1,
-                                          place->relative, (float)confidence, found->room, net->scratch.at,
-                                          &found->count, found->offsets, found->category, found->score, found->box);
+    for (int64_t needed = 256;; needed = buffer->count) {
+        if (reserve_boxes(net, buffer, needed) || reserve_scratch(net, (size_t)mp_decode_scratch(buffer->capacity)))
+            return -1;
+        const int status =
+            mp_decode_yolo(&yolo, file->anchors + 2 * (int64_t)head->first_anchor, data, 0, 0, 1, geometry->relative,
+                           (float)confidence, buffer->capacity, net->scratch.start, &buffer->count, buffer->offsets,
+                           buffer->category, buffer->score, buffer->box);
         if (status != MP_OK) return mpr_fail(net->error, "%s: a yolo layer's input is not finite", file->name);
-        if (found->count <= found->room) return 0;
+        if (buffer->count <= buffer->capacity) return 0;
     }
 }
 
-static float least(float a, float b) { return b < a ? b : a; }
-static float most(float a, float b) { return a < b ? b : a; }
+static float min(float a, float b) { return b < a ? b : a; }
+static float max(float a, float b) { return a < b ? b : a; }
 
 /* One side of a box cut at the image's edges: on the corners in float32; where nothing is cut the width stays as it was. */
-static void cut(float *at, float *length, float limit)
+static void clip(float *start, float *length, float limit)
 {
-    const float low = least(most(*at, 0.0f), limit), high = least(most(*at + *length, 0.0f), limit);
-    if (!(*at == low && *at + *length == high)) *length = high - low;
-    *at = low + 0.0f; /* -0 becomes 0 */
+    const float low = min(max(*start, 0.0f), limit), high = min(max(*start + *length, 0.0f), limit);
+    if (!(*start == low && *start + *length == high)) *length = high - low;
+    *start = low + 0.0f; /* -0 becomes 0 */
     *length += 0.0f;
 }
 
-static int decode(mprun *net, const mp_geometry *place, int width, int height, double confidence, double nms)
+static int decode(mprun *net, const mp_geometry *geometry, int width, int height, double confidence, double nms)
 {
     const mpr_file *file = &net->file;
     const mpb_network *n = file->network;
@@ -197,41 +202,47 @@ static int decode(mprun *net, const mp_geometry *place, int width, int height, d
     confidence = confidence < 0 ? n->confidence : confidence;
     nms = nms < 0 ? n->nms : nms;
     for (int h = 0; h < heads; h++) {
-        mpr_found *found = &net->heads[h];
-        if (decode_head(net, h, place, confidence)) return -1;
-        candidates[h] = (mp_candidates){1, found->offsets, found->category, found->score, found->box};
-        total += found->count;
+        mpr_box_buffer *buffer = &net->heads[h];
+        if (decode_head(net, h, geometry, confidence)) return -1;
+        candidates[h] = (mp_candidates){1, buffer->offsets, buffer->category, buffer->score, buffer->box};
+        total += buffer->count;
     }
-    mpr_found *kept = &net->kept;
-    if (room(net, kept, total ? total : 1) || scratch(net, 7 * (size_t)(total + MP_NMS_BLOCK) * sizeof(float)))
+    mpr_box_buffer *selected = &net->selected;
+    if (reserve_boxes(net, selected, total ? total : 1) ||
+        reserve_scratch(net, 7 * (size_t)(total + MP_NMS_BLOCK) * sizeof(float)))
         return -1;
     const float size[2] = {(float)width, (float)height};
-    if (mp_nms(candidates, heads, n->nms_kind, (float)nms, n->nms_beta, size, total, net->scratch.at, kept->offsets,
-               kept->category, kept->score, kept->box) != MP_OK)
+    if (mp_nms(candidates, heads, n->nms_kind, (float)nms, n->nms_beta, size, total, net->scratch.start,
+               selected->offsets, selected->category, selected->score, selected->box) != MP_OK)
         return mpr_fail(net->error, "%s: suppression refused its arguments", file->name);
-    const int64_t count = kept->offsets[1];
+    const int64_t count = selected->offsets[1];
     free(net->boxes);
     net->boxes = malloc(((size_t)count + 1) * sizeof *net->boxes);
     if (!net->boxes || count > INT32_MAX) return mpr_fail(net->error, "%s: no memory", file->name);
     for (int64_t i = 0; i < count; i++) {
-        float *box = kept->box + 4 * i;
-        cut(&box[0], &box[2], size[0]);
-        cut(&box[1], &box[3], size[1]);
-        net->boxes[i] = (mprun_box){
-            mpr_class_name(file, kept->category[i]), kept->category[i], kept->score[i], box[0], box[1], box[2], box[3]};
+        float *box = selected->box + 4 * i;
+        clip(&box[0], &box[2], size[0]);
+        clip(&box[1], &box[3], size[1]);
+        net->boxes[i] = (mprun_box){mpr_class_name(file, selected->category[i]),
+                                    selected->category[i],
+                                    selected->score[i],
+                                    box[0],
+                                    box[1],
+                                    box[2],
+                                    box[3]};
     }
     return (int)count;
 }
 
-mpr_room mpr_room_of(const mprun *net) { return (mpr_room){net->pass.arena, net->pass.program->arena_bytes}; }
+mpr_memory mpr_idle_arena(const mprun *net) { return (mpr_memory){net->pass.arena, net->pass.program->arena_bytes}; }
 
 int mpr_detect(mprun *net, mpr_image *image, double confidence, double nms, int resize)
 {
-    mp_geometry place;
-    const int failed = set_image(net, image, resize, &place);
+    mp_geometry geometry;
+    const int failed = set_image(net, image, resize, &geometry);
     mpr_image_drop(image);
     if (failed || mpr_pass_run(&net->pass, net->error)) return -1;
-    return decode(net, &place, image->width, image->height, confidence, nms);
+    return decode(net, &geometry, image->width, image->height, confidence, nms);
 }
 
 static void sort(mprun_box *boxes, mprun_box *spare, int count)
@@ -241,13 +252,14 @@ static void sort(mprun_box *boxes, mprun_box *spare, int count)
     sort(boxes, spare, middle);
     sort(boxes + middle, spare, count - middle);
     memcpy(spare, boxes, (size_t)middle * sizeof *spare);
-    for (int a = 0, b = middle, at = 0; a < middle; at++)
-        boxes[at] = b < count && boxes[b].score > spare[a].score ? boxes[b++] : spare[a++];
+    for (int a = 0, b = middle, next = 0; a < middle; next++)
+        boxes[next] = b < count && boxes[b].score > spare[a].score ? boxes[b++] : spare[a++];
 }
 
 void mpr_best_first(mprun *net, int count)
 {
-    if (count > 1 && !scratch(net, (size_t)count * sizeof *net->boxes)) sort(net->boxes, net->scratch.at, count);
+    if (count > 1 && !reserve_scratch(net, (size_t)count * sizeof *net->boxes))
+        sort(net->boxes, net->scratch.start, count);
 }
 
 int mprun_detections(mprun *net, const uint8_t *rgb, int width, int height, double confidence, double nms,

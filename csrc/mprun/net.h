@@ -12,15 +12,15 @@ typedef struct {
     int64_t offsets[2];
     int32_t *category;
     float *score, *box;
-    int64_t room, count;
-} mpr_found; /* of one head, or of all */
+    int64_t capacity, count;
+} mpr_box_buffer; /* of one head, or of all */
 
 struct mprun {
     mpr_file file;
     mpr_weights weights;
     mpr_pass pass;
-    mpr_found heads[16], kept;
-    mpr_room scratch, ready; /* ready: a head of another kind as one of [yolo] */
+    mpr_box_buffer heads[16], selected;
+    mpr_memory scratch, ready; /* ready: a head of another kind as one of [yolo] */
     mprun_box *boxes;
     char error[MPR_ERROR];
 };
@@ -35,7 +35,7 @@ void mpr_net_close(mprun *net);
  * image is dropped as soon as it is the network's input. */
 int mpr_detect(mprun *net, mpr_image *image, double confidence, double nms, int resize);
 /* What a pass writes its tensors to, between two passes. */
-mpr_room mpr_room_of(const mprun *net);
+mpr_memory mpr_idle_arena(const mprun *net);
 /* Those boxes by falling score, equal ones in their order. */
 void mpr_best_first(mprun *net, int count);
 #endif

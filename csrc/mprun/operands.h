@@ -5,14 +5,14 @@
 #include "../quantize/mp_quantize.h"
 #include "weights.h"
 
-/* A tensor at run time. params: of codes. range: of reals, while known. */
+/* A tensor at run time. params: of codes. range: of reals, where has_range says so. */
 typedef struct {
     void *data;
     mp_quant_params params;
     float range[2];
-    int measured, known; /* measured: some step asks for the range; known: it is in `range` */
-    int readers;         /* steps that read it, and outputs that it is */
-    int left;            /* nothing is written: the convolution that reads it converts the image */
+    int needs_range, has_range; /* needs_range: some step reads its range; has_range: `range` holds it */
+    int readers;                /* steps that read it, and outputs that it is */
+    int is_deferred;            /* nothing is written: the convolution that reads it converts the image */
 } mpr_tensor;
 
 typedef struct {
@@ -27,8 +27,8 @@ typedef struct {
     float *image;
     void *arena, *scratch;
     size_t scratch_bytes;
-    float *wide; /* values of a 16-bit tensor on their way to or from TensorFlow's codes */
-} mpr_pass;      /* made by pass.h */
+    float *floats; /* values of a 16-bit tensor on their way to or from TensorFlow's codes */
+} mpr_pass;        /* made by pass.h */
 
 enum { MOST_SIDE = 1 << 16, MOST_CHANNELS = 1 << 20, MOST_INPUTS = 1 << 10 };
 #define MOST_VALUES (INT64_C(1) << 30)

@@ -9,11 +9,11 @@
 #define OTHER_SIZE "its result has another size"
 #define STORED_OTHERWISE "its result is stored otherwise"
 
-static int real(const mpb_slot *slot) { return mp_is_real(slot->type); }
+static int is_real(const mpb_slot *slot) { return mp_is_real(slot->type); }
 static int same_shape(const mpb_slot *a, const mpb_slot *b) { return a->h == b->h && a->w == b->w && a->c == b->c; }
 static int same_pixels(const mpb_slot *a, const mpb_slot *b) { return a->h == b->h && a->w == b->w; }
 /* Activations that all kernels apply to their results; mp_conv and mp_map have more. */
-static int fused(int activation) { return activation >= 0 && activation <= MP_SWISH; }
+static int is_fused(int activation) { return activation >= 0 && activation <= MP_SWISH; }
 static const mpb_slot *slot(const mpr_operands *s, int input) { return &s->slots[s->inputs[input]]; }
 static mpr_tensor *tensor(mpr_pass *pass, const mpr_operands *s, int input) { return &pass->tensors[s->inputs[input]]; }
 static mpr_tensor *result(mpr_pass *pass, const mpr_operands *s) { return &pass->tensors[s->step->output]; }
@@ -23,7 +23,7 @@ static const float *floats_at(const mpr_weights *weights, const mpb_piece *piece
     return (const void *)(weights->file->data + piece->at);
 }
 
-/* Only of steps that have values: others' are not looked at. */
+/* Only of steps that have values: the values of others were not checked. */
 static const void *values_of(const mpr_operands *s) { return s->file->data + s->step->values.at; }
 
 static int pooled_side(int side, int size, int stride, int padding) { return (side + padding - size) / stride + 1; }
@@ -45,13 +45,13 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
     const mpb_step *step = s->step;
     const mpb_slot *in = s->in, *out = s->out;
     if (!mpr_has(s->file, MPB_CONVOLUTIONS, step->convolution, 1)) return "its convolution is missing";
-    const mpb_convolution *own = &s->file->convolutions[step->convolution];
-    const mp_conv_shape *k = &own->shape;
-    if (own->precision < 0 || own->precision >= MP_PRECISIONS || own->activation < 0 ||
-        own->activation > MP_LAST_ACTIVATION)
+    const mpb_convolution *conv = &s->file->convolutions[step->convolution];
+    const mp_conv_shape *k = &conv->shape;
+    if (conv->precision < 0 || conv->precision >= MP_PRECISIONS || conv->activation < 0 ||
+        conv->activation > MP_LAST_ACTIVATION)
         return "its precision or activation is unknown";
     /* What a connected layer reads as channels of one pixel lies in memory as the tensor does. */
-    if (in->type != mp_precisions[own->precision].type || k->in_h < 1 || k->in_w < 1 || k->in_c < 1 ||
+    if (in->type != mp_precisions[conv->precision].type || k->in_h < 1 || k->in_w < 1 || k->in_c < 1 ||
         k->in_h > MOST_SIDE || k->in_w > MOST_SIDE || k->in_c > INT32_MAX / MOST_SIDE ||
         (uint64_t)k->in_h * k->in_w * k->in_c != mpr_values(in) || k->out_c != out->c)
         return "its tensors are not those of its weights";
@@ -76,10 +76,10 @@ static const char *convolve_problem(const mpr_operands *s, int64_t *work)
         return OTHER_SIZE;
     }
     const int wide = in->type == MP_TYPE_I16 || out->type == MP_TYPE_I16;
-    if (own->bias_words != (step->operation == MPB_INTEGER_CONVOLVE) * (1 + wide))
+    if (conv->bias_words != (step->operation == MPB_INTEGER_CONVOLVE) * (1 + wide))
         return "its weights are of another arithmetic";
-    if (own->bias_words) return real(in) || real(out) ? STORED_OTHERWISE : 0;
-    if (step->quantizes ? real(out) || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !real(out))
+    if (conv->bias_words) return is_real(in) || is_real(out) ? STORED_OTHERWISE : 0;
+    if (step->quantizes ? is_real(out) || step->mode >= MP_TF_MIN_COMBINED || !step->calibrated : !is_real(out))
         return STORED_OTHERWISE;
     return 0;
 }
@@ -89,28 +89,28 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
     const mpb_step *step = s->step;
     mpr_tensor *x = tensor(pass, s, 0), *out = result(pass, s);
     const mpr_weights *weights = pass->weights;
-    const mpb_convolution *own = &weights->file->convolutions[step->convolution];
-    mp_conv_args args = {.shape = own->shape,
-                         .precision = own->precision,
-                         .activation = own->activation,
+    const mpb_convolution *conv = &weights->file->convolutions[step->convolution];
+    mp_conv_args args = {.shape = conv->shape,
+                         .precision = conv->precision,
+                         .activation = conv->activation,
                          .out_type = s->out->type,
                          .images = 1,
                          .threads = weights->threads,
                          .packed = weights->packed[step->convolution],
                          .in = x->data,
                          .out = out->data,
-                         .bias = floats_at(weights, &own->bias),
+                         .bias = floats_at(weights, &conv->bias),
                          .scratch = pass->scratch,
                          .scratch_bytes = pass->scratch_bytes};
-    if (!mp_is_real(mp_precisions[own->precision].type)) {
-        args.weight_scale = floats_at(weights, &own->scale);
+    if (!mp_is_real(mp_precisions[conv->precision].type)) {
+        args.weight_scale = floats_at(weights, &conv->scale);
         args.in_scale = &x->params.scale;
         args.in_zero_point = &x->params.zero_point;
         args.in_offset = &x->params.offset;
     }
-    if (own->bias_words) {
-        mpr_integer_arguments(s, own, &args);
-    } else if (x->left) {
+    if (conv->bias_words) {
+        mpr_integer_arguments(s, conv, &args);
+    } else if (x->is_deferred) {
         args.converts = 1;
         args.in = pass->image;
         args.in_type = MP_TYPE_F32;
@@ -119,15 +119,15 @@ static int convolve(mpr_pass *pass, const mpr_operands *s)
         args.in_low = x->params.low;
         args.in_high = x->params.high;
     }
-    if (step->quantizes && !own->bias_words) {
+    if (step->quantizes && !conv->bias_words) {
         args.out_inv_scale = &out->params.inv_scale;
         args.out_zero_point = &out->params.zero_point;
         args.out_low = out->params.low;
         args.out_high = out->params.high;
         args.out_rounding = out->params.rounding;
-    } else if (out->measured) {
+    } else if (out->needs_range) {
         args.ranges = out->range;
-        out->known = 1;
+        out->has_range = 1;
     }
     if (step->pooled) {
         args.pool_h = s->out->h;
@@ -153,22 +153,22 @@ static int quantize(mpr_pass *pass, const mpr_operands *s)
     mpr_makes_codes(s->step, s->out, &scheme);
     if (!s->step->calibrated) {
         size_t bad;
-        int status = x->known ? MP_OK : mp_value_range(table, x->data, s->in->type, 1, count, x->range, threads);
+        int status = x->has_range ? MP_OK : mp_value_range(table, x->data, s->in->type, 1, count, x->range, threads);
         if (status != MP_OK) return status;
-        x->known = 1;
+        x->has_range = 1;
         status = mp_ranges_to_params(x->range, 1, &scheme, &out->params, &bad);
         if (status != MP_OK) return status;
     }
     const mp_quant_params *p = &out->params;
-    if (out->left) return MP_OK;
+    if (out->is_deferred) return MP_OK;
     if (scheme.mode < MP_TF_MIN_COMBINED)
         return mp_quantize(table, x->data, s->in->type, out->data, s->out->type, 1, count, &p->inv_scale,
                            &p->zero_point, p->rounding, p->low, p->high, threads);
     const float *reals = x->data;
     if (s->in->type != MP_TYPE_F32) {
-        const int status = mp_cast(table, x->data, s->in->type, pass->wide, MP_TYPE_F32, count, threads);
+        const int status = mp_cast(table, x->data, s->in->type, pass->floats, MP_TYPE_F32, count, threads);
         if (status != MP_OK) return status;
-        reals = pass->wide;
+        reals = pass->floats;
     }
     return mp_tf_quantize(reals, out->data, 1, count, p, threads);
 }
@@ -185,8 +185,9 @@ static int dequantize(mpr_pass *pass, const mpr_operands *s)
         return mp_dequantize(table, x->data, s->in->type, out->data, s->out->type, 1, count, &p->scale, &p->zero_point,
                              &p->offset, threads);
     if (s->out->type == MP_TYPE_F32) return mp_tf_dequantize(x->data, out->data, 1, count, p, threads);
-    const int status = mp_tf_dequantize(x->data, pass->wide, 1, count, p, threads);
-    return status != MP_OK ? status : mp_cast(table, pass->wide, MP_TYPE_F32, out->data, s->out->type, count, threads);
+    const int status = mp_tf_dequantize(x->data, pass->floats, 1, count, p, threads);
+    return status != MP_OK ? status
+                           : mp_cast(table, pass->floats, MP_TYPE_F32, out->data, s->out->type, count, threads);
 }
 
 static int slice(mpr_pass *pass, const mpr_operands *s)
@@ -198,12 +199,12 @@ static int slice(mpr_pass *pass, const mpr_operands *s)
 
 static int concat(mpr_pass *pass, const mpr_operands *s)
 {
-    int at = 0, status = MP_OK;
+    int channel = 0, status = MP_OK;
     for (int i = 0; i < s->step->inputs && status == MP_OK; i++) {
         const mpb_slot *in = slot(s, i);
         status = mp_copy_channels(pass->weights->table, tensor(pass, s, i)->data, result(pass, s)->data, s->out->type,
-                                  (size_t)in->h * in->w, in->c, 0, s->out->c, at, in->c, pass->weights->threads);
-        at += in->c;
+                                  (size_t)in->h * in->w, in->c, 0, s->out->c, channel, in->c, pass->weights->threads);
+        channel += in->c;
     }
     return status;
 }
@@ -227,8 +228,8 @@ static int combine(mpr_pass *pass, const mpr_operands *s)
 static const char *multiply_problem(const mpr_operands *s)
 {
     const mpb_slot *a = slot(s, !!s->step->swapped), *b = slot(s, !s->step->swapped);
-    if (!fused(s->step->activation)) return "its activation is unknown";
-    if (!real(a) || b->type != a->type || !real(s->out) || !same_shape(a, s->out)) return NOT_FITTING;
+    if (!is_fused(s->step->activation)) return "its activation is unknown";
+    if (!is_real(a) || b->type != a->type || !is_real(s->out) || !same_shape(a, s->out)) return NOT_FITTING;
     switch (s->step->kind) {
     case MP_SAME: return same_shape(a, b) ? 0 : NOT_FITTING;
     case MP_PER_CHANNEL: return b->h == 1 && b->w == 1 && b->c == a->c ? 0 : NOT_FITTING;
@@ -240,7 +241,7 @@ static const char *multiply_problem(const mpr_operands *s)
 static const char *normalize_problem(const mpr_operands *s)
 {
     const mpb_step *step = s->step;
-    if (!real(s->in) || s->in->type != s->out->type || !same_shape(s->in, s->out)) return "it cannot normalise this";
+    if (!is_real(s->in) || s->in->type != s->out->type || !same_shape(s->in, s->out)) return "it cannot normalise this";
     if (step->kind < MP_SOFTMAX || step->kind > MP_LAYER) return "its formula is unknown";
     if (step->length < 1 || mpr_values(s->in) % (uint64_t)step->length || step->segments < 1 ||
         !mpr_has(s->file, MPB_PLACES, step->first_start, (int64_t)step->segments + 1))
@@ -318,8 +319,8 @@ const char *mpr_shape_problem(const mpr_operands *s, int64_t *work)
     case MPB_INTEGER_QUANTIZE:
     case MPB_INTEGER_RESCALE:
     case MPB_INTEGER_ADD: return mpr_integer_shape_problem(s);
-    case MPB_QUANTIZE: return real(in) && !real(out) && same_shape(in, out) ? 0 : "it cannot quantise this";
-    case MPB_DEQUANTIZE: return !real(in) && real(out) && same_shape(in, out) ? 0 : "it cannot dequantise this";
+    case MPB_QUANTIZE: return is_real(in) && !is_real(out) && same_shape(in, out) ? 0 : "it cannot quantise this";
+    case MPB_DEQUANTIZE: return !is_real(in) && is_real(out) && same_shape(in, out) ? 0 : "it cannot dequantise this";
     case MPB_CAST: return reals && !same_type && same_shape(in, out) ? 0 : "it cannot convert this";
     case MPB_MAXPOOL:
     case MPB_LOCAL_AVGPOOL: {
@@ -351,7 +352,7 @@ const char *mpr_shape_problem(const mpr_operands *s, int64_t *work)
         return channels == out->c ? 0 : OTHER_SIZE;
     }
     case MPB_ADD:
-        if (!fused(step->activation)) return "its activation is unknown";
+        if (!is_fused(step->activation)) return "its activation is unknown";
         return reals && slot(s, 1)->type == in->type && same_shape(in, slot(s, 1)) && same_shape(in, out) ? 0
                                                                                                           : NOT_FITTING;
     case MPB_MAP:
@@ -360,14 +361,14 @@ const char *mpr_shape_problem(const mpr_operands *s, int64_t *work)
                    ? 0
                    : "it cannot map this";
     case MPB_COMBINE:
-        if (!fused(step->activation)) return "its activation is unknown";
+        if (!is_fused(step->activation)) return "its activation is unknown";
         /* The sum so far is stored as the result is, and read as the next input is. */
         for (int i = 1; i < step->inputs; i++)
             if (slot(s, i)->type != (i == 1 ? in->type : out->type)) return NOT_FITTING;
         *work += (int64_t)mpr_values(out) * step->inputs;
         return step->inputs > 1 && reals && same_shape(in, out) ? 0 : NOT_FITTING;
     case MPB_MULTIPLY: return multiply_problem(s);
-    case MPB_CONSTANT: return real(out) ? 0 : STORED_OTHERWISE;
+    case MPB_CONSTANT: return is_real(out) ? 0 : STORED_OTHERWISE;
     case MPB_GATHER: return same_type ? 0 : STORED_OTHERWISE;
     case MPB_NORMALIZE: return normalize_problem(s);
     case MPB_ATTENTION: return attention_problem(s, work);
@@ -386,7 +387,7 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
     const mp_table *table = pass->weights->table;
     const int threads = pass->weights->threads;
     const mpb_step *step = s->step;
-    const mpb_slot *in = s->in, *to = s->out;
+    const mpb_slot *in = s->in, *out_slot = s->out;
     const int a = step->swapped != 0, b = !a;
     const float *p = step->parameters;
     const mpr_tensor *x = tensor(pass, s, 0);
@@ -400,28 +401,31 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
     case MPB_QUANTIZE: return quantize(pass, s);
     case MPB_DEQUANTIZE: return dequantize(pass, s);
     case MPB_CAST:
-        return out->left ? MP_OK : mp_cast(table, x->data, in->type, out->data, to->type, mpr_values(in), threads);
+        return out->is_deferred ? MP_OK
+                                : mp_cast(table, x->data, in->type, out->data, out_slot->type, mpr_values(in), threads);
     case MPB_MAXPOOL:
-        return mp_maxpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, to->h, to->w, step->size,
-                          step->stride, step->padding, threads);
+        return mp_maxpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, out_slot->h, out_slot->w,
+                          step->size, step->stride, step->padding, threads);
     case MPB_AVGPOOL: return mp_avgpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, threads);
     case MPB_UPSAMPLE:
         return mp_upsample(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, step->factor, threads);
     case MPB_SLICE: return slice(pass, s);
     case MPB_CONCAT: return concat(pass, s);
     case MPB_ADD:
-        return mp_add(table, x->data, tensor(pass, s, 1)->data, out->data, in->type, to->type, step->activation,
+        return mp_add(table, x->data, tensor(pass, s, 1)->data, out->data, in->type, out_slot->type, step->activation,
                       mpr_values(in), threads);
     case MPB_MAP:
-        return mp_map(table, x->data, in->type, out->data, to->type, step->activation, p[0], p[1], mpr_values(in),
+        return mp_map(table, x->data, in->type, out->data, out_slot->type, step->activation, p[0], p[1], mpr_values(in),
                       threads);
     case MPB_COMBINE: return combine(pass, s);
     case MPB_MULTIPLY:
         return mp_multiply(table, tensor(pass, s, a)->data, tensor(pass, s, b)->data, out->data, slot(s, a)->type,
-                           to->type, step->activation, step->kind, 1, to->h, to->w, to->c, threads);
-    case MPB_CONSTANT: return mp_cast(table, values_of(s), MP_TYPE_F32, out->data, to->type, mpr_values(to), threads);
+                           out_slot->type, step->activation, step->kind, 1, out_slot->h, out_slot->w, out_slot->c,
+                           threads);
+    case MPB_CONSTANT:
+        return mp_cast(table, values_of(s), MP_TYPE_F32, out->data, out_slot->type, mpr_values(out_slot), threads);
     case MPB_GATHER:
-        return mp_gather(table, x->data, out->data, in->type, 1, mpr_values(in), mpr_values(to), values_of(s),
+        return mp_gather(table, x->data, out->data, in->type, 1, mpr_values(in), mpr_values(out_slot), values_of(s),
                          &x->params.zero_point, threads);
     case MPB_NORMALIZE:
         return mp_normalize(table, x->data, out->data, in->type, step->kind, mpr_values(in) / step->length,
@@ -429,12 +433,12 @@ int mpr_run_operation(mpr_pass *pass, const mpr_operands *s)
                             threads);
     case MPB_ATTENTION:
         return mp_attention(table, x->data, out->data, 1, (size_t)in->h * in->w, step->factor, step->length,
-                            to->c / step->factor, step->segments, p[0], threads);
+                            out_slot->c / step->factor, step->segments, p[0], threads);
     case MPB_LOCAL_AVGPOOL:
-        return mp_local_avgpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, to->h, to->w, step->size,
-                                step->stride, step->stride_y, step->padding, threads);
+        return mp_local_avgpool(table, x->data, out->data, in->type, 1, in->h, in->w, in->c, out_slot->h, out_slot->w,
+                                step->size, step->stride, step->stride_y, step->padding, threads);
     case MPB_CHANNEL_MAX:
-        return mp_channel_max(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, to->c, threads);
+        return mp_channel_max(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, out_slot->c, threads);
     case MPB_SHUFFLE:
         return mp_shuffle(table, x->data, out->data, in->type, (size_t)in->h * in->w, in->c, step->factor, threads);
     default: return MP_OK; /* a head hands its tensor over */

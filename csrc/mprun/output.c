@@ -10,26 +10,26 @@
 #include "file.h"
 
 /* Bytes of the UTF-8 character that begins here, 0 when none does. */
-static int character(const unsigned char *c)
+static int utf8_length(const unsigned char *c)
 {
-    const int more = *c < 0x80                 ? 0
-                     : *c >= 0xc2 && *c < 0xe0 ? 1
-                     : *c >= 0xe0 && *c < 0xf0 ? 2
-                     : *c >= 0xf0 && *c < 0xf5 ? 3
-                                               : -1;
-    for (int i = 1; i <= more; i++)
+    const int continuation_bytes = *c < 0x80                 ? 0
+                                   : *c >= 0xc2 && *c < 0xe0 ? 1
+                                   : *c >= 0xe0 && *c < 0xf0 ? 2
+                                   : *c >= 0xf0 && *c < 0xf5 ? 3
+                                                             : -1;
+    for (int i = 1; i <= continuation_bytes; i++)
         if ((c[i] & 0xc0) != 0x80) return 0;
     if ((*c == 0xe0 && c[1] < 0xa0) || (*c == 0xed && c[1] > 0x9f) || (*c == 0xf0 && c[1] < 0x90) ||
         (*c == 0xf4 && c[1] > 0x8f))
         return 0;
-    return more + 1;
+    return continuation_bytes + 1;
 }
 
 void mpr_json_text(FILE *out, const char *text)
 {
     fputc('"', out);
     for (const unsigned char *c = (const void *)text; *c;) {
-        const int bytes = character(c);
+        const int bytes = utf8_length(c);
         if (*c == '"' || *c == '\\')
             fprintf(out, "\\%c", *c);
         else if (*c < 0x20 || *c == 0x7f)
@@ -82,20 +82,21 @@ static void remove_on_signals(char *path)
 {
     static const int ENDS[] = {SIGHUP, SIGINT, SIGTERM};
     const struct sigaction action = {.sa_handler = remove_unfinished, .sa_flags = SA_RESETHAND};
-    struct sigaction before;
+    struct sigaction previous;
     unfinished = path;
     for (size_t i = 0; i < sizeof ENDS / sizeof *ENDS; i++) /* nohup's SIGHUP stays ignored */
-        if (sigaction(ENDS[i], 0, &before) == 0 && before.sa_handler != SIG_IGN) sigaction(ENDS[i], &action, 0);
+        if (sigaction(ENDS[i], 0, &previous) == 0 && previous.sa_handler != SIG_IGN) sigaction(ENDS[i], &action, 0);
 }
 
 int mpr_output_open(mpr_output *out, const char *path, char *error)
 {
     *out = (mpr_output){.file = stdout, .path = path};
     if (!path) return 0;
-    if (snprintf(out->part, sizeof out->part, "%s.%d.part", path, (int)getpid()) >= (int)sizeof out->part)
+    if (snprintf(out->temporary_path, sizeof out->temporary_path, "%s.%d.part", path, (int)getpid()) >=
+        (int)sizeof out->temporary_path)
         return mpr_fail(error, "%.80s...: the path is too long", path);
-    remove_on_signals(out->part);
-    out->file = fopen(out->part, "wb");
+    remove_on_signals(out->temporary_path);
+    out->file = fopen(out->temporary_path, "wb");
     if (out->file) return 0;
     unfinished = 0;
     return mpr_fail(error, "%s: cannot be written (%s); check the folder", path, strerror(errno));
@@ -107,10 +108,10 @@ int mpr_output_finish(mpr_output *out, char *error)
     if (!out->path) return broken ? mpr_fail(error, "standard output: cannot be written (%s)", strerror(errno)) : 0;
     broken |= fsync(fileno(out->file));
     broken |= fclose(out->file);
-    const int renamed = !broken && rename(out->part, out->path) == 0;
+    const int renamed = !broken && rename(out->temporary_path, out->path) == 0;
     if (!renamed) {
         mpr_fail(error, "%s: cannot be written (%s); check the folder", out->path, strerror(errno));
-        unlink(out->part);
+        unlink(out->temporary_path);
     }
     unfinished = 0;
     return renamed ? 0 : -1;
@@ -120,7 +121,7 @@ void mpr_output_drop(mpr_output *out)
 {
     if (!out->path || !out->file) return;
     fclose(out->file);
-    unlink(out->part);
+    unlink(out->temporary_path);
     unfinished = 0;
 }
 

@@ -17,7 +17,7 @@ int mpr_width(const char *text);
 typedef struct {
     FILE *file;
     const char *path;
-    char part[4096];
+    char temporary_path[4096];
 } mpr_output;
 /* path NULL: standard output. 0, or -1 with a line in error. */
 int mpr_output_open(mpr_output *out, const char *path, char *error);

@@ -6,18 +6,18 @@
 #include "../red_zone.h"
 #include "../types.h"
 #include "check.h"
-#include "room.h"
+#include "memory.h"
 #include "integer_steps.h"
 
 /* Where in a memory that is cut up the part after this one begins. */
-static size_t after(size_t at, uint64_t bytes)
+static size_t next_offset(size_t at, uint64_t bytes)
 {
     return at + (size_t)(bytes + MPB_ALIGN - 1) / MPB_ALIGN * MPB_ALIGN + MP_RED_ZONE;
 }
 
 /* The image is the largest tensor of most networks and comes from memory: where a step converts it for one convolution alone, that
  * one does it while it reads, as in a session. */
-static void leave_conversions(mpr_pass *pass)
+static void defer_image_conversions(mpr_pass *pass)
 {
     const mpb_program *program = pass->program;
     mp_activation_scheme scheme;
@@ -31,25 +31,25 @@ static void leave_conversions(mpr_pass *pass)
         const int plain = step->operation == MPB_CAST || (step->operation == MPB_QUANTIZE &&
                                                           mpr_makes_codes(step, &pass->slots[step->output], &scheme) &&
                                                           scheme.mode < MP_TF_MIN_COMBINED);
-        if (plain && input == 0) pass->tensors[step->output].left = pass->tensors[step->output].readers == 1;
+        if (plain && input == 0) pass->tensors[step->output].is_deferred = pass->tensors[step->output].readers == 1;
         for (int32_t i = 0; step->operation != MPB_CONVOLVE && i < step->inputs; i++)
-            pass->tensors[pass->places[step->first_input + i]].left = 0;
+            pass->tensors[pass->places[step->first_input + i]].is_deferred = 0;
     }
 }
 
-int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *error)
+int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program_index, char *error)
 {
     const mpr_file *file = weights->file;
     *pass = (mpr_pass){.weights = weights};
-    if (mpr_check_program(file, number, error)) return -1;
-    const mpb_program *program = pass->program = &file->programs[number];
+    if (mpr_check_program(file, program_index, error)) return -1;
+    const mpb_program *program = pass->program = &file->programs[program_index];
     pass->slots = file->slots + program->first_slot;
     pass->steps = file->steps + program->first_step;
     pass->places = file->places;
     pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
-    size_t wide = 0;
+    size_t floats = 0;
     if (!pass->tensors) goto no_memory;
-    leave_conversions(pass);
+    defer_image_conversions(pass);
     for (int32_t n = 0; n < program->steps; n++) {
         const mpb_step *step = &pass->steps[n];
         const int32_t input = pass->places[step->first_input];
@@ -59,7 +59,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
         if (mpr_makes_codes(step, &pass->slots[step->output], &scheme)) {
             const float range[2] = {step->low, step->high};
             if (!step->calibrated)
-                pass->tensors[input].measured = 1;
+                pass->tensors[input].needs_range = 1;
             else if (mp_ranges_to_params(range, 1, &scheme, &out->params, &bad) != MP_OK) {
                 mpr_fail(error, "%s: layer %d (%s): its calibrated range is too narrow or too wide; use affine",
                          file->name, (int)step->layer, mpr_layer_name(file, step->layer));
@@ -68,7 +68,7 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
         }
         if (step->operation == MPB_QUANTIZE || step->operation == MPB_DEQUANTIZE) {
             const mpb_slot *reals = &pass->slots[step->operation == MPB_QUANTIZE ? input : step->output];
-            if (reals->type != MP_TYPE_F32 && wide < mpr_values(reals)) wide = mpr_values(reals);
+            if (reals->type != MP_TYPE_F32 && floats < mpr_values(reals)) floats = mpr_values(reals);
         }
         const mpr_operands operands = mpr_operands_of(file, pass->slots, step);
         if (mpr_check_step_data(&operands, error)) goto failed;
@@ -90,14 +90,15 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t number, char *er
             if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
         }
     }
-    const size_t arena = after(0, mpr_slot_bytes(&pass->slots[0])), scratch = after(arena, program->arena_bytes);
-    const size_t reals = after(scratch, pass->scratch_bytes), end = after(reals, wide * sizeof(float));
-    char *memory = pass->memory = mpr_take(pass->memory_bytes = end);
+    const size_t arena = next_offset(0, mpr_slot_bytes(&pass->slots[0])),
+                 scratch = next_offset(arena, program->arena_bytes);
+    const size_t reals = next_offset(scratch, pass->scratch_bytes), end = next_offset(reals, floats * sizeof(float));
+    char *memory = pass->memory = mpr_allocate(pass->memory_bytes = end);
     if (!memory) goto no_memory;
     pass->image = (void *)memory;
     pass->arena = memory + arena;
     pass->scratch = memory + scratch;
-    pass->wide = (void *)(memory + reals);
+    pass->floats = (void *)(memory + reals);
     const size_t ends[] = {arena, scratch, reals, end};
     for (int i = 0; i < 4; i++) mp_forbid(memory + ends[i] - MP_RED_ZONE);
     for (int32_t i = 0; i < program->slots; i++)
@@ -120,17 +121,17 @@ void mpr_pass_close(mpr_pass *pass)
     pass->memory = 0;
 }
 
-void mpr_pass_touch(mpr_pass *pass, size_t but)
+void mpr_pass_touch(mpr_pass *pass, size_t skipped_bytes)
 {
     enum { PAGE = 4096 };
-    for (size_t at = 0; at + but < pass->memory_bytes; at += PAGE) ((volatile char *)pass->memory)[at] = 0;
+    for (size_t at = 0; at + skipped_bytes < pass->memory_bytes; at += PAGE) ((volatile char *)pass->memory)[at] = 0;
 }
 
 int mpr_pass_step(mpr_pass *pass, const mpb_step *step)
 {
     const mpr_operands operands = mpr_operands_of(pass->weights->file, pass->slots, step);
     mpr_tensor *out = &pass->tensors[step->output];
-    if (step->operation != MPB_YOLO) out->known = 0;
+    if (step->operation != MPB_YOLO) out->has_range = 0;
     if (mpr_operations[step->operation].moves_values) out->params = pass->tensors[operands.inputs[0]].params;
     return mpr_run_operation(pass, &operands);
 }
@@ -144,7 +145,7 @@ int mpr_pass_run(mpr_pass *pass, char *error)
 {
     const mpr_file *file = pass->weights->file;
     const mpb_program *program = pass->program;
-    pass->tensors[0].known = 0;
+    pass->tensors[0].has_range = 0;
     for (int32_t n = 0; n < program->steps; n++) {
         const int status = mpr_pass_step(pass, &pass->steps[n]);
         if (status != MP_OK)
@@ -165,9 +166,9 @@ int mpr_pass_run(mpr_pass *pass, char *error)
     return 0;
 }
 
-const mpb_slot *mpr_pass_output(const mpr_pass *pass, int number, const float **data)
+const mpb_slot *mpr_pass_output(const mpr_pass *pass, int output_index, const float **data)
 {
-    const int32_t slot = pass->places[pass->program->first_output + number];
+    const int32_t slot = pass->places[pass->program->first_output + output_index];
     *data = pass->tensors[slot].data;
     return &pass->slots[slot];
 }

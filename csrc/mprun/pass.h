@@ -7,8 +7,8 @@
 /* 0, or -1 with a line in error. */
 int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program, char *error);
 void mpr_pass_close(mpr_pass *pass);
-/* Touches all of its memory but so many bytes at the end, so that the first pass does not wait for pages. */
-void mpr_pass_touch(mpr_pass *pass, size_t but);
+/* Touches all of its memory but `skipped_bytes` bytes at the end, so that the first pass does not wait for pages. */
+void mpr_pass_touch(mpr_pass *pass, size_t skipped_bytes);
 /* One forward pass of `image`. The outputs stay until the next. */
 int mpr_pass_run(mpr_pass *pass, char *error);
 /* One of its steps, for measurements: an mp_status. */

@@ -9,8 +9,8 @@ typedef struct {
     const mpr_file *file;
     const mp_table *table;
     int threads;
-    const void **packed; /* by convolution; NULL: not asked for yet */
-    void **own;          /* what of it was packed here, to be freed */
+    const void **packed; /* by convolution; NULL: not prepared yet */
+    void **allocated;    /* those of them that were packed here, to be freed */
     int *
         max_distance; /* by convolution: the largest distance from the real 0 of codes for which its integer sums were checked */
     int64_t mapped, packed_here;

@@ -149,7 +149,7 @@ static void read_image(const uint8_t *data, size_t size)
     uint8_t *file = malloc(size ? size : 1);
     if (!file) abort();
     memcpy(file, data, size);
-    const int failed = mpr_image_of(&image, "image", file, size, (mpr_room){0}, error);
+    const int failed = mpr_image_of(&image, "image", file, size, (mpr_memory){0}, error);
     if (!failed != (image.rgb != 0) || (failed && !*error)) abort();
     volatile uint8_t last = failed ? 0 : image.rgb[(size_t)image.width * image.height * 3 - 1]; /* it is there */
     (void)last;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: MIT */
 #define _GNU_SOURCE
-#include "room.h"
+#include "memory.h"
 #include <stdlib.h>
 #include <sys/mman.h>
 #include "file.h"
 
 enum { HUGE_PAGE = 1 << 21 };
 
-void *mpr_take(size_t bytes)
+void *mpr_allocate(size_t bytes)
 {
     void *memory = 0;
     /* What nearly fills another page gets it. */
@@ -19,11 +19,11 @@ void *mpr_take(size_t bytes)
     return memory;
 }
 
-int mpr_grow(mpr_room *room, size_t bytes, const char *name, char *error)
+int mpr_grow(mpr_memory *memory, size_t bytes, const char *name, char *error)
 {
-    if (bytes <= room->bytes) return 0;
-    free(room->at);
-    room->at = malloc(bytes);
-    room->bytes = room->at ? bytes : 0;
-    return room->at ? 0 : mpr_fail(error, "%s: no memory", name);
+    if (bytes <= memory->bytes) return 0;
+    free(memory->start);
+    memory->start = malloc(bytes);
+    memory->bytes = memory->start ? bytes : 0;
+    return memory->start ? 0 : mpr_fail(error, "%s: no memory", name);
 }
