@@ -13,7 +13,7 @@
 /* How many values of four bytes a step brings along. */
 static uint64_t value_count(const mpr_operands *s)
 {
-    switch (mpr_operations[s->step->operation].values) {
+    switch (mpr_step_forms[s->step->operation].data) {
     case MPR_WEIGHTS: return 2 * (uint64_t)(s->step->inputs - 1) * s->out->c;
     case MPR_RESULT:
     case MPR_SOURCES: return mpr_values(s->out);
@@ -26,7 +26,7 @@ int mpr_check_step_data(const mpr_operands *s, char *error)
 {
     const mpr_file *file = s->file;
     const mpb_step *step = s->step;
-    const int kind = mpr_operations[step->operation].values;
+    const int kind = mpr_step_forms[step->operation].data;
     const uint64_t count = value_count(s);
     if (!count) return 0;
     char label[96];
@@ -46,7 +46,7 @@ static const char *step_problem(const mpr_operands *s, int64_t *work)
     const mpb_step *step = s->step;
     if (step->operation < 0 || step->operation >= MPB_OPERATIONS)
         return "this program does not know the operation; build a newer mprun";
-    const int inputs = mpr_operations[step->operation].inputs;
+    const int inputs = mpr_step_forms[step->operation].inputs;
     if (inputs && step->inputs != inputs) return "it has another number of inputs";
     mp_activation_scheme scheme;
     if (mpr_makes_codes(step, s->out, &scheme)) {

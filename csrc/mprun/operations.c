@@ -269,33 +269,39 @@ static const char *attention_problem(const mpr_operands *s, int64_t *work)
     return 0;
 }
 
-/* clang-format off */
 const mpr_operation mpr_operations[MPB_OPERATIONS] = {
-    [MPB_CONVOLVE] = {.name = "Convolve", .inputs = 1, .checks_result = 1},
-    [MPB_QUANTIZE] = {.name = "Quantize", .inputs = 1},
-    [MPB_DEQUANTIZE] = {.name = "Dequantize", .inputs = 1, .checks_result = 1},
-    [MPB_CAST] = {.name = "Cast", .inputs = 1},
-    [MPB_MAXPOOL] = {.name = "MaxPool", .inputs = 1, .moves_values = 1},
-    [MPB_AVGPOOL] = {.name = "AvgPool", .inputs = 1},
-    [MPB_UPSAMPLE] = {.name = "Upsample", .inputs = 1, .moves_values = 1},
-    [MPB_SLICE] = {.name = "Slice", .inputs = 1, .moves_values = 1},
-    [MPB_CONCAT] = {.name = "Concat", .inputs = 0, .moves_values = 1},
-    [MPB_ADD] = {.name = "Add", .inputs = 2},
-    [MPB_YOLO] = {.name = "Yolo", .inputs = 1},
-    [MPB_MAP] = {.name = "Map", .inputs = 1},
-    [MPB_COMBINE] = {.name = "Combine", .inputs = 0, .values = MPR_WEIGHTS},
-    [MPB_MULTIPLY] = {.name = "Multiply", .inputs = 2},
-    [MPB_CONSTANT] = {.name = "Constant", .inputs = 1, .values = MPR_RESULT},
-    [MPB_GATHER] = {.name = "Rearrange", .inputs = 1, .moves_values = 1, .values = MPR_SOURCES},
-    [MPB_NORMALIZE] = {.name = "Normalize", .inputs = 1},
-    [MPB_LOCAL_AVGPOOL] = {.name = "LocalAvgPool", .inputs = 1},
-    [MPB_CHANNEL_MAX] = {.name = "ChannelMax", .inputs = 1, .moves_values = 1},
-    [MPB_ATTENTION] = {.name = "Attention", .inputs = 1},
-    [MPB_INTEGER_CONVOLVE] = {.name = "IntegerConvolve", .inputs = 1, .values = MPR_RULES},
-    [MPB_INTEGER_QUANTIZE] = {.name = "IntegerQuantize", .inputs = 1, .values = MPR_RULES},
-    [MPB_INTEGER_RESCALE] = {.name = "IntegerRescale", .inputs = 1, .values = MPR_RULES},
-    [MPB_INTEGER_ADD] = {.name = "IntegerAdd", .inputs = 2, .values = MPR_RULES},
-    [MPB_SHUFFLE] = {.name = "Shuffle", .inputs = 1, .moves_values = 1},
+#define OPERATION(NUMBER, ...) [MPB_##NUMBER] = {__VA_ARGS__},
+#include "operations.def"
+#undef OPERATION
+};
+
+/* clang-format off */
+const mpr_step_form mpr_step_forms[MPB_OPERATIONS] = {
+    [MPB_CONVOLVE] = {.inputs = 1},
+    [MPB_QUANTIZE] = {.inputs = 1},
+    [MPB_DEQUANTIZE] = {.inputs = 1},
+    [MPB_CAST] = {.inputs = 1},
+    [MPB_MAXPOOL] = {.inputs = 1},
+    [MPB_AVGPOOL] = {.inputs = 1},
+    [MPB_UPSAMPLE] = {.inputs = 1},
+    [MPB_SLICE] = {.inputs = 1},
+    [MPB_CONCAT] = {.inputs = 0},
+    [MPB_ADD] = {.inputs = 2},
+    [MPB_YOLO] = {.inputs = 1},
+    [MPB_MAP] = {.inputs = 1},
+    [MPB_COMBINE] = {.inputs = 0, .data = MPR_WEIGHTS},
+    [MPB_MULTIPLY] = {.inputs = 2},
+    [MPB_CONSTANT] = {.inputs = 1, .data = MPR_RESULT},
+    [MPB_GATHER] = {.inputs = 1, .data = MPR_SOURCES},
+    [MPB_NORMALIZE] = {.inputs = 1},
+    [MPB_LOCAL_AVGPOOL] = {.inputs = 1},
+    [MPB_CHANNEL_MAX] = {.inputs = 1},
+    [MPB_ATTENTION] = {.inputs = 1},
+    [MPB_INTEGER_CONVOLVE] = {.inputs = 1, .data = MPR_RULES},
+    [MPB_INTEGER_QUANTIZE] = {.inputs = 1, .data = MPR_RULES},
+    [MPB_INTEGER_RESCALE] = {.inputs = 1, .data = MPR_RULES},
+    [MPB_INTEGER_ADD] = {.inputs = 2, .data = MPR_RULES},
+    [MPB_SHUFFLE] = {.inputs = 1},
 };
 /* clang-format on */
 

@@ -5,8 +5,8 @@
 #include "../types.h"
 #include "operands.h"
 
-/* What a step brings along, four bytes a value. */
-enum mpr_values_kind {
+/* What a step brings along in the bundle's data, four bytes a value. */
+enum mpr_step_data {
     MPR_NOTHING = 0,
     MPR_WEIGHTS, /* for each input after the first: floats per channel, of the sum so far and of the input */
     MPR_RESULT,  /* floats: the tensor */
@@ -14,16 +14,22 @@ enum mpr_values_kind {
     MPR_RULES    /* an mpb_integer_rules */
 };
 
+/* What Python's classes say of an operation (operations.def, which is written from them). */
 typedef struct {
     const char *name;  /* for people */
-    int inputs;        /* so many; 0: one and more */
     int moves_values;  /* each value of its result is one of its input's: it keeps how codes mean reals */
     int checks_result; /* it refuses a result that is not finite */
-    int values;        /* enum mpr_values_kind */
 } mpr_operation;
 extern const mpr_operation mpr_operations[MPB_OPERATIONS];
 
-/* NULL, or what is wrong with a step whose slots exist; adds to *work. */
+/* What its steps have in a bundle. */
+typedef struct {
+    int inputs; /* so many; 0: one and more */
+    int data;   /* enum mpr_step_data */
+} mpr_step_form;
+extern const mpr_step_form mpr_step_forms[MPB_OPERATIONS];
+
+/* NULL, or why the types, shapes and fields of a step do not fit its operation; its slots exist. Adds to *work. */
 const char *mpr_shape_problem(const mpr_operands *s, int64_t *work);
 const char *mpr_operation_name(const mpb_step *step);
 /* Whether it has weights. */

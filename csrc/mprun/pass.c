@@ -16,7 +16,8 @@ static size_t next_offset(size_t at, uint64_t bytes)
 }
 
 /* The image is the largest tensor of most networks and comes from memory: where a step converts it for one convolution alone, that
- * one does it while it reads, as in a session. */
+ * one does it while it reads, as in a session. The same rule as image_conversions of mpnet/engine/bind.py;
+ * tests/mprun/test_conversions.py holds both to the same steps. */
 static void defer_image_conversions(mpr_pass *pass)
 {
     const mpb_program *program = pass->program;
@@ -37,64 +38,73 @@ static void defer_image_conversions(mpr_pass *pass)
     }
 }
 
-int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program_index, char *error)
+/* What the codes that a step makes mean: known from its calibrated range, or found at run time from its input's range. */
+static int prepare_codes(mpr_pass *pass, const mpb_step *step, char *error)
 {
-    const mpr_file *file = weights->file;
-    *pass = (mpr_pass){.weights = weights};
-    if (mpr_check_program(file, program_index, error)) return -1;
-    const mpb_program *program = pass->program = &file->programs[program_index];
-    pass->slots = file->slots + program->first_slot;
-    pass->steps = file->steps + program->first_step;
-    pass->places = file->places;
-    pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
-    size_t floats = 0;
-    if (!pass->tensors) goto no_memory;
-    defer_image_conversions(pass);
-    for (int32_t n = 0; n < program->steps; n++) {
-        const mpb_step *step = &pass->steps[n];
-        const int32_t input = pass->places[step->first_input];
-        mpr_tensor *out = &pass->tensors[step->output];
-        mp_activation_scheme scheme;
-        size_t bad;
-        if (mpr_makes_codes(step, &pass->slots[step->output], &scheme)) {
-            const float range[2] = {step->low, step->high};
-            if (!step->calibrated)
-                pass->tensors[input].needs_range = 1;
-            else if (mp_ranges_to_params(range, 1, &scheme, &out->params, &bad) != MP_OK) {
-                mpr_fail(error, "%s: layer %d (%s): its calibrated range is too narrow or too wide; use affine",
-                         file->name, (int)step->layer, mpr_layer_name(file, step->layer));
-                goto failed;
-            }
-        }
-        if (step->operation == MPB_QUANTIZE || step->operation == MPB_DEQUANTIZE) {
-            const mpb_slot *reals = &pass->slots[step->operation == MPB_QUANTIZE ? input : step->output];
-            if (reals->type != MP_TYPE_F32 && floats < mpr_values(reals)) floats = mpr_values(reals);
-        }
-        const mpr_operands operands = mpr_operands_of(file, pass->slots, step);
-        if (mpr_check_step_data(&operands, error)) goto failed;
-        if (mpr_operations[step->operation].values == MPR_RULES) mpr_integer_params(&operands, &out->params);
-        if (mpr_operations[step->operation].moves_values) out->params = pass->tensors[input].params;
-        if (mpr_convolves(step)) {
-            int max_distance = 0;
-            if (step->operation == MPB_INTEGER_CONVOLVE) {
-                if (!(pass->tensors[input].params.scale > 0.0f)) {
-                    mpr_fail(error, "%s: layer %d (%s): reads codes that are not known before; export it again",
-                             file->name, (int)step->layer, mpr_layer_name(file, step->layer));
-                    goto failed;
-                }
-                max_distance = mpr_max_distance(operands.in, &pass->tensors[input].params);
-            }
-            if (mpr_prepare_weights(weights, step->convolution, max_distance, error)) goto failed;
-            const size_t bytes = mp_conv_scratch_bytes(weights->table, weights->packed[step->convolution], step->pooled,
-                                                       weights->threads);
-            if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
-        }
+    const mpr_file *file = pass->weights->file;
+    const float range[2] = {step->low, step->high};
+    mp_activation_scheme scheme;
+    size_t bad;
+    if (!mpr_makes_codes(step, &pass->slots[step->output], &scheme)) return 0;
+    if (!step->calibrated) {
+        pass->tensors[pass->places[step->first_input]].needs_range = 1;
+        return 0;
     }
+    if (mp_ranges_to_params(range, 1, &scheme, &pass->tensors[step->output].params, &bad) == MP_OK) return 0;
+    return mpr_fail(error, "%s: layer %d (%s): its calibrated range is too narrow or too wide; use affine", file->name,
+                    (int)step->layer, mpr_layer_name(file, step->layer));
+}
+
+/* Values that the step converts by way of float32 (mpr_pass.floats); 0: it needs no such memory. */
+static size_t float_count(const mpr_pass *pass, const mpb_step *step)
+{
+    if (step->operation != MPB_QUANTIZE && step->operation != MPB_DEQUANTIZE) return 0;
+    const int32_t input = pass->places[step->first_input];
+    const mpb_slot *reals = &pass->slots[step->operation == MPB_QUANTIZE ? input : step->output];
+    return reals->type == MP_TYPE_F32 ? 0 : (size_t)mpr_values(reals);
+}
+
+/* Packs a convolution's weights, or finds them packed, and makes sure that the scratch memory is large enough for it. */
+static int prepare_convolution(mpr_pass *pass, const mpr_operands *operands, char *error)
+{
+    mpr_weights *weights = pass->weights;
+    const mpb_step *step = operands->step;
+    int max_distance = 0;
+    if (step->operation == MPB_INTEGER_CONVOLVE) {
+        const mp_quant_params *params = &pass->tensors[operands->inputs[0]].params;
+        if (!(params->scale > 0.0f))
+            return mpr_fail(error, "%s: layer %d (%s): reads codes that are not known before; export it again",
+                            weights->file->name, (int)step->layer, mpr_layer_name(weights->file, step->layer));
+        max_distance = mpr_max_distance(operands->in, params);
+    }
+    if (mpr_prepare_weights(weights, step->convolution, max_distance, error)) return -1;
+    const size_t bytes =
+        mp_conv_scratch_bytes(weights->table, weights->packed[step->convolution], step->pooled, weights->threads);
+    if (bytes > pass->scratch_bytes) pass->scratch_bytes = bytes;
+    return 0;
+}
+
+/* All that a step needs but memory for its tensors. Steps come in their order: codes keep the meaning of codes that they are moved from. */
+static int prepare_step(mpr_pass *pass, const mpb_step *step, char *error)
+{
+    const mpr_operands operands = mpr_operands_of(pass->weights->file, pass->slots, step);
+    mp_quant_params *params = &pass->tensors[step->output].params;
+    if (prepare_codes(pass, step, error) || mpr_check_step_data(&operands, error)) return -1;
+    if (mpr_step_forms[step->operation].data == MPR_RULES) mpr_integer_params(&operands, params);
+    if (mpr_operations[step->operation].moves_values) *params = pass->tensors[operands.inputs[0]].params;
+    return mpr_convolves(step) ? prepare_convolution(pass, &operands, error) : 0;
+}
+
+/* One piece of memory for the image, the arena of all other tensors, scratch memory and `floats` floats, with a red zone behind
+ * each. -1: there is none. */
+static int take_memory(mpr_pass *pass, size_t floats)
+{
+    const mpb_program *program = pass->program;
     const size_t arena = next_offset(0, mpr_slot_bytes(&pass->slots[0])),
-                 scratch = next_offset(arena, program->arena_bytes);
-    const size_t reals = next_offset(scratch, pass->scratch_bytes), end = next_offset(reals, floats * sizeof(float));
+                 scratch = next_offset(arena, program->arena_bytes), reals = next_offset(scratch, pass->scratch_bytes),
+                 end = next_offset(reals, floats * sizeof(float));
     char *memory = pass->memory = mpr_allocate(pass->memory_bytes = end);
-    if (!memory) goto no_memory;
+    if (!memory) return -1;
     pass->image = (void *)memory;
     pass->arena = memory + arena;
     pass->scratch = memory + scratch;
@@ -106,11 +116,33 @@ int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program_index, c
                                 : pass->slots[i].at < 0 ? 0
                                                         : memory + arena + pass->slots[i].at;
     return 0;
-no_memory:
-    mpr_fail(error, "%s: no memory for the tensors (%llu bytes)", file->name, (unsigned long long)program->arena_bytes);
-failed:
-    mpr_pass_close(pass);
-    return -1;
+}
+
+int mpr_pass_open(mpr_pass *pass, mpr_weights *weights, int64_t program_index, char *error)
+{
+    const mpr_file *file = weights->file;
+    *pass = (mpr_pass){.weights = weights};
+    if (mpr_check_program(file, program_index, error)) return -1;
+    const mpb_program *program = pass->program = &file->programs[program_index];
+    pass->slots = file->slots + program->first_slot;
+    pass->steps = file->steps + program->first_step;
+    pass->places = file->places;
+    pass->tensors = calloc((size_t)program->slots, sizeof *pass->tensors);
+    int failed = 0;
+    size_t floats = 0;
+    if (pass->tensors) {
+        defer_image_conversions(pass);
+        for (int32_t n = 0; n < program->steps && !failed; n++) {
+            const size_t count = float_count(pass, &pass->steps[n]);
+            floats = count > floats ? count : floats;
+            failed = prepare_step(pass, &pass->steps[n], error);
+        }
+    }
+    if (!failed && (!pass->tensors || take_memory(pass, floats)))
+        failed = mpr_fail(error, "%s: no memory for the tensors (%llu bytes)", file->name,
+                          (unsigned long long)program->arena_bytes);
+    if (failed) mpr_pass_close(pass);
+    return failed;
 }
 
 void mpr_pass_close(mpr_pass *pass)

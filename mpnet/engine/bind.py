@@ -66,8 +66,11 @@ def with_layer(network: NetworkSpec, index: int, error: MpnetError) -> str:
 
 
 def image_conversions(plan: Plan) -> set[int]:
-    """Numbers of the steps that convert the image for one convolution, which then does it while it reads: the image is the
-    largest tensor of most networks, comes from memory, and stays where it is, so that no other tensor's place changes."""
+    """Return the numbers of the steps that convert the image for one convolution, which then does it while it reads.
+
+    The image is the largest tensor of most networks, comes from memory, and stays where it is, so that no other tensor's
+    place changes. defer_image_conversions of csrc/mprun/pass.c has the same rule.
+    """
     readers: dict[int, list[int]] = {}
     for number, step in enumerate(plan.steps):
         for slot in step.inputs:
