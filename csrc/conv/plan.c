@@ -99,14 +99,15 @@ static int is_empty(const mp_conv_plan *plan, const void *weights, int line, int
     return 1;
 }
 
-static int empty_lines(const mp_conv_plan *plan, const void *weights, int column, int16_t *first)
+/* How many rows (column 0) or columns (1) are empty behind the last that is not; *leading: before the first. */
+static int empty_lines(const mp_conv_plan *plan, const void *weights, int column, int16_t *leading)
 {
     const int size = plan->shape.size;
-    int before = 0, after = 0;
-    while (before < size - 1 && is_empty(plan, weights, before, column)) before++;
-    while (after < size - 1 - before && is_empty(plan, weights, size - 1 - after, column)) after++;
-    *first = (int16_t)before;
-    return after;
+    int first = 0, trailing = 0;
+    while (first < size - 1 && is_empty(plan, weights, first, column)) first++;
+    while (trailing < size - 1 - first && is_empty(plan, weights, size - 1 - trailing, column)) trailing++;
+    *leading = (int16_t)first;
+    return trailing;
 }
 
 /* Worth while, and part of the contract of floats, whose -0 would become 0 by adding 0 * x: at most half of the taps are left. */
@@ -118,9 +119,10 @@ static int has_edges(const mp_conv_plan *plan, const mp_edges *empty)
            2 * rows * columns <= size * size;
 }
 
-static void leave_out(mp_conv_plan *plan, const void *weights, const mp_edges *known)
+/* Taps that no filter has, of weights or, without these, as a packed buffer's header says. */
+static void skip_empty_taps(mp_conv_plan *plan, const void *weights, const mp_edges *stored)
 {
-    mp_edges empty = known ? *known : (mp_edges){0};
+    mp_edges empty = stored ? *stored : (mp_edges){0};
     if (plan->traits->bits || plan->sums == MP_SUM_HALF || plan->group_in == 1) return;
     if (weights) {
         empty.bottom = (int16_t)empty_lines(plan, weights, 0, &empty.top);
@@ -309,8 +311,8 @@ static const mp_micro *narrow_tiles(const mp_conv_plan *plan, const mp_table *ta
     return tiles && plan->group_in % mp_micro_depth(tiles) == 0 ? tiles : 0;
 }
 
-int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *s, int precision, int asked,
-                      const void *weights, const mp_edges *empty)
+/* Whether a kernel of this table can compute the shape, and sizes of it stay within their integers: an mp_status. */
+static int check_shape(const mp_table *table, const mp_conv_shape *s, int precision)
 {
     /* One side, one channel count: far above any network in use, low enough that products fit 64 bits. */
     enum { SIDE = 1 << 16, CHANNELS = 1 << 20 };
@@ -322,9 +324,8 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         s->stride > SIDE || s->padding > SIDE || s->dilation > SIDE)
         return MP_BAD_SHAPE;
     if (s->in_c % s->groups || s->out_c % s->groups) return MP_BAD_SHAPE;
-    const int64_t reach = (int64_t)s->dilation * (s->size - 1) + 1;
-    const int64_t h = s->in_h + 2 * (int64_t)s->padding - reach, w = s->in_w + 2 * (int64_t)s->padding - reach;
-    if (h < 0 || w < 0) return MP_BAD_SHAPE;
+    const int64_t reach = mp_reach(s), w = s->in_w + 2 * (int64_t)s->padding - reach;
+    if (s->in_h + 2 * (int64_t)s->padding - reach < 0 || w < 0) return MP_BAD_SHAPE;
     const mp_precision *traits = &mp_precisions[precision];
     if (!table->micro[traits->tiles]) return MP_UNSUPPORTED;
     const int64_t depth = (int64_t)s->size * s->size * (s->in_c / s->groups);
@@ -333,9 +334,15 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
     if (depth > INT32_MAX / 8 || staged_row > INT32_MAX / 8 || staged_row * reach > INT32_MAX ||
         depth * s->out_c > INT64_C(1) << 32)
         return MP_BAD_SHAPE;
+    return MP_OK;
+}
 
-    const int out_w = (int)(w / s->stride) + 1;
-    *plan = (mp_conv_plan){
+/* What follows from a checked shape and a precision alone, and the kernels that a plan begins with. */
+static mp_conv_plan plan_of_shape(const mp_table *table, const mp_conv_shape *s, int precision)
+{
+    const mp_precision *traits = &mp_precisions[precision];
+    const int reach = (int)mp_reach(s), out_w = (s->in_w + 2 * s->padding - reach) / s->stride + 1;
+    mp_conv_plan plan = {
         .shape = *s,
         .precision = precision,
         .traits = traits,
@@ -343,44 +350,60 @@ int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_s
         .codes = !mp_is_real(traits->type),
         .sums = traits->sums,
         .byte_planes = 1,
-        .stored_weights = (asked & MP_STORED_WEIGHTS) != 0,
         .interleave = 1,
-        .out_h = (int)(h / s->stride) + 1,
+        .out_h = (s->in_h + 2 * s->padding - reach) / s->stride + 1,
         .out_w = out_w,
         .group_in = s->in_c / s->groups,
         .group_out = s->out_c / s->groups,
-        .depth = (int)depth,
-        .stage_w = (out_w - 1) * s->stride + (int)reach,
-        .row_span = (int)reach,
+        .depth = s->size * s->size * (s->in_c / s->groups),
+        .stage_w = (out_w - 1) * s->stride + reach,
+        .row_span = reach,
     };
-    plan->depthwise =
-        plan->group_in == 1 && plan->group_out == 1 && s->groups > 1 ? table->depthwise[traits->depthwise] : 0;
-    if (traits->sums == MP_SUM_BYTE_PAIRS && depth > MP_INT16_MAX_DEPTH) plan->depthwise = 0;
-    if (plan->depthwise) {
-        plan_depthwise(plan, table->lanes);
-        plan_stored(plan);
-        return MP_OK;
-    }
-    const int by_weights = asked & MP_BY_WEIGHTS && weights;
+    const int is_depthwise = plan.group_in == 1 && plan.group_out == 1 && s->groups > 1;
+    if (is_depthwise && (traits->sums != MP_SUM_BYTE_PAIRS || plan.depth <= MP_INT16_MAX_DEPTH))
+        plan.depthwise = table->depthwise[traits->depthwise];
+    return plan;
+}
+
+/* Narrow weights, empty taps, Winograd, int16: which of the table's tiles multiply. */
+static void choose_tiles(mp_conv_plan *plan, const mp_table *table, int requested, const void *weights,
+                         const mp_edges *empty)
+{
+    const mp_precision *traits = plan->traits;
+    const int by_weights = requested & MP_BY_WEIGHTS && weights;
     /* Filters of one channel would have a multiplier for every weight. */
     plan->grouped =
-        traits->bits && plan->group_in > 1 && (asked & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
+        traits->bits && plan->group_in > 1 && (requested & MP_GROUPED || (by_weights && !mp_are_codes(plan, weights)));
     const mp_micro *narrow = narrow_tiles(plan, table);
     if (narrow) plan->micro = narrow;
     const mp_winograd *winograd =
         winograd_shape(plan, table->winograd[traits->tiles], narrow != 0) ? table->winograd[traits->tiles] : 0;
-    if (plan->codes || !winograd) leave_out(plan, by_weights ? weights : 0, empty);
+    if (plan->codes || !winograd) skip_empty_taps(plan, by_weights ? weights : 0, empty);
     /* Sums of floats depend on the algorithm, so that a precision has it or not; integers are the same either way. */
-    const int int16_products = depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
+    const int int16_products = plan->depth <= MP_INT16_MAX_DEPTH && int16_tiles(plan, table);
     if (!int16_products && winograd && mp_has_all_taps(plan) &&
-        (!plan->codes || asked & MP_WINOGRAD || (by_weights && winograd_fits_int8(s, weights)))) {
+        (!plan->codes || requested & MP_WINOGRAD || (by_weights && winograd_fits_int8(&plan->shape, weights)))) {
         plan->winograd = winograd;
         plan->micro = plan->winograd->micro;
     }
     const mp_micro *shallow = plan->winograd ? 0 : short_tiles(plan, table->winograd[traits->tiles]);
     if (shallow) plan->micro = shallow;
     if (plan->sums == MP_SUM_BYTE_PAIRS) plan_int16(plan, int16_tiles(plan, table));
-    plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
+}
+
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision,
+                      int requested, const void *weights, const mp_edges *empty)
+{
+    const int status = check_shape(table, shape, precision);
+    if (status != MP_OK) return status;
+    *plan = plan_of_shape(table, shape, precision);
+    plan->stored_weights = (requested & MP_STORED_WEIGHTS) != 0;
+    if (plan->depthwise) {
+        plan_depthwise(plan, table->lanes);
+    } else {
+        choose_tiles(plan, table, requested, weights, empty);
+        plan_tiles(plan, plan->codes && !plan->winograd ? table->matrix : 0, table->lanes);
+    }
     plan_stored(plan);
     return MP_OK;
 }

@@ -64,6 +64,9 @@ typedef struct {
     void (*stage)(void *staged, const void *source, size_t count, int zero_point);
 } mp_conv_plan;
 
+/* Rows and columns of the input that one output pixel reads, from the first to the last. */
+static inline int64_t mp_reach(const mp_conv_shape *s) { return (int64_t)s->dilation * (s->size - 1) + 1; }
+
 /* Where column x lies in a row of a block: side by side are those that one tap meets, stride columns apart in the image. */
 static inline int mp_stage_place(const mp_conv_plan *plan, int x)
 {
@@ -118,8 +121,8 @@ enum mp_algorithm {
     MP_STORED_WEIGHTS = 8 /* they come as the precision stores them */
 };
 /* MP_OK, MP_BAD_ARGUMENT, MP_BAD_SHAPE, MP_OVERFLOW or MP_UNSUPPORTED. weights: for MP_BY_WEIGHTS only; empty: what those had, or NULL. */
-int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision, int asked,
-                      const void *weights, const mp_edges *empty);
+int mp_conv_plan_make(mp_conv_plan *plan, const mp_table *table, const mp_conv_shape *shape, int precision,
+                      int requested, const void *weights, const mp_edges *empty);
 
 /* weights[index] as the products see it; codes are exact. */
 float mp_weight_at(const mp_conv_plan *plan, const void *weights, size_t index);
