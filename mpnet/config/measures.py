@@ -187,7 +187,8 @@ _OF_CLASSIFIERS: tuple[Measure, ...] = (
         "agreement top-1",
         "%",
         "agreement",
-        "Share of the images whose best class is the baseline's; top-1 differs by no more than what is missing here.",
+        "Share of the images whose best class is the baseline's. "
+        "The top-1 of the two runs differs by at most 100 minus this value.",
         headline=True,
         axis=1,
         itself=100.0,

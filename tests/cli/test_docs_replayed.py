@@ -28,6 +28,7 @@ ELSEWHERE = {
 """Page, or the folder of pages, -> why none of its commands runs here."""
 NOT_HERE = {
     "--scheduler": "needs a cluster; tests/sweep/test_dask_executor.py has one",
+    "--log": "needs mlflow; tests/report/test_tracking.py",
     "--live": "serves until the reader ends it; tests/report/test_live.py",
 }
 """Option -> why a command that has it does not run here."""
