@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The table of docs/import.md, "How close": mpnet and ONNX Runtime against each other and against float64.
+"""The table of docs/import.md, "How close the results are": mpnet and ONNX Runtime against each other and against float64.
 
 Usage: python -m tests.importing.exactness [--images FOLDER] [DRAWS [NETWORK...]]. Prints Markdown, the worst of so many
 random weights and images. NETWORK may be an ONNX file, whose weights stay, on random images or the folder's first ones.

@@ -2,7 +2,7 @@
 """Graphs as other programs write them, with random weights: what `mpnet import` is tried on.
 
 Weights are normal, of the size that a trained detector's have. He's size (2 per input) would be the edge at which the rounding
-of every layer arrives at the heads undiminished, in any engine: docs/import.md, "How close".
+of every layer arrives at the heads undiminished, in any engine: docs/import.md, "How close the results are".
 """
 
 from __future__ import annotations
