@@ -48,7 +48,9 @@ NOTHING_FITS = 1
 @unlabelled_option
 @log_option
 @click.option("--store", type=PATH, help="File that keeps all trials.  [default: under output]")
-@click.option("--status", type=PATH, metavar="STORE", help="Say how far a sweep, or the latest of a folder, is, and leave.")
+@click.option(
+    "--status", type=PATH, metavar="STORE", help="Print the progress of a sweep, or of the latest one in a folder, then exit."
+)
 @click.option(
     "--sweep",
     "number",
@@ -73,7 +75,7 @@ NOTHING_FITS = 1
     "--forecast",
     "only_forecast",
     is_flag=True,
-    help="Run a few configurations on some images, say how surely losses will be known, and leave.",
+    help="Estimate from a short run how precisely accuracy losses can be measured with these images, then exit.",
 )
 @click.option("--no-time", is_flag=True, help="Do not measure how long baseline and picks take on this machine.")
 @click.option("--yes", is_flag=True, help="Start an exact sweep even if it takes long.")
