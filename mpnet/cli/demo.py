@@ -20,6 +20,7 @@ from mpnet.cli.output import console, print_command, progress
 from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.typed import build
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_words import PlanWords
@@ -27,6 +28,7 @@ from mpnet.packages import program
 from mpnet.report.data.sweep_sentences import change_text, images_text, time_lines
 from mpnet.report.text.sweep import print_choice
 from mpnet.report.text.terminal import print_table
+from mpnet.sweep.result import SweepResult
 
 SCENES = 300
 QUICK_SCENES = 40
@@ -77,7 +79,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
         folders.append(_short(run["folder"]))
     _print_runs(_document("compare", *folders)["runs"])
     sweep = _document("sweep", experiment, *limit, *hush)
-    print_choice(sweep, console())
+    print_choice(build(SweepResult, sweep), console())
     folder = Path(_short(sweep["store"])).parent
     page = str(out / "report.html")
     _command("report", _short(sweep["store"]), "-o", page, *hush)
@@ -93,7 +95,7 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
     """The configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
     best = sweep["best"]
     judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
-    losses = sweep["picks"][judged]["losses"]
+    losses = build(SweepResult, sweep).picks[judged].losses
     yield f"The best configuration found is {PlanWords.of_network(network)(best['precision'])} ({best['precision']})."
     # One set of images for all figures: those that did not choose, where there are any.
     agreement = best.get("held_out", best["metrics"])["agreement_AP"]

@@ -27,7 +27,7 @@ from mpnet.errors import ConfigError
 from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
 from mpnet.report.text.run import print_run
-from mpnet.report.tracking import log_run, open_trackers, written_page
+from mpnet.report.tracking import log_run, open_trackers, write_page
 from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
 
@@ -92,7 +92,7 @@ def command(
     report = run_experiment(spec, engine=other, **arguments)
     result = report.deployed or report.result
     if trackers:
-        page = written_page(result.folder, result.folder.with_name(f"{result.folder.name}.html"), progress(quiet))
+        page = write_page(result.folder, result.folder.with_name(f"{result.folder.name}.html"), progress(quiet))
     for tracker in trackers:
         log_run(tracker, result, page)
     if report.reused and not quiet:

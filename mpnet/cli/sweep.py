@@ -25,7 +25,7 @@ from mpnet.formats.documents import typed
 from mpnet.report.text.safety import print_forecast
 from mpnet.report.text.sweep import print_sweep
 from mpnet.report.text.sweep_status import print_salvaged, print_status
-from mpnet.report.tracking import SweepLog, open_trackers, written_page
+from mpnet.report.tracking import SweepLog, open_trackers, write_page
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.forecast import forecast
 from mpnet.sweep.run import SweepStart, run_sweep
@@ -147,11 +147,10 @@ def command(
             progress=view.then(progress(quiet)),
         )
     if logs:
-        page = written_page(Path(result.store), Path(result.store).with_suffix(".html"), progress(quiet))
-    document = typed.as_json(result)
+        page = write_page(Path(result.store), Path(result.store).with_suffix(".html"), progress(quiet))
     for log in logs:
-        log.end(document, page)
-    print_result(document, as_json, print_sweep)
+        log.end(result, page)
+    print_result(typed.as_json(result), as_json, lambda _, out: print_sweep(result, out))
     safety = result.safety
     if result.nearest is not None or (safety is not None and safety.is_asked and safety.safe is None):
         raise SystemExit(NOTHING_FITS)

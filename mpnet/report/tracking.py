@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Mapping, Protocol, Sequence
+from typing import TYPE_CHECKING, Callable, Mapping, Protocol, Sequence
 
 from mpnet.formats.files.atomic import write_text
 from mpnet.packages import require
@@ -17,6 +17,7 @@ from mpnet.progress import Progress, silent
 from mpnet.trial.result import Result
 
 if TYPE_CHECKING:
+    from mpnet.sweep.result import SweepResult
     from mpnet.sweep.run import SweepStart
     from mpnet.sweep.search.loop import SweepState
 
@@ -137,7 +138,7 @@ def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:
     return [open_tracker(program, name) for program in dict.fromkeys(programs)]
 
 
-def written_page(source: Path, path: Path, progress: Progress = silent) -> Path:
+def write_page(source: Path, path: Path, progress: Progress = silent) -> Path:
     """Write the report of a finished run or sweep to `path`, for trackers to keep.
 
     Raises: as `report.collect.report.collect`.
@@ -152,16 +153,15 @@ def written_page(source: Path, path: Path, progress: Progress = silent) -> Path:
 def log_run(tracker: Tracker, result: Result, page: Path) -> None:
     """Log a finished run: what it was, its measures and costs, result.json and the page of its report."""
     document = result.document
-    tracker.parameters(_parameters(document, document["precision"]["key"]))
+    tracker.parameters(_parameters(result.name, document["precision"]["key"], document["digests"]))
     tracker.measures(_finite({**result.measures, **document["cost"]}), 0)
     tracker.file(result.folder / "result.json")
     tracker.file(page)
     tracker.close()
 
 
-def _parameters(document: Mapping[str, Any], precision: str) -> dict[str, str]:
-    digests = {f"digest.{name}": str(value) for name, value in (document.get("digests") or {}).items() if value}
-    return {"name": str(document["name"]), "precision": precision, **digests}
+def _parameters(name: str, precision: str, digests: Mapping[str, str | None]) -> dict[str, str]:
+    return {"name": name, "precision": precision, **{f"digest.{key}": value for key, value in digests.items() if value}}
 
 
 class SweepLog:
@@ -190,14 +190,13 @@ class SweepLog:
             self._counted = now
             self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)
 
-    def end(self, document: Mapping[str, Any], page: Path) -> None:
-        """Log the end of a sweep. document: of the finished sweep. page: of its report."""
-        best = document["best"]
-        pick_parameters = {f"pick.{name}": entry["precision"] for name, entry in document["picks"].items()}
-        parameters = _parameters(document, best["precision"] if best else "")
-        self._tracker.parameters({**parameters, "strategy": document["strategy"], **pick_parameters})
-        self._tracker.measures({"front": float(len(document["front"]))}, self._logged)
-        self._tracker.file(Path(document["store"]))
+    def end(self, result: SweepResult, page: Path) -> None:
+        """Log the end of a sweep. result: what it found. page: of its report."""
+        picks = {f"pick.{name}": pick.precision for name, pick in result.picks.items()}
+        precision = result.best.precision if result.best else ""
+        self._tracker.parameters({**_parameters(result.name, precision, {}), "strategy": result.strategy, **picks})
+        self._tracker.measures({"front": float(len(result.front))}, self._logged)
+        self._tracker.file(Path(result.store))
         self._tracker.file(page)
         self._tracker.close()
 

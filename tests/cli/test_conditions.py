@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
+from mpnet.formats.documents.typed import build
 from mpnet.report.text.conditions import print_conditions
+from mpnet.sweep.result import SweepResult
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (
@@ -80,7 +82,7 @@ def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Pa
     # Of a front that is thinned: how many ran is counted, whichever of them are on the front of all images.
     part = {**again["conditions"], "of_front": 40, "front": {**again["conditions"]["front"], "clean": []}}
     printed = StringIO()
-    print_conditions({**again, "conditions": part}, Console(file=printed, width=200))
+    print_conditions(build(SweepResult, {**again, "conditions": part}), Console(file=printed, width=200))
     assert f"{len(again['front'])} of the front's 40 ran under conditions" in printed.getvalue()
 
 

@@ -10,7 +10,9 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
+from mpnet.formats.documents.typed import build
 from mpnet.report.text.sweep import print_sweep
+from mpnet.sweep.result import SweepResult
 from tests.cli.conftest import Mpnet, document_of
 
 SWEEP = (
@@ -20,7 +22,8 @@ SWEEP = (
 
 def printed(document: dict[str, object], columns: int) -> list[str]:
     stream = io.TextIOWrapper(io.BytesIO(), encoding="utf-8")
-    print_sweep(document, Console(file=stream, width=columns, force_terminal=True, color_system=None, legacy_windows=False))
+    console = Console(file=stream, width=columns, force_terminal=True, color_system=None, legacy_windows=False)
+    print_sweep(build(SweepResult, document), console)
     stream.flush()
     return stream.buffer.getvalue().decode().splitlines()  # type: ignore[attr-defined]
 

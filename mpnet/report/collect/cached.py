@@ -25,6 +25,7 @@ from mpnet.kernels.core import LIBRARY_PATH
 from mpnet.kernels.environment import cpu_name
 from mpnet.report.data import conditions, differences, report_data
 from mpnet.resolve.configurations import Configurations
+from mpnet.sweep.result import FrontShare, LayerShare, Stability
 
 T = TypeVar("T")
 
@@ -38,7 +39,10 @@ _KINDS = {
             if is_dataclass(kind) and isinstance(kind, type)
         ),
         Configurations,
+        FrontShare,
         Interval,
+        LayerShare,
+        Stability,
     )
 }
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
+from mpnet.formats.documents.typed import as_json, build
 from mpnet.model.plan_key import split_key
 from mpnet.report.collect.results import layers_of, thinned
 from mpnet.report.data.conditions import condition_tables
@@ -17,27 +18,29 @@ from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.steps import doubt_of, latency_text
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
+from mpnet.sweep.result import FailedLayer, Stability, SweepResult, VerifiedRow, VerifiedRows
 
 
 def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportData:
     """Return what a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
-    sweep, findings, options = stored_sweep.sweep, stored_sweep.findings, stored_sweep.options
-    picks = findings.get("picks") or {}
-    table = thinned(stored_sweep.configurations, required=[str(pick.get("precision")) for pick in picks.values()])
+    sweep, options = stored_sweep.sweep, stored_sweep.options
+    result = build(SweepResult, stored_sweep.findings) if stored_sweep.findings else None
+    table = thinned(stored_sweep.configurations, required=[pick.precision for pick in result.picks.values()] if result else ())
     notes = [stored_sweep.why_chosen] if stored_sweep.why_chosen else []
-    whole_front = findings.get("front") or ()
-    foreign_count = sum(entry.get("options", "") != options for entry in whole_front)
-    if foreign_count:
+    foreign_count = sum(row.options != options for row in result.front) if result else 0
+    if result and foreign_count:
         notes.append(
-            f"The sweep's front has {len(whole_front)} configurations; {foreign_count} of them have other quantisation options "
-            "than this page shows."
+            f"The sweep's front has {len(result.front)} configurations; {foreign_count} of them have other quantisation "
+            "options than this page shows."
         )
-    notes += time_lines(findings.get("times") or {})
-    if findings.get("ruled_out"):
-        notes.append(_proof(findings, int(sweep.get("selecting", 0))))
+    if result:
+        notes += time_lines(result.times)
+    if result and result.ruled_out:
+        notes.append(_proof(result, int(sweep.get("selecting", 0))))
     if stored_sweep.failed:
-        notes.append(f"{failed_text(stored_sweep.failed)}.")
-    notes += _survival(findings.get("verified"), stored_sweep.verified)
+        notes.append(f"{failed_text([build(FailedLayer, row) for row in stored_sweep.failed])}.")
+    if result and result.verified:
+        notes += _survival(result.verified, [build(VerifiedRow, row) for row in stored_sweep.verified])
     if stored_sweep.other_options:
         notes.append(
             f"The sweep tried {stored_sweep.other_options} more set(s) of quantisation options; this page shows one of them."
@@ -61,55 +64,53 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
         held_out=held_out,
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
-        picks=_picks(findings, table, options),
-        stability=findings.get("stability") or {},
-        conditions=condition_tables(findings),
+        picks=_picks(result, table, options) if result else (),
+        stability=result.stability if result else Stability(),
+        conditions=condition_tables(result) if result else None,
         board=_board(sweep.get("latency") or {}),
         versions={"strategy": sweep.get("strategy", ""), "command": sweep.get("command", "")},
     )
 
 
-def _proof(findings: Mapping[str, Any], selecting: int) -> str:
+def _proof(result: SweepResult, selecting: int) -> str:
     """Say why configurations that were not measured on all images are not on the front."""
-    needed_text = ruled_out_needed(findings, "after ", selecting)
+    needed_text = ruled_out_needed(result, "after ", selecting)
     return (
-        f"{findings['ruled_out']:,} of {findings['space']:,} configurations were not measured to the end: another one that "
+        f"{result.ruled_out:,} of {result.space:,} configurations were not measured to the end: another one that "
         f"costs no more stays better whatever the images left would bring. They were ruled out by part of the "
         f"images{needed_text}."
     )
 
 
-def _picks(findings: Mapping[str, Any], table: Configurations, options: str) -> tuple[Pick, ...]:
-    """Return the picks of a sweep's findings, their losses on held-out images first."""
-    rows, times = {key: row for row, key in enumerate(table.keys)}, findings.get("times") or {}
-    offered = []
+def _picks(result: SweepResult, table: Configurations, options: str) -> tuple[Pick, ...]:
+    """Return the picks of a sweep, their losses on held-out images first."""
+    rows = {key: row for row, key in enumerate(table.keys)}
+    picks = []
     for name in PICK_RULES:
-        entry = (findings.get("picks") or {}).get(name)
+        entry = result.picks.get(name)
         if entry is None:
             continue
         losses, judged = {}, ""
         for kind in ("held_out", "all", "selecting"):
-            loss = (entry.get("losses") or {}).get(kind)
-            judged = judged or judged_by(loss or {})
-            if loss and (judged_loss := loss.get(judged)):
-                losses[images_text(kind, int(loss["pictures"]))] = Interval(
-                    judged_loss["difference"], judged_loss["low"], judged_loss["high"]
-                )
-        of_options = str(entry.get("options") or "")
-        offered.append(
+            of_set = entry.losses.get(kind)
+            judged = judged or judged_by(of_set.losses if of_set else ())
+            loss = of_set.losses.get(judged) if of_set else None
+            if of_set and loss:
+                losses[images_text(kind, of_set.images)] = Interval(loss.difference, loss.low, loss.high)
+        picks.append(
             Pick(
                 name,
-                rule_of(name, findings),
-                str(entry["precision"]),
-                rows.get(entry["precision"]) if of_options == options else None,
+                rule_of(name, as_json(result)),
+                entry.precision,
+                rows.get(entry.precision) if entry.options == options else None,
                 losses,
-                dict(entry.get("saves") or {}),
-                of_options,
-                _time(times[name]) if name in times else "",
+                dict(entry.saves),
+                entry.options,
+                _time(result.times[name]) if name in result.times else "",
                 judged,
             )
         )
-    return tuple(offered)
+    return tuple(picks)
 
 
 def _time(latency: Mapping[str, Any]) -> str:
@@ -123,17 +124,15 @@ def _board(machine: Mapping[str, Any]) -> str:
     return f"{machine['cpu']}, {threads} thread{'' if threads == 1 else 's'}" if machine.get("cpu") else ""
 
 
-def _survival(verified: Mapping[str, Any] | None, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+def _survival(verified: VerifiedRows, rows: Sequence[VerifiedRow]) -> list[str]:
     """Say what of the front survives in the engine, by which rule, and what does not."""
-    if verified is None or not rows:
+    if not rows:
         return []
-    lost_rows = [row for row in rows if not row["survived"]]
-    engine = f"{verified['engine']} {verified['version']}".strip()
-    sentences = [
-        f"Checked in {engine}: {len(rows) - len(lost_rows)} of {len(rows)} configurations survive; {verified['rule']}."
-    ]
-    sentences += [f"Does not survive in {engine}: {row['precision']} ({row['why']})." for row in lost_rows]
-    return sentences + [f"{line}." for line in verified.get("notes", [])]
+    lost_rows = [row for row in rows if not row.survived]
+    engine = f"{verified.engine} {verified.version}".strip()
+    sentences = [f"Checked in {engine}: {len(rows) - len(lost_rows)} of {len(rows)} configurations survive; {verified.rule}."]
+    sentences += [f"Does not survive in {engine}: {row.precision} ({row.why})." for row in lost_rows]
+    return sentences + [f"{line}." for line in verified.notes]
 
 
 def _layers(rows: Sequence[Mapping[str, Any]], key: str) -> tuple[Layer, ...]:

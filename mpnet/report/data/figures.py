@@ -186,8 +186,8 @@ def stabilities(data: ReportData) -> list[Figure]:
     # Without the network only places in precision strings are known, and the shares name layers by their index.
     layer_names = {layer.index: layer.name for layer in data.weighted if layer.kind}
     figures = []
-    for pick, rows in (data.stability.get("layers") or {}).items():
-        percent = {row["layer"]: row["percent"] for row in rows}
+    for pick, rows in data.stability.layers.items():
+        percent = {row.layer: row.percent for row in rows}
         if not percent:
             continue
         names = layer_names or {layer: f"layer {layer}" for layer in sorted(percent)}

@@ -15,6 +15,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.report.data.differences import Change, ClassRow, Confusion, ImageTriple
+from mpnet.sweep.result import Stability
 
 if TYPE_CHECKING:
     from mpnet.report.data.conditions import ConditionTables
@@ -148,7 +149,7 @@ class ReportData:
     intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
-    stability:    shares of resampled image sets, percent, as findings hold them (`sweep.stability`); {}: of runs.
+    stability:    shares of resampled image sets, percent; without draws: of runs.
     conditions:   what the front and the picks are worth under `sweep.conditions`, None: not measured.
     operating_point: what baseline and chosen configuration miss and invent at one score threshold, None: not known.
     board:        whose latency the table of a sweep is, in words. doubt: why times of layers should not be believed, or ''.
@@ -177,7 +178,7 @@ class ReportData:
     held_out: int = 0
     objectives: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
-    stability: Mapping[str, Any] = field(default_factory=dict)
+    stability: Stability = field(default_factory=Stability)
     conditions: ConditionTables | None = None
     board: str = ""
     doubt: str = ""

@@ -3,26 +3,26 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
-
 from mpnet.model.plan_key import short_key
 from mpnet.model.plan_words import IN_TABLES, PlanWords
+from mpnet.sweep.result import FrontRow, Pick, SweepResult
 
 
-def row_key(row: Mapping[str, Any]) -> str:
-    """Return a row's key, with its quantisation options where there are several."""
-    return short_key(row["precision"]) + (f" ({row['options']})" if row["options"] else "")
+def row_key(precision: str, options: str) -> str:
+    """Return a precision string as tables show it, with its quantisation options where there are several."""
+    return short_key(precision) + (f" ({options})" if options else "")
 
 
-def describe_configuration(document: Mapping[str, Any], row: Mapping[str, Any]) -> str:
-    """Describe a row in words where the front has them, else by its key."""
-    rows = (*document["front"], *filter(None, (document["best"], *(document.get("picks") or {}).values())))
-    words = {candidate["precision"]: candidate["words"] for candidate in rows if "words" in candidate}
-    key = row["precision"]
-    return words[key] + (f" ({row['options']})" if row["options"] else "") if key in words else row_key(row)
+def describe_configuration(result: SweepResult, precision: str, options: str) -> str:
+    """Describe a configuration in words where the front has them, else by its key."""
+    best = () if result.best is None else (result.best,)
+    rows: tuple[FrontRow | Pick, ...] = (*result.front, *best, *result.picks.values())
+    words = {row.precision: row.words for row in rows if row.words}
+    if precision not in words:
+        return row_key(precision, options)
+    return words[precision] + (f" ({options})" if options else "")
 
 
-def row_words(row: Mapping[str, Any]) -> str:
-    """Describe a row's key in the width of a column."""
-    words = str(row.get("words", ""))
-    return words if 0 < len(words) <= IN_TABLES else PlanWords((), {})(row["precision"])
+def row_words(precision: str, words: str) -> str:
+    """Describe a precision string in the width of a column. words: what a sweep calls it, '' where it says nothing."""
+    return words if 0 < len(words) <= IN_TABLES else PlanWords((), {})(precision)

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, Mapping, Sequence
+from typing import Any, Container, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
@@ -12,6 +12,7 @@ from mpnet.model.task import TASKS
 from mpnet.report.data.summary import bounds
 from mpnet.report.data.words import clean
 from mpnet.speed.steps import doubt_of
+from mpnet.sweep.result import FailedLayer, SetLosses, SweepResult
 
 WHOLE_SETS = ("held_out", "all")
 """Sets of images that a loss is told on without saying which they are."""
@@ -21,13 +22,13 @@ FAILURES_NAMED = 3
 """Places at which most configurations failed."""
 
 
-def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: int) -> str:
+def ruled_out_needed(result: SweepResult, preposition: str, selecting: int) -> str:
     """Say how many images proved that configurations are not on the front; '' where nobody counted that.
 
     For example `, 900 of them by costs alone, half of the others 8, the last 56 of 79`.
     preposition: before numbers of images, such as `after `. selecting: how many images select.
     """
-    counts = {int(images): number for images, number in (findings.get("ruled_out_after") or {}).items()}
+    counts = {int(images): number for images, number in result.ruled_out_after.items()}
     by_costs = counts.pop(0, 0)
     text = f", {by_costs:,} of them by costs alone" if by_costs else ""
     if not counts:
@@ -38,14 +39,14 @@ def ruled_out_needed(findings: Mapping[str, Any], preposition: str, selecting: i
     return f"{text}, half of {rest_text} {preposition}{half_images}, the last {preposition}{ends[-1][0]} of {selecting}"
 
 
-def failed_text(failures: Sequence[Mapping[str, Any]], space: int | None = None) -> str:
+def failed_text(failures: Sequence[FailedLayer], space: int | None = None) -> str:
     """Say how many configurations failed, and at which layers; '' for none. space: of how many, None: not known."""
     if not failures:
         return ""
-    rows = sorted(failures, key=lambda row: -int(row["configurations"]))
-    reasons = "; ".join(f"{clean(row['reason'])} ({row['configurations']:,})" for row in rows[:FAILURES_NAMED])
+    rows = sorted(failures, key=lambda row: -row.configurations)
+    reasons = "; ".join(f"{clean(row.reason)} ({row.configurations:,})" for row in rows[:FAILURES_NAMED])
     more_text = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
-    count = sum(int(row["configurations"]) for row in rows)
+    count = sum(row.configurations for row in rows)
     return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {reasons}{more_text}"
 
 
@@ -69,32 +70,33 @@ def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
     return lines
 
 
-def judged_by(loss: Mapping[str, Any]) -> str:
+def judged_by(measures: Container[str]) -> str:
     """Return the measure of a pick's loss that is shown: the task's quality, without labels agreement; '' for neither."""
     names = (*(task.quality for task in TASKS.values()), *(task.agreement for task in TASKS.values()))
-    return next((name for name in names if name in loss), "")
+    return next((name for name in names if name in measures), "")
 
 
-def change_text(losses: Mapping[str, Any]) -> str:
+def change_text(losses: Mapping[str, SetLosses]) -> str:
     """Return the change of the measure of `judged_by` on the held-out images where there are any, else on all."""
-    _, loss = _reported(losses)
-    judged_loss = loss.get(judged_by(loss))
-    if judged_loss is None:
+    _, of_set = _reported(losses)
+    loss = None if of_set is None else of_set.losses.get(judged_by(of_set.losses))
+    if loss is None:
         return "not measured"
-    interval = Interval(judged_loss["difference"], judged_loss["low"], judged_loss["high"])
+    interval = Interval(loss.difference, loss.low, loss.high)
     ends = f"{interval.low:+.2f} to {interval.high:+.2f}" if interval.tells else bounds(interval)
     return f"{interval.difference:+.2f} ({ends})"
 
 
-def images_text(losses: Mapping[str, Any]) -> str:
+def images_text(losses: Mapping[str, SetLosses]) -> str:
     """Describe the images that `change_text` is of: `46 held-out images`."""
-    name, loss = _reported(losses)
-    if not loss:
+    name, of_set = _reported(losses)
+    if of_set is None:
         return ""
-    images = loss.get(judged_by(loss), {}).get("images") or loss["pictures"]
+    loss = of_set.losses.get(judged_by(of_set.losses))
+    images = (loss.images if loss is not None else None) or of_set.images
     return counted(images, "held-out image" if name == "held_out" else "image") + ("" if name in WHOLE_SETS else f" ({name})")
 
 
-def _reported(losses: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
+def _reported(losses: Mapping[str, SetLosses]) -> tuple[str, SetLosses | None]:
     name = "held_out" if "held_out" in losses else next(iter(losses), "")
-    return name, losses.get(name, {})
+    return name, losses.get(name)

@@ -103,7 +103,7 @@ def pick_cards(data: ReportData) -> list[dict[str, Any]]:
             "label": measure(pick.judged or data.task.quality).label,
             "losses": losses,
             "saves": saves,
-            "again": (data.stability.get("picks") or {}).get(pick.name),
+            "again": data.stability.picks.get(pick.name),
         }
     return list(cards.values())
 

@@ -3,17 +3,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping
-
 from rich.console import Console
 
 from mpnet.report.data.conditions import condition_tables
 from mpnet.report.text.terminal import print_table
+from mpnet.sweep.result import SweepResult
 
 
-def print_conditions(document: Mapping[str, Any], console: Console) -> None:
+def print_conditions(result: SweepResult, console: Console) -> None:
     """Print a sweep's `conditions`, if it has any: one row per condition, one column per pick; and what changes."""
-    tables = condition_tables(document)
+    tables = condition_tables(result)
     if tables is None:
         return
     print_table(console, tables.picks.columns, tables.picks.rows, tables.picks.title)

@@ -14,65 +14,68 @@ from mpnet.model.plan_key import short_key
 from mpnet.report.data.row_words import describe_configuration, row_words
 from mpnet.report.text.terminal import print_table
 from mpnet.sweep.choose.margins import loss_label
+from mpnet.sweep.result import Safety, SafetyWithTwice, SweepResult
 
 LAYERS_NAMED = 8
 """Of those that keep their precision at the cost of a pick."""
 
 
-def print_safety(document: Mapping[str, Any], console: Console) -> None:
+def print_safety(result: SweepResult, console: Console) -> None:
     """Print what was shown about losses, and where the user named a margin, the state of each configuration."""
-    safety, picks = document.get("safety"), document.get("picks") or {}
-    if not safety:  # of a sweep from before there was one
+    safety = result.safety
+    if safety is None:  # of a sweep from before there was one
         return
-    if safety["asked"] and safety["tested"]:
-        rows = safety["tested"]
-        [(name, points)] = safety["margin"].items()
-        cells: list[list[object]] = [
-            [
-                describe_configuration(document, row),
-                row["state"],
-                "{loss:.2f} ({least:.2f} to {most:.2f})".format(**row["losses"][name]) if name in row["losses"] else "",
-                "" if row["more_images"] is None else f"about {row['more_images']:,}",
-            ]
-            for row in rows
+    if safety.is_asked and safety.tested:
+        _print_tested(result, safety, console)
+    console.print(f"safe: {safety.why}." if "safe" in result.picks else f"No configuration is called safe: {safety.why}.")
+    if safety.twice is not None and safety.twice.half_widths:
+        _print_twice(result, safety, safety.twice, console)
+    _print_stable_layers(result, console)
+
+
+def _print_tested(result: SweepResult, safety: Safety, console: Console) -> None:
+    """Print the configurations that were tested against the margin, from accurate to cheap."""
+    [(name, points)] = safety.margin.items()
+    cells = [
+        [
+            describe_configuration(result, row.precision, row.options),
+            row.state,
+            "" if (loss := row.losses.get(name)) is None else f"{loss.loss:.2f} ({loss.least:.2f} to {loss.most:.2f})",
+            "" if row.more_images is None else f"about {row.more_images:,}",
         ]
-        headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
-        images = counted(safety["images"], "held-out image" if safety["held_out"] else "image")
-        print_table(console, headings, cells, f"From accurate to cheap, on {images}", left=(0, 1))
-    console.print(f"safe: {safety['why']}." if "safe" in picks else f"No configuration is called safe: {safety['why']}.")
-    _print_twice(document, safety, console)
-    layers = (document.get("stability") or {}).get("layers") or {}
-    names = {
-        index: name for row in document.get("layers") or () for index, name in zip(row["layers"], row["names"], strict=True)
-    }
-    for name in (name for name in ("safe", "balanced") if layers.get(name)):
-        shares = sorted(layers[name], key=lambda row: -float(row["percent"]))[:LAYERS_NAMED]
-        layer_list = ", ".join(f"{names.get(row['layer'], row['layer'])} ({row['percent']:.0f} %)" for row in shares)
-        console.print(
-            f"Layers that keep their precision at the cost of {name}, and in how many of the resampled image sets: {layer_list}"
-        )
-        break
+        for row in safety.tested
+    ]
+    headings = ["precision", f"at most {points:g} lost", f"{measure(name).label} lost", "images to add"]
+    images = counted(safety.images, "held-out image" if safety.is_held_out else "image")
+    print_table(console, headings, cells, f"From accurate to cheap, on {images}", left=(0, 1))
 
 
-def _print_twice(document: Mapping[str, Any], safety: Mapping[str, Any], console: Console) -> None:
-    """Print what twice as many images to test on would bring, if losses stay what they are."""
-    twice = safety.get("twice")
-    if not twice or not twice["half_widths"]:
+def _print_stable_layers(result: SweepResult, console: Console) -> None:
+    """Print for the safe pick, else the balanced one, the layers that keep their precision on other images."""
+    pick = next((name for name in ("safe", "balanced") if result.stability.layers.get(name)), None)
+    if pick is None:
         return
-    half_widths = twice["half_widths"].items()
-    widths = ", ".join(
-        f"{loss_label(name)} to {half_width['twice']:.2f} points instead of {half_width['now']:.2f}"
-        for name, half_width in half_widths
-    )
-    safe_row = {"precision": twice["safe"] or "", "options": ""}
-    outcome = (
-        "safe would be the same"
-        if twice["safe"] == safety["safe"]
-        else f"{describe_configuration(document, safe_row)} would be safe"
-    )
+    names = {index: name for row in result.layers for index, name in zip(row.layers, row.names, strict=True)}
+    shares = sorted(result.stability.layers[pick], key=lambda row: -row.percent)[:LAYERS_NAMED]
+    layer_list = ", ".join(f"{names.get(row.layer, row.layer)} ({row.percent:.0f} %)" for row in shares)
     console.print(
-        f"Twice as many images would tell losses of {widths}; {outcome if twice['safe'] else 'nothing would be safe yet'}."
+        f"Layers that keep their precision at the cost of {pick}, and in how many of the resampled image sets: {layer_list}"
     )
+
+
+def _print_twice(result: SweepResult, safety: Safety, twice: SafetyWithTwice, console: Console) -> None:
+    """Print what twice as many images to test on would bring, if losses stay what they are."""
+    widths = ", ".join(
+        f"{loss_label(name)} to {half_width.twice:.2f} points instead of {half_width.now:.2f}"
+        for name, half_width in twice.half_widths.items()
+    )
+    if not twice.safe:
+        outcome = "nothing would be safe yet"
+    elif twice.safe == safety.safe:
+        outcome = "safe would be the same"
+    else:
+        outcome = f"{describe_configuration(result, twice.safe, '')} would be safe"
+    console.print(f"Twice as many images would tell losses of {widths}; {outcome}.")
 
 
 def print_forecast(document: Mapping[str, Any], console: Console) -> None:
@@ -84,7 +87,7 @@ def print_forecast(document: Mapping[str, Any], console: Console) -> None:
             widths = [f"{width:.2f}" for width in loss["half_widths"]]
             rows.append(
                 [
-                    row_words(row),
+                    row_words(row["precision"], str(row.get("words", ""))),
                     short_key(row["precision"]),
                     f"{loss_label(name)} {document['margin'][name.removesuffix(POOLED)]:g}",
                     f"{loss['loss']:.2f}",

@@ -7,9 +7,11 @@ from typing import Any, Mapping, Sequence
 
 from rich.console import Console
 
+from mpnet.formats.documents.typed import build
 from mpnet.report.text.front import print_front
 from mpnet.report.text.sweep import print_failed
 from mpnet.report.text.terminal import print_table
+from mpnet.sweep.result import FailedLayer, SweepResult
 
 
 def print_sweeps(sweeps: Sequence[Mapping[str, Any]], shown_sweep: int | None, console: Console) -> None:
@@ -42,7 +44,8 @@ def print_status(document: Mapping[str, Any], console: Console) -> None:
         f"{document['store']}: {document['state']}, {document['trials']:,}{total} trials{ruled_out}, "
         f"{document['seconds']:.1f} s so far" + (f", strategy {document['strategy']}" if document["strategy"] else "")
     )
-    print_failed(document, console)
+    failures = [build(FailedLayer, row) for row in document["failed"]]
+    print_failed(failures, console)
     if document["known"] > document["trials"]:
         console.print(f"the store knows {document['known']:,} configurations under these options")
     if len(document["sweeps"]) > 1:
@@ -52,7 +55,7 @@ def print_status(document: Mapping[str, Any], console: Console) -> None:
     if document["state"] == "interrupted":
         console.print("the same `mpnet sweep` command goes on from there")
     if document["findings"]:
-        print_front(document["findings"], console)
+        print_front(build(SweepResult, document["findings"]), console)
 
 
 def print_salvaged(document: Mapping[str, Any], console: Console) -> None:
