@@ -25,8 +25,6 @@ from mpnet.report.data.task_words import words_of
 from mpnet.resolve.configurations import Configurations
 
 WORST_IMAGES = 6
-
-
 CROPS = 48
 
 

@@ -10,12 +10,8 @@ from mpnet.explain.objects import DOUBLED, KEPT, MOVED
 
 MAX_LAYERS_NAMED = 3
 """Layers that a sentence names at most."""
-
-
 MIN_SHARE = 10.0
 """Share, percent, below which a layer is not named where another one is."""
-
-
 MIN_CHANGE = 0.05
 """Change of a score of which little can be said: many layers can push it across the threshold."""
 

@@ -16,8 +16,6 @@ from mpnet.sweep.result import FailedLayer, SetLosses, SweepResult
 
 WHOLE_SETS = ("held_out", "all")
 """Sets of images that a loss is told on without saying which they are."""
-
-
 FAILURES_NAMED = 3
 """Places at which most configurations failed."""
 

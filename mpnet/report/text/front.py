@@ -15,11 +15,7 @@ from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.result import ConfigurationRow, FrontRow, Pick, SweepResult
 
 _BAR = 24
-
-
 LATENCY = "latency_ms"
-
-
 FRONT_ROWS = 32
 """Most rows of a front, beside those that were picked."""
 
