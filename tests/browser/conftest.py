@@ -34,7 +34,7 @@ def browser() -> Iterator[Any]:
 
 
 @dataclass
-class Opened:
+class WatchedPage:
     """A page with everything that went wrong in it. requests: addresses it asked for, the file itself left out."""
 
     page: Any
@@ -47,22 +47,24 @@ def open_page(browser: Any) -> Iterator[Any]:
     """A function: path of a page (and context options) -> Opened, ready to be used."""
     contexts = []
 
-    def opened(path: Path, **options: Any) -> Opened:
+    def opened(path: Path, **options: Any) -> WatchedPage:
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
         # A machine under load may take its time; nothing here is about speed.
         context.set_default_timeout(180_000)
-        found = Opened(context.new_page())
-        found.page.on("console", lambda m: found.problems.append(m.text) if m.type in ("error", "warning") else None)
-        found.page.on("pageerror", lambda e: found.problems.append(str(e)))
-        found.page.on("dialog", lambda d: (found.problems.append(f"dialog {d.message}"), d.dismiss()))
-        found.page.on(
+        session = WatchedPage(context.new_page())
+        session.page.on("console", lambda m: session.problems.append(m.text) if m.type in ("error", "warning") else None)
+        session.page.on("pageerror", lambda e: session.problems.append(str(e)))
+        session.page.on("dialog", lambda d: (session.problems.append(f"dialog {d.message}"), d.dismiss()))
+        session.page.on(
             "request",
-            lambda r: None if r.url == path.as_uri() or r.url.startswith(("data:", "blob:")) else found.requests.append(r.url),
+            lambda r: None
+            if r.url == path.as_uri() or r.url.startswith(("data:", "blob:"))
+            else session.requests.append(r.url),
         )
-        found.page.goto(path.as_uri())
-        found.page.wait_for_selector("html[data-ready]")
-        return found
+        session.page.goto(path.as_uri())
+        session.page.wait_for_selector("html[data-ready]")
+        return session
 
     yield opened
     for context in contexts:

@@ -34,7 +34,7 @@ def unfold(page: Any) -> None:
 
 def point(page: Any, row: int) -> tuple[float, float]:
     """Where configuration `row` is on the screen."""
-    place = page.evaluate(
+    box = page.evaluate(
         """row => {
         const node = document.getElementById('plot-front');
         node.scrollIntoView({ block: 'center', behavior: 'instant' });
@@ -43,10 +43,10 @@ def point(page: Any, row: int) -> tuple[float, float]:
     }""",
         row,
     )
-    return place[0], place[1]
+    return box[0], box[1]
 
 
-def drawn(page: Any) -> list[int]:
+def drawn_rows(page: Any) -> list[int]:
     """The rows of the front's points, from left to right."""
     return page.eval_on_selector_all("#front-points .point", "nodes => nodes.map(n => Number(n.dataset.row))")
 
@@ -60,9 +60,9 @@ def test_nothing_is_asked_of_any_network_and_nothing_goes_wrong(report: Path, op
 
 def lonely_front_row() -> int:
     """The configuration on the front that is farthest from all others, so that a pointer hits nothing else."""
-    places = np.stack([TABLE.columns[name] / np.ptp(TABLE.columns[name]) for name in (TABLE.cost, TABLE.objective)], 1)
+    points = np.stack([TABLE.columns[name] / np.ptp(TABLE.columns[name]) for name in (TABLE.cost, TABLE.objective)], 1)
     rows = [int(row) for row in np.flatnonzero(TABLE.front) if row not in (TABLE.baseline, TABLE.chosen)]
-    return max(rows, key=lambda row: np.delete(np.abs(places - places[row]).max(axis=1), row).min())
+    return max(rows, key=lambda row: np.delete(np.abs(points - points[row]).max(axis=1), row).min())
 
 
 def test_hovering_shows_the_precision_string(report: Path, open_page: Any) -> None:
@@ -92,7 +92,7 @@ def test_the_front_is_svg_and_the_cloud_is_drawn_without_webgl(report: Path, ope
     page = open_page(report).page
     assert page.evaluate("document.createElement('canvas').getContext('webgl')") is None
     front = sorted(np.flatnonzero(TABLE.front).tolist(), key=lambda row: TABLE.columns[TABLE.cost][row])
-    assert drawn(page) == front
+    assert drawn_rows(page) == front
     assert page.locator("#front-points .whisker").count() == len(front)
     assert page.locator("#front-points .mark").count() == 4
     painted = page.evaluate("""() => { const c = document.querySelector('#plot-front canvas');
@@ -124,24 +124,24 @@ def test_arrow_keys_walk_along_the_front(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     cost = TABLE.columns[TABLE.cost]
     front = sorted((row for row in range(len(TABLE)) if TABLE.front[row]), key=lambda row: cost[row])
-    here = front.index(int(TABLE.chosen or 0))
+    position = front.index(int(TABLE.chosen or 0))
     page.focus("#front-keys")
     page.keyboard.press("ArrowRight")
-    assert page.text_content("#panel-key") == TABLE.keys[front[here + 1]]
+    assert page.text_content("#panel-key") == TABLE.keys[front[position + 1]]
     page.keyboard.press("ArrowLeft")
     page.keyboard.press("ArrowLeft")
-    assert page.text_content("#panel-key") == TABLE.keys[front[here - 1]]
+    assert page.text_content("#panel-key") == TABLE.keys[front[position - 1]]
 
 
 def test_tables_sort_by_numbers_both_ways(report: Path, open_page: Any) -> None:
     page = open_page(report).page
     header = page.locator("#table-classes th", has_text="objects").locator("button")
     cells = "#table-classes tbody tr td:nth-child(2)"
-    before = [int(text) for text in page.locator(cells).all_text_contents()]
+    values = [int(text) for text in page.locator(cells).all_text_contents()]
     header.click()
-    assert [int(text) for text in page.locator(cells).all_text_contents()] == sorted(before)
+    assert [int(text) for text in page.locator(cells).all_text_contents()] == sorted(values)
     header.press("Enter")
-    assert [int(text) for text in page.locator(cells).all_text_contents()] == sorted(before, reverse=True)
+    assert [int(text) for text in page.locator(cells).all_text_contents()] == sorted(values, reverse=True)
 
 
 def test_the_table_of_configurations_sorts_filters_and_selects(report: Path, open_page: Any) -> None:
@@ -156,9 +156,9 @@ def test_the_table_of_configurations_sorts_filters_and_selects(report: Path, ope
         (row for row in range(len(TABLE)) if TABLE.keys[row][0] == TABLE.keys[row][-1] == "q"),
         key=lambda row: TABLE.columns["agreement_AP"][row],
     )
-    first = page.locator("#table-configurations tbody tr").first
-    assert first.locator("button").text_content() == TABLE.keys[best]
-    first.locator("button").press("Enter")
+    first_row = page.locator("#table-configurations tbody tr").first
+    assert first_row.locator("button").text_content() == TABLE.keys[best]
+    first_row.locator("button").press("Enter")
     assert page.text_content("#panel-key") == TABLE.keys[best]
 
 
@@ -194,11 +194,11 @@ def test_another_cost_redraws_the_front(report: Path, open_page: Any) -> None:
     page.select_option("#front-x", "latency_ms")
     assert "latency (ms)" in page.text_content("#plot-front svg")
     assert "latency: Time for one image" in page.text_content("#front-means")
-    shown = drawn(page)
+    rows = drawn_rows(page)
     x, y = TABLE.columns["latency_ms"], TABLE.columns["agreement_AP"]
     expected = [row for row in range(len(TABLE)) if not ((x <= x[row]) & (y >= y[row]) & ((x < x[row]) | (y > y[row]))).any()]
-    assert sorted(shown) == expected
-    assert len(shown) > 1
+    assert sorted(rows) == expected
+    assert len(rows) > 1
 
 
 def test_sections_unfold_when_they_are_asked_for(report: Path, open_page: Any) -> None:
@@ -216,10 +216,10 @@ def test_a_link_of_the_navigation_leads_to_its_section(report: Path, open_page: 
     page = open_page(report, viewport={"width": 1400, "height": 300}).page
     assert page.evaluate("document.querySelectorAll('main img').length") > 3
     page.click('nav a[href="#protocol"]')
-    seen = [-1.0, 0.0]
-    while seen[-1] == 0 or seen[-1] != seen[-2]:
+    offsets = [-1.0, 0.0]
+    while offsets[-1] == 0 or offsets[-1] != offsets[-2]:
         page.wait_for_timeout(500)
-        seen.append(page.evaluate("scrollY"))
+        offsets.append(page.evaluate("scrollY"))
     end = page.evaluate("document.documentElement.scrollHeight - innerHeight - scrollY")
     assert end < 1 or abs(page.evaluate("document.querySelector('#protocol').getBoundingClientRect().top")) < 150
     assert page.evaluate("[...document.images].every(image => image.naturalHeight > 0)")
@@ -240,9 +240,9 @@ def test_lost_and_gained_are_filtered_by_class_and_true_size(report: Path, open_
     page = open_page(report).page
     changes = report_data(tuple(f"class {i}" for i in range(20))).changes
     page.select_option("[data-filter='size']", "small")
-    small = [change for change in changes if change.size == "small"]  # type: ignore[attr-defined]
-    assert page.locator("#crops > li:visible").count() == len(small)
-    page.select_option("[data-filter='class']", small[1].name)
+    small_changes = [change for change in changes if change.size == "small"]  # type: ignore[attr-defined]
+    assert page.locator("#crops > li:visible").count() == len(small_changes)
+    page.select_option("[data-filter='class']", small_changes[1].name)
     assert page.locator("#crops > li:visible").count() == 1
     assert page.text_content("#changes-said") == f"1 of {len(changes)}"
 
@@ -297,9 +297,9 @@ def test_colours_change_on_demand(report: Path, open_page: Any) -> None:
     page.click("#theme")
     assert page.evaluate("document.documentElement.dataset.theme") == "dark"
     for node, role in (("#plot-front .point", "accent"), ("#plot-heat text", "text")):
-        shown = page.evaluate(f"getComputedStyle(document.querySelector('{node}')).fill")
-        wanted = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{role}').trim()")
-        assert shown == f"rgb({', '.join(str(int(wanted[i : i + 2], 16)) for i in (1, 3, 5))})"
+        fill = page.evaluate(f"getComputedStyle(document.querySelector('{node}')).fill")
+        expected = page.evaluate(f"getComputedStyle(document.documentElement).getPropertyValue('--{role}').trim()")
+        assert fill == f"rgb({', '.join(str(int(expected[i : i + 2], 16)) for i in (1, 3, 5))})"
 
 
 @pytest.fixture(scope="session")

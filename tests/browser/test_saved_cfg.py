@@ -6,7 +6,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from tests.browser.conftest import Opened
+from tests.browser.conftest import WatchedPage
 from tests.cli.conftest import Mpnet, document_of
 from tests.cli.conftest import mpnet as mpnet
 from tests.cli.test_report import store as store
@@ -14,7 +14,7 @@ from tests.cli.test_report import store as store
 
 def test_a_saved_cfg_runs_to_the_same_ap(mpnet: Mpnet, store: Path, tmp_path: Path, open_page: Any) -> None:
     document_of(mpnet("report", store, "-o", "page.html", "--draws", 100, "--json"))
-    opened: Opened = open_page(tmp_path / "page.html")
+    opened: WatchedPage = open_page(tmp_path / "page.html")
     page = opened.page
     page.click("nav a[href='#configurations']")
     page.select_option("#rows-filter", "all")
@@ -30,7 +30,7 @@ def test_a_saved_cfg_runs_to_the_same_ap(mpnet: Mpnet, store: Path, tmp_path: Pa
     run = document_of(mpnet("run", tmp_path / "experiment.yaml", "--set", "model.cfg=saved.cfg", "--json"))
     assert run["precision"]["key"] == key
     row = page.evaluate("TABLE.keys.indexOf(byId('panel-key').textContent)")
-    stored = page.evaluate("row => [TABLE.columns.AP[row], TABLE.columns.agreement_AP[row]]", row)
-    assert [run["metrics"]["AP"], run["agreement"]["AP"]] == stored
+    stored_metrics = page.evaluate("row => [TABLE.columns.AP[row], TABLE.columns.agreement_AP[row]]", row)
+    assert [run["metrics"]["AP"], run["agreement"]["AP"]] == stored_metrics
     assert opened.problems == []
     assert opened.requests == []

@@ -21,8 +21,8 @@ NAMES = ("circle", "<script>alert(1)</script>", "a \"quoted\" 'name'")
 def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str, ...] = NAMES) -> Dataset:
     """`count` images of 160 x 120 with two to four boxes each, as images/, labels/ and net.names."""
     random = np.random.default_rng(seed)
-    for part in ("images", "labels"):
-        (folder / part).mkdir(parents=True)
+    for subfolder in ("images", "labels"):
+        (folder / subfolder).mkdir(parents=True)
     (folder / "net.names").write_text("\n".join(names) + "\n", encoding="utf-8")
     for number in range(count):
         image = random.integers(40, 200, (120, 160, 3), dtype=np.uint8)
@@ -39,14 +39,14 @@ def make_dataset(folder: Path, count: int = 16, seed: int = 1, names: tuple[str,
 def make_detections(dataset: Dataset, seed: int, jitter: float, miss: float) -> Detections:
     """The truths, moved by about `jitter` pixels; a share `miss` of them not found, plus a few false ones."""
     random = np.random.default_rng(seed)
-    found = random.random(len(dataset.box)) >= miss
-    box = dataset.box[found] + random.normal(0, jitter, (int(found.sum()), 4))
+    is_found = random.random(len(dataset.box)) >= miss
+    box = dataset.box[is_found] + random.normal(0, jitter, (int(is_found.sum()), 4))
     score = random.uniform(0.3, 0.99, len(box))
     extra = len(dataset.images)
     return Detections.of(
         extra,
-        np.concatenate([dataset.image_index[found], np.arange(extra)]),
-        np.concatenate([dataset.category[found], random.integers(0, len(dataset.categories), extra)]),
+        np.concatenate([dataset.image_index[is_found], np.arange(extra)]),
+        np.concatenate([dataset.category[is_found], random.integers(0, len(dataset.categories), extra)]),
         np.concatenate([score, random.uniform(0.01, 0.3, extra)]),
         np.concatenate([box, random.uniform(5, 60, (extra, 4))]),
     )
@@ -120,15 +120,15 @@ def make_runs(folder: Path) -> tuple[Result, Result, Result]:
     """A baseline, one run close to it and one that is clearly worse."""
     dataset = make_dataset(folder / "data")
     baseline = make_detections(dataset, 5, 0.8, 0.1)
-    close = Detections.of(
+    nearly_equal = Detections.of(
         baseline.image_count, baseline.image_index, baseline.category, baseline.score, baseline.box + np.float32(0.1)
     )
     worse = make_detections(dataset, 6, 5.0, 0.5)
     return tuple(  # type: ignore[return-value]
-        publish_run(folder / "runs", dataset, folder / "data", found, name, key, trial)
-        for found, name, key, trial in (
+        publish_run(folder / "runs", dataset, folder / "data", detections, name, key, trial)
+        for detections, name, key, trial in (
             (baseline, "fp32", "fff", "a" * 16),
-            (close, "mixed", "fqf", "b" * 16),
+            (nearly_equal, "mixed", "fqf", "b" * 16),
             (worse, "int8", "qqq", "c" * 16),
         )
     )

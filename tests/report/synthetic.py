@@ -32,35 +32,43 @@ PARAMETERS = (448, 4_640, 18_496, 36_928, 73_856, 147_584, 16_512, 147_584, 25_1
 
 def layers(names: tuple[str, ...] = ()) -> tuple[Layer, ...]:
     """Eleven convolutions with pooling between them."""
-    found = []
-    for place, (macs, parameters) in enumerate(zip(MACS, PARAMETERS, strict=True)):
-        name = names[place] if place < len(names) else f"conv-{place + 1}"
-        found.append(
+    rows = []
+    for position, (macs, parameters) in enumerate(zip(MACS, PARAMETERS, strict=True)):
+        name = names[position] if position < len(names) else f"conv-{position + 1}"
+        rows.append(
             Layer(
-                2 * place,
+                2 * position,
                 "convolution",
                 name,
-                place,
-                (320 >> place // 2, 320 >> place // 2, 64),
+                position,
+                (320 >> position // 2, 320 >> position // 2, 64),
                 macs,
                 parameters,
-                (f"conv-{place + 1}", "3x3"),
+                (f"conv-{position + 1}", "3x3"),
             )
         )
-        found.append(
-            Layer(2 * place + 1, "maxpool", f"pool-{place + 1}", None, (160 >> place // 2, 160 >> place // 2, 64), 0, 0)
+        rows.append(
+            Layer(
+                2 * position + 1,
+                "maxpool",
+                f"pool-{position + 1}",
+                None,
+                (160 >> position // 2, 160 >> position // 2, 64),
+                0,
+                0,
+            )
         )
-    return tuple(found)
+    return tuple(rows)
 
 
 def front_of(accuracy: np.ndarray, cost: np.ndarray) -> np.ndarray:
     """Rows that no other row beats, by comparing all with all in order of cost."""
     order = np.lexsort((-accuracy, cost))
-    best, found = -np.inf, np.zeros(len(cost), dtype=bool)
+    best, is_on_front = -np.inf, np.zeros(len(cost), dtype=bool)
     for row in order:
         if accuracy[row] > best:
-            best, found[row] = accuracy[row], True
-    return found
+            best, is_on_front[row] = accuracy[row], True
+    return is_on_front
 
 
 def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
@@ -87,16 +95,16 @@ def configurations(seed: int = 7, codes: str = "fq") -> Configurations:
         "bit_operations": operations,
         "latency_ms": 2.0 + operations / 4e10,
     }
-    found = front_of(agreement, operations)
-    row = int(np.flatnonzero(found)[np.argsort(operations[found])][np.count_nonzero(found) // 2])
-    return Configurations(keys, columns, found, "agreement_AP", "bit_operations", baseline=0, chosen=row)
+    is_on_front = front_of(agreement, operations)
+    row = int(np.flatnonzero(is_on_front)[np.argsort(operations[is_on_front])][np.count_nonzero(is_on_front) // 2])
+    return Configurations(keys, columns, is_on_front, "agreement_AP", "bit_operations", baseline=0, chosen=row)
 
 
 def jpeg(seed: int, width: int = 320, height: int = 240) -> bytes:
     """An image of coloured noise in large blocks."""
     random = np.random.default_rng(seed)
-    small = random.integers(30, 220, (6, 8, 3), dtype=np.uint8)
-    image = cv2.resize(small, (width, height), interpolation=cv2.INTER_CUBIC)
+    thumbnail = random.integers(30, 220, (6, 8, 3), dtype=np.uint8)
+    image = cv2.resize(thumbnail, (width, height), interpolation=cv2.INTER_CUBIC)
     cv2.rectangle(image, (width // 3, height // 3), (2 * width // 3, 2 * height // 3), (60, 220, 90), 2)
     return cv2.imencode(".jpg", image, [cv2.IMWRITE_JPEG_QUALITY, 80])[1].tobytes()
 
@@ -104,11 +112,11 @@ def jpeg(seed: int, width: int = 320, height: int = 240) -> bytes:
 def cfg(key_length: int = len(MACS)) -> CfgTemplate:
     """A network file with one section per layer, ready to be filled."""
     words = {"f": "fp32=1\nfp16=0\nint8=0\n", "h": "fp32=0\nfp16=1\nint8=0\n", "q": "fp32=0\nfp16=0\nint8=1\n"}
-    parts: list[tuple[object, int | None]] = [("[net]\nwidth=320\nheight=320\n# kept </script> comment\n", None)]
-    for place in range(key_length):
-        parts.append(("\n[convolutional]\nfilters=16\n", None))
-        parts.append((words, place))
-    return CfgTemplate("tiny.cfg", tuple(parts))  # type: ignore[arg-type]
+    pieces: list[tuple[object, int | None]] = [("[net]\nwidth=320\nheight=320\n# kept </script> comment\n", None)]
+    for position in range(key_length):
+        pieces.append(("\n[convolutional]\nfilters=16\n", None))
+        pieces.append((words, position))
+    return CfgTemplate("tiny.cfg", tuple(pieces))  # type: ignore[arg-type]
 
 
 def report_data(

@@ -23,9 +23,9 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_what_is_kept_comes_back_as_it_was(cache: Path) -> None:
     data = report_data()
     assert page.render(load_or_compute(["a"], lambda: data)) == page.render(data)
-    again = load_or_compute(["a"], lambda: replace(data, title="computed again"))
-    assert page.render(again) == page.render(data)
-    assert again.configurations.columns["AP"].dtype == np.float64
+    cached = load_or_compute(["a"], lambda: replace(data, title="computed again"))
+    assert page.render(cached) == page.render(data)
+    assert cached.configurations.columns["AP"].dtype == np.float64
     assert load_or_compute(["b"], lambda: replace(data, title="another")).title == "another"
     assert load_or_compute(["c"], lambda: 1, lambda _: False) == 1
     assert load_or_compute(["c"], lambda: 2) == 2

@@ -40,8 +40,8 @@ def folders(runs: tuple[Result, ...]) -> list[Path]:
 
 def test_noise_and_a_real_loss_are_told_apart(runs: tuple[Result, Result, Result]) -> None:
     document = compare_runs(folders(runs)).document
-    close, worse = document["runs"][1:]
-    assert close["intervals"]["AP"]["within_noise"] is True
+    nearly_equal, worse = document["runs"][1:]
+    assert nearly_equal["intervals"]["AP"]["within_noise"] is True
     assert worse["intervals"]["AP"]["within_noise"] is False
     assert worse["intervals"]["agreement_AP"]["within_noise"] is None  # it cannot be positive, so zero says nothing
     assert worse["intervals"]["AP"]["high"] < 0
@@ -52,28 +52,28 @@ def test_noise_and_a_real_loss_are_told_apart(runs: tuple[Result, Result, Result
 
 def test_a_run_differs_from_itself_by_nothing(runs: tuple[Result, Result, Result]) -> None:
     run = compare_runs([runs[0].folder, runs[0].folder]).document["runs"][1]
-    found = run["intervals"]["AP"]
-    assert found["difference"] == 0.0
-    assert found["high"] == -found["low"] > 0  # other images might show something
+    interval = run["intervals"]["AP"]
+    assert interval["difference"] == 0.0
+    assert interval["high"] == -interval["low"] > 0  # other images might show something
     assert run["agreement"]["AP"] == 100.0
     assert run["changes"] == []
 
 
 def test_the_same_seed_gives_the_same_document(runs: tuple[Result, Result, Result]) -> None:
-    first, again, other = (compare_runs(folders(runs), seed=seed, draws=200).document for seed in (3, 3, 4))
-    assert first == again
-    assert first != other
+    document, repeated, of_other_seed = (compare_runs(folders(runs), seed=seed, draws=200).document for seed in (3, 3, 4))
+    assert document == repeated
+    assert document != of_other_seed
 
 
 def test_lost_objects_are_those_that_only_the_baseline_finds(tmp_path: Path) -> None:
     dataset = make_dataset(tmp_path)
-    baseline, other = make_detections(dataset, 1, 0.5, 0.2), make_detections(dataset, 2, 0.5, 0.3)
+    baseline, detections = make_detections(dataset, 1, 0.5, 0.2), make_detections(dataset, 2, 0.5, 0.3)
     truths = Truths.of_dataset(dataset)
-    before, after = found_objects(baseline, truths) >= 0, found_objects(other, truths) >= 0
-    pair = Pairing(dataset, baseline, draws=100).pair(other)
-    lost = [change for change in pair.changes if change.kind != "gained"]
-    assert len(lost) == np.count_nonzero(before & ~after)
-    assert len(pair.changes) - len(lost) == np.count_nonzero(after & ~before)
+    in_baseline, in_other = found_objects(baseline, truths) >= 0, found_objects(detections, truths) >= 0
+    pair = Pairing(dataset, baseline, draws=100).pair(detections)
+    lost_changes = [change for change in pair.changes if change.kind != "gained"]
+    assert len(lost_changes) == np.count_nonzero(in_baseline & ~in_other)
+    assert len(pair.changes) - len(lost_changes) == np.count_nonzero(in_other & ~in_baseline)
     assert all(change.overlap >= 0.5 and change.score >= 0.25 for change in pair.changes)  # type: ignore[attr-defined]
     assert sum(score.lost + score.gained for score in pair.images) == len(pair.changes)
 
@@ -84,8 +84,8 @@ def test_an_object_whose_box_fits_too_little_is_moved_and_not_lost(tmp_path: Pat
     exact = Detections.of(2, dataset.image_index, dataset.category, score, dataset.box)
     shifted = dataset.box.copy()
     shifted[0, 0] += shifted[0, 2] / 2  # an IoU of a third
-    moved = Detections.of(2, dataset.image_index[:-1], dataset.category[:-1], score[:-1], shifted[:-1])
-    changes = Pairing(dataset, exact, draws=100).pair(moved).changes
+    detections = Detections.of(2, dataset.image_index[:-1], dataset.category[:-1], score[:-1], shifted[:-1])
+    changes = Pairing(dataset, exact, draws=100).pair(detections).changes
     assert [change.kind for change in changes] == ["lost", "moved"]
 
 

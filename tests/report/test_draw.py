@@ -24,9 +24,9 @@ def test_placing_many_texts_takes_work_in_proportion_to_their_number(monkeypatch
     compared = []
     covered = draw._covered
 
-    def counting(places: Any, size: Any, taken: Any) -> Any:
-        compared.append(len(places) * len(taken))
-        return covered(places, size, taken)
+    def counting(corners: Any, size: Any, text_boxes: Any) -> Any:
+        compared.append(len(corners) * len(text_boxes))
+        return covered(corners, size, text_boxes)
 
     monkeypatch.setattr(draw, "_covered", counting)
     per_text = []

@@ -50,8 +50,8 @@ def test_the_svg_of_the_front_has_a_dot_for_every_configuration() -> None:
 def test_figures_and_data_are_written_side_by_side(tmp_path: Path) -> None:
     data = report_data()
     names = {path.stem for path in write_figures(data, tmp_path / "a")}
-    written = write_data(data, tmp_path / "b")
-    assert {path.stem for path in written} == names | {"changes"}
+    paths = write_data(data, tmp_path / "b")
+    assert {path.stem for path in paths} == names | {"changes"}
     front = json.loads((tmp_path / "b" / "front.json").read_text())
     assert front["AP"] == data.configurations.columns["AP"].tolist()
     rows = list(csv.DictReader(io.StringIO((tmp_path / "b" / "front.csv").read_text())))
@@ -75,9 +75,9 @@ def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
 def test_sensitivities_are_differences_of_stored_values() -> None:
     table = configurations()
     values = dict(zip(table.keys, table.columns["AP"], strict=True))
-    found = by_layer(table, report_data().layers, "AP")
-    assert len(found) == 11
-    third = found[2]
+    sensitivities = by_layer(table, report_data().layers, "AP")
+    assert len(sensitivities) == 11
+    third = sensitivities[2]
     assert third.alone == values["ffqffffffff"] - values["f" * 11]
     assert third.kept_high == values["qqfqqqqqqqq"] - values["q" * 11]
 
@@ -85,38 +85,38 @@ def test_sensitivities_are_differences_of_stored_values() -> None:
 def test_sensitivities_of_a_ratio_without_noise_are_values() -> None:
     table = configurations()
     values = dict(zip(table.keys, table.columns["head_sqnr_db"], strict=True))
-    found = by_layer(table, report_data().layers, "head_sqnr_db")
-    assert found[0].alone == values["qffffffffff"]
-    assert found[0].kept_high == values["fqqqqqqqqqq"]
+    sensitivities = by_layer(table, report_data().layers, "head_sqnr_db")
+    assert sensitivities[0].alone == values["qffffffffff"]
+    assert sensitivities[0].kept_high == values["fqqqqqqqqqq"]
 
 
 def test_the_legend_has_no_bars_that_nobody_measured() -> None:
     """As after a strategy that lowers each layer alone."""
     table, data = configurations(), report_data()
-    kept = [row for row, key in enumerate(table.keys) if key.count("q") < 2]
+    rows = [row for row, key in enumerate(table.keys) if key.count("q") < 2]
     few = replace(
         table,
-        keys=tuple(table.keys[row] for row in kept),
-        front=table.front[kept],
-        columns={name: values[kept] for name, values in table.columns.items()},
+        keys=tuple(table.keys[row] for row in rows),
+        front=table.front[rows],
+        columns={name: values[rows] for name, values in table.columns.items()},
         chosen=None,
     )
     one_way = replace(data, configurations=few, picks=(), intervals={})
     for figure, both in zip(figures.sensitivities(one_way), figures.sensitivities(data), strict=True):
         assert [series.name for series in figure.series] == ["only this layer in int8"]
         assert [series.name for series in both.series] == ["only this layer in int8", "all but this layer in int8"]
-    said = "when all but this layer are"
-    assert (said in render(one_way), said in render(data)) == (False, True)
+    phrase = "when all but this layer are"
+    assert (phrase in render(one_way), phrase in render(data)) == (False, True)
 
 
 def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
     table = configurations()
-    kept = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
+    rows = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
     few = replace(
         table,
-        keys=tuple(table.keys[row] for row in kept),
-        columns={name: values[kept] for name, values in table.columns.items()},
-        front=table.front[kept],
+        keys=tuple(table.keys[row] for row in rows),
+        columns={name: values[rows] for name, values in table.columns.items()},
+        front=table.front[rows],
         chosen=1,
     )
     assert by_layer(few, report_data().layers, "AP") == ()
@@ -136,9 +136,9 @@ def test_verdicts(interval: Interval, words: str) -> None:
 
 
 def test_the_summary_is_three_sentences() -> None:
-    found = sentences(report_data())
-    assert len(found) == 3
-    assert all(text.endswith(".") for text in found)
+    summary = sentences(report_data())
+    assert len(summary) == 3
+    assert all(text.endswith(".") for text in summary)
 
 
 def test_heads_count_alike_in_one_ratio() -> None:
@@ -149,19 +149,19 @@ def test_heads_count_alike_in_one_ratio() -> None:
 
 @pytest.mark.parametrize(("low", "high"), [(0.0, 1.0), (-3.2, 7.9), (41.2, 45.7), (0.0, 6.3e11), (1e-7, 3e-7)])
 def test_ticks_are_round_and_inside(low: float, high: float) -> None:
-    found = svg.ticks(low, high)
-    assert 2 <= len(found) <= 12
-    assert min(found) >= low - 1e-9 * (high - low)
-    assert max(found) <= high + 1e-9 * (high - low)
-    assert np.allclose(np.diff(found), found[1] - found[0])
+    numbers = svg.ticks(low, high)
+    assert 2 <= len(numbers) <= 12
+    assert min(numbers) >= low - 1e-9 * (high - low)
+    assert max(numbers) <= high + 1e-9 * (high - low)
+    assert np.allclose(np.diff(numbers), numbers[1] - numbers[0])
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_names_of_marks_cover_neither_each_other_nor_marks(seed: int) -> None:
     canvas = svg.Canvas(640, 400, svg.PRINT, (64, 30, 14, 46))
-    near = np.random.default_rng(seed).normal((150 + 100 * seed, 200), 14, (4, 2))
+    neighbours = np.random.default_rng(seed).normal((150 + 100 * seed, 200), 14, (4, 2))
     names = ("safe", "balanced", "smallest", "baseline")
-    marks = [(float(x), float(y), name) for (x, y), name in zip(near, names, strict=True)]
+    marks = [(float(x), float(y), name) for (x, y), name in zip(neighbours, names, strict=True)]
     boxes = [(x - svg.MARK, y - svg.MARK, x + svg.MARK, y + svg.MARK) for x, y, _ in marks]
     for (x, y, anchor), (_, _, name) in zip(svg.name_places(marks, canvas), marks, strict=True):
         wide = svg.LETTER * len(name)
@@ -181,8 +181,8 @@ def test_a_front_that_spans_a_decade_of_costs_has_a_logarithmic_axis() -> None:
         figure = figures.front(replace(data, configurations=replace(table, columns={**table.columns, table.cost: costs})))
         assert figure is not None
         assert figure.log == expected
-        drawn = svg.draw(figure, 640, 400)
-        assert (">2G<" in drawn and ">5G<" in drawn and ">10G<" in drawn) or not expected
+        drawing = svg.draw(figure, 640, 400)
+        assert (">2G<" in drawing and ">5G<" in drawing and ">10G<" in drawing) or not expected
     assert svg.log_ticks(9.0, 10.0) == [1e9, 2e9, 5e9, 1e10]
     assert svg.log_ticks(0.0, 6.0) == [10.0**power for power in range(7)]
 

@@ -41,7 +41,7 @@ def test_time_and_error_are_measured_on_request(mpnet: Mpnet, experiment: Path, 
 
 
 @pytest.mark.parametrize(
-    ("options", "why"),
+    ("options", "message"),
     [
         (("--graph",), "name the file to draw"),
         (("--graph", "-o", "net.png"), "name the file to draw"),
@@ -49,10 +49,10 @@ def test_time_and_error_are_measured_on_request(mpnet: Mpnet, experiment: Path, 
         (("--graph", "--measure", "-o", "net.svg"), "names no images"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(mpnet: Mpnet, repository: Path, options: tuple[str, ...], why: str) -> None:
+def test_what_cannot_be_drawn_is_one_line(mpnet: Mpnet, repository: Path, options: tuple[str, ...], message: str) -> None:
     process = mpnet("show", repository / "cfg/yolov3-tiny.cfg", *options)
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
-    assert why in process.stderr
+    assert message in process.stderr
 
 
 @pytest.mark.slow

@@ -40,16 +40,16 @@ def served(store: Path) -> Iterator[LiveReport]:
 def add(store: Path) -> None:
     """One more trial, as another process adds it."""
     table = configurations()
-    with TrialStore.open(store, SUBJECT) as opened:
-        [context] = opened.contexts()
+    with TrialStore.open(store, SUBJECT) as writer:
+        [context] = writer.contexts()
         values = {name: float(table.columns[name][40]) for name in ("AP", "agreement_AP", "bit_operations")}
-        opened.add(context, [Trial(table.keys[40], values)])
+        writer.add(context, [Trial(table.keys[40], values)])
 
 
 def end(store: Path) -> None:
     """The sweep ends, as its own process notes it."""
-    with TrialStore.open(store, SUBJECT) as opened:
-        opened.set_note("status", json.dumps({"state": "finished", "owner": "elsewhere:1:x", "total": 41}))
+    with TrialStore.open(store, SUBJECT) as writer:
+        writer.set_note("status", json.dumps({"state": "finished", "owner": "elsewhere:1:x", "total": 41}))
 
 
 def answer(page: LiveReport, path: str = "", method: str = "GET", **headers: str) -> tuple[int, str]:

@@ -38,12 +38,12 @@ def test_a_sweep_hands_every_trial_on_and_shows_its_picks(experiment: Path) -> N
 
 
 def test_a_notebook_sees_the_front_grow(experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shown: list[str] = []
-    monkeypatch.setattr(notebook, "_notebook_display", lambda: shown.append)
+    drawings: list[str] = []
+    monkeypatch.setattr(notebook, "_notebook_display", lambda: drawings.append)
     monkeypatch.setattr(notebook, "LIVE_SECONDS", 0.0)
     outcome = sweep(experiment, SWEEP, workers=1, timed=False)
-    assert f"{outcome.document['trials']} of {outcome.document['trials']} trials" in shown[-1]
-    assert shown[-1].startswith("<svg")
+    assert f"{outcome.document['trials']} of {outcome.document['trials']} trials" in drawings[-1]
+    assert drawings[-1].startswith("<svg")
 
 
 def test_runs_and_comparisons_are_tables(experiment: Path) -> None:

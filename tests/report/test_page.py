@@ -72,9 +72,9 @@ def parsed(html: str) -> Text:
 
 def embedded(html: str) -> dict[str, object]:
     """The JSON document that the page's program reads."""
-    found = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
-    assert found is not None
-    document = json.loads(found[1])
+    match = re.search(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    assert match is not None
+    document = json.loads(match[1])
     assert isinstance(document, dict)
     return document
 
@@ -150,8 +150,8 @@ def test_unfinished_sweeps_say_so(state: str, words: str) -> None:
 
 
 def test_missing_parts_are_named() -> None:
-    gone = Omission("Error per layer", "the weights file has moved", "Put it back.")
-    data = replace(report_data(), errors=(), omissions=(gone,))
+    omission = Omission("Error per layer", "the weights file has moved", "Put it back.")
+    data = replace(report_data(), errors=(), omissions=(omission,))
     parsed = Text(page.render(data))
     assert "the weights file has moved" in parsed.text
     assert "error" not in {attributes.get("id") for _, attributes in parsed.tags}
@@ -166,9 +166,9 @@ def test_agreement_has_an_interval_and_no_verdict() -> None:
     assert data.configurations.chosen is not None
     interval = Interval(0.0, -1.25, 0.0)
     data = replace(data, intervals={data.configurations.chosen: {"agreement_AP": interval, "AP": interval}})
-    found = {tile["label"]: tile["note"] for tile in values.list_tiles(data)}
-    assert found["agreement AP"] == "95 %: 98.75 to 100.00"
-    assert found["AP"] == "95 %: −1.25 to +0.00, within noise"
+    notes = {tile["label"]: tile["note"] for tile in values.list_tiles(data)}
+    assert notes["agreement AP"] == "95 %: 98.75 to 100.00"
+    assert notes["AP"] == "95 %: −1.25 to +0.00, within noise"
 
 
 def test_held_out_figures_stand_beside_those_that_chose() -> None:
@@ -191,8 +191,8 @@ def test_all_classes_are_listed_and_the_missing_ones_counted() -> None:
 
 
 def test_images_that_a_classifier_lost_have_no_size() -> None:
-    lost = ImageChange("lost", "p.png", "circle", 0.75, Guess("circle", 0.75), Guess("square", 0.5))
-    data = replace(report_data(), changes=(lost,), confusion=None, protocol={"task": "classification", "images": 115})
+    changes = ImageChange("lost", "p.png", "circle", 0.75, Guess("circle", 0.75), Guess("square", 0.5))
+    data = replace(report_data(), changes=(changes,), confusion=None, protocol={"task": "classification", "images": 115})
     parsed = Text(page.render(replace(data, classes=())))
     assert "1 image lost and 0 gained" in parsed.text
     assert "True size" not in parsed.text
@@ -200,8 +200,8 @@ def test_images_that_a_classifier_lost_have_no_size() -> None:
 
 def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
     dataset = random_dataset(3)
-    found = [random_detections(dataset, seed) for seed in (4, 5)]
-    point = OperatingPoint(dataset, found[0], 0.4).of(found[1])
+    text = [random_detections(dataset, seed) for seed in (4, 5)]
+    point = OperatingPoint(dataset, text[0], 0.4).of(text[1])
     parsed = Text(page.render(replace(report_data(), operating_point=point)))
     assert {"threshold", "table-threshold", "table-threshold-classes"} <= {str(of.get("id")) for _, of in parsed.tags}
     assert f"{point['objects']} objects of {point['images']} images" in parsed.text
@@ -213,7 +213,7 @@ def test_a_configuration_that_is_picked_twice_has_one_card() -> None:
     data = report_data()
     key = data.configurations.keys[0]
     picks = [Pick(name, f"rule of {name}", key, 0) for name in ("safe", "balanced")]
-    other = Pick("smallest", "rule of smallest", data.configurations.keys[1], 1)
-    cards = values.pick_cards(replace(data, picks=(*picks, other)))
+    second_pick = Pick("smallest", "rule of smallest", data.configurations.keys[1], 1)
+    cards = values.pick_cards(replace(data, picks=(*picks, second_pick)))
     assert [card["names"] for card in cards] == ["safe, balanced", "smallest"]
     assert cards[0]["rules"] == "rule of safe; balanced: rule of balanced"

@@ -32,9 +32,9 @@ def test_it_says_what_was_chosen_lost_saved_and_not_tested() -> None:
     assert f"The baseline is {in_words(data, table.keys[table.baseline or 0])}." in page
     assert page.count("<th>baseline</th>") == 2
     measured = replace(data, protocol={**data.protocol, "metric": METRIC})
-    for shown in (statement(measured), render(measured)):
-        assert METRIC.replace("per picture", "per image") in shown
-        assert "per picture" not in shown
+    for text in (statement(measured), render(measured)):
+        assert METRIC.replace("per picture", "per image") in text
+        assert "per picture" not in text
 
 
 @pytest.mark.parametrize("name", [name for name in HOSTILE if "<" in name])

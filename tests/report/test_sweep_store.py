@@ -28,7 +28,7 @@ from tests.report.synthetic import configurations
 
 
 @contextlib.contextmanager
-def quiet(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def quiet(title: str, total: int) -> Iterator[Callable[[int], None]]:
     yield lambda count: None
 
 
@@ -100,9 +100,9 @@ def test_a_report_is_made_while_the_sweep_writes(tmp_path: Path) -> None:
 
 def test_a_store_is_only_read(tmp_path: Path) -> None:
     path = make_store(tmp_path / "s.sqlite", count=50)
-    before = path.read_bytes()
+    content = path.read_bytes()
     collect([path], progress=quiet)
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content
 
 
 def test_an_empty_store_is_one_clear_line(tmp_path: Path) -> None:
@@ -120,16 +120,18 @@ def test_files_that_are_gone_are_named(tmp_path: Path) -> None:
     data = collect([make_store(tmp_path / "s.sqlite", count=50)], progress=quiet)
     reasons = {omission.subject: omission.reason for omission in data.omissions}
     assert len(reasons) == 2
-    assert all("does not name its" in why for why in reasons.values())
-    assert all(why in render(data) for why in reasons.values())
+    assert all("does not name its" in reason for reason in reasons.values())
+    assert all(reason in render(data) for reason in reasons.values())
 
 
 def test_held_out_figures_stand_beside_those_that_chose(tmp_path: Path) -> None:
     store = make_store(tmp_path / "s.sqlite", held_out=True, findings={"best": entry("q" * 11)})
     data = collect([store], progress=quiet)
     assert "of which 57 chose and 58 were held out" in sentences(data)[0]
-    held = data.configurations.value(data.configurations.chosen, "held_out_AP")
-    assert sentences(data)[1].startswith(f"On the 58 held-out images the chosen configuration reaches AP {held:.2f} against")
+    held_out = data.configurations.value(data.configurations.chosen, "held_out_AP")
+    assert sentences(data)[1].startswith(
+        f"On the 58 held-out images the chosen configuration reaches AP {held_out:.2f} against"
+    )
     assert "that chose" not in sentences(data)[1]
     assert "partly luck" not in sentences(data)[1]
     assert find_configuration(f"{store}:{'q' * 11}").held_out.keys() == {"AP"}
@@ -155,7 +157,7 @@ def test_thinning_keeps_front_ends_and_sensitivities() -> None:
     assert thin.dropped == len(table) - 300
     assert thin.keys[thin.chosen or 0] == table.keys[table.chosen or 0]
     assert thin.front.sum() == table.front.sum()
-    singles = {"f" * place + "q" + "f" * (10 - place) for place in range(11)}
+    singles = {"f" * position + "q" + "f" * (10 - position) for position in range(11)}
     assert singles <= set(thin.keys)
     assert thinned(table, limit=300).keys == thin.keys
 
@@ -196,8 +198,8 @@ def pick(key: str, loss: tuple[float, float, float]) -> dict[str, object]:
 
 def test_picks_come_with_loss_and_saving_on_held_out_images(tmp_path: Path) -> None:
     picks = {"safe": pick("fqqqqqqqqqf", (-0.1, -0.6, 0.3)), "smallest": pick("q" * 11, (-3.0, -4.0, -2.0))}
-    found = {"picks": picks, "best": entry("q" * 11)}
-    data = collect([make_store(tmp_path / "s.sqlite", held_out=True, findings=found)], progress=quiet)
+    pick_data = {"picks": picks, "best": entry("q" * 11)}
+    data = collect([make_store(tmp_path / "s.sqlite", held_out=True, findings=pick_data)], progress=quiet)
     assert [(p.name, p.key, data.configurations.keys[p.row or 0]) for p in data.picks] == [
         ("safe", "fqqqqqqqqqf", "fqqqqqqqqqf"),
         ("smallest", "q" * 11, "q" * 11),

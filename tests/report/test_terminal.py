@@ -55,10 +55,10 @@ def test_a_pipe_gets_plain_text(monkeypatch: pytest.MonkeyPatch, capsys: pytest.
     monkeypatch.delenv("FORCE_COLOR", raising=False)
     wide = "y" * 150
     terminal.print_table(console(), ["name", "value"], [[wide, "\x1b[31mred"]], title="t")
-    shown = capsys.readouterr().out
-    assert "\x1b" not in shown
-    assert "".join(shown.split()).count("y") == 150
-    assert max(map(len, shown.splitlines())) <= terminal.WIDEST
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert "".join(text.split()).count("y") == 150
+    assert max(map(len, text.splitlines())) <= terminal.WIDEST
 
 
 def test_a_limited_table_counts_the_rest(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,7 +73,7 @@ def _wide(columns: int) -> Console:
 @pytest.mark.parametrize("columns", [60, 80, 100, 300])
 def test_a_table_is_never_wider_than_the_terminal_or_a_hundred_columns(columns: int) -> None:
     target = _wide(columns)
-    rows = [[f"layer-{n}", *[f"{n}.{place:02d} value" for place in range(20)], terminal.Share(n / 9)] for n in range(10)]
+    rows = [[f"layer-{n}", *[f"{n}.{position:02d} value" for position in range(20)], terminal.Share(n / 9)] for n in range(10)]
     terminal.print_table(target, ["name", *[f"column {n}" for n in range(20)], ""], rows)
     lines = target.file.getvalue().splitlines()  # type: ignore[attr-defined]
     assert max(map(cell_len, lines)) <= min(columns, 100)
@@ -117,9 +117,9 @@ def test_words_are_folded_before_a_table_is_cut() -> None:
 def test_only_the_last_part_of_a_table_has_bars() -> None:
     target = _wide(40)
     terminal.print_table(target, ["", *["column"] * 4, ""], [["a", *["1" * 12] * 4, terminal.Share(1.0)]])
-    parts = target.file.getvalue().split("column")  # type: ignore[attr-defined]
-    assert "#" not in "".join(parts[:-1])
-    assert "#" in parts[-1]
+    pieces = target.file.getvalue().split("column")  # type: ignore[attr-defined]
+    assert "#" not in "".join(pieces[:-1])
+    assert "#" in pieces[-1]
 
 
 @pytest.mark.parametrize(

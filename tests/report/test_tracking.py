@@ -15,7 +15,7 @@ from tests.cli.conftest import Mpnet, document_of, experiment, mpnet  # noqa: F4
 SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8]}", "--workers", "1", "--no-time")
 
 
-class Kept:
+class RecordingTracker:
     """A program that remembers what it is told."""
 
     def __init__(self) -> None:
@@ -38,34 +38,36 @@ class Kept:
 
 
 @pytest.fixture
-def kept(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    made = Kept()
-    monkeypatch.setattr(tracking, "open_tracker", lambda program, name: made)
-    return made
+def tracker(monkeypatch: pytest.MonkeyPatch) -> RecordingTracker:
+    trackers = RecordingTracker()
+    monkeypatch.setattr(tracking, "open_tracker", lambda program, name: trackers)
+    return trackers
 
 
-def test_a_run_is_kept(mpnet: Mpnet, experiment: Path, kept: Kept) -> None:
+def test_a_run_is_kept(mpnet: Mpnet, experiment: Path, tracker: RecordingTracker) -> None:
     document = document_of(mpnet("run", experiment, "--log", "mlflow", "--json"))
     result = read_result(experiment.parent / document["folder"])
-    assert kept.parameters_kept["precision"] == document["precision"]["key"]
-    [(_, measures)] = kept.steps
+    assert tracker.parameters_kept["precision"] == document["precision"]["key"]
+    [(_, measures)] = tracker.steps
     assert measures["AP50"] == result.metrics["AP50"]
     assert measures["bit_operations"] == document["cost"]["bit_operations"]
-    assert [path.name for path in kept.files] == ["result.json", f"{result.id}.html"]
-    assert "One configuration" in kept.files[1].read_text() or "2 configurations were compared" in kept.files[1].read_text()
-    assert kept.closed
+    assert [path.name for path in tracker.files] == ["result.json", f"{result.id}.html"]
+    assert (
+        "One configuration" in tracker.files[1].read_text() or "2 configurations were compared" in tracker.files[1].read_text()
+    )
+    assert tracker.closed
 
 
-def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, kept: Kept) -> None:
+def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, tracker: RecordingTracker) -> None:
     document = document_of(mpnet("sweep", experiment, *SWEEP, "--log", "mlflow", "--json"))
-    trials = [step for step, measures in kept.steps if "AP" in measures]
+    trials = [step for step, measures in tracker.steps if "AP" in measures]
     assert trials == list(range(1, document["trials"] + 1))
-    assert kept.steps[-1][1] == {"front": len(document["front"])}
-    assert kept.parameters_kept["pick.smallest"] == document["picks"]["smallest"]["precision"]
-    store, page = kept.files
+    assert tracker.steps[-1][1] == {"front": len(document["front"])}
+    assert tracker.parameters_kept["pick.smallest"] == document["picks"]["smallest"]["precision"]
+    store, page = tracker.files
     assert store.name == Path(document["store"]).name
     assert f"{document['trials']} configurations were measured" in page.read_text()
-    assert kept.closed
+    assert tracker.closed
 
 
 def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +93,7 @@ def test_real_programs_take_it(program: str, tmp_path: Path, monkeypatch: pytest
     for name in ("result.json", "page.html"):
         tracker.file(tmp_path / name)
     tracker.close()
-    given = [tmp_path / "result.json", tmp_path / "page.html"]
-    written = [path for path in tmp_path.rglob("*") if path.is_file() and path not in given]
+    inputs = [tmp_path / "result.json", tmp_path / "page.html"]
+    outputs = [path for path in tmp_path.rglob("*") if path.is_file() and path not in inputs]
     for name in ("result.json", "page.html"):  # a copy, or its path in a text
-        assert any(path.name == name or name.encode() in path.read_bytes() for path in written)
+        assert any(path.name == name or name.encode() in path.read_bytes() for path in outputs)
