@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from mpnet.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mpnet.deploy import ExportReport
     from mpnet.errors import MpnetError
     from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
@@ -31,6 +32,7 @@ __all__ = [
     "Box",
     "Boxes",
     "Comparison",
+    "ExportReport",
     "Label",
     "MpnetError",
     "Network",
@@ -58,6 +60,7 @@ __all__ = [
 __getattr__ = lazy_names(
     __name__,
     {
+        "mpnet.deploy": ("ExportReport",),
         "mpnet.errors": ("MpnetError",),
         "mpnet.evaluation.dataset": ("load_dataset",),
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),

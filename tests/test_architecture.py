@@ -29,6 +29,7 @@ FLOORS = (
     {"trial"},
     {"sweep"},
     {"resolve", "explain"},
+    {"deploy"},
     {"report"},
     {"api", "demo"},
     {"cli"},

@@ -4,25 +4,20 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable
 
 import click
 
-from mpnet.backends import Model, backend, flavour_here, runner_of
-from mpnet.backends.deployment import slower_note
-from mpnet.backends.placement import as_plain, placements, warnings_of
 from mpnet.cli.options import FILE, declare, set_option
 from mpnet.cli.output import console, note, print_json
-from mpnet.errors import ConfigError, MpnetError
-from mpnet.export import Exported, describe, export, target, target_for, targets
-from mpnet.formats.files.atomic import write_files
+from mpnet.deploy import ExportReport, export_source
+from mpnet.errors import ConfigError
+from mpnet.export import describe, targets
 from mpnet.messages import bytes_text
 from mpnet.model.plan_key import short_key
-from mpnet.packages import require
 from mpnet.report.text.layers import print_placements
-from mpnet.resolve.source import Files, configuration_named
+from mpnet.resolve.source import Files
 from mpnet.resolve.stored import split_source
 from mpnet.resolve.trials import TABLES, write_trials
 
@@ -106,75 +101,45 @@ def command(
     if form in TABLES:
         _write_table(source, form, out, as_json)
         return
-    name = target_for(target_name or "", out)
-    chosen = target(name)
-    if out is None and chosen.reads_weights:
-        raise ConfigError(f"--to {name}: writes {chosen.suffix}, which is no text; name a file with -o")
-    named = configuration_named(source, Files(cfg, weights, names), overrides, complete=chosen.reads_weights)
-    for line in named.notes:
-        note(line)
-    configuration = named.configuration
-    chose = ""
-    if not flavour and len(chosen.flavours) > 1:
-        flavour, why = flavour_here(name, chosen.flavours)
-        rest = ", ".join(other for other in chosen.flavours if other != flavour)
-        chose = f"--flavour {flavour} is taken ({why}); others are {rest}"
-    if score is not None:
+
+    def find_operating_point() -> dict[str, Any]:
         from mpnet.report.collect.compare_runs import score_to_deploy  # brings sweeps
 
-        point = score_to_deploy(score, source)
-        configuration = replace(configuration, document={**configuration.document, "operating_point": point})
-    exported = export(name, configuration, flavour, options)
-    files = {} if out is None else exported.beside(out)
-    write_files(files)
-    model, remark = _opened(name, chosen.flavour(flavour), exported)
-    executed = None if model is None else model.executed()
-    layers = placements(configuration, exported, executed) if chosen.reads_weights else []
-    engine = None if model is None else {"engine": str(runner_of(name, chosen.flavour(flavour))), "version": model.version}
-    if engine is not None and executed is not None:
-        remark = backend(engine["engine"]).caution(executed)
-    times = {}
-    if model is not None and engine is not None and not no_time:
-        from mpnet.trial.latency import time_exported
+        return score_to_deploy(score or "", source)
 
-        times = time_exported(engine["engine"], configuration, model)
-    warnings = warnings_of(layers, engine["engine"] if engine else "")
-    if slower := slower_note(engine["engine"] if engine else "", times.get("mix", 0.0), times):
-        warnings = [*warnings, slower]
+    report = export_source(
+        source,
+        out,
+        to=target_name or "",
+        flavour=flavour,
+        options=options,
+        files=Files(cfg, weights, names),
+        overrides=overrides,
+        find_operating_point=None if score is None else find_operating_point,
+        is_timed=not no_time,
+        on_note=note,
+    )
     if as_json:
-        print_json(
-            {
-                "source": source,
-                "target": name,
-                "flavour": chosen.flavour(flavour),
-                "precision": configuration.precisions.key,
-                "cfg": str(named.cfg),
-                "written": str(out) if out else None,
-                "files": {str(path): len(content) for path, content in files.items()},
-                "layers": as_plain(layers),
-                "executed_by": engine,
-                **({"times_ms": times} if times else {}),
-                "warnings": [*warnings, *exported.notes],
-                **exported.details,
-                "text": exported.content.decode("utf-8", "replace") if out is None else None,
-            }
-        )
+        print_json(report.as_json())
     elif out is None:
-        sys.stdout.buffer.write(exported.content)
+        sys.stdout.buffer.write(report.exported.content)
     else:
-        if layers:
-            print_placements(layers, engine, console())
-        console().print(
-            f"{short_key(configuration.precisions.key)}: "
-            + ", ".join(f"{path} ({bytes_text(len(content))})" for path, content in files.items())
-        )
-        if times and engine is not None:
-            mix, *others = (
-                f"{ms:.2f} ms{'' if name == 'mix' else f' with all layers in {name}'}" for name, ms in times.items()
-            )
-            console().print(f"one image and thread in {engine['engine']}: {', '.join([mix, *others])}")
-    for line in filter(None, [chose, *warnings, *exported.notes, remark]):
+        _print_report(report)
+    for line in report.notes:
         note(line)
+
+
+def _print_report(report: ExportReport) -> None:
+    """Print where layers run, the files, and how long the engine takes."""
+    if report.layers:
+        print_placements(report.layers, report.executed_by, console())
+    files = ", ".join(f"{path} ({bytes_text(size)})" for path, size in report.files.items())
+    console().print(f"{short_key(report.precision)}: {files}")
+    if report.times_ms:
+        mix, *others = (
+            f"{ms:.2f} ms{'' if name == 'mix' else f' with all layers in {name}'}" for name, ms in report.times_ms.items()
+        )
+        console().print(f"one image and thread in {report.engine}: {', '.join([mix, *others])}")
 
 
 def _write_table(source: str, form: str, out: Path | None, as_json: bool) -> None:
@@ -188,16 +153,3 @@ def _write_table(source: str, form: str, out: Path | None, as_json: bool) -> Non
         print_json({"source": source, "target": form, "written": str(out), "trials": count})
     else:
         console().print(f"{out}: {count:,} trials ({bytes_text(out.stat().st_size)})", soft_wrap=True)
-
-
-def _opened(name: str, flavour: str, exported: Exported) -> tuple[Model | None, str]:
-    """The file in the program that runs it, or why that cannot be asked what it executes."""
-    engine = runner_of(name, flavour)
-    if engine is None:
-        return None, ""
-    runner = backend(engine)
-    try:
-        require(f"asking {engine} what it executes", runner.packages, runner.extra)
-        return runner.load(exported, 1), ""
-    except MpnetError as error:
-        return None, str(error)

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Mapping, Sequence
 
 from mpnet.config.experiment import Experiment
+from mpnet.deploy import ExportReport, export_source
 from mpnet.errors import ConfigError
-from mpnet.export import export as export_configuration
-from mpnet.export import target_for
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.documents.typed import as_json
-from mpnet.formats.files.atomic import write_files, write_text
+from mpnet.formats.files.atomic import write_text
 from mpnet.progress import silent
 from mpnet.report.collect.compare_runs import compare_runs
 from mpnet.report.collect.report import collect
@@ -26,7 +25,6 @@ from mpnet.report.data.figures import Figure, Series
 from mpnet.report.data.summary import sentences
 from mpnet.report.html import svg
 from mpnet.report.html.page import render
-from mpnet.resolve.source import configuration_named
 from mpnet.resolve.trials import trials
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.run import SweepStart, run_sweep
@@ -215,15 +213,18 @@ def report(*sources: str | Path | Result | SweepResult, out: str | Path = "repor
     return Page(Path(out), sentences(data), html)
 
 
-def export(source: str | Path | Result, out: str | Path, to: str = "", flavour: str = "", **options: Any) -> list[Path]:
+def export(
+    source: str | Path | Result, out: str | Path, to: str = "", flavour: str = "", *, timed: bool = True, **options: Any
+) -> ExportReport:
     """Write a configuration in the form of another program, as `mpnet export` does.
 
-    source: experiment file, run, STORE:KEY or cfg. out: the file; further ones stand beside it. to: the target, '': what
-    the suffix of `out` says. options: of the target. Result: the files written.
+    source:  experiment file, run, STORE:KEY or cfg. out: the main file; further ones stand beside it.
+    to:      the target, '': what the suffix of `out` says. flavour: '': the first one that is installed here.
+    timed:   whether to measure how long the program that runs the file takes here.
+    options: of the target.
+    Result:  what the command prints: the files (the report is a sequence of their paths), the precision that each layer is
+             executed in, times and warnings.
     Raises: ConfigError, StoreError, PrecisionError; each message is one line with place and remedy.
     """
-    out = Path(out)
-    named = configuration_named(str(source.folder if isinstance(source, Result) else source))
-    files = export_configuration(target_for(to, out), named.configuration, flavour, options).beside(out)
-    write_files(files)
-    return list(files)
+    named = str(source.folder if isinstance(source, Result) else source)
+    return export_source(named, Path(out), to=to, flavour=flavour, options=options, is_timed=timed)
