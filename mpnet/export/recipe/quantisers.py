@@ -6,13 +6,13 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
+from importlib import resources
 from string import Template
 from typing import Any, Callable, Mapping, Sequence
 
 from mpnet.engine.options import EngineOptions
 from mpnet.export.naming import layer_name
 from mpnet.export.recipe.choice import Choice, ChosenLayer
-from mpnet.export.recipe.scripts import AIMET_SCRIPT, NNCF_SCRIPT, ONNXRUNTIME_SCRIPT
 from mpnet.model.convolutions import ConnectedSpec, ConvolutionSpec, DeconvolutionalSpec
 from mpnet.model.layer import NETWORK_INPUT
 from mpnet.model.network import NetworkSpec
@@ -95,9 +95,15 @@ def _names(layers: Sequence[ChosenLayer]) -> list[str]:
     return [layer.node for layer in layers]
 
 
-def _script(template: str, choice: Choice, **values: Any) -> bytes:
+def _script(name: str, choice: Choice, **values: Any) -> bytes:
+    """Return the runnable part of a recipe, which needs the quantiser, NumPy and OpenCV, and nothing of mpnet.
+
+    name: of the template; values: what its placeholders stand for besides what every script is told.
+    """
     known = {"key": choice.origin["precision"], "width": choice.width, "height": choice.height, "resize": repr(choice.resize)}
-    return Template(template).substitute({**known, **values}).encode()
+    folder = resources.files("mpnet.export.recipe") / "templates"
+    script, inputs = ((folder / f"{part}.py.template").read_text(encoding="utf-8") for part in (name, "inputs"))
+    return Template(script.replace("$inputs", inputs.rstrip("\n"))).substitute({**known, **values}).encode()
 
 
 def _nncf(choice: Choice) -> Files:
@@ -113,7 +119,7 @@ def _nncf(choice: Choice) -> Files:
         "preset": preset.lower(),
         "advanced_parameters": {"overflow_fix": "disable", "activations_range_estimator_params": "MINMAX"},
     }
-    script = _script(NNCF_SCRIPT, choice, patterns=_list(patterns), preset=preset)
+    script = _script("nncf", choice, patterns=_list(patterns), preset=preset)
     return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
 
@@ -135,7 +141,7 @@ def _onnxruntime(choice: Choice) -> Files:
         },
     }
     script = _script(
-        ONNXRUNTIME_SCRIPT,
+        "onnxruntime",
         choice,
         nodes=_list(names),
         per_channel=choice.per_channel,
@@ -221,7 +227,7 @@ def _left_by_modelopt(layer: ChosenLayer) -> str:
 def _aimet(choice: Choice) -> Files:
     names = _names(choice.quantised)
     recipe = {"quantized": names, "float": _names(choice.floats), "param_type": "int8", "activation_type": "int8"}
-    return {_RECIPE: _json(choice, recipe), _SCRIPT: _script(AIMET_SCRIPT, choice, nodes=_list(names))}
+    return {_RECIPE: _json(choice, recipe), _SCRIPT: _script("aimet", choice, nodes=_list(names))}
 
 
 def _list(names: Sequence[str]) -> str:
