@@ -29,24 +29,24 @@ from mpnet.export.ncnn.file import Files
 from mpnet.export.weights import halves_of
 from mpnet.model.network import ConvolutionSpec, LayerSpec
 from mpnet.model.precision import FLOAT16
+from mpnet.quantization.codes import LEAKY_SLOPE
 from mpnet.quantization.scheme import QuantParams, range_to_params
 
 INPUT = "picture"
 _KEEP = -233
 """ncnn's word for as many as there are."""
-_SLOPE = 0.1
 # The activation inside a convolution: its number, and its parameters.
 _FUSED: dict[str, tuple[int, list[float]]] = {
     "linear": (0, []),
     "relu": (1, []),
-    "leaky": (2, [_SLOPE]),
+    "leaky": (2, [LEAKY_SLOPE]),
     "relu6": (3, [0.0, 6.0]),
     "logistic": (4, []),
     "mish": (5, []),
 }
 _ALONE: dict[str, tuple[str, dict[str, Any]]] = {
     "relu": ("ReLU", {}),
-    "leaky": ("ReLU", {"p0": _SLOPE}),
+    "leaky": ("ReLU", {"p0": LEAKY_SLOPE}),
     "relu6": ("Clip", {"p0": 0.0, "p1": 6.0}),
     "logistic": ("Sigmoid", {}),
     "mish": ("Mish", {}),

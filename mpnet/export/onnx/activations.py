@@ -8,6 +8,7 @@ from typing import Callable
 import numpy as np
 
 from mpnet.export.onnx.graph import OnnxGraph
+from mpnet.quantization.codes import LEAKY_SLOPE
 
 
 def _scalar(graph: OnnxGraph, value: float) -> str:
@@ -66,7 +67,7 @@ def _mish(graph: OnnxGraph, x: str, name: str) -> str:
 
 _OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "linear": lambda graph, x, name: x,
-    "leaky": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=0.1),
+    "leaky": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=LEAKY_SLOPE),
     "relu": lambda graph, x, name: graph.node("Relu", [x], name),
     "relu6": lambda graph, x, name: _clip(graph, x, 0, 6, name),
     "logistic": lambda graph, x, name: graph.node("Sigmoid", [x], name),

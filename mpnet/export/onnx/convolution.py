@@ -34,10 +34,8 @@ from mpnet.export.onnx.values import (
 from mpnet.export.weights import in_bits, in_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed
-from mpnet.quantization.codes import sums_before
+from mpnet.quantization.codes import LEAKY_SLOPE, sums_before
 from mpnet.quantization.scheme import QuantParams, range_to_params
-
-LEAKY_SLOPE = 0.1
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from mpnet.importing.graph import Array, Refused
 from mpnet.importing.operators.record import ANY_COUNT, Lifter, Operator, OperatorCall, Shape
 from mpnet.quantization import elementary
+from mpnet.quantization.codes import LEAKY_SLOPE
 
 _SIXTH = 1 / 6
 _SLOW = 8
@@ -121,7 +122,7 @@ def _lift_prelu(lifter: Lifter, call: OperatorCall) -> None:
 
 
 def _lift_slopes(lifter: Lifter, call: OperatorCall, slopes: Array) -> None:
-    words_by_slope = {0.0: "relu", round(0.1, 6): "leaky", round(0.01, 6): "relie"}
+    words_by_slope = {0.0: "relu", round(LEAKY_SLOPE, 6): "leaky", round(0.01, 6): "relie"}
     word = words_by_slope.get(round(float(slopes[0]), 6)) if (slopes == slopes[0]).all() else None
     if word is not None:
         lifter.apply(call, "activation", word=word)
