@@ -17,6 +17,22 @@ from typing import Iterable, TypeVar
 from mpnet.errors import ConfigError
 
 Declared = TypeVar("Declared")
+OLDEST_VERSIONS = {
+    "ai-edge-litert": "1.4",
+    "flatbuffers": "23.5",
+    "matplotlib": "3.7",
+    "mlflow": "2.9",
+    "ncnn": "1.0.20230816",
+    "onnx": "1.16",
+    "onnxruntime": "1.17",
+    "openvino": "2024.0",
+    "pandas": "2.0",
+    "pyarrow": "14",
+    "tensorboard": "2.15",
+    "wandb": "0.16",
+}
+"""Of packages that only some commands need, the oldest versions that mpnet works with; the extras of pyproject.toml ask for the
+same (tests/backends/test_registry.py)."""
 
 
 def declared(package: str, path: Iterable[str], name: str, kind: type[Declared]) -> dict[str, Declared]:
@@ -38,6 +54,11 @@ def program() -> str:
     if shutil.which("mpnet") or not beside.exists():
         return "mpnet"
     return shlex.quote(str(beside.relative_to(here) if beside.is_relative_to(here) else beside))
+
+
+def requirements(*names: str) -> tuple[str, ...]:
+    """Return the requirements of packages of OLDEST_VERSIONS, such as `onnx>=1.16`."""
+    return tuple(f"{name}>={OLDEST_VERSIONS[name]}" for name in names)
 
 
 def module_names(folder: Path) -> tuple[str, ...]:

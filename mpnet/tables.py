@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import TYPE_CHECKING, Any, Mapping, Sequence
 
-from mpnet.packages import require
+from mpnet.packages import require, requirements
 
 if TYPE_CHECKING:
     import matplotlib.axes
@@ -42,7 +42,7 @@ class Tabular:
 
     def to_pandas(self) -> pandas.DataFrame:
         """The figures, one row each. Raises: ConfigError where pandas is missing."""
-        require("a DataFrame", ["pandas>=2.0"], "table")
+        require("a DataFrame", requirements("pandas"), "table")
         import pandas as pd
 
         return pd.DataFrame({name: list(values) for name, values in self.table.columns.items()})
@@ -52,7 +52,7 @@ class Tabular:
 
         Raises: ConfigError where matplotlib is missing, or for a table that has no chart.
         """
-        require("a plot", ["matplotlib>=3.7"], "plot")
+        require("a plot", requirements("matplotlib"), "plot")
         return self.table.drawn(axes)
 
     def _repr_html_(self) -> str:

@@ -13,7 +13,7 @@ from mpnet.backends.images import first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
-from mpnet.packages import version_of
+from mpnet.packages import requirements, version_of
 
 _DELEGATE = "DELEGATE"
 _CONVOLUTIONS = ("CONV_2D", "DEPTHWISE_CONV_2D")
@@ -75,6 +75,6 @@ BACKEND = Backend(
     "litert",
     LiteRTModel,
     {"activations": {"mode": "affine", "ranges": "dynamic"}},
-    packages=("ai-edge-litert>=1.4",),
+    packages=requirements("ai-edge-litert"),
     extra="litert",
 )

@@ -16,7 +16,7 @@ from mpnet.backends import Backend, Executed
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
-from mpnet.packages import version_of
+from mpnet.packages import requirements, version_of
 
 _MACHINE_DEPENDENT = (
     "use_fp16_packed",
@@ -103,6 +103,6 @@ BACKEND = Backend(
     "",
     NcnnModel,
     {"activations": {"mode": "symmetric", "ranges": "calibrated", "rounding": "half_away"}},
-    packages=("ncnn>=1.0.20230816",),
+    packages=requirements("ncnn"),
     extra="ncnn",
 )

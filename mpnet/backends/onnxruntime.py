@@ -17,6 +17,7 @@ from mpnet.backends.images import by_image, explained, first_line
 from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
+from mpnet.packages import requirements
 
 # What the optimised graph calls a convolution: operator -> precision of its products.
 _CONVOLUTIONS = {"QLinearConv": "int8", "ConvInteger": "int8", "Conv": "fp32", "FusedConv": "fp32", "NhwcFusedConv": "fp32"}
@@ -109,6 +110,6 @@ BACKEND = Backend(
     "onnxruntime",
     OnnxRuntimeModel,
     {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    ("onnxruntime>=1.17", "onnx>=1.16"),
+    requirements("onnxruntime", "onnx"),
     "onnxruntime",
 )

@@ -15,6 +15,7 @@ from mpnet.errors import EngineError
 from mpnet.export import Exported
 from mpnet.export.naming import layer_of
 from mpnet.kernels.environment import int8_sums_saturate
+from mpnet.packages import requirements
 
 _PRECISIONS = {"f32": "fp32", "u8": "int8", "i8": "int8", "f16": "fp16", "bf16": "bf16"}
 # What was asked for, and what runs.
@@ -122,7 +123,7 @@ BACKEND = Backend(
     "openvino",
     OpenVinoModel,
     {"activations": {"mode": "affine", "ranges": "calibrated"}},
-    ("openvino>=2024.0", "onnx>=1.16"),
+    requirements("openvino", "onnx"),
     "openvino",
     _caution,
 )

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Callable, Mapping, Protocol, Sequence
 
 from mpnet.formats.files.atomic import write_text
-from mpnet.packages import require
+from mpnet.packages import require, requirements
 from mpnet.progress import Progress, silent
 from mpnet.trial.result import Result
 
@@ -118,19 +118,14 @@ class _Wandb:
         self._run.finish()
 
 
-TRACKERS: Mapping[str, tuple[str, Callable[[str], Tracker]]] = {
-    "mlflow": ("mlflow>=2.9", _MLflow),
-    "tensorboard": ("tensorboard>=2.15", _TensorBoard),
-    "wandb": ("wandb>=0.16", _Wandb),
-}
-"""What each needs, and what makes one of a name; the extra of mpnet has the tracker's name."""
+TRACKERS: Mapping[str, Callable[[str], Tracker]] = {"mlflow": _MLflow, "tensorboard": _TensorBoard, "wandb": _Wandb}
+"""What makes one of a name; its package and the extra of mpnet have the tracker's name."""
 
 
 def open_tracker(program: str, name: str) -> Tracker:
     """Open a run of that name. Raises: ConfigError where the program is missing."""
-    package, open_run = TRACKERS[program]
-    require(f"--log {program}", [package], program)
-    return open_run(name)
+    require(f"--log {program}", requirements(program), program)
+    return TRACKERS[program](name)
 
 
 def open_trackers(programs: Sequence[str], name: str) -> list[Tracker]:

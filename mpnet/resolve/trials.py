@@ -23,7 +23,7 @@ from mpnet.errors import ConfigError, StoreError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.packages import require
+from mpnet.packages import require, requirements
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.latest import is_store
 from mpnet.sweep.store.records import choose_record
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 TABLES = ("parquet", "csv")
 EXTRA = "table"
-_PYARROW, _PANDAS = "pyarrow>=14", "pandas>=2.0"
+_PYARROW, _PANDAS = requirements("pyarrow", "pandas")
 _AT_ONCE = 65_536
 """Rows that are in memory at a time while a file is written."""
 _KEY, _OPTIONS = "precision", "options"

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from mpnet.errors import ConfigError
 from mpnet.export import targets
 from mpnet.model.keys import keys_of
 from mpnet.model.quantization import QuantizationOptions
+from mpnet.packages import OLDEST_VERSIONS, requirements
 
 
 def test_every_backend_runs_what_a_target_writes() -> None:
@@ -34,6 +36,15 @@ def test_extras_bring_what_targets_and_backends_need(repository: Path) -> None:
         assert set(row.packages) <= set(extras[row.extra] if row.extra else ())  # type: ignore[attr-defined]
     for name, row in backends().items():  # an engine's extra brings what its file is written with
         assert set(targets()[row.target].packages) <= set(extras[row.extra]), name
+
+
+def test_extras_ask_for_the_oldest_versions_that_mpnet_takes(repository: Path) -> None:
+    tomllib = pytest.importorskip("tomllib", reason="Python 3.11 reads TOML")
+    extras = tomllib.loads((repository / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    # `bench` and `tf` take any version.
+    required = {requirement for name, rows in extras.items() if name not in ("bench", "tf") for requirement in rows}
+    for name, requirement in zip(OLDEST_VERSIONS, requirements(*OLDEST_VERSIONS), strict=True):
+        assert {other for other in required if re.split("[<>=]", other)[0] == name} == {requirement}
 
 
 def test_asking_what_there_is_imports_no_engine() -> None:

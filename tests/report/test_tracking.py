@@ -71,7 +71,7 @@ def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, tracke
 
 
 def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(tracking.TRACKERS, "wandb", ("no-such-package>=1", tracking.TRACKERS["wandb"][1]))  # type: ignore[arg-type]
+    monkeypatch.setattr(tracking, "requirements", lambda *names: ("no-such-package>=1",))
     process = mpnet("run", experiment, "--log", "wandb")
     assert (process.returncode, process.stderr.count("\n")) == (2, 1)
     assert "pip install --upgrade 'mpnet[wandb]'" in process.stderr

@@ -11,6 +11,7 @@ from typing import Any, Mapping
 from mpnet.export import Configuration, Exported, Option, Target
 from mpnet.export.onnx.rules import FLAVOURS
 from mpnet.export.onnx.support import support
+from mpnet.packages import requirements
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
@@ -23,7 +24,7 @@ TARGET = Target(
     "ONNX, quantised with QuantizeLinear and DequantizeLinear",
     ".onnx",
     _write,
-    packages=("onnx>=1.16",),
+    packages=requirements("onnx"),
     extra="onnx",
     flavours=FLAVOURS,
     support=support,

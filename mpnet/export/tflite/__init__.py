@@ -8,6 +8,7 @@ from typing import Any, Mapping
 from mpnet.export import Exported, Option, Target
 from mpnet.export.configuration import Configuration
 from mpnet.export.tflite.rules import FLAVOURS, support
+from mpnet.packages import requirements
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
@@ -32,7 +33,7 @@ TARGET = Target(
     "TensorFlow Lite",
     ".tflite",
     _write,
-    packages=("ai-edge-litert>=1.4", "flatbuffers>=23.5"),
+    packages=requirements("ai-edge-litert", "flatbuffers"),
     extra="litert",
     flavours=FLAVOURS,
     support=support,

@@ -23,7 +23,7 @@ from mpnet.importing.graph import MAX_NODES, MAX_OPERANDS, MAX_TENSORS, Array, N
 from mpnet.importing.readers.tflite_graph import GraphBuilder, TfliteOperator, TfliteTensor
 from mpnet.importing.readers.tflite_operators import convert
 from mpnet.messages import shown
-from mpnet.packages import require
+from mpnet.packages import require, requirements
 
 MAX_FILE_BYTES = 1 << 30
 _MAX_READ_BYTES = 1 << 26
@@ -57,7 +57,7 @@ _BROKEN = (
 
 def read_tflite(path: Path) -> NodeGraph:
     """Return the graph of a file. Raises: FormatError, ConfigError without ai-edge-litert."""
-    require(f"reading {path.name}", ("ai-edge-litert>=1.4", "flatbuffers>=23.5"), "litert")
+    require(f"reading {path.name}", requirements("ai-edge-litert", "flatbuffers"), "litert")
     content = read_bounded(path, MAX_FILE_BYTES, "TensorFlow Lite model")
     if content[4:8] != b"TFL3":
         raise FormatError(f"{path}: is no TensorFlow Lite file: its identifier is missing")
