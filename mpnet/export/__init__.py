@@ -66,8 +66,8 @@ class Exported:
 
     def beside(self, out: Path) -> dict[Path, bytes]:
         """The main file as it was named, the others under its name with suffixes of their own."""
-        first, *_ = self.files
-        return {out if suffix == first else out.with_suffix(suffix): content for suffix, content in self.files.items()}
+        main_suffix, *_ = self.files
+        return {out if suffix == main_suffix else out.with_suffix(suffix): content for suffix, content in self.files.items()}
 
 
 @dataclass(frozen=True)
@@ -117,9 +117,11 @@ class Target:
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
         """'' or why a layer cannot be expressed."""
         if self.precisions is not None and not _is_usual(precision) and precision.name not in self.precisions.get(flavour, ()):
-            beside = "" if precision.multiplies_bytes else f" beside {precision.stored.name}"
-            what = f"weights of {precision.weight_bits} bits{beside}" if precision.is_narrow else precision.stored.name
-            return f"it has no {what} that mpnet writes"
+            activations_text = "" if precision.multiplies_bytes else f" beside {precision.stored.name}"
+            type_text = (
+                f"weights of {precision.weight_bits} bits{activations_text}" if precision.is_narrow else precision.stored.name
+            )
+            return f"it has no {type_text} that mpnet writes"
         return self.support(layer, precision, quantization, flavour)
 
     def flavour(self, name: str) -> str:
@@ -127,8 +129,8 @@ class Target:
         if not name:
             return next(iter(self.flavours), "")
         if name not in self.flavours:
-            known = f"known are {', '.join(self.flavours)}" if self.flavours else "this target has none; leave it out"
-            raise ConfigError(f"--flavour {name!r}: unknown; {known}")
+            hint = f"known are {', '.join(self.flavours)}" if self.flavours else "this target has none; leave it out"
+            raise ConfigError(f"--flavour {name!r}: unknown; {hint}")
         return name
 
 
@@ -143,10 +145,10 @@ def targets() -> dict[str, Target]:
 
 def target(name: str) -> Target:
     """The target of a name. Raises: ConfigError listing the known ones."""
-    known = targets()
-    if name not in known:
-        raise ConfigError(f"--to {name!r}: unknown; known are {', '.join(known)}")
-    return known[name]
+    known_targets = targets()
+    if name not in known_targets:
+        raise ConfigError(f"--to {name!r}: unknown; known are {', '.join(known_targets)}")
+    return known_targets[name]
 
 
 def target_for(name: str, out: Path | None) -> str:
@@ -154,29 +156,31 @@ def target_for(name: str, out: Path | None) -> str:
 
     Raises: ConfigError for an unknown one, for a suffix that means none or several, and for one that another target has.
     """
-    known = targets()
+    known_targets = targets()
     if name:
         suffix = target(name).suffix
-        others = {row.suffix: other for other, row in known.items()}
-        if out is not None and out.suffix != suffix and out.suffix in others:
-            raise ConfigError(f"-o {out}: {out.suffix} is a file of --to {others[out.suffix]}; name it {out.stem}{suffix}")
+        targets_by_suffix = {row.suffix: target_name for target_name, row in known_targets.items()}
+        if out is not None and out.suffix != suffix and out.suffix in targets_by_suffix:
+            raise ConfigError(
+                f"-o {out}: {out.suffix} is a file of --to {targets_by_suffix[out.suffix]}; name it {out.stem}{suffix}"
+            )
         return name
     suffix = "" if out is None else {".yml": ".yaml"}.get(out.suffix, out.suffix)
-    fitting = [name for name, row in known.items() if row.suffix == suffix]
+    fitting = [name for name, row in known_targets.items() if row.suffix == suffix]
     if len(fitting) != 1:
         problem = f"{out}: its suffix says nothing of what to write" if out else "nothing says what to write"
         raise ConfigError(
-            f"{problem}; name --to, one of {', '.join(known)}, or a file with -o whose suffix says it, such as "
-            f"{', '.join(sorted(row.suffix for row in known.values()))}"
+            f"{problem}; name --to, one of {', '.join(known_targets)}, or a file with -o whose suffix says it, such as "
+            f"{', '.join(sorted(row.suffix for row in known_targets.values()))}"
         )
     return fitting[0]
 
 
-def describe(known: Mapping[str, Target]) -> str:
+def describe(known_targets: Mapping[str, Target]) -> str:
     """The targets for --help."""
     return "; ".join(
         f"{name}: {target.what} ({target.suffix}){f', without {target.lacks}' if target.lacks else ''}"
-        for name, target in known.items()
+        for name, target in known_targets.items()
     )
 
 
@@ -186,32 +190,32 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
     Raises: ConfigError for an unknown flavour or option, for missing or old packages, and for layers that the target
     cannot express, naming them and the nearest configuration that it can; as the target does.
     """
-    wanted = target(name)
-    flavour = wanted.flavour(flavour)
-    given = {option: value for option, value in (options or {}).items() if value}
-    for option in given.keys() - {option.name for option in wanted.options}:
+    chosen_target = target(name)
+    flavour = chosen_target.flavour(flavour)
+    set_options = {option: value for option, value in (options or {}).items() if value}
+    for option in set_options.keys() - {option.name for option in chosen_target.options}:
         raise ConfigError(f"--{option.replace('_', '-')}: --to {name} knows no such option; leave it out")
-    require(f"--to {name}", wanted.packages, wanted.extra)
-    refused = unsupported(wanted, configuration, flavour)
+    require(f"--to {name}", chosen_target.packages, chosen_target.extra)
+    refused = unsupported(chosen_target, configuration, flavour)
     if refused:
-        raise ConfigError(_refusal(name, wanted, configuration, flavour, refused))
-    if wanted.reads_weights and flavour not in wanted.whole_numbers and configuration.in_whole_numbers:
+        raise ConfigError(_refusal(name, chosen_target, configuration, flavour, refused))
+    if chosen_target.reads_weights and flavour not in chosen_target.whole_numbers and configuration.in_whole_numbers:
         raise ConfigError(
             f"--to {name}: quantization.integer_only is written by --to bundle and --to tflite --flavour integer alone; use "
             "one of them, or leave it out"
         )
-    return wanted.write(configuration, flavour, given)
+    return chosen_target.write(configuration, flavour, set_options)
 
 
-def unsupported(wanted: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
+def unsupported(chosen_target: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
     """Why, by layer index, of the layers that the target cannot express at their precision."""
     plan = configuration.precisions
-    if wanted.support is everything and (wanted.precisions is None or all(map(_is_usual, plan.precisions))):
+    if chosen_target.support is everything and (chosen_target.precisions is None or all(map(_is_usual, plan.precisions))):
         return {}
-    return _refused(wanted, configuration, plan, flavour)
+    return _refused(chosen_target, configuration, plan, flavour)
 
 
-def nearest(wanted: Target, configuration: Configuration, flavour: str) -> PrecisionPlan | None:
+def nearest(chosen_target: Target, configuration: Configuration, flavour: str) -> PrecisionPlan | None:
     """The precisions nearest to a configuration's that the target can express; None when no precision helps.
 
     Of a layer that it cannot express: the same stored type in mpnet's plain arithmetic, then the next higher
@@ -220,25 +224,25 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
     network, plan = configuration.network, configuration.precisions
     overrides = {index: plan[index] for index in (*plan.weighted, *plan.keyed)}
     for _ in range(len(network.layers) + 1):
-        refused = _refused(wanted, configuration, plan, flavour)
+        refused = _refused(chosen_target, configuration, plan, flavour)
         if not refused:
             return plan
         index = min(refused)
-        layer, asked = network.layers[index], plan[index]
+        layer, requested = network.layers[index], plan[index]
         quantization = configuration.options.of(index)
-        fits = next(
+        alternative = next(
             (
-                other
-                for other in _by_distance(asked)
-                if (layer.has_weights or other is other.tensor)
+                candidate
+                for candidate in _by_distance(requested)
+                if (layer.has_weights or candidate is candidate.tensor)
                 and not layer.always_fp32
-                and not wanted.refuses(layer, other, quantization, flavour)
+                and not chosen_target.refuses(layer, candidate, quantization, flavour)
             ),
             None,
         )
-        if fits is None or (index in overrides and overrides[index] is fits):
+        if alternative is None or (index in overrides and overrides[index] is alternative):
             return None
-        overrides[index] = fits
+        overrides[index] = alternative
         try:
             plan = assign(network, overrides=overrides)
         except PrecisionError:
@@ -246,42 +250,42 @@ def nearest(wanted: Target, configuration: Configuration, flavour: str) -> Preci
     return None
 
 
-def _refused(wanted: Target, configuration: Configuration, plan: PrecisionPlan, flavour: str) -> dict[int, str]:
+def _refused(chosen_target: Target, configuration: Configuration, plan: PrecisionPlan, flavour: str) -> dict[int, str]:
     options = configuration.options
     reasons = {}
     for layer in configuration.network.layers:
-        reason = wanted.refuses(layer, plan[layer.index], options.of(layer.index), flavour)
+        reason = chosen_target.refuses(layer, plan[layer.index], options.of(layer.index), flavour)
         if reason:
             reasons[layer.index] = reason
     return reasons
 
 
-def _by_distance(asked: Precision) -> list[Precision]:
+def _by_distance(requested: Precision) -> list[Precision]:
     """The other precisions, the nearest first."""
-    others = [precision for precision in PRECISIONS.values() if precision is not asked]
+    other_precisions = [precision for precision in PRECISIONS.values() if precision is not requested]
     return sorted(
-        others,
+        other_precisions,
         key=lambda precision: (
-            precision is not asked.tensor,
-            precision.rank < asked.rank,
-            abs(precision.rank - asked.rank),
+            precision is not requested.tensor,
+            precision.rank < requested.rank,
+            abs(precision.rank - requested.rank),
             precision is not precision.tensor,
         ),
     )
 
 
-def _refusal(name: str, wanted: Target, configuration: Configuration, flavour: str, refused: Mapping[int, str]) -> str:
+def _refusal(name: str, chosen_target: Target, configuration: Configuration, flavour: str, refused: Mapping[int, str]) -> str:
     index = min(refused)
-    others = len(refused) - 1
-    more = f" (nor can {others} more layer{'s' if others > 1 else ''} be exported)" if others else ""
-    other = nearest(wanted, configuration, flavour)
+    other_layers = len(refused) - 1
+    more_text = f" (nor can {other_layers} more layer{'s' if other_layers > 1 else ''} be exported)" if other_layers else ""
+    nearest_plan = nearest(chosen_target, configuration, flavour)
     remedy = (
-        f"the nearest configuration that can be exported is {other.key}"
-        if other
+        f"the nearest configuration that can be exported is {nearest_plan.key}"
+        if nearest_plan
         else "no precision helps; choose another target"
     )
     variant = f" --flavour {flavour}" if flavour else ""
     return (
         f"--to {name}{variant}: {describe_layer(configuration.network, index)} as {configuration.precisions[index]}: "
-        f"{refused[index]}{more}; {remedy}"
+        f"{refused[index]}{more_text}; {remedy}"
     )

@@ -14,12 +14,14 @@ from mpnet.model.precision import FP32
 _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
 
 
-def beyond(layer: LayerSpec, form: str, known: Callable[[Operation], bool] = lambda operation: False) -> str:
-    """'' or why a layer has no form in `form`, such as `ONNX`. known: whether it writes another operation."""
+def beyond(layer: LayerSpec, form: str, is_written: Callable[[Operation], bool] = lambda operation: False) -> str:
+    """'' or why a layer has no form in `form`, such as `ONNX`. is_written: whether it writes another operation."""
     rule = RULES[type(layer)]
-    part = None if rule.part is None else rule.part(layer, layer.in_shape)
-    operations = [*rule.operations(layer, FP32, LayerQuantization()), *(() if part is None else (part,))]
-    unknown = [operation.name for operation in operations if not isinstance(operation, _OPERATIONS) and not known(operation)]
+    input_slice = None if rule.part is None else rule.part(layer, layer.in_shape)
+    operations = [*rule.operations(layer, FP32, LayerQuantization()), *(() if input_slice is None else (input_slice,))]
+    unknown = [
+        operation.name for operation in operations if not isinstance(operation, _OPERATIONS) and not is_written(operation)
+    ]
     if unknown:
         return f"[{layer.kind}] takes {unknown[0]} here, which has no form in {form} that mpnet writes"
     other_head = isinstance(layer, DetectionSpec)

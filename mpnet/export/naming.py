@@ -4,23 +4,23 @@
 from __future__ import annotations
 
 
-def layer_name(index: int, what: str) -> str:
+def layer_name(index: int, role: str) -> str:
     """The name of what is written on behalf of a layer: `layer_012_conv`. `layer_of` reads it back."""
-    return f"layer_{index:03d}_{what}"
+    return f"layer_{index:03d}_{role}"
 
 
 def layer_of(name: str) -> int | None:
     """The layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
-    _, prefix, rest = name.partition("layer_")
-    digits = rest.partition("_")[0]
+    _, prefix, behind_prefix = name.partition("layer_")
+    digits = behind_prefix.partition("_")[0]
     return int(digits) if prefix and digits.isdigit() else None
 
 
-def unused(name: str, taken: set[str]) -> str:
+def unused(name: str, used_names: set[str]) -> str:
     """The name, or with the first number behind it that nothing has yet; it is taken from now on."""
-    free, number = name, 1
-    while free in taken:
+    candidate, number = name, 1
+    while candidate in used_names:
         number += 1
-        free = f"{name}_{number}"
-    taken.add(free)
-    return free
+        candidate = f"{name}_{number}"
+    used_names.add(candidate)
+    return candidate

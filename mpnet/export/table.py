@@ -50,34 +50,39 @@ class Row:
     reasons: Mapping[str, str]
 
 
-def columns(known: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
+def columns(known_targets: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
     """(target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
     by_name = {}
-    for name, target in known.items():
+    for name, target in known_targets.items():
         for flavour in target.flavours or ("",):
             by_name[f"{name}/{flavour}" if len(target.flavours) > 1 else name] = (target, flavour)
     return by_name
 
 
-def support_table(known: Mapping[str, Target]) -> list[Row]:
+def support_table(known_targets: Mapping[str, Target]) -> list[Row]:
     """What each target says of every operation, then of convolutions in every mode of quantisation."""
-    asked = columns(known)
+    targets_by_column = columns(known_targets)
     rows = []
     for operation, layer, precision, options in _questions():
         modes = _MODES if options.activations == ActivationOptions() else (options.activations,)
-        hows = [layer_quantization(replace(options, activations=mode)) for mode in modes]
+        quantizations = [layer_quantization(replace(options, activations=mode)) for mode in modes]
         rows.append(
             Row(
                 operation,
                 precision.name,
-                {name: _reason(target, layer, precision, hows, flavour) for name, (target, flavour) in asked.items()},
+                {
+                    name: _reason(target, layer, precision, quantizations, flavour)
+                    for name, (target, flavour) in targets_by_column.items()
+                },
             )
         )
     return rows
 
 
-def _reason(target: Target, layer: LayerSpec, precision: Precision, hows: Sequence[LayerQuantization], flavour: str) -> str:
-    reasons = [target.refuses(layer, precision, how, flavour) for how in hows]
+def _reason(
+    target: Target, layer: LayerSpec, precision: Precision, quantizations: Sequence[LayerQuantization], flavour: str
+) -> str:
+    reasons = [target.refuses(layer, precision, quantization, flavour) for quantization in quantizations]
     return "" if "" in reasons else reasons[-1]
 
 

@@ -16,7 +16,7 @@ from mpnet.quantization.weights import largest_multiplier
 LARGEST = 65504.0
 
 
-def halves_of(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float16]:
+def round_to_halves(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float16]:
     """Rounded to the nearest half. Raises: EngineError that names the layer for a weight that is beyond all of them."""
     with np.errstate(over="ignore"):
         halves = weights.astype(np.float16)
@@ -28,13 +28,13 @@ def halves_of(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float16]:
     return halves
 
 
-def in_bits(codes: NDArray[np.int8], bits: int) -> bytes:
+def pack_bits(codes: NDArray[np.int8], bits: int) -> bytes:
     """Codes in so many bits each, one behind the other in their order, the lowest bit first; the last byte is filled up."""
-    spread = np.unpackbits(codes.reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")[:, :bits]
-    return np.packbits(spread, bitorder="little").tobytes()
+    bit_rows = np.unpackbits(codes.reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")[:, :bits]
+    return np.packbits(bit_rows, bitorder="little").tobytes()
 
 
-def in_blocks(weights: NDArray[np.int8], bits: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
+def split_blocks(weights: NDArray[np.int8], bits: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
     """(codes, multipliers) of weights (out, in, size, size) that are codes of so many bits, or such times one multiplier
     for every GROUP input channels of a filter's tap: (out, blocks, in of a block, size, size), (out, blocks, 1, size, size).
 
@@ -45,6 +45,6 @@ def in_blocks(weights: NDArray[np.int8], bits: int) -> tuple[NDArray[np.int8], N
     full = np.pad(weights, ((0, 0), (0, -channels % size), (0, 0), (0, 0))).reshape(filters, -1, size, *window)
     multipliers = np.zeros((filters, full.shape[1], 1, *window), np.int8)
     for multiplier in range(largest_multiplier(bits), 0, -1):
-        whole = (np.abs(full) <= multiplier * ((1 << bits - 1) - 1)) & (full % multiplier == 0)
-        multipliers[whole.all(axis=2, keepdims=True)] = multiplier
+        is_divisible = (np.abs(full) <= multiplier * ((1 << bits - 1) - 1)) & (full % multiplier == 0)
+        multipliers[is_divisible.all(axis=2, keepdims=True)] = multiplier
     return full // multipliers, multipliers

@@ -21,54 +21,64 @@ def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSec
     """
     default = Counter(plan[index].name for index in plan.weighted).most_common(1)
     name = default[0][0] if default else FP32.name
-    wanted: dict[str, list[int]] = {}
+    layers_by_precision: dict[str, list[int]] = {}
     for index in (*plan.weighted, *plan.keyed):
         keys = network.layers[index].declared
         declared = None if keys is None else keys.precision
         if declared is None and network.layers[index].has_weights:
             declared = PRECISIONS[name]
         if declared is not plan[index]:
-            wanted.setdefault(plan[index].name, []).append(index)
+            layers_by_precision.setdefault(plan[index].name, []).append(index)
     weighted = list(plan.weighted)
     return PrecisionSection(
-        name, tuple((selector(network, weighted, layers), precision) for precision, layers in wanted.items())
+        name, tuple((selector(network, weighted, layers), precision) for precision, layers in layers_by_precision.items())
     )
 
 
 def selector(network: NetworkSpec, weighted: Sequence[int], layers: Sequence[int]) -> str:
     """The shortest selector found that chooses exactly these layers. weighted: indices of all layers with weights."""
-    left = set(layers)
-    parts: list[tuple[int, str]] = []
-    groups = {name: set(of) for name, of in layer_groups(network).items() if name != "conv"}
-    while left:
-        fitting = [(len(of & left), name) for name, of in groups.items() if of <= set(layers) and of & left]
+    remaining = set(layers)
+    named_parts: list[tuple[int, str]] = []
+    groups = {name: set(members) for name, members in layer_groups(network).items() if name != "conv"}
+    while remaining:
+        fitting = [
+            (len(members & remaining), name)
+            for name, members in groups.items()
+            if members <= set(layers) and members & remaining
+        ]
         # The first of the largest: a group that takes one layer only says more than its number where it is `first`, `last`.
         count, name = max(fitting, key=lambda pair: pair[0], default=(0, ""))
         if count < 2 and name not in ("first", "last"):
             break
-        parts.append((min(groups[name]), name))
-        left -= groups[name]
-    parts += _ranges(weighted, sorted(left))
-    return ", ".join(text for _, text in sorted(parts))
+        named_parts.append((min(groups[name]), name))
+        remaining -= groups[name]
+    named_parts += _ranges(weighted, sorted(remaining))
+    return ", ".join(text for _, text in sorted(named_parts))
 
 
 def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, str]]:
     """Numbers, and ranges for three and more neighbours among the layers with weights."""
     rank = {index: number for number, index in enumerate(weighted)}
-    parts: list[tuple[int, str]] = []
-    run: list[int] = []
+    texts: list[tuple[int, str]] = []
+    neighbours: list[int] = []
     for index in [*layers, None]:
-        if run and index in rank and run[-1] in rank and rank[index] == rank[run[-1]] + 1:
-            run.append(index)
+        if neighbours and index in rank and neighbours[-1] in rank and rank[index] == rank[neighbours[-1]] + 1:
+            neighbours.append(index)
             continue
-        parts += [(run[0], f"{run[0]}..{run[-1]}")] if len(run) > 2 else [(number, str(number)) for number in run]
-        run = [] if index is None else [index]
-    return parts
+        texts += (
+            [(neighbours[0], f"{neighbours[0]}..{neighbours[-1]}")]
+            if len(neighbours) > 2
+            else [(number, str(number)) for number in neighbours]
+        )
+        neighbours = [] if index is None else [index]
+    return texts
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     section = precision_section(configuration.network, configuration.precisions)
-    layers = ", ".join(f'"{name}": {of}' if "," in name else f"{name}: {of}" for name, of in section.layers)
+    layers = ", ".join(
+        f'"{name}": {precision}' if "," in name else f"{name}: {precision}" for name, precision in section.layers
+    )
     text = f"precision:  # {configuration.precisions.key}\n  default: {section.default}\n"
     text += f"  layers: {{{layers}}}\n" if layers else ""
     text += "".join(f"detection: {{deployed: {point['score']:g}}}\n" for point in configuration.operating_point.values())

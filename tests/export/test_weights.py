@@ -7,15 +7,15 @@ import numpy as np
 import pytest
 
 from mpnet.export.bundle.weights import as_stored
-from mpnet.export.weights import in_bits, in_blocks
+from mpnet.export.weights import pack_bits, split_blocks
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.quantization.weights import WeightScheme, multiplier_bytes, quantize_groups, quantize_weights
 
 
 def test_codes_follow_one_another_from_the_lowest_bit_on() -> None:
-    assert in_bits(np.array([[1, -1], [-8, 7], [3, 0]], np.int8), 4) == bytes([0xF1, 0x78, 0x03])
-    assert in_bits(np.array([-7], np.int8), 4) == bytes([0x09])
-    assert in_bits(np.array([1, -1, 2], np.int8), 6) == bytes([0xC1, 0x2F, 0x00])
+    assert pack_bits(np.array([[1, -1], [-8, 7], [3, 0]], np.int8), 4) == bytes([0xF1, 0x78, 0x03])
+    assert pack_bits(np.array([-7], np.int8), 4) == bytes([0x09])
+    assert pack_bits(np.array([1, -1, 2], np.int8), 6) == bytes([0xC1, 0x2F, 0x00])
 
 
 @pytest.mark.parametrize("channels", [3, 32, 40, 64])
@@ -25,7 +25,7 @@ def test_weights_in_groups_come_apart_into_codes_and_multipliers(channels: int, 
     real[:, :2] *= 9
     real[4] = 0
     weights, _ = quantize_groups(real, WeightScheme("per_group", "mse", bits=bits))
-    codes, multipliers = in_blocks(weights, bits)
+    codes, multipliers = split_blocks(weights, bits)
     size = min(channels, 32)
     assert codes.shape == (5, -(-channels // size), size, 3, 3)
     assert multipliers.shape == (5, len(codes[0]), 1, 3, 3)

@@ -23,16 +23,16 @@ class Texts:
 
     def __init__(self) -> None:
         self.content = bytearray(b"\0")
-        self._known: dict[str, int] = {"": 0}
+        self._offsets: dict[str, int] = {"": 0}
 
-    def one(self, text: str) -> int:
+    def add(self, text: str) -> int:
         """Its offset. Bytes of file names that are no UTF-8 stay what they were."""
-        if text not in self._known:
-            self._known[text] = len(self.content)
+        if text not in self._offsets:
+            self._offsets[text] = len(self.content)
             self.content += _encoded(text)
-        return self._known[text]
+        return self._offsets[text]
 
-    def several(self, texts: Iterable[str]) -> int:
+    def add_list(self, texts: Iterable[str]) -> int:
         """The offset of the first; the others follow it."""
         start = len(self.content)
         for text in texts:
@@ -50,15 +50,15 @@ class Data:
     def __init__(self) -> None:
         self.parts: list[bytes] = []
         self._size = 0
-        self._known: dict[bytes, dict[str, int]] = {}
+        self._offsets: dict[bytes, dict[str, int]] = {}
 
     def piece(self, content: bytes) -> dict[str, int]:
         """The fields of its mpb_piece."""
-        if content not in self._known:
-            self._known[content] = {"at": self._size, "bytes": len(content), "crc": crc32c(content) if content else 0}
+        if content not in self._offsets:
+            self._offsets[content] = {"at": self._size, "bytes": len(content), "crc": crc32c(content) if content else 0}
             self.parts.append(aligned(content))
             self._size += len(self.parts[-1])
-        return self._known[content]
+        return self._offsets[content]
 
 
 class Records:
@@ -89,20 +89,22 @@ def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> b
     """
     if sys.byteorder != "little":
         raise ConfigError("--to bundle: bundles are little-endian, and this machine is not; export on another")
-    everything = [*sections, (1, None)]
-    head = record_size("mpb_header") + len(everything) * record_size("mpb_section")
-    at = -(-head // ALIGN) * ALIGN
+    all_sections = [*sections, (1, None)]
+    head = record_size("mpb_header") + len(all_sections) * record_size("mpb_section")
+    position = -(-head // ALIGN) * ALIGN
     table = []
-    for record_bytes, content in everything:
+    for record_bytes, content in all_sections:
         size = sum(map(len, data)) if content is None else len(content)
-        table.append({"at": at, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc32c(content)})
-        at = -(-(at + size) // ALIGN) * ALIGN
+        table.append(
+            {"at": position, "bytes": size, "record_bytes": record_bytes, "crc": 0 if content is None else crc32c(content)}
+        )
+        position = -(-(position + size) // ALIGN) * ALIGN
     rows = records("mpb_section", table)
-    fields = {"magic": b"mpbundle", "version": constant("MPB_VERSION"), "sections": len(everything), "bytes": at}
+    fields = {"magic": b"mpbundle", "version": constant("MPB_VERSION"), "sections": len(all_sections), "bytes": position}
     checksum = crc32c(record("mpb_header", fields) + rows)
-    parts = [
+    blocks = [
         aligned(record("mpb_header", {**fields, "crc": checksum}) + rows),
         *(aligned(content) for _, content in sections),
         *data,
     ]
-    return b"".join(parts)
+    return b"".join(blocks)

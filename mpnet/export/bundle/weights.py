@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.export.weights import in_bits, in_blocks
+from mpnet.export.weights import pack_bits, split_blocks
 from mpnet.model.precision import Precision
 from mpnet.model.reals import narrowed
 
@@ -20,10 +20,10 @@ def as_stored(weights: NDArray[Any], precision: Precision) -> bytes:
     bits = precision.weight_bits
     if not precision.is_narrow:
         return weights.tobytes()
-    codes, multipliers = in_blocks(weights, bits)
+    codes, multipliers = split_blocks(weights, bits)
     plain = np.ascontiguousarray(codes.reshape(len(weights), -1, *weights.shape[2:])[:, : weights.shape[1]])
     if (multipliers == 1).all():
-        return in_bits(plain, bits)
+        return pack_bits(plain, bits)
     # One for each block, behind those of the tap before: as mprun's tables want them.
     steps = np.ascontiguousarray(multipliers[:, :, 0].transpose(0, 2, 3, 1))
-    return in_bits(plain, bits) + in_bits(steps - np.int8(1), 8 - bits)
+    return pack_bits(plain, bits) + pack_bits(steps - np.int8(1), 8 - bits)

@@ -71,11 +71,11 @@ def bundle_bytes(
 
 def _timed(configuration: Configuration) -> tuple[str, ...]:
     plan = configuration.precisions
-    used = {str(plan[index]) for index in plan.weighted}
+    used_names = {str(plan[index]) for index in plan.weighted}
     if configuration.options.integer_only:
-        whole = {name for name, row in PRECISIONS.items() if row.carries_scale}
-        return tuple(name for name in PRECISIONS if name in whole & {*used, INT8.name, INT16.name})
-    return tuple(name for name in PRECISIONS if name in USUAL_NAMES or name in used)
+        code_names = {name for name, row in PRECISIONS.items() if row.carries_scale}
+        return tuple(name for name in PRECISIONS if name in code_names & {*used_names, INT8.name, INT16.name})
+    return tuple(name for name in PRECISIONS if name in USUAL_NAMES or name in used_names)
 
 
 def _with_all_ranges(configuration: Configuration) -> EngineOptions:
@@ -96,8 +96,8 @@ class _Bundle:
         self._numbers: list[int] = []
         self._anchors: list[tuple[float, float]] = []
         self._texts, self._data = Texts(), Data()
-        self._known: dict[Any, int] = {}
-        self._made: dict[Convolve, Constants] = {}
+        self._numbers_by_operation: dict[Any, int] = {}
+        self._constants_by_operation: dict[Convolve, Constants] = {}
         self._with_weights: dict[int, int] = {}  # by layer, the record that has weights
         self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
 
@@ -116,10 +116,10 @@ class _Bundle:
             if isinstance(step.operation, Convolve):
                 self._floats(self._timed(step.operation, purpose))
         tensors = [plan.slots[step.output].shape for step in plan.steps]
-        given = [[plan.slots[index].shape for index in step.inputs] for step in plan.steps]
-        brought = [
+        input_shapes = [[plan.slots[index].shape for index in step.inputs] for step in plan.steps]
+        step_values = [
             step.operation.step_values(self._prepared, shapes, tensor)
-            for step, shapes, tensor in zip(plan.steps, given, tensors, strict=True)
+            for step, shapes, tensor in zip(plan.steps, input_shapes, tensors, strict=True)
         ]
         arena = plan_arena(plan)
         first_slot, first_step = len(self._slots), len(self._steps)
@@ -128,7 +128,7 @@ class _Bundle:
             self._slots.add(
                 at=offset, h=height, w=width, c=channels, type=TYPE_CODE[slot.precision.stored.dtype], layer=slot.layer
             )
-        for step, shapes, values in zip(plan.steps, given, brought, strict=True):
+        for step, shapes, values in zip(plan.steps, input_shapes, step_values, strict=True):
             layer = plan.network.layers[step.layer]
             fields = _step_fields(step, layer)
             if isinstance(step.operation, Convolve):
@@ -144,13 +144,13 @@ class _Bundle:
                 output=step.output,
                 first_input=self._list(step.inputs),
                 inputs=len(step.inputs),
-                signature=self._texts.one(step_signature(plan, step)),
+                signature=self._texts.add(step_signature(plan, step)),
                 **fields,
             )
         self.programs.add(
             arena_bytes=arena.size_bytes,
             purpose=purpose,
-            key=self._texts.one(plan.precision.key),
+            key=self._texts.add(plan.precision.key),
             first_slot=first_slot,
             slots=len(plan.slots),
             first_step=first_step,
@@ -171,34 +171,34 @@ class _Bundle:
         """The pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
         constants = self._constants(operation)
         scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
-        bias = b"".join(part.tobytes() for part in constants.whole or (constants.bias,))
+        bias = b"".join(array.tobytes() for array in constants.whole or (constants.bias,))
         return {"bias": self._data.piece(bias), "scale": self._data.piece(scale)}
 
     def _constants(self, operation: Convolve) -> Constants:
-        if operation not in self._made:
-            self._made[operation] = self._prepared.constants(operation)
-        return self._made[operation]
+        if operation not in self._constants_by_operation:
+            self._constants_by_operation[operation] = self._prepared.constants(operation)
+        return self._constants_by_operation[operation]
 
     def _convolution(self, operation: Convolve, purpose: int) -> int:
         map, operation = operation.map, self._timed(operation, purpose)
-        if (operation, map) in self._known:
-            return self._known[operation, map]
+        if (operation, map) in self._numbers_by_operation:
+            return self._numbers_by_operation[operation, map]
         layer = operation.layer_of(self._prepared.network)
         word = kernel_activation(layer.activation) if map is None else map.activation
         stands_in = -1 if purpose == constant("MPB_CONFIGURATION") else self._with_weights[layer.index]
         constants = self._constants(operation)
-        shape, whole = conv_shape(layer), constants.whole
+        shape, integer_constants = conv_shape(layer), constants.whole
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name],
-            activation=ALL_ACTIVATIONS.index(word if whole is None else "linear"),
+            activation=ALL_ACTIVATIONS.index(word if integer_constants is None else "linear"),
             shape=list(astuple(shape)),
             stands_in=stands_in,
-            bias_words=0 if whole is None else whole.bias.itemsize // 4,
+            bias_words=0 if integer_constants is None else integer_constants.bias.itemsize // 4,
             **self._floats(operation),
         )
-        self._known[operation, map] = number
+        self._numbers_by_operation[operation, map] = number
         if stands_in < 0:
             self._with_weights[layer.index] = number
             self._weights[number] = shape, operation.precision, constants.weights
@@ -206,10 +206,10 @@ class _Bundle:
 
     def _blur(self, operation: Blur, tensor: Shape, precision: Precision, layer: int) -> int:
         """Antialiasing, whose few weights every program has for itself."""
-        known = operation, tensor, precision
-        if known not in self._known:
+        key = operation, tensor, precision
+        if key not in self._numbers_by_operation:
             shape, weights = operation.conv_shape(tensor), operation.weights(tensor[2])
-            number = self._known[known] = self._convolutions.add(
+            number = self._numbers_by_operation[key] = self._convolutions.add(
                 weights=self._data.piece(as_stored(weights, precision)),
                 layer=layer,
                 precision=PRECISION_CODE[precision.name],
@@ -220,26 +220,26 @@ class _Bundle:
                 scale=self._data.piece(b""),
             )
             self._weights[number] = shape, precision, weights
-        return self._known[known]
+        return self._numbers_by_operation[key]
 
     def heads(self, configuration: Configuration) -> None:
         """What box decoding needs."""
         for output, head in enumerate(yolo_heads(configuration.network)):
-            first = len(self._anchors)
+            first_anchor = len(self._anchors)
             self._anchors += head.anchors
             if isinstance(head.other, ImportedHead):
                 self._anchors += head.other.layer.head_anchors
             self._heads.add(
                 output=output,
-                first_anchor=first,
+                first_anchor=first_anchor,
                 anchors=len(head.anchors),
                 classes=head.classes,
                 scale_x_y=head.scale_x_y,
                 new_coords=head.new_coords,
-                **self._other(head.other),
+                **self._head_fields(head.other),
             )
 
-    def _other(self, head: OtherHead | ImportedHead | None) -> dict[str, Any]:
+    def _head_fields(self, head: OtherHead | ImportedHead | None) -> dict[str, Any]:
         """How a head differs from [yolo]."""
         if head is None:
             return {}
@@ -291,9 +291,11 @@ class _Bundle:
     def _network(self, configuration: Configuration, timed: Sequence[str]) -> Records:
         network, document = configuration.network, configuration.document
         protocol, digests = document.get("protocol") or {}, document.get("digests") or {}
-        last = network.yolos[-1] if network.yolos else None
-        kind = protocol.get("nms_kind") or (last.nms_kind if last else "default")
-        nms = NmsOptions(kind, protocol.get("nms", 0.45), last.beta_nms if last and last.beta_nms else GREEDY_BETA)
+        last_head = network.yolos[-1] if network.yolos else None
+        kind = protocol.get("nms_kind") or (last_head.nms_kind if last_head else "default")
+        nms = NmsOptions(
+            kind, protocol.get("nms", 0.45), last_head.beta_nms if last_head and last_head.beta_nms else GREEDY_BETA
+        )
         classes = network.classes
         names = configuration.names or tuple(f"class-{index}" for index in range(classes))
         text = self._texts
@@ -311,14 +313,14 @@ class _Bundle:
             nms_beta=GREEDY_BETA if nms.kind == "greedynms" else nms.beta,
             max_detections=protocol.get("max_detections") or 0,
             category_ids=self._list(_category_ids(document, classes)),
-            class_names=text.several(names[:classes]),
-            layer_names=text.several(layer.name for layer in network.layers),
-            nms_name=text.several((nms.kind, network.dialect, configuration.prepared.batch_norm)),
-            cfg=text.one((document.get("sources") or {}).get("cfg") or network.source),
-            cfg_digest=text.one(network.digest),
-            weights_digest=text.one(digests.get("weights") or ""),
-            precisions=text.one(",".join(timed)),
-            arithmetic=text.one(str(ARITHMETIC_VERSION)),
+            class_names=text.add_list(names[:classes]),
+            layer_names=text.add_list(layer.name for layer in network.layers),
+            nms_name=text.add_list((nms.kind, network.dialect, configuration.prepared.batch_norm)),
+            cfg=text.add((document.get("sources") or {}).get("cfg") or network.source),
+            cfg_digest=text.add(network.digest),
+            weights_digest=text.add(digests.get("weights") or ""),
+            precisions=text.add(",".join(timed)),
+            arithmetic=text.add(str(ARITHMETIC_VERSION)),
         )
         return records
 
@@ -335,15 +337,15 @@ def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
 
 def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
     """The ids of the classes in files of detections: the data set's own, else 1, 2, ..."""
-    known = (document.get("dataset") or {}).get("category_ids")
-    return list(known) if known and len(known) == classes else list(range(1, classes + 1))
+    category_ids = (document.get("dataset") or {}).get("category_ids")
+    return list(category_ids) if category_ids and len(category_ids) == classes else list(range(1, classes + 1))
 
 
 def _origin(configuration: Configuration) -> dict[str, Any]:
     document = configuration.document
-    known = {
+    members = {
         key: document[key]
         for key in ("name", "id", "created", "protocol", "digests", "sources", "metrics", "agreement", "values")
         if document.get(key)
     }
-    return {"mpnet": __version__, "precision": configuration.precisions.key, **known, **configuration.operating_point}
+    return {"mpnet": __version__, "precision": configuration.precisions.key, **members, **configuration.operating_point}

@@ -19,31 +19,31 @@ _TAGS = {"float32": _FLOAT32, "float16": _FLOAT16, "int8": _INT8}
 _LINE = "{:<24} {:<32} {} {}"
 
 
-class Files:
+class NcnnFiles:
     """Layers in the order of running. A blob is a name; ncnn lets one layer read it, so further readers get copies."""
 
     def __init__(self) -> None:
         self._layers: list[tuple[str, str, list[str], list[str], str]] = []
         self._weights: list[bytes] = []
 
-    def layer(
+    def add_layer(
         self, kind: str, name: str, inputs: Sequence[str], outputs: Sequence[str] | None = None, **parameters: Any
     ) -> str:
         """Append a layer; its first output, which has the layer's name when nothing is said.
 
         parameters: by `p` and their number, such as p0=16; lists are written as ncnn's arrays.
         """
-        made = [name] if outputs is None else list(outputs)
+        outputs_or_name = [name] if outputs is None else list(outputs)
         words = [_parameter(int(key[1:]), value) for key, value in parameters.items()]
-        self._layers.append((kind, name, list(inputs), made, " ".join(words)))
-        return made[0]
+        self._layers.append((kind, name, list(inputs), outputs_or_name, " ".join(words)))
+        return outputs_or_name[0]
 
-    def stored(self, values: NDArray[Any]) -> None:
+    def add_weights(self, values: NDArray[Any]) -> None:
         """Weights of the last layer, with the word that says how they are stored: float32, float16 or int8."""
         content = values.tobytes()
         self._weights += [np.uint32(_TAGS[values.dtype.name]).tobytes(), content, bytes(-len(content) % 4)]
 
-    def plain(self, values: NDArray[np.float32]) -> None:
+    def add_floats(self, values: NDArray[np.float32]) -> None:
         """Numbers of the last layer that ncnn always reads as float32: biases and scales."""
         self._weights.append(np.asarray(values, "<f4").tobytes())
 
@@ -52,19 +52,19 @@ class Files:
         readers = Counter(blob for _, _, inputs, _, _ in self._layers for blob in inputs)
         lines: list[str] = []
         blobs = 0
-        waiting: dict[str, list[str]] = {}
-        for kind, name, inputs, made, words in self._layers:
-            taken = [waiting[blob].pop(0) if blob in waiting else blob for blob in inputs]
-            lines.append(_line(kind, name, taken, made, words))
-            blobs += len(made)
-            for blob in made:
+        copies_left: dict[str, list[str]] = {}
+        for kind, name, inputs, layer_outputs, words in self._layers:
+            layer_inputs = [copies_left[blob].pop(0) if blob in copies_left else blob for blob in inputs]
+            lines.append(_line(kind, name, layer_inputs, layer_outputs, words))
+            blobs += len(layer_outputs)
+            for blob in layer_outputs:
                 # One copy for each reader; what is read from outside has a name of its own.
                 copies = [f"{blob}/{number}" for number in range(readers[blob])]
                 copies += [name for name, source in outputs.items() if source == blob]
                 if len(copies) > 1 or blob in outputs.values():
                     lines.append(_line("Split", f"{blob}/split", [blob], copies, ""))
                     blobs += len(copies)
-                    waiting[blob] = copies
+                    copies_left[blob] = copies
         return "\n".join([str(MAGIC), f"{len(lines)} {blobs}", *lines, ""]).encode()
 
     def bin(self) -> bytes:

@@ -19,45 +19,45 @@ def _clip(graph: OnnxGraph, x: str, low: float, high: float, name: str) -> str:
     return graph.node("Clip", [x, _scalar(graph, low), _scalar(graph, high)], name)
 
 
-def _times(graph: OnnxGraph, x: str, factor: float, name: str) -> str:
+def _multiply(graph: OnnxGraph, x: str, factor: float, name: str) -> str:
     return graph.node("Mul", [x, _scalar(graph, factor)], name)
 
 
 def _slow_outside(graph: OnnxGraph, x: str, low: float, high: float, slope: float, name: str) -> tuple[str, str]:
     """x kept in [low, high], and `slope` times what lies outside."""
-    inside = _clip(graph, x, low, high, f"{name}_inside")
-    return inside, _times(graph, graph.node("Sub", [x, inside], f"{name}_outside"), slope, f"{name}_slow")
+    clipped = _clip(graph, x, low, high, f"{name}_inside")
+    return clipped, _multiply(graph, graph.node("Sub", [x, clipped], f"{name}_outside"), slope, f"{name}_slow")
 
 
 def _plse(graph: OnnxGraph, x: str, name: str) -> str:
-    inside, rest = _slow_outside(graph, x, -4, 4, 0.01, name)
-    line = graph.node("Add", [_times(graph, inside, 0.125, f"{name}_line"), _scalar(graph, 0.5)], f"{name}_middle")
-    return graph.node("Add", [line, rest], name)
+    clipped, outside = _slow_outside(graph, x, -4, 4, 0.01, name)
+    line = graph.node("Add", [_multiply(graph, clipped, 0.125, f"{name}_line"), _scalar(graph, 0.5)], f"{name}_middle")
+    return graph.node("Add", [line, outside], name)
 
 
 def _gelu(graph: OnnxGraph, x: str, name: str) -> str:
     cube = graph.node("Mul", [graph.node("Mul", [x, x], f"{name}_square"), x], f"{name}_cube")
-    terms = [_times(graph, x, 0.797885, f"{name}_line"), _times(graph, cube, 0.035677, f"{name}_bend")]
+    terms = [_multiply(graph, x, 0.797885, f"{name}_line"), _multiply(graph, cube, 0.035677, f"{name}_bend")]
     curve = graph.node("Tanh", [graph.node("Add", terms, f"{name}_inner")], f"{name}_tanh")
-    grown = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
-    return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
+    plus_one = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
+    return graph.node("Mul", [_multiply(graph, x, 0.5, f"{name}_half"), plus_one], name)
 
 
 def _gelu_erf(graph: OnnxGraph, x: str, name: str) -> str:
-    curve = graph.node("Erf", [_times(graph, x, 0.5**0.5, f"{name}_inner")], f"{name}_erf")
-    grown = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
-    return graph.node("Mul", [_times(graph, x, 0.5, f"{name}_half"), grown], name)
+    curve = graph.node("Erf", [_multiply(graph, x, 0.5**0.5, f"{name}_inner")], f"{name}_erf")
+    plus_one = graph.node("Add", [curve, _scalar(graph, 1)], f"{name}_grown")
+    return graph.node("Mul", [_multiply(graph, x, 0.5, f"{name}_half"), plus_one], name)
 
 
 def _hard_mish(graph: OnnxGraph, x: str, name: str) -> str:
-    low = _clip(graph, x, -2, 0, f"{name}_low")
-    square = _times(graph, graph.node("Mul", [low, low], f"{name}_square"), 0.5, f"{name}_bend")
-    bent = graph.node("Add", [square, low], f"{name}_bent")
+    negative = _clip(graph, x, -2, 0, f"{name}_low")
+    square = _multiply(graph, graph.node("Mul", [negative, negative], f"{name}_square"), 0.5, f"{name}_bend")
+    bent = graph.node("Add", [square, negative], f"{name}_bent")
     return graph.node("Add", [graph.node("Relu", [x], f"{name}_high"), bent], name)
 
 
 def _ramp(graph: OnnxGraph, x: str, name: str) -> str:
-    return graph.node("Add", [graph.node("Relu", [x], f"{name}_relu"), _times(graph, x, 0.1, f"{name}_slope")], name)
+    return graph.node("Add", [graph.node("Relu", [x], f"{name}_relu"), _multiply(graph, x, 0.1, f"{name}_slope")], name)
 
 
 def _mish(graph: OnnxGraph, x: str, name: str) -> str:
@@ -73,7 +73,7 @@ _OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "logistic": lambda graph, x, name: graph.node("Sigmoid", [x], name),
     "swish": lambda graph, x, name: graph.node("Mul", [x, graph.node("Sigmoid", [x], f"{name}_sigmoid")], name),
     "mish": _mish,
-    "loggy": lambda graph, x, name: graph.node("Tanh", [_times(graph, x, 0.5, f"{name}_half")], name),
+    "loggy": lambda graph, x, name: graph.node("Tanh", [_multiply(graph, x, 0.5, f"{name}_half")], name),
     "tanh": lambda graph, x, name: graph.node("Tanh", [x], name),
     "relie": lambda graph, x, name: graph.node("LeakyRelu", [x], name, alpha=0.01),
     "ramp": _ramp,
@@ -88,11 +88,11 @@ _OPERATORS: dict[str, Callable[[OnnxGraph, str, str], str]] = {
     "hard_sigmoid": lambda graph, x, name: graph.node("HardSigmoid", [x], name, alpha=1 / 6, beta=0.5),
     "hard_swish": lambda graph, x, name: graph.node("HardSwish", [x], name),
 }
-KNOWN = frozenset(_OPERATORS)
+WRITTEN_ACTIVATIONS = frozenset(_OPERATORS)
 
 CLAMPS = ("linear", "relu", "relu6")
 """Results of these are clamps of their sums, which engines do when they store codes."""
-RISING = (*CLAMPS, "leaky", "logistic")
+MONOTONIC = (*CLAMPS, "leaky", "logistic")
 """These keep the order of values, so that the largest may be taken before."""
 
 

@@ -38,8 +38,13 @@ def write_boxes(
             raise ConfigError(f"--with-boxes: boxes of [{head.kind}] ({head.name}) cannot be written; export without boxes")
     decoded = [_decode(graph, network, yolo, tensor) for yolo, tensor in zip(network.yolos, tensors, strict=True)]
     boxes, scores = (
-        parts[0] if len(parts) == 1 else graph.node("Concat", parts, f"boxes_all_{what}", axis=1)
-        for what, parts in (("boxes", [boxes for boxes, _ in decoded]), ("scores", [scores for _, scores in decoded]))
+        tensors_of_heads[0]
+        if len(tensors_of_heads) == 1
+        else graph.node("Concat", tensors_of_heads, f"boxes_all_{role}", axis=1)
+        for role, tensors_of_heads in (
+            ("boxes", [boxes for boxes, _ in decoded]),
+            ("scores", [scores for _, scores in decoded]),
+        )
     )
     by_class = graph.node("Transpose", [scores], "boxes_scores_by_class", perm=[0, 2, 1])
     # No limit of its own: mpnet's own suppression has none.
@@ -49,14 +54,14 @@ def write_boxes(
         graph.constant("boxes_nms", np.array([nms], np.float32)),
         graph.constant("boxes_confidence", np.array([confidence], np.float32)),
     ]
-    kept = graph.node("NonMaxSuppression", [boxes, by_class, *limits], "boxes_kept", center_point_box=1)
+    selected = graph.node("NonMaxSuppression", [boxes, by_class, *limits], "boxes_kept", center_point_box=1)
     axis = [graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (1, 2, 3)]
-    classes = graph.node("Slice", [kept, axis[0], axis[1], axis[0]], "boxes_class_column")
-    box_indices = graph.node("Slice", [kept, axis[1], axis[2], axis[0]], "boxes_place_column")
+    classes = graph.node("Slice", [selected, axis[0], axis[1], axis[0]], "boxes_class_column")
+    box_indices = graph.node("Slice", [selected, axis[1], axis[2], axis[0]], "boxes_place_column")
     classes, box_indices = (graph.node("Squeeze", [x, axis[0]], f"{x}_flat") for x in (classes, box_indices))
-    chosen = graph.node("GatherND", [by_class, kept], "boxes_scores_kept")
+    selected_scores = graph.node("GatherND", [by_class, selected], "boxes_scores_kept")
     flat = graph.node("Squeeze", [boxes, graph.constant("number_0", np.array([0], np.int64))], "boxes_flat")
-    return graph.node("Gather", [flat, box_indices], "boxes_boxes_kept", axis=0), chosen, classes
+    return graph.node("Gather", [flat, box_indices], "boxes_boxes_kept", axis=0), selected_scores, classes
 
 
 def _decode(graph: OnnxGraph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tuple[str, str]:
@@ -65,15 +70,15 @@ def _decode(graph: OnnxGraph, network: NetworkSpec, yolo: YoloSpec, head: str) -
     height, width, _ = yolo.in_shape
     anchors, values = len(yolo.mask), 5 + yolo.classes
 
-    def constant(what: str, array: list[int] | NDArray[Any]) -> str:
-        return graph.constant(f"{name}_{what}", np.asarray(array))
+    def constant(role: str, array: list[int] | NDArray[Any]) -> str:
+        return graph.constant(f"{name}_{role}", np.asarray(array))
 
-    last = graph.node("Transpose", [head], f"{name}_nhwc", perm=[0, 2, 3, 1])
-    rows = graph.node("Reshape", [last, constant("rows_shape", [1, height * width * anchors, values])], f"{name}_rows")
+    channels_last = graph.node("Transpose", [head], f"{name}_nhwc", perm=[0, 2, 3, 1])
+    rows = graph.node("Reshape", [channels_last, constant("rows_shape", [1, height * width * anchors, values])], f"{name}_rows")
     centre, size, objectness, classes = graph.nodes(
         "Split",
         [rows, constant("parts", [2, 2, 1, yolo.classes])],
-        [f"{name}_{what}" for what in ("raw_centre", "raw_size", "raw_objectness", "raw_classes")],
+        [f"{name}_{role}" for role in ("raw_centre", "raw_size", "raw_objectness", "raw_classes")],
         axis=2,
     )
     if not yolo.new_coords:

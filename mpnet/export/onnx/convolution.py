@@ -15,27 +15,27 @@ from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
 from mpnet.export.naming import layer_name
-from mpnet.export.onnx.activations import CLAMPS, RISING, activate
+from mpnet.export.onnx.activations import CLAMPS, MONOTONIC, activate
 from mpnet.export.onnx.graph import FLOAT, INT4, INT8, OnnxGraph
-from mpnet.export.onnx.rules import Rules
+from mpnet.export.onnx.rules import OnnxRules
 from mpnet.export.onnx.values import (
     NARROW,
     SHIFT,
     Coded,
-    Later,
+    Pending,
     Value,
-    coded_value,
-    fixed_map,
+    add_fixed_map,
+    add_pair,
+    dequantize_codes,
     is_wide,
-    pair,
-    quantised,
+    quantize_value,
     real_of,
 )
-from mpnet.export.weights import in_bits, in_blocks
+from mpnet.export.weights import pack_bits, split_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed
-from mpnet.quantization.codes import LEAKY_SLOPE, sums_before
 from mpnet.quantization.scheme import QuantParams, range_to_params
+from mpnet.quantization.codes import LEAKY_SLOPE, sums_before
 
 
 @dataclass(frozen=True)
@@ -46,15 +46,15 @@ class _Writer:
     layer: ConvolutionSpec
     operation: Convolve
     constants: Constants
-    rules: Rules
+    rules: OnnxRules
     x: Value
     options: EngineOptions
 
-    def name(self, what: str) -> str:
-        return layer_name(self.layer.index, what)
+    def name(self, role: str) -> str:
+        return layer_name(self.layer.index, role)
 
-    def constant(self, what: str, value: Any) -> str:
-        return self.graph.constant(self.name(what), value)
+    def constant(self, role: str, value: Any) -> str:
+        return self.graph.constant(self.name(role), value)
 
     @property
     def window(self) -> dict[str, Any]:
@@ -67,7 +67,7 @@ class _Writer:
             "group": layer.groups,
         }
 
-    def activated(self, sums: str) -> str:
+    def activate(self, sums: str) -> str:
         return activate(self.graph, self.activation, sums, self.name(self.activation))
 
     @property
@@ -75,60 +75,60 @@ class _Writer:
         """The activation in the convolution itself; others are separate steps."""
         return kernel_activation(self.layer.activation)
 
-    def sums(self) -> str:
+    def write_sums(self) -> str:
         """Biased, before the activation; weights as the precision stores them."""
         coded = self.x.coded
         if self.constants.weight_scale is not None:
             if coded is not None and coded.params is None and self.rules.integer:
-                return self.on_integers(coded)
-            return self.convolution(self.weights(), self.constants.bias)
-        return self.convolution(self.reals(), self.constants.bias)
+                return self.write_on_integers(coded)
+            return self.write_convolution(self.weights(), self.constants.bias)
+        return self.write_convolution(self.real_weights(), self.constants.bias)
 
-    def reals(self) -> str:
+    def real_weights(self) -> str:
         """Weights that are no codes, from the type that they are stored in."""
-        weights, stored = self.constants.weights, self.operation.precision.stored
-        if stored not in NARROW:
+        weights, stored_type = self.constants.weights, self.operation.precision.stored
+        if stored_type not in NARROW:
             return self.constant("weights", weights)
-        bits = narrowed(weights, stored.dtype)
-        constant = self.graph.packed(self.name("weights"), NARROW[stored][0], bits.shape, bits.tobytes())
+        bits = narrowed(weights, stored_type.dtype)
+        constant = self.graph.packed(self.name("weights"), NARROW[stored_type][0], bits.shape, bits.tobytes())
         return self.graph.node("Cast", [constant], self.name("weights_widened"), to=FLOAT)
 
     @cached_property
-    def codes(self) -> str:
+    def weight_codes(self) -> str:
         """The tensor of the weight codes, in 8 bits. Codes of 4 bits become that when the file is loaded: engines convolve
         codes of 8 bits only, and DequantizeLinear of 4 bits leaves them with reals."""
         weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
         if not precision.is_narrow:
             return self.constant("weights", weights)
-        codes, multipliers = in_blocks(weights, precision.weight_bits)
+        codes, multipliers = split_blocks(weights, precision.weight_bits)
         if (multipliers == 1).all():
-            constant = self.graph.packed(self.name("weights"), INT4, weights.shape, in_bits(weights, precision.weight_bits))
+            constant = self.graph.packed(self.name("weights"), INT4, weights.shape, pack_bits(weights, precision.weight_bits))
         else:
             # Of nodes that engines compute once, when they load the file.
-            constant = self.graph.packed(self.name("weights"), INT4, codes.shape, in_bits(codes, precision.weight_bits))
+            constant = self.graph.packed(self.name("weights"), INT4, codes.shape, pack_bits(codes, precision.weight_bits))
             factors = [
-                node("Cast", [each], self.name("weights_factor"), to=FLOAT)
-                for each in (constant, self.constant("weights_multipliers", multipliers))
+                node("Cast", [factor], self.name("weights_factor"), to=FLOAT)
+                for factor in (constant, self.constant("weights_multipliers", multipliers))
             ]
             product = node("Mul", factors, self.name("weights_product"))
             shape = self.constant("weights_shape", np.array([len(codes), -1, *weights.shape[2:]], np.int64))
             constant = node("Reshape", [product, shape], self.name("weights_reshaped"))
             if codes.shape[1] * codes.shape[2] > weights.shape[1]:
                 ends = [
-                    self.constant(what, np.array([value], np.int64))
-                    for what, value in (("first", 0), ("channels", weights.shape[1]), ("axis", 1))
+                    self.constant(role, np.array([value], np.int64))
+                    for role, value in (("first", 0), ("channels", weights.shape[1]), ("axis", 1))
                 ]
                 constant = node("Slice", [constant, *ends], self.name("weights_cut"))
         return node("Cast", [constant], self.name("weights_codes"), to=INT8)
 
-    def convolution(self, weights: str, bias: NDArray[np.float32], what: str = "conv") -> str:
-        inputs = [real_of(self.graph, self.x, self.name(what)), weights, self.constant("bias", bias)]
-        return self.graph.node("Conv", inputs, self.name(what), **self.window)
+    def write_convolution(self, weights: str, bias: NDArray[np.float32], role: str = "conv") -> str:
+        inputs = [real_of(self.graph, self.x, self.name(role)), weights, self.constant("bias", bias)]
+        return self.graph.node("Conv", inputs, self.name(role), **self.window)
 
     def weights(self, factor: float = 1.0) -> str:
         """What the weight codes mean, times a factor."""
-        codes, scales = self.codes, self.scales * np.float32(factor)
-        if self.rules.fused_only and not self.in_codes:
+        codes, scales = self.weight_codes, self.scales * np.float32(factor)
+        if self.rules.fused_only and not self.is_in_codes:
             # Engines fold these into real weights, which DequantizeLinear keeps them from.
             reals = self.graph.node("Cast", [codes], self.name("weights_widened"), to=FLOAT)
             factors = self.constant("weights_scale", scales.reshape(-1, 1, 1, 1))
@@ -144,9 +144,9 @@ class _Writer:
         assert scales is not None
         return scales
 
-    def on_integers(self, x: Coded) -> str:
+    def write_on_integers(self, x: Coded) -> str:
         """Biased sums of codes whose scale is known when they are."""
-        sums = self.graph.node("ConvInteger", [x.tensor, self.codes, x.zero_point], self.name("conv"), **self.window)
+        sums = self.graph.node("ConvInteger", [x.tensor, self.weight_codes, x.zero_point], self.name("conv"), **self.window)
         reals = self.graph.node("Cast", [sums], self.name("sums"), to=FLOAT)
         factor = self.graph.node(
             "Mul", [x.scale, self.constant("weights_scale", self.scales.reshape(1, -1, 1, 1))], self.name("factor")
@@ -157,7 +157,7 @@ class _Writer:
         )
 
     @property
-    def codes_to_codes(self) -> bool:
+    def is_codes_to_codes(self) -> bool:
         """Whether it reads codes of a fixed scale and stores codes by the rounding that engines have."""
         quantize, coded = self.operation.quantize, self.x.coded
         return (
@@ -171,17 +171,17 @@ class _Writer:
         )
 
     @property
-    def as_leaky_pair(self) -> bool:
+    def is_leaky_pair(self) -> bool:
         """Whether it is written as two convolutions, see `Rules.leaky_depth`."""
         pays = self.rules.leaky_depth is not None and self.layer.depth >= self.rules.leaky_depth
-        return self.rules.fused_only and pays and self.activation == "leaky" and self.codes_to_codes
+        return self.rules.fused_only and pays and self.activation == "leaky" and self.is_codes_to_codes
 
     @property
-    def in_codes(self) -> bool:
+    def is_in_codes(self) -> bool:
         """Whether an engine that convolves codes only where it stores codes does so here."""
         quantize = self.operation.quantize
         clamps = self.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
-        return self.as_leaky_pair or self.result_codes is not None or (clamps and self.codes_to_codes)
+        return self.is_leaky_pair or self.result_codes is not None or (clamps and self.is_codes_to_codes)
 
     @cached_property
     def result_codes(self) -> QuantParams | None:
@@ -195,18 +195,18 @@ class _Writer:
             return None
         return range_to_params(*bounds, scheme) if self.activation in (*CLAMPS, "leaky") else None
 
-    def through_codes(self, params: QuantParams) -> Value:
+    def write_through_codes(self, params: QuantParams) -> Value:
         """Sums in codes where an activation other than a clamp follows, and the result in codes."""
-        sums = self.sums()
+        sums = self.write_sums()
         if self.activation == "leaky":
             low, high = ((code - params.zero_point) * params.scale for code in (-SHIFT, SHIFT - 1))
             bounds = sums_before("leaky", low, high)
             assert bounds is not None
             scheme = self.options.of(self.layer.index).activations
-            sums = pair(self.graph, sums, self.name("sums"), range_to_params(*bounds, scheme)).real
-        return pair(self.graph, self.activated(sums), self.name("result"), params)
+            sums = add_pair(self.graph, sums, self.name("sums"), range_to_params(*bounds, scheme)).real
+        return add_pair(self.graph, self.activate(sums), self.name("result"), params)
 
-    def leaky_pair(self) -> Value:
+    def write_leaky_pair(self) -> Value:
         """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
 
         Both have the codes' scale. Above 0 the first is right and no smaller than the second, below 0 the other way round;
@@ -216,30 +216,30 @@ class _Writer:
         assert quantize is not None
         assert quantize.range is not None
         params = range_to_params(*quantize.range, quantize.scheme)
-        code_map = fixed_map(self.graph, self.name("result"), params)
-        parts = []
-        for what, factor in (("conv", 1.0), ("conv_tenth", LEAKY_SLOPE)):
-            sums = self.convolution(self.weights(factor), self.constants.bias * np.float32(factor), what)
-            parts.append(self.graph.node("QuantizeLinear", [sums, *code_map], self.name(f"{what}_quantize")))
+        code_map = add_fixed_map(self.graph, self.name("result"), params)
+        candidates = []
+        for role, factor in (("conv", 1.0), ("conv_tenth", LEAKY_SLOPE)):
+            sums = self.write_convolution(self.weights(factor), self.constants.bias * np.float32(factor), role)
+            candidates.append(self.graph.node("QuantizeLinear", [sums, *code_map], self.name(f"{role}_quantize")))
         if params.low > -SHIFT:
-            parts.append(self.graph.constant("lowest_code", np.uint8(params.low + SHIFT)))
-        return coded_value(self.graph, self.graph.node("Max", parts, self.name("leaky")), self.name("result"), params)
+            candidates.append(self.graph.constant("lowest_code", np.uint8(params.low + SHIFT)))
+        return dequantize_codes(self.graph, self.graph.node("Max", candidates, self.name("leaky")), self.name("result"), params)
 
 
 def convolve(
-    graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: Rules, options: EngineOptions
+    graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: OnnxRules, options: EngineOptions
 ) -> Value:
     """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
     yet rounded to anything, or are to be quantised later."""
     layer = operation.layer_of(prepared.network)
     writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x, options)
-    if writer.as_leaky_pair:
-        return writer.leaky_pair()
+    if writer.is_leaky_pair:
+        return writer.write_leaky_pair()
     if writer.result_codes is not None:
-        return writer.through_codes(writer.result_codes)
-    sums = writer.sums()
+        return writer.write_through_codes(writer.result_codes)
+    sums = writer.write_sums()
     if operation.quantize is None:
-        return Value(writer.activated(sums))
-    if rules.fused_only and not writer.in_codes and writer.activation in RISING:
-        return Value(sums, later=Later(layer.index, writer.activation, operation.quantize))
-    return quantised(graph, writer.activated(sums), writer.name("result"), operation.quantize)
+        return Value(writer.activate(sums))
+    if rules.fused_only and not writer.is_in_codes and writer.activation in MONOTONIC:
+        return Value(sums, pending=Pending(layer.index, writer.activation, operation.quantize))
+    return quantize_value(graph, writer.activate(sums), writer.name("result"), operation.quantize)

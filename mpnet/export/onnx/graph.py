@@ -14,7 +14,7 @@ from mpnet.export.naming import layer_of, unused
 FLOAT, INT8, INT64, HALF, BFLOAT16, INT4 = 1, 3, 7, 10, 16, 22
 # Opset 17 and IR 8 hold most of what is written, and engines of 2022 and later read them; types that came later ask for more.
 VERSIONS = (17, 8)
-SINCE = {INT4: (21, 10)}
+VERSIONS_BY_TYPE = {INT4: (21, 10)}
 _QUANTISED_16 = (21, 10)
 """QuantizeLinear and DequantizeLinear of int16, whose zero points are the only constants of that type."""
 
@@ -53,23 +53,23 @@ class OnnxGraph:
         """A constant; equal ones are written once."""
         value = np.asarray(array)
         key = (value.dtype.str, value.shape, value.tobytes())
-        known = self._constants.get(key)
+        cached_name = self._constants.get(key)
         if value.dtype == np.int16:
             self._versions = max(self._versions, _QUANTISED_16)
-        if known is None:
-            known = self._constants[key] = unused(name, self._names)
-            self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), known))
-        return known
+        if cached_name is None:
+            cached_name = self._constants[key] = unused(name, self._names)
+            self._initializers.append(self._tensor(np.ascontiguousarray(value).reshape(value.shape), cached_name))
+        return cached_name
 
     def packed(self, name: str, kind: int, shape: Sequence[int], content: bytes) -> str:
         """A constant of a type that NumPy lacks, as the bytes that ONNX stores."""
         key = (str(kind), tuple(shape), content)
-        known = self._constants.get(key)
-        if known is None:
-            known = self._constants[key] = unused(name, self._names)
-            self._initializers.append(self._helper.make_tensor(known, kind, list(shape), content, raw=True))
-            self._versions = max(self._versions, SINCE.get(kind, VERSIONS))
-        return known
+        cached_name = self._constants.get(key)
+        if cached_name is None:
+            cached_name = self._constants[key] = unused(name, self._names)
+            self._initializers.append(self._helper.make_tensor(cached_name, kind, list(shape), content, raw=True))
+            self._versions = max(self._versions, VERSIONS_BY_TYPE.get(kind, VERSIONS))
+        return cached_name
 
     def node(self, operator: str, inputs: Sequence[str], name: str, **attributes: Any) -> str:
         """Append a node with one result; the result's name."""

@@ -46,11 +46,11 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
     graph.describe({layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in precisions})
     model = graph.model("mpnet", mpnet.__version__, _metadata(configuration, flavour, list(outputs.values()), with_boxes))
     content = model.SerializeToString(deterministic=True)
-    details = {"flavour": flavour, "bytes": len(content), **_counts(model)}
-    return Exported({".onnx": content}, details, _written(export), _for_opencv(model) if with_boxes else ())
+    details = {"flavour": flavour, "bytes": len(content), **_count_nodes(model)}
+    return Exported({".onnx": content}, details, _list_layers(export), _list_opencv_notes(model) if with_boxes else ())
 
 
-def _for_opencv(model: Any) -> tuple[str, ...]:
+def _list_opencv_notes(model: Any) -> tuple[str, ...]:
     """Why OpenCV 5.0's own DNN, whose readers take their boxes from the file, does not run it."""
     makers = {output: node.op_type for node in model.graph.node for output in node.output}
     instead = "run the file in ONNX Runtime or OpenVINO"
@@ -84,18 +84,18 @@ def _metadata(configuration: Configuration, flavour: str, outputs: Sequence[str]
     }
 
 
-def _counts(model: Any) -> dict[str, Any]:
+def _count_nodes(model: Any) -> dict[str, Any]:
     return {"nodes": len(model.graph.node)}
 
 
-def _written(export: OnnxExport) -> dict[int, tuple[str, str, str]]:
+def _list_layers(export: OnnxExport) -> dict[int, tuple[str, str, str]]:
     """The precision asked for, the one written, and a remark, by layer index."""
     layers = {}
     for step in export.plan.steps:
         operation = step.operation
         if isinstance(operation, Convolve):
-            asked = operation.precision
-            written = asked if asked.is_narrow else asked.tensor
-            remark = "" if asked is written else f"{asked}'s order of operations is mpnet's own"
-            layers[step.layer] = (asked.name, written.name, remark)
+            requested = operation.precision
+            written_precision = requested if requested.is_narrow else requested.tensor
+            remark = "" if requested is written_precision else f"{requested}'s order of operations is mpnet's own"
+            layers[step.layer] = (requested.name, written_precision.name, remark)
     return layers

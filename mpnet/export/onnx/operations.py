@@ -31,13 +31,13 @@ from mpnet.engine.operations import (
     Upsample,
 )
 from mpnet.engine.prepare import Prepared
-from mpnet.export.onnx.activations import KNOWN, activate
+from mpnet.export.onnx.activations import WRITTEN_ACTIVATIONS, activate
 from mpnet.export.onnx.graph import OnnxGraph
 from mpnet.model.network import Shape
 
 
 @dataclass(frozen=True)
-class Job:
+class OperationWriter:
     """One operation to be written. inputs: tensors (1, c, h, w) of `shapes` (h, w, c); shape: of the result."""
 
     graph: OnnxGraph
@@ -48,21 +48,21 @@ class Job:
     name: str
     prepared: Prepared
 
-    def node(self, operator: str, inputs: Sequence[str], what: str = "", **attributes: Any) -> str:
+    def node(self, operator: str, inputs: Sequence[str], role: str = "", **attributes: Any) -> str:
         """A node on behalf of the operation."""
-        return self.graph.node(operator, inputs, f"{self.name}_{what}" if what else self.name, **attributes)
+        return self.graph.node(operator, inputs, f"{self.name}_{role}" if role else self.name, **attributes)
 
-    def constant(self, what: str, values: Any, dtype: type = np.float32) -> str:
+    def constant(self, role: str, values: Any, dtype: type = np.float32) -> str:
         """A constant of the operation."""
-        return self.graph.constant(f"{self.name}_{what}", np.asarray(values, dtype))
+        return self.graph.constant(f"{self.name}_{role}", np.asarray(values, dtype))
 
-    def activated(self, x: str) -> str:
+    def activate(self, x: str) -> str:
         """x through the operation's activation."""
         word = self.operation.activation
         return activate(self.graph, word, x, f"{self.name}_{word}")
 
 
-def write(job: Job) -> str:
+def write(job: OperationWriter) -> str:
     """The tensor of an operation's result."""
     writer = _writer(job.operation)
     assert writer is not None
@@ -74,30 +74,30 @@ def problem(operation: Operation) -> str:
     if _writer(operation) is None:
         return f"{operation.name} has no form in ONNX that mpnet writes"
     activation = getattr(operation, "activation", "linear")
-    if activation not in KNOWN:
+    if activation not in WRITTEN_ACTIVATIONS:
         return f"the activation {activation} has no form in ONNX that mpnet writes"
-    if isinstance(operation, Normalize) and (operation.kind not in _NORMALISATIONS or operation.tree is not None):
+    if isinstance(operation, Normalize) and (operation.kind not in _NORMALIZATIONS or operation.tree is not None):
         return f"normalisation {operation.kind}{' over a tree' if operation.tree else ''} has no form in ONNX that mpnet writes"
     if isinstance(operation, MaxPool) and operation.padding - operation.padding // 2 >= operation.size:
         return f"ONNX pads a pooling by less than its window; this one of {operation.size} pads {operation.padding}"
     return ""
 
 
-def _writer(operation: Operation) -> Callable[[Job], str] | None:
+def _writer(operation: Operation) -> Callable[[OperationWriter], str] | None:
     return next((_WRITERS[kind] for kind in type(operation).__mro__ if kind in _WRITERS), None)
 
 
 def _pads(padding: int) -> list[int]:
-    before = padding // 2
-    return [before, before, padding - before, padding - before]
+    padding_before = padding // 2
+    return [padding_before, padding_before, padding - padding_before, padding - padding_before]
 
 
-def _maxpool(job: Job) -> str:
+def _maxpool(job: OperationWriter) -> str:
     pool = job.operation
     return job.node("MaxPool", job.inputs, kernel_shape=[pool.size] * 2, strides=[pool.stride] * 2, pads=_pads(pool.padding))
 
 
-def _local_avgpool(job: Job) -> str:
+def _local_avgpool(job: OperationWriter) -> str:
     pool = job.operation
     return job.node(
         "AveragePool",
@@ -109,15 +109,15 @@ def _local_avgpool(job: Job) -> str:
     )
 
 
-def _channel_max(job: Job) -> str:
+def _channel_max(job: OperationWriter) -> str:
     height, width, channels = job.shapes[0]
-    kept = job.operation.channels
-    shape = job.constant("shape", [1, channels // kept, kept, height, width], np.int64)
-    parts = job.node("Reshape", [*job.inputs, shape], "parts")
-    return job.node("ReduceMax", [parts], axes=[1], keepdims=0)
+    kept_channels = job.operation.channels
+    shape = job.constant("shape", [1, channels // kept_channels, kept_channels, height, width], np.int64)
+    groups = job.node("Reshape", [*job.inputs, shape], "parts")
+    return job.node("ReduceMax", [groups], axes=[1], keepdims=0)
 
 
-def _upsample(job: Job) -> str:
+def _upsample(job: OperationWriter) -> str:
     factor = job.operation.factor
     return job.node(
         "Resize",
@@ -128,20 +128,22 @@ def _upsample(job: Job) -> str:
     )
 
 
-def _slice(job: Job) -> str:
+def _slice(job: OperationWriter) -> str:
     numbers = [job.graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (job.operation.start, job.operation.stop, 1)]
     return job.node("Slice", [*job.inputs, *numbers])
 
 
-def _shuffle(job: Job) -> str:
+def _shuffle(job: OperationWriter) -> str:
     height, width, channels = job.shape
     groups = job.operation.groups
-    parts = job.constant("parts", [1, groups, channels // groups, height, width], np.int64)
-    turned = job.node("Transpose", [job.node("Reshape", [*job.inputs, parts], "groups")], "turned", perm=[0, 2, 1, 3, 4])
-    return job.node("Reshape", [turned, job.constant("shape", [1, channels, height, width], np.int64)])
+    groups_shape = job.constant("parts", [1, groups, channels // groups, height, width], np.int64)
+    transposed = job.node(
+        "Transpose", [job.node("Reshape", [*job.inputs, groups_shape], "groups")], "turned", perm=[0, 2, 1, 3, 4]
+    )
+    return job.node("Reshape", [transposed, job.constant("shape", [1, channels, height, width], np.int64)])
 
 
-def _rearrange(job: Job) -> str:
+def _rearrange(job: OperationWriter) -> str:
     """Any order of values: flat, gathered, in its new shape. Where zeros come in, one is put behind the values."""
     operation: Rearrange = job.operation
     height, width, channels = job.shape
@@ -151,71 +153,73 @@ def _rearrange(job: Job) -> str:
         flat = job.node("Concat", [flat, job.constant("zero", [0])], "zeros", axis=0)
     count = int(np.prod(job.shapes[0]))
     positions = job.constant("order", np.where(order < 0, count, order).ravel(), np.int64)
-    taken = job.node("Gather", [flat, positions], "taken", axis=0)
-    return job.node("Reshape", [taken, job.constant("shape", [1, channels, height, width], np.int64)])
+    gathered = job.node("Gather", [flat, positions], "taken", axis=0)
+    return job.node("Reshape", [gathered, job.constant("shape", [1, channels, height, width], np.int64)])
 
 
-def _reorg3d(job: Job) -> str:
+def _reorg3d(job: OperationWriter) -> str:
     if job.operation.reverse:
         return _rearrange(job)
     return job.node("SpaceToDepth", job.inputs, blocksize=job.operation.stride)
 
 
-def _pad(job: Job) -> str:
+def _pad(job: OperationWriter) -> str:
     pad: Pad = job.operation
     pads = [0, pad.front, pad.top, pad.left, 0, pad.back, pad.bottom, pad.right]
     return job.node("Pad", [*job.inputs, job.constant("pads", pads, np.int64)], mode="edge" if pad.edge else "constant")
 
 
-def _map(job: Job) -> str:
+def _map(job: OperationWriter) -> str:
     operation: Map = job.operation
     [x] = job.inputs
     if operation.scale != 1:
         x = job.node("Mul", [x, job.constant("scale", operation.scale)], "scaled")
     if operation.shift != 0:
         x = job.node("Add", [x, job.constant("shift", operation.shift)], "shifted")
-    return job.activated(x)
+    return job.activate(x)
 
 
-def _multiply(job: Job) -> str:
+def _multiply(job: OperationWriter) -> str:
     # What has one value per channel or pixel broadcasts.
-    return job.activated(job.node("Mul", job.inputs))
+    return job.activate(job.node("Mul", job.inputs))
 
 
-def _combine(job: Job) -> str:
+def _combine(job: OperationWriter) -> str:
     """The sum of as many channels as both have, and the first's own behind them."""
     operation: Combine = job.operation
     height, width, channels = job.shape
     total, factors = job.inputs[0], operation.factors(job.prepared, job.shapes)
-    for number, (other, shape, (first, second)) in enumerate(zip(job.inputs[1:], job.shapes[1:], factors, strict=True), 1):
+    for number, (summand, shape, (first_factor, second_factor)) in enumerate(
+        zip(job.inputs[1:], job.shapes[1:], factors, strict=True), 1
+    ):
         if shape[:2] != (height, width):
             raise ValueError("checked by support")
         if shape[2] > channels:
             bounds = [job.graph.constant(f"number_{n}", np.array([n], np.int64)) for n in (0, channels, 1)]
-            other = job.node("Slice", [other, *bounds], f"part_{number}")
+            summand = job.node("Slice", [summand, *bounds], f"part_{number}")
         elif shape[2] < channels:
-            missing = job.constant(f"missing_{number}", [0, 0, 0, 0, 0, channels - shape[2], 0, 0], np.int64)
-            other = job.node("Pad", [other, missing], f"filled_{number}")
+            missing_channels = job.constant(f"missing_{number}", [0, 0, 0, 0, 0, channels - shape[2], 0, 0], np.int64)
+            summand = job.node("Pad", [summand, missing_channels], f"filled_{number}")
         terms = [
             x
             if (factor == 1).all()
             else job.node(
-                "Mul", [x, job.constant(f"{what}_{number}", factor.reshape(1, -1, 1, 1))], f"weighted_{what}_{number}"
+                "Mul", [x, job.constant(f"{role}_{number}", factor.reshape(1, -1, 1, 1))], f"weighted_{role}_{number}"
             )
-            for what, x, factor in (("first", total, first), ("second", other, second))
+            for role, x, factor in (("first", total, first_factor), ("second", summand, second_factor))
         ]
         total = job.node("Add", terms, f"sum_{number}")
-    return job.activated(total)
+    return job.activate(total)
 
 
-def _constant(job: Job) -> str:
+def _constant(job: OperationWriter) -> str:
     height, width, channels = job.shape
     values = job.prepared.values[job.operation.layer]
     tiled = np.broadcast_to(values.T[:, None, :], (height, width, channels)).transpose(2, 0, 1)[None]
     return job.node("Identity", [job.constant("values", np.ascontiguousarray(tiled))])
 
 
-def _blur(job: Job) -> str:
+def _blur(job: OperationWriter) -> str:
     blur: Blur = job.operation
     line = np.array([1, 2, 1] if blur.size == 3 else [1, 1], np.float32)
     channels = job.shape[2]
@@ -230,45 +234,45 @@ def _blur(job: Job) -> str:
     )
 
 
-def _softmax(job: Job) -> str:
+def _softmax(job: OperationWriter) -> str:
     height, width, channels = job.shape
     operation: Normalize = job.operation
     [x] = job.inputs
     if operation.parameters and operation.parameters[0] != 1:
         x = job.node("Div", [x, job.constant("temperature", operation.parameters[0])], "tempered")
-    parts = [1, operation.groups, channels // operation.groups, height, width]
-    parted = job.node("Reshape", [x, job.constant("parts", parts, np.int64)], "parts")
-    done = job.node("Softmax", [parted], "softmax", axis=2)
-    return job.node("Reshape", [done, job.constant("shape", [1, channels, height, width], np.int64)])
+    groups_shape = [1, operation.groups, channels // operation.groups, height, width]
+    grouped = job.node("Reshape", [x, job.constant("parts", groups_shape, np.int64)], "parts")
+    shares = job.node("Softmax", [grouped], "softmax", axis=2)
+    return job.node("Reshape", [shares, job.constant("shape", [1, channels, height, width], np.int64)])
 
 
-def _shares(job: Job) -> str:
+def _shares(job: OperationWriter) -> str:
     """The share of each channel in the sum of all channels, which a small constant keeps above 0."""
     [x] = job.inputs
     if job.operation.kind == "channels":
-        parts = job.node("Relu", [x], "parts")
+        numerators = job.node("Relu", [x], "parts")
     else:
         if job.operation.kind == "channels_softmax_maxval":
             x = job.node("Sub", [x, job.node("ReduceMax", [x], "top", axes=[1], keepdims=1)], "below_top")
-        parts = job.node("Exp", [x], "parts")
+        numerators = job.node("Exp", [x], "parts")
     axis = job.graph.constant("number_1", np.array([1], np.int64))
-    total = job.node("ReduceSum", [parts, axis], "sum", keepdims=1)
-    return job.node("Div", [parts, job.node("Add", [total, job.constant("least", 0.0001)], "total")])
+    total = job.node("ReduceSum", [numerators, axis], "sum", keepdims=1)
+    return job.node("Div", [numerators, job.node("Add", [total, job.constant("least", 0.0001)], "total")])
 
 
-def _attention(job: Job) -> str:
+def _attention(job: OperationWriter) -> str:
     operation: Attention = job.operation
     height, width, values = job.shape
     heads, areas, queries = operation.heads, operation.areas, operation.heads * operation.key
     positions = height * width // areas
     cuts = job.constant("cuts", [queries, queries, values], np.int64)
     words = ("queries", "keys", "values")
-    parts = job.graph.nodes("Split", [*job.inputs, cuts], [f"{job.name}_{word}" for word in words], axis=1)
+    projections = job.graph.nodes("Split", [*job.inputs, cuts], [f"{job.name}_{word}" for word in words], axis=1)
     by_area = []
-    for word, part, channels in zip(words, parts, (queries, queries, values), strict=True):
+    for word, projection, channels in zip(words, projections, (queries, queries, values), strict=True):
         shape = job.constant(f"{word}_shape", [heads, channels // heads, areas, positions], np.int64)
         order = [2, 0, 3, 1] if word == "queries" else [2, 0, 1, 3]
-        by_head = job.node("Reshape", [part, shape], f"{word}_by_head")
+        by_head = job.node("Reshape", [projection, shape], f"{word}_by_head")
         by_area.append(job.node("Transpose", [by_head], f"{word}_by_area", perm=order))
     q, k, v = by_area
     scores = job.node("Mul", [job.node("MatMul", [q, k], "products"), job.constant("scale", operation.scale)], "scores")
@@ -277,7 +281,7 @@ def _attention(job: Job) -> str:
     return job.node("Reshape", [mean, job.constant("shape", [1, values, height, width], np.int64)])
 
 
-def _layer(job: Job) -> str:
+def _layer(job: OperationWriter) -> str:
     """Less the mean, over the root of the variance: of each pixel's channels, or of the whole image."""
     axes = [1, 2, 3] if job.operation.whole else [1]
     name, graph, [x] = job.name, job.graph, job.inputs
@@ -289,7 +293,7 @@ def _layer(job: Job) -> str:
     return job.node("Div", [centred, deviation])
 
 
-_NORMALISATIONS: dict[str, Callable[[Job], str]] = {
+_NORMALIZATIONS: dict[str, Callable[[OperationWriter], str]] = {
     "softmax": _softmax,
     "channels": _shares,
     "channels_softmax": _shares,
@@ -298,7 +302,7 @@ _NORMALISATIONS: dict[str, Callable[[Job], str]] = {
     "l2": lambda job: job.node("LpNormalization", job.inputs, axis=1, p=2),
 }
 
-_WRITERS: dict[type[Operation], Callable[[Job], str]] = {
+_WRITERS: dict[type[Operation], Callable[[OperationWriter], str]] = {
     MaxPool: _maxpool,
     LocalAvgPool: _local_avgpool,
     AvgPool: lambda job: job.node("GlobalAveragePool", job.inputs),
@@ -310,12 +314,12 @@ _WRITERS: dict[type[Operation], Callable[[Job], str]] = {
     Reorg3d: _reorg3d,
     Rearrange: _rearrange,
     Concat: lambda job: job.node("Concat", job.inputs, axis=1),
-    Add: lambda job: job.activated(job.node("Add", job.inputs)),
+    Add: lambda job: job.activate(job.node("Add", job.inputs)),
     Combine: _combine,
     Multiply: _multiply,
     Map: _map,
     Constant: _constant,
     Blur: _blur,
     Attention: _attention,
-    Normalize: lambda job: _NORMALISATIONS[job.operation.kind](job),
+    Normalize: lambda job: _NORMALIZATIONS[job.operation.kind](job),
 }

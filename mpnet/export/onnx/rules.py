@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Rules:
+class OnnxRules:
     """One flavour.
 
-    what:         the engine, for people.
+    program:       the engine, for people.
     fused_only:   the engine convolves codes only where it stores codes, with no activation between that is no clamp. What
                   it convolves as reals gets weights that fold into reals when loaded, and is quantised after what moves
                   its result: the engine moves reals faster. What moves codes gets a pair of its own behind it.
@@ -24,17 +24,19 @@ class Rules:
     precisions:   those it takes besides fp32, fp16 and int8.
     """
 
-    what: str
+    program: str
     fused_only: bool = False
     leaky_depth: int | None = 0
     coded_sums: bool = False
-    half: str = "cast"
+    rounding_to_16_bits: str = "cast"
     integer: bool = True
     precisions: tuple[str, ...] = ("bf16", "int4", "int16", "int16w4")
 
 
-FLAVOURS: dict[str, Rules] = {
-    "openvino": Rules("OpenVINO", half="split", integer=False),
-    "onnxruntime": Rules("ONNX Runtime", fused_only=True, leaky_depth=32),
-    "onnxruntime-fast": Rules("ONNX Runtime, as its own quantiser writes", fused_only=True, leaky_depth=None, coded_sums=True),
+FLAVOURS: dict[str, OnnxRules] = {
+    "openvino": OnnxRules("OpenVINO", rounding_to_16_bits="split", integer=False),
+    "onnxruntime": OnnxRules("ONNX Runtime", fused_only=True, leaky_depth=32),
+    "onnxruntime-fast": OnnxRules(
+        "ONNX Runtime, as its own quantiser writes", fused_only=True, leaky_depth=None, coded_sums=True
+    ),
 }

@@ -19,8 +19,8 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return f"[{layer.kind}] has no form in ONNX that mpnet writes"
     if precision.accumulates == "float16":
         return "sums in half by a fixed order are mpnet's own arithmetic; fp16 stores the same tensors"
-    part = None if rule.part is None else rule.part(layer, layer.in_shape)
-    for operation in (*rule.operations(layer, precision, quantization), *([part] if part else [])):
+    input_slice = None if rule.part is None else rule.part(layer, layer.in_shape)
+    for operation in (*rule.operations(layer, precision, quantization), *([input_slice] if input_slice else [])):
         reason = "" if operation.is_head or isinstance(operation, Convolve) else problem(operation)
         if reason:
             return reason

@@ -10,7 +10,7 @@ import numpy as np
 from mpnet.engine.operations import Quantize
 from mpnet.export.onnx.graph import BFLOAT16 as BFLOAT16_TENSOR
 from mpnet.export.onnx.graph import FLOAT, HALF, OnnxGraph
-from mpnet.export.onnx.rules import Rules
+from mpnet.export.onnx.rules import OnnxRules
 from mpnet.model.precision import BFLOAT16, FLOAT16, StoredType
 from mpnet.quantization.scheme import QuantParams, range_to_params
 
@@ -33,7 +33,7 @@ class Coded:
 
 
 @dataclass(frozen=True)
-class Later:
+class Pending:
     """What a layer's reals lack before anything computes with them: an activation, then codes, or without a Quantize
     rounding to what is stored.
 
@@ -56,23 +56,23 @@ class Value:
 
     real: str
     coded: Coded | None = None
-    later: Later | None = None
+    pending: Pending | None = None
 
 
-def pair(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> Value:
+def add_pair(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> Value:
     """A float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
-    codes = graph.node("QuantizeLinear", [x, *fixed_map(graph, name, params)], f"{name}_quantize")
-    return coded_value(graph, codes, name, params)
+    codes = graph.node("QuantizeLinear", [x, *add_fixed_map(graph, name, params)], f"{name}_quantize")
+    return dequantize_codes(graph, codes, name, params)
 
 
-def coded_value(graph: OnnxGraph, codes: str, name: str, params: QuantParams) -> Value:
+def dequantize_codes(graph: OnnxGraph, codes: str, name: str, params: QuantParams) -> Value:
     """Codes of a fixed scale with what they mean."""
-    scale, zero_point = fixed_map(graph, name, params)
+    scale, zero_point = add_fixed_map(graph, name, params)
     real = graph.node("DequantizeLinear", [codes, scale, zero_point], f"{name}_dequantize")
     return Value(real, Coded(codes, scale, zero_point, params))
 
 
-def fixed_map(graph: OnnxGraph, name: str, params: QuantParams) -> tuple[str, str]:
+def add_fixed_map(graph: OnnxGraph, name: str, params: QuantParams) -> tuple[str, str]:
     """Names of the scale and the zero point of calibrated codes."""
     zero_point = np.int16(params.zero_point) if is_wide(params) else np.uint8(params.zero_point + SHIFT)
     return graph.constant(f"{name}_scale", np.float32(params.scale)), graph.constant(f"{name}_zero_point", zero_point)
@@ -83,15 +83,15 @@ def is_wide(params: QuantParams) -> bool:
     return params.high >= SHIFT
 
 
-def quantised(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
+def quantize_value(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
     """What a Quantize step gives."""
     if quantize.range is None:
-        return _dynamic(graph, x, name, quantize)
+        return _quantize_dynamically(graph, x, name, quantize)
     params = range_to_params(*quantize.range, quantize.scheme)
-    return pair(graph, _snapped(graph, x, name, params), name, params)
+    return add_pair(graph, _snap_to_steps(graph, x, name, params), name, params)
 
 
-def _snapped(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
+def _snap_to_steps(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
     """x, moved onto multiples of the scale by the scheme's own rounding where QuantizeLinear's differs, and kept above the
     lowest code where the scheme uses fewer than QuantizeLinear."""
     if params.low > -SHIFT:
@@ -100,20 +100,20 @@ def _snapped(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
     if params.rounding == "half_to_even":
         return x
     t = graph.node("Mul", [x, graph.constant(f"{name}_inv_scale", np.float32(params.inv_scale))], f"{name}_steps")
-    whole = graph.node("Abs", [t], f"{name}_magnitude")
+    steps = graph.node("Abs", [t], f"{name}_magnitude")
     if params.rounding == "half_away":
         # The float32 below one half, so that what lies just below a half does not become a whole by the addition.
-        whole = graph.node("Add", [whole, graph.constant("below_half", np.float32(0.49999997))], f"{name}_up")
-    whole = graph.node("Floor", [whole], f"{name}_whole")
-    signed = graph.node("Mul", [whole, graph.node("Sign", [t], f"{name}_sign")], f"{name}_rounded")
+        steps = graph.node("Add", [steps, graph.constant("below_half", np.float32(0.49999997))], f"{name}_up")
+    steps = graph.node("Floor", [steps], f"{name}_whole")
+    signed = graph.node("Mul", [steps, graph.node("Sign", [t], f"{name}_sign")], f"{name}_rounded")
     return graph.node("Mul", [signed, graph.constant(f"{name}_scale", np.float32(params.scale))], f"{name}_snapped")
 
 
-def _dynamic(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
+def _quantize_dynamically(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
     """Codes by a range measured when the network runs."""
     if quantize.scheme.mode == "affine":
         codes, scale, zero_point = graph.nodes(
-            "DynamicQuantizeLinear", [x], [f"{name}_{what}" for what in ("quantize", "scale", "zero_point")]
+            "DynamicQuantizeLinear", [x], [f"{name}_{role}" for role in ("quantize", "scale", "zero_point")]
         )
     else:
         # Symmetric: the largest magnitude is code 127 of [-127, 127]. An all-zero tensor gets a scale all the same.
@@ -134,12 +134,12 @@ def real_of(graph: OnnxGraph, value: Value, name: str) -> str:
     return graph.node("DequantizeLinear", inputs, f"{name}_dequantize")
 
 
-def rounded(graph: OnnxGraph, x: str, name: str, stored: StoredType, rules: Rules) -> str:
+def round_to_16_bits(graph: OnnxGraph, x: str, name: str, stored_type: StoredType, rules: OnnxRules) -> str:
     """x with the values that a type of 16 bits has, as float32."""
-    number, split = NARROW[stored]
-    if rules.half == "cast":
-        half = graph.node("Cast", [x], f"{name}_half", to=number)
-        return graph.node("Cast", [half], f"{name}_widened", to=FLOAT)
-    large = graph.node("Mul", [x, graph.constant(f"split_{split}", np.float32(2**split))], f"{name}_large")
-    sum_ = graph.node("Add", [large, x], f"{name}_sum")
-    return graph.node("Sub", [sum_, large], f"{name}_half")
+    number, split = NARROW[stored_type]
+    if rules.rounding_to_16_bits == "cast":
+        halves = graph.node("Cast", [x], f"{name}_half", to=number)
+        return graph.node("Cast", [halves], f"{name}_widened", to=FLOAT)
+    scaled = graph.node("Mul", [x, graph.constant(f"split_{split}", np.float32(2**split))], f"{name}_large")
+    sum_ = graph.node("Add", [scaled, x], f"{name}_sum")
+    return graph.node("Sub", [sum_, scaled], f"{name}_half")

@@ -20,22 +20,22 @@ from mpnet.model.precision import FP32, Precision
 
 def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     if precision.is_narrow:
-        return f"{QUANTISERS[flavour].what} quantises weights to 8 bits in a mix of layers"
+        return f"{QUANTISERS[flavour].program} quantises weights to 8 bits in a mix of layers"
     return onnx_support(layer, FP32, quantization, flavour)
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     quantiser, network = QUANTISERS[flavour], configuration.network
-    of_source = quantiser.source and all(network.layers[index].source for index in configuration.precisions.weighted)
-    choice = choice_of(configuration, of_source)
+    is_of_source = quantiser.source and all(network.layers[index].source for index in configuration.precisions.weighted)
+    choice = choice_of(configuration, is_of_source)
     layers = {}
     for layer in choice.layers:
-        left = quantiser.leaves(layer) if layer.quantised else quantiser.floats
-        layers[layer.index] = (layer.precision, "float" if left or not layer.quantised else "int8", left)
+        reason = quantiser.reason_for_float(layer) if layer.quantised else quantiser.float_text
+        layers[layer.index] = (layer.precision, "float" if reason or not layer.quantised else "int8", reason)
     details = {
-        "reads": "the ONNX file that the network was imported from" if of_source else quantiser.reads,
-        "quantised": sum(written == "int8" for _, written, _ in layers.values()),
-        "float": sum(written == "float" for _, written, _ in layers.values()),
+        "reads": "the ONNX file that the network was imported from" if is_of_source else quantiser.reads,
+        "quantised": sum(form == "int8" for _, form, _ in layers.values()),
+        "float": sum(form == "float" for _, form, _ in layers.values()),
     }
     return Exported(quantiser.write(choice), details, layers, quantiser.notes(choice, network, configuration.options))
 

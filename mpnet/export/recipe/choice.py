@@ -74,8 +74,8 @@ class Choice:
         return [layer for layer in self.layers if not layer.quantised]
 
 
-def choice_of(configuration: Configuration, of_source: bool) -> Choice:
-    """The choice of a configuration. of_source: in the names of the file that the network was imported from.
+def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
+    """The choice of a configuration. is_of_source: in the names of the file that the network was imported from.
 
     Other programs make codes in one way for all layers: that of the first quantised layer here.
 
@@ -85,11 +85,11 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
     layers = tuple(
         ChosenLayer(layer, plan[layer.index].name, plan[layer.index].carries_scale, node)
         for layer in (network.layers[index] for index in plan.weighted)
-        for node in [layer.source[0] if of_source else layer_name(layer.index, "conv")]
+        for node in [layer.source[0] if is_of_source else layer_name(layer.index, "conv")]
     )
-    first = next((layer.index for layer in layers if layer.quantised), None)
-    how = None if first is None else configuration.options.of(first)
-    asked = NO_OPTIONS if first is None else configuration.options.complete.get(first, NO_OPTIONS)
+    first_quantized = next((layer.index for layer in layers if layer.quantised), None)
+    quantization = None if first_quantized is None else configuration.options.of(first_quantized)
+    requested = NO_OPTIONS if first_quantized is None else configuration.options.complete.get(first_quantized, NO_OPTIONS)
     protocol = document.get("protocol") or {}
     origin = {
         "written_by": "mpnet",
@@ -102,18 +102,18 @@ def choice_of(configuration: Configuration, of_source: bool) -> Choice:
     return Choice(
         layers,
         tuple(
-            FloatStep(layer.index, layer.source if of_source else ())
+            FloatStep(layer.index, layer.source if is_of_source else ())
             for layer in network.layers
             if layer.kind in COMBINING and not plan[layer.index].carries_scale
         ),
-        tuple(node for layer in network.yolos for node in layer.source) if of_source else (),
+        tuple(node for layer in network.yolos for node in layer.source) if is_of_source else (),
         origin,
         network.width,
         network.height,
         str(protocol.get("resize", network.resize)),
-        symmetric=how is not None and how.activations.mode == "symmetric",
-        calibrated=how is None or how.calibrated,
-        per_channel=how is None or how.weights.granularity == "per_channel",
-        method=scheme_of(CalibrationMethod, asked.activations),
-        corrected=bool(asked.bias_correction),
+        symmetric=quantization is not None and quantization.activations.mode == "symmetric",
+        calibrated=quantization is None or quantization.calibrated,
+        per_channel=quantization is None or quantization.weights.granularity == "per_channel",
+        method=scheme_of(CalibrationMethod, requested.activations),
+        corrected=bool(requested.bias_correction),
     )

@@ -24,7 +24,7 @@ Files = Mapping[str, bytes]
 
 @dataclass(frozen=True)
 class Quantiser:
-    """One program. what: its name. reads: what it is applied to. floats: what becomes of layers that stay in float.
+    """One program. program: its name. reads: what it is applied to. float_text: what becomes of layers that stay in float.
 
     source: whether it may be applied to the file that a network was imported from.
     per_channel: whether each channel that a depthwise convolution reads has a range of its own.
@@ -36,26 +36,26 @@ class Quantiser:
     write: a choice as files, the recipe first.
     """
 
-    what: str
+    program: str
     reads: str
     write: Callable[[Choice], Files]
     source: bool = True
-    floats: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
+    float_text: str = "stays in float; whether that is fp32 or fp16 is the runtime's choice"
     per_channel: bool = False
     methods: tuple[str, ...] = ("min_max",)
     corrects: bool = False
-    leaves: Callable[[ChosenLayer], str] = lambda layer: ""
+    reason_for_float: Callable[[ChosenLayer], str] = lambda layer: ""
 
     def channels_note(self, network: NetworkSpec, options: EngineOptions) -> str:
         """Where it makes something else of depthwise layers than what was measured; '' where it does not."""
         if not (options.by_activations and self.per_channel) and (options.by_activations or options.equalise):
             return (
-                f"was measured with equalised channels, which {self.what} does not make: "
+                f"was measured with equalised channels, which {self.program} does not make: "
                 "`--set quantization.equalisation=false` measures what it will make"
             )
         if self.per_channel and not options.by_activations and depthwise_pairs(network):
             return (
-                f"{self.what} gives each channel that a depthwise layer reads a range of its own: "
+                f"{self.program} gives each channel that a depthwise layer reads a range of its own: "
                 f"`--set quantization.equalisation={BY_ACTIVATIONS}` measures what it will make"
             )
         return ""
@@ -66,17 +66,19 @@ class Quantiser:
         if choice.quantised and self.methods:
             if not choice.calibrated:
                 fixed = "choose with quantization.activations: calibrated"
-                notes.append(f"measured with ranges of each image; {self.what} fixes them beforehand: {fixed}")
+                notes.append(f"measured with ranges of each image; {self.program} fixes them beforehand: {fixed}")
             elif choice.method.method not in self.methods:
-                notes.append(f"ranges were found by {choice.method}; {self.what} is asked for {self.methods[0]}")
-        left = [layer.spec.name for layer in choice.quantised if self.leaves(layer)]
-        if left:
-            notes.append(f"{self.what} leaves {', '.join(left)} in float itself; mpnet at fp32 there is what it gives")
+                notes.append(f"ranges were found by {choice.method}; {self.program} is asked for {self.methods[0]}")
+        float_layers = [layer.spec.name for layer in choice.quantised if self.reason_for_float(layer)]
+        if float_layers:
+            notes.append(
+                f"{self.program} leaves {', '.join(float_layers)} in float itself; mpnet at fp32 there is what it gives"
+            )
         if choice.corrected and not self.corrects:
-            notes.append(f"measured with bias correction, which {self.what} is not asked for")
+            notes.append(f"measured with bias correction, which {self.program} is not asked for")
         if choice.quantised and self.corrects and not choice.corrected:
-            made = "`--set quantization.bias_correction=true` measures what it will make"
-            notes.append(f"{self.what} corrects biases, which was not measured: {made}")
+            remedy = "`--set quantization.bias_correction=true` measures what it will make"
+            notes.append(f"{self.program} corrects biases, which was not measured: {remedy}")
         if choice.quantised:
             notes.append(self.channels_note(network, options))
         return tuple(filter(None, notes))
@@ -100,10 +102,15 @@ def _script(name: str, choice: Choice, **values: Any) -> bytes:
 
     name: of the template; values: what its placeholders stand for besides what every script is told.
     """
-    known = {"key": choice.origin["precision"], "width": choice.width, "height": choice.height, "resize": repr(choice.resize)}
+    values_of_choice = {
+        "key": choice.origin["precision"],
+        "width": choice.width,
+        "height": choice.height,
+        "resize": repr(choice.resize),
+    }
     folder = resources.files("mpnet.export.recipe") / "templates"
     script, inputs = ((folder / f"{part}.py.template").read_text(encoding="utf-8") for part in (name, "inputs"))
-    return Template(script.replace("$inputs", inputs.rstrip("\n"))).substitute({**known, **values}).encode()
+    return Template(script.replace("$inputs", inputs.rstrip("\n"))).substitute({**values_of_choice, **values}).encode()
 
 
 def _nncf(choice: Choice) -> Files:
@@ -124,9 +131,9 @@ def _nncf(choice: Choice) -> Files:
 
 
 def _onnxruntime(choice: Choice) -> Files:
-    names, more = _names(choice.quantised), {}
+    names, extra_options = _names(choice.quantised), {}
     if choice.method.method == "moving_average":
-        more = {"CalibMovingAverage": True, "CalibMovingAverageConstant": round(1 - choice.method.momentum, 7)}
+        extra_options = {"CalibMovingAverage": True, "CalibMovingAverageConstant": round(1 - choice.method.momentum, 7)}
     recipe = {
         "nodes_to_quantize": names,
         "nodes_to_exclude": _names(choice.floats),
@@ -137,7 +144,7 @@ def _onnxruntime(choice: Choice) -> Files:
             "ActivationSymmetric": choice.symmetric,
             "WeightSymmetric": True,
             "OpTypesToExcludeOutputQuantization": ["Conv", "ConvTranspose", "Gemm", "MatMul"],
-            **more,
+            **extra_options,
         },
     }
     script = _script(
@@ -147,7 +154,7 @@ def _onnxruntime(choice: Choice) -> Files:
         per_channel=choice.per_channel,
         activation_type=recipe["activation_type"],
         symmetric=choice.symmetric,
-        more=more,
+        more=extra_options,
     )
     return {_RECIPE: _json(choice, recipe), _SCRIPT: script}
 
@@ -160,11 +167,16 @@ def _litert(choice: Choice) -> Files:
         "dtype": "INT",
     }
     activations = {"num_bits": 8, "symmetric": choice.symmetric, "granularity": "TENSORWISE", "dtype": "INT"}
-    how = {"weight_tensor_config": weights, "compute_precision": "INTEGER", "explicit_dequantize": False, "skip_checks": False}
+    config = {
+        "weight_tensor_config": weights,
+        "compute_precision": "INTEGER",
+        "explicit_dequantize": False,
+        "skip_checks": False,
+    }
     if choice.calibrated:
-        how["activation_tensor_config"] = activations
+        config["activation_tensor_config"] = activations
     # The later of two rules that fit counts. A scope is the names of what an operation gives, each with a semicolon.
-    rules = [{"regex": ".*", "operation": "*", "algorithm_key": "min_max_uniform_quantize", "op_config": how}]
+    rules = [{"regex": ".*", "operation": "*", "algorithm_key": "min_max_uniform_quantize", "op_config": config}]
     rules += [
         {"regex": f"(^|;){name}(/|;|$)", "operation": "*", "algorithm_key": "no_quantize", "op_config": {}}
         for name in _names(choice.floats)
@@ -175,12 +187,12 @@ def _litert(choice: Choice) -> Files:
 
 def _tensorrt(choice: Choice) -> Files:
     precision = {layer.node: "int8" if layer.quantised else _FLOATS.get(layer.precision, "fp32") for layer in choice.layers}
-    spec = ",".join(f"{name}:{of}" for name, of in precision.items())
+    spec = ",".join(f"{name}:{precision_name}" for name, precision_name in precision.items())
     recipe = {
         "layer_precisions": precision,
         "trtexec": ["--int8", "--fp16", "--precisionConstraints=obey", f"--layerPrecisions={spec}"],
         "polygraphy": ["--int8", "--fp16", "--precision-constraints", "obey", "--layer-precisions"]
-        + [f"{name}:{_POLYGRAPHY[of]}" for name, of in precision.items()],
+        + [f"{name}:{_POLYGRAPHY[precision_name]}" for name, precision_name in precision.items()],
     }
     return {_RECIPE: _json(choice, recipe)}
 
@@ -217,11 +229,11 @@ def _left_by_modelopt(layer: ChosenLayer) -> str:
     if spec.filters >= _NARROW and channels >= _NARROW:
         return ""
     if spec.groups > 1:
-        taken = spec.filters % 8 == 0 and spec.size >= 3
+        is_quantized = spec.filters % 8 == 0 and spec.size >= 3
     else:
         wide = NETWORK_INPUT in spec.inputs or spec.filters >= _NARROW or channels >= _NARROW
-        taken = wide and (spec.filters % 8 == 0 or channels % 8 == 0)
-    return "" if taken else "ModelOpt leaves such narrow convolutions in float itself"
+        is_quantized = wide and (spec.filters % 8 == 0 or channels % 8 == 0)
+    return "" if is_quantized else "ModelOpt leaves such narrow convolutions in float itself"
 
 
 def _aimet(choice: Choice) -> Files:
@@ -239,7 +251,7 @@ QUANTISERS: dict[str, Quantiser] = {
     "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True, corrects=True),
     "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
     "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
-    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, floats="", methods=()),
-    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt, leaves=_left_by_modelopt),
+    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, float_text="", methods=()),
+    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt, reason_for_float=_left_by_modelopt),
     "aimet": Quantiser("AIMET", _ONNX, _aimet),
 }

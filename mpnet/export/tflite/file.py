@@ -16,7 +16,7 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from mpnet.export.naming import unused
-from mpnet.export.weights import in_bits
+from mpnet.export.weights import pack_bits
 from mpnet.quantization.codes import Codes
 
 SCHEMA_VERSION = 3
@@ -60,7 +60,7 @@ class TfliteGraph:
         self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None, in_4_bits: bool = False
     ) -> int:
         """A tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
-        content = in_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
+        content = pack_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
         kind = "int4" if in_4_bits else values.dtype.name
         meaning_key = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
         key = (hashlib.sha256(content).digest(), values.shape, kind, meaning_key)
@@ -154,10 +154,10 @@ class TfliteGraph:
 
 def _table(kind: str, **values: Any) -> Any:
     """A table of the schema; older versions of its classes take no values when they are made."""
-    made = getattr(schema, f"{kind}T")()
+    table = getattr(schema, f"{kind}T")()
     for name, value in values.items():
-        setattr(made, name, value)
-    return made
+        setattr(table, name, value)
+    return table
 
 
 class _Aligned(schema.BufferT):  # type: ignore[misc]

@@ -13,7 +13,7 @@ from typing import Callable, Literal
 
 from mpnet.engine.operations import Cast, Concat, Convolve, Dequantize, Operation, Quantize, Reorg3d
 from mpnet.engine.plan import Plan
-from mpnet.export.tflite.rules import Rules
+from mpnet.export.tflite.rules import TfliteRules
 from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.codes import BEYOND, CODED_ACTIVATIONS, Codes, Ranges, codes_of, range_of, spanned_by_sums, sums_before
 from mpnet.quantization.scheme import ActivationScheme
@@ -37,41 +37,41 @@ class Forms:
     """
 
     maps: dict[int, Form]
-    kept: dict[int, Form] = field(default_factory=dict)
+    stored: dict[int, Form] = field(default_factory=dict)
     ways: dict[int, Way] = field(default_factory=dict)
     sums: dict[int, Codes] = field(default_factory=dict)
 
 
-def choose_forms(plan: Plan, rules: Rules, sums: Ranges, reach: Reach) -> Forms:
+def choose_forms(plan: Plan, rules: TfliteRules, sums: Ranges, reach: Reach) -> Forms:
     """From the last step to the first: what readers want decides what a step gives.
 
     sums: ranges of convolutions before their activations, by layer, where somebody has found them. reach: what
     bounds sums of 16 bits where nobody has, since these have codes to spare.
     """
-    forms = Forms(_maps(plan))
-    wanted: list[list[Form]] = [[] for _ in plan.slots]
+    forms = Forms(_list_code_maps(plan))
+    requested_forms: list[list[Form]] = [[] for _ in plan.slots]
     for slot in plan.outputs:
-        wanted[slot].append(None)
+        requested_forms[slot].append(None)
     for number in reversed(range(len(plan.steps))):
         step = plan.steps[number]
-        operation, asked = step.operation, wanted[step.output]
-        takes: list[Form] = [None]
+        operation, result_forms = step.operation, requested_forms[step.output]
+        input_forms: list[Form] = [None]
         if isinstance(operation, Convolve):
-            takes = [_convolution(forms, plan, rules, sums, reach, number, asked)]
+            input_forms = [_settle_convolution(forms, plan, rules, sums, reach, number, result_forms)]
         elif isinstance(operation, (Quantize, Cast)):
-            takes = list(asked)
+            input_forms = list(result_forms)
         elif isinstance(operation, Dequantize):
-            takes = [forms.maps[step.inputs[0]]]
+            input_forms = [forms.maps[step.inputs[0]]]
         elif carries_codes(operation):
-            form = _single(asked)
+            form = _find_single(result_forms)
             if form is not None and form.is_wide and isinstance(operation, Reorg3d):
                 form = None  # SPACE_TO_DEPTH knows no int16
-            forms.kept[step.output] = form
-            takes = [form]
+            forms.stored[step.output] = form
+            input_forms = [form]
         for slot in step.inputs:
-            for form in takes:
-                if form not in wanted[slot]:
-                    wanted[slot].append(form)
+            for form in input_forms:
+                if form not in requested_forms[slot]:
+                    requested_forms[slot].append(form)
     return forms
 
 
@@ -80,7 +80,7 @@ def carries_codes(operation: Operation) -> bool:
     return operation.moves_values or isinstance(operation, Concat)
 
 
-def _maps(plan: Plan) -> dict[int, Form]:
+def _list_code_maps(plan: Plan) -> dict[int, Form]:
     maps: dict[int, Form] = {}
     for step in plan.steps:
         operation = step.operation
@@ -91,11 +91,13 @@ def _maps(plan: Plan) -> dict[int, Form]:
     return maps
 
 
-def _single(asked: list[Form]) -> Form:
-    return asked[0] if len(asked) == 1 else None
+def _find_single(result_forms: list[Form]) -> Form:
+    return result_forms[0] if len(result_forms) == 1 else None
 
 
-def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Reach, number: int, asked: list[Form]) -> Form:
+def _settle_convolution(
+    forms: Forms, plan: Plan, rules: TfliteRules, sums: Ranges, reach: Reach, number: int, result_forms: list[Form]
+) -> Form:
     """Settle one convolution; what it takes."""
     step = plan.steps[number]
     assert isinstance(step.operation, Convolve)
@@ -106,20 +108,24 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Re
     if rules.hybrid and step.operation.precision.multiplies_bytes:
         forms.ways[number] = "hybrid"
         return None
-    codes, result = forms.maps[step.inputs[0]], _single(asked)
+    codes, result = forms.maps[step.inputs[0]], _find_single(result_forms)
     assert codes is not None
     scheme = ActivationScheme().of_bits(codes.bits)
     if result is not None and result.bits != codes.bits:
         result = codes_of(scheme, *range_of(result))  # a convolution gives as many bits as it takes; QUANTIZE follows
     if result is not None and layer.activation in CODED_ACTIVATIONS:
-        forms.ways[number], forms.kept[step.output] = "coded", result
-        spanned = spanned_by_sums(result, plan.options.ranges.get(layer.index, range_of(result)))
-        forms.sums[number] = result if layer.activation != "leaky" else _sums(layer, sums, spanned, scheme) or result
+        forms.ways[number], forms.stored[step.output] = "coded", result
+        sum_range = spanned_by_sums(result, plan.options.ranges.get(layer.index, range_of(result)))
+        forms.sums[number] = (
+            result if layer.activation != "leaky" else _find_sum_codes(layer, sums, sum_range, scheme) or result
+        )
         return codes
-    known = plan.options.ranges.get(layer.index) or next((range_of(form) for form in asked if form is not None), None)
-    if known is not None and codes.is_wide:
-        known = BEYOND * known[0], BEYOND * known[1]
-    sum_codes = _sums(layer, sums, known, scheme)
+    result_range = plan.options.ranges.get(layer.index) or next(
+        (range_of(form) for form in result_forms if form is not None), None
+    )
+    if result_range is not None and codes.is_wide:
+        result_range = BEYOND * result_range[0], BEYOND * result_range[1]
+    sum_codes = _find_sum_codes(layer, sums, result_range, scheme)
     if sum_codes is None and codes.is_wide:
         largest = reach(step.operation, codes)
         sum_codes = codes_of(scheme, -largest, largest)
@@ -129,7 +135,9 @@ def _convolution(forms: Forms, plan: Plan, rules: Rules, sums: Ranges, reach: Re
     return codes
 
 
-def _sums(layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None, scheme: ActivationScheme) -> Codes | None:
+def _find_sum_codes(
+    layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None, scheme: ActivationScheme
+) -> Codes | None:
     """The codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
     sum_range = sums.get(layer.index)
     if sum_range is None and result is not None:

@@ -27,8 +27,8 @@ from mpnet.export.configuration import Configuration, describe_layer
 from mpnet.export.naming import layer_name
 from mpnet.export.tflite.convolution import Convolution, write_convolution
 from mpnet.export.tflite.file import TfliteGraph
-from mpnet.export.tflite.operations import Writer
-from mpnet.export.tflite.rules import Rules
+from mpnet.export.tflite.operations import TfliteWriter
+from mpnet.export.tflite.rules import TfliteRules
 from mpnet.model.network import MaxpoolSpec
 from mpnet.quantization.codes import Codes
 
@@ -40,20 +40,20 @@ class IntegerExport:
     Raises: ConfigError naming a layer that TensorFlow Lite has no operator for.
     """
 
-    def __init__(self, configuration: Configuration, rules: Rules) -> None:
+    def __init__(self, configuration: Configuration, rules: TfliteRules) -> None:
         self.graph = TfliteGraph()
         self._configuration, self._rules = configuration, rules
         self._plan = configuration.plan
-        self._writer = Writer(self.graph)
+        self._writer = TfliteWriter(self.graph)
         self._codes: dict[int, Codes] = {}
         self.input = self.graph.tensor("picture", (1, *configuration.network.in_shape))
-        self._made = {0: self.input}
+        self._tensors = {0: self.input}
         for step in self._plan.steps:
             if not step.operation.is_head:
                 self._step(step)
         self.outputs: list[int] = []
         for slot in self._plan.outputs:
-            tensor = self._made[slot]
+            tensor = self._tensors[slot]
             if tensor in self.outputs or tensor == self.input:
                 self._writer.name = "output"
                 tensor = self._writer.copy(tensor)
@@ -65,15 +65,15 @@ class IntegerExport:
         operation, layer = step.operation, self._plan.network.layers[step.layer]
         write = _WRITERS.get(type(operation))
         if write is None or (isinstance(operation, Pad) and operation.edge):
-            where = describe_layer(self._plan.network, step.layer)
-            raise ConfigError(f"--to tflite: {where} takes {operation.name} here, which has no form in whole numbers there")
+            described = describe_layer(self._plan.network, step.layer)
+            raise ConfigError(f"--to tflite: {described} takes {operation.name} here, which has no form in whole numbers there")
         self._writer.name = layer_name(layer.index, layer.short)
-        inputs = [self._made[slot] for slot in step.inputs]
+        inputs = [self._tensors[slot] for slot in step.inputs]
         codes = getattr(operation, "result", None) or getattr(operation, "codes", None) or self._codes.get(step.inputs[0])
-        made = self._made[step.output] = write(self, step, inputs, codes)
+        tensor = self._tensors[step.output] = write(self, step, inputs, codes)
         if not isinstance(operation, Dequantize) and codes is not None:
             self._codes[step.output] = codes
-        self.graph.rename(made, layer_name(layer.index, layer.short))
+        self.graph.rename(tensor, layer_name(layer.index, layer.short))
 
     def _convolve(self, step: Step, x: Sequence[int], codes: Any) -> int:
         operation = step.operation
@@ -81,12 +81,12 @@ class IntegerExport:
         layer = replace(operation.layer_of(self._plan.network), activation=operation.activation)
         constants = self._configuration.prepared.constants(operation)
         convolution = Convolution(layer, constants, "coded", False, False, operation.codes, operation.result, codes)
-        read = x[0]
+        source = x[0]
         if operation.result.is_wide and not operation.codes.is_wide:
             # The same steps in int16, exactly: of int8 there is no convolution that gives int16.
-            same = Codes(operation.codes.scale, 0, operation.result.bits)
-            convolution, read = replace(convolution, codes=same), self._writer.quantize(read, same)
-        return write_convolution(self._writer, self._rules, convolution, read)
+            widened = Codes(operation.codes.scale, 0, operation.result.bits)
+            convolution, source = replace(convolution, codes=widened), self._writer.quantize(source, widened)
+        return write_convolution(self._writer, self._rules, convolution, source)
 
     def _maxpool(self, step: Step, x: Sequence[int], codes: Any) -> int:
         layer = self._plan.network.layers[step.layer]
@@ -96,8 +96,8 @@ class IntegerExport:
     def _space_to_depth(self, step: Step, x: Sequence[int], codes: Any) -> int:
         assert isinstance(step.operation, Reorg3d)
         if codes.is_wide:
-            where = describe_layer(self._plan.network, step.layer)
-            raise ConfigError(f"--to tflite: {where}: SPACE_TO_DEPTH knows no int16; set the layer to int8")
+            described = describe_layer(self._plan.network, step.layer)
+            raise ConfigError(f"--to tflite: {described}: SPACE_TO_DEPTH knows no int16; set the layer to int8")
         return self._writer.space_to_depth(x[0], step.operation.stride, codes)
 
     def _pad(self, step: Step, x: Sequence[int], codes: Any) -> int:
@@ -106,10 +106,10 @@ class IntegerExport:
         return self._writer.pad(x[0], (pad.top, pad.bottom, pad.left, pad.right), codes, channels=(pad.front, pad.back))
 
 
-def _part(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
+def _slice(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
     operation = step.operation
     assert isinstance(operation, Slice)
-    return export._writer.part(x[0], operation.start, operation.stop, codes)
+    return export._writer.slice_channels(x[0], operation.start, operation.stop, codes)
 
 
 def _shuffle(export: IntegerExport, step: Step, x: Sequence[int], codes: Any) -> int:
@@ -141,7 +141,7 @@ _WRITERS: dict[type[Any], Callable[[IntegerExport, Step, Sequence[int], Any], in
     MaxPool: IntegerExport._maxpool,
     Upsample: _upsample,
     Shuffle: _shuffle,
-    Slice: _part,
+    Slice: _slice,
     Pad: IntegerExport._pad,
     Reorg3d: IntegerExport._space_to_depth,
 }

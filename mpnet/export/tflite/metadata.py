@@ -47,9 +47,9 @@ class _Tables:
     def table(self, fields: dict[int, tuple[str, Any]]) -> int:
         """fields: number -> (text | table | tables | floats | byte | uint, value)."""
         builder = self.builder
-        made = {number: (kind, self._ready(kind, value)) for number, (kind, value) in fields.items()}
-        builder.StartObject(max(made) + 1)
-        for number, (kind, value) in made.items():
+        values = {number: (kind, self._ready(kind, value)) for number, (kind, value) in fields.items()}
+        builder.StartObject(max(values) + 1)
+        for number, (kind, value) in values.items():
             if kind == "byte":
                 builder.PrependInt8Slot(number, value, 0)
             elif kind == "uint":
@@ -64,9 +64,9 @@ class _Tables:
             return builder.CreateString(value)
         if kind in ("tables", "floats"):
             builder.StartVector(4, len(value), 4)
-            put: Callable[[Any], None] = builder.PrependUOffsetTRelative if kind == "tables" else builder.PrependFloat32
+            prepend: Callable[[Any], None] = builder.PrependUOffsetTRelative if kind == "tables" else builder.PrependFloat32
             for item in reversed(value):
-                put(item)
+                prepend(item)
             return builder.EndVector()
         return value
 

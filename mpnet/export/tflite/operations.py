@@ -10,7 +10,7 @@ from ai_edge_litert import schema_py_generated as schema
 from numpy.typing import NDArray
 
 from mpnet.export.tflite.file import TfliteGraph
-from mpnet.export.tflite.rules import missing, same_or_valid_pool
+from mpnet.export.tflite.rules import count_missing, find_pool_padding
 from mpnet.model.network import MaxpoolSpec
 from mpnet.quantization.codes import LEAKY_SLOPE, Codes
 
@@ -37,66 +37,69 @@ def _version(operator: str, codes: Codes | None) -> int:
     return _OF_16_BITS.get(operator, 2) if codes.is_wide else 2
 
 
-class Writer:
+class TfliteWriter:
     """Operators on a graph. name: of the layer that they belong to; its last tensor gets it, the others what they are."""
 
     def __init__(self, graph: TfliteGraph) -> None:
         self.graph = graph
         self.name = ""
 
-    def made(self, what: str, shape: Sequence[int], codes: Codes | None = None) -> int:
+    def add_tensor(self, role: str, shape: Sequence[int], codes: Codes | None = None) -> int:
         """A tensor of the layer: reals, or codes."""
-        return self.graph.tensor(f"{self.name}/{what}", shape, "float32" if codes is None else f"int{codes.bits}", codes)
+        return self.graph.tensor(f"{self.name}/{role}", shape, "float32" if codes is None else f"int{codes.bits}", codes)
 
-    def fixed(self, what: str, values: Any, kind: Any = np.int32) -> int:
+    def add_constant(self, role: str, values: Any, kind: Any = np.int32) -> int:
         """A constant of the layer."""
-        return self.graph.constant(f"{self.name}/{what}", np.asarray(values, kind))
+        return self.graph.constant(f"{self.name}/{role}", np.asarray(values, kind))
 
     def quantize(self, x: int, codes: Codes) -> int:
         """Reals to codes, or codes to others."""
-        out = self.made("codes", self.graph.shape(x), codes)
-        return self.graph.operator("QUANTIZE", [x], out, version=2 if codes.is_wide else 1, options="QuantizeOptions")
+        output = self.add_tensor("codes", self.graph.shape(x), codes)
+        return self.graph.operator("QUANTIZE", [x], output, version=2 if codes.is_wide else 1, options="QuantizeOptions")
 
     def dequantize(self, x: int) -> int:
         """Codes to reals."""
         return self.graph.operator(
-            "DEQUANTIZE", [x], self.made("reals", self.graph.shape(x)), version=2, options="DequantizeOptions"
+            "DEQUANTIZE", [x], self.add_tensor("reals", self.graph.shape(x)), version=2, options="DequantizeOptions"
         )
 
     def pad(
         self,
         x: int,
-        around: tuple[int, int, int, int],
+        margins: tuple[int, int, int, int],
         codes: Codes | None,
         lowest: bool = False,
         channels: tuple[int, int] = (0, 0),
     ) -> int:
-        """Zeros (or the lowest value) around each channel. around: rows before and after, columns before and after.
+        """Zeros (or the lowest value) around each channel. margins: rows before and after, columns before and after.
         channels: more of them, before and after."""
         graph = self.graph
         _, height, width, depth = graph.shape(x)
-        top, bottom, left, right = around
-        out = self.made("padded", (1, height + top + bottom, width + left + right, depth + sum(channels)), codes)
-        amounts = self.fixed("padding", [[0, 0], [top, bottom], [left, right], channels])
+        top, bottom, left, right = margins
+        output = self.add_tensor("padded", (1, height + top + bottom, width + left + right, depth + sum(channels)), codes)
+        amounts = self.add_constant("padding", [[0, 0], [top, bottom], [left, right], channels])
         if not lowest:
-            return graph.operator("PAD", [x, amounts], out, version=_version("PAD", codes), options="PadOptions")
+            return graph.operator("PAD", [x, amounts], output, version=_version("PAD", codes), options="PadOptions")
         if codes is None:
-            value = self.fixed("lowest", [_LOWEST], np.float32)
+            value = self.add_constant("lowest", [_LOWEST], np.float32)
         else:
             value = graph.constant(f"{self.name}/lowest", np.full(1, codes.least, f"int{codes.bits}"), codes)
-        return graph.operator("PADV2", [x, amounts, value], out, version=_version("PADV2", codes), options="PadV2Options")
+        return graph.operator("PADV2", [x, amounts, value], output, version=_version("PADV2", codes), options="PadV2Options")
 
     def maxpool(self, x: int, layer: MaxpoolSpec, codes: Codes | None) -> int:
         """Outside is never chosen: TensorFlow's own paddings leave it out, another padding is put there as the lowest."""
-        word = same_or_valid_pool(layer)
+        word = find_pool_padding(layer)
         if word is None:
-            before = layer.padding // 2
-            after = missing(layer.in_shape, layer.out_shape, layer.size, layer.stride, before)
-            x, word = self.pad(x, (before, after[0], before, after[1]), codes, lowest=True), "VALID"
+            padding_before = layer.padding // 2
+            padding_behind = count_missing(layer.in_shape, layer.out_shape, layer.size, layer.stride, padding_before)
+            x, word = (
+                self.pad(x, (padding_before, padding_behind[0], padding_before, padding_behind[1]), codes, lowest=True),
+                "VALID",
+            )
         return self.graph.operator(
             "MAX_POOL_2D",
             [x],
-            self.made("pooled", (1, *layer.out_shape), codes),
+            self.add_tensor("pooled", (1, *layer.out_shape), codes),
             version=_version("MAX_POOL_2D", codes),
             options="Pool2DOptions",
             padding=PADDING[word],
@@ -112,7 +115,7 @@ class Writer:
         return self.graph.operator(
             "AVERAGE_POOL_2D",
             [x],
-            self.made("mean", (1, 1, 1, channels)),
+            self.add_tensor("mean", (1, 1, 1, channels)),
             options="Pool2DOptions",
             padding=PADDING["VALID"],
             strideW=width,
@@ -127,31 +130,31 @@ class Writer:
         size = [height * factor, width * factor]
         return self.graph.operator(
             "RESIZE_NEAREST_NEIGHBOR",
-            [x, self.fixed("size", size)],
-            self.made("larger", (1, *size, channels), codes),
+            [x, self.add_constant("size", size)],
+            self.add_tensor("larger", (1, *size, channels), codes),
             version=_version("RESIZE_NEAREST_NEIGHBOR", codes),
             options="ResizeNearestNeighborOptions",
         )
 
-    def part(self, x: int, start: int, stop: int, codes: Codes | None) -> int:
+    def slice_channels(self, x: int, start: int, stop: int, codes: Codes | None) -> int:
         """The channels from start to stop."""
         shape = (*self.graph.shape(x)[:CHANNELS], stop - start)
         return self.graph.operator(
             "SLICE",
-            [x, self.fixed("begin", [0, 0, 0, start]), self.fixed("extent", shape)],
-            self.made("part", shape, codes),
+            [x, self.add_constant("begin", [0, 0, 0, start]), self.add_constant("extent", shape)],
+            self.add_tensor("part", shape, codes),
             version=_version("SLICE", codes),
             options="SliceOptions",
         )
 
-    def concatenate(self, parts: Sequence[int], codes: Codes | None) -> int:
+    def concatenate(self, tensors: Sequence[int], codes: Codes | None) -> int:
         """The parts joined along their channels."""
-        channels = sum(self.graph.shape(x)[CHANNELS] for x in parts)
-        shape = (*self.graph.shape(parts[0])[:CHANNELS], channels)
+        channels = sum(self.graph.shape(x)[CHANNELS] for x in tensors)
+        shape = (*self.graph.shape(tensors[0])[:CHANNELS], channels)
         return self.graph.operator(
             "CONCATENATION",
-            parts,
-            self.made("joined", shape, codes),
+            tensors,
+            self.add_tensor("joined", shape, codes),
             version=_version("CONCATENATION", codes),
             options="ConcatenationOptions",
             axis=CHANNELS,
@@ -163,7 +166,7 @@ class Writer:
         return self.graph.operator(
             "SPACE_TO_DEPTH",
             [x],
-            self.made("depth", (1, height // block, width // block, channels * block * block), codes),
+            self.add_tensor("depth", (1, height // block, width // block, channels * block * block), codes),
             version=_version("SPACE_TO_DEPTH", codes),
             options="SpaceToDepthOptions",
             blockSize=block,
@@ -172,38 +175,38 @@ class Writer:
     def shuffle(self, x: int, groups: int, codes: Codes | None) -> int:
         """The channels of so many groups in turn."""
         shape = self.graph.shape(x)
-        pixels, part = shape[1] * shape[2], shape[CHANNELS] // groups
-        turned = self.graph.operator(
+        pixels, group_channels = shape[1] * shape[2], shape[CHANNELS] // groups
+        transposed = self.graph.operator(
             "TRANSPOSE",
-            [self._reshaped(x, (pixels, groups, part), "groups", codes), self.fixed("order", [0, 2, 1])],
-            self.made("turned", (pixels, part, groups), codes),
+            [self._reshape(x, (pixels, groups, group_channels), "groups", codes), self.add_constant("order", [0, 2, 1])],
+            self.add_tensor("turned", (pixels, group_channels, groups), codes),
             version=_version("TRANSPOSE", codes),
             options="TransposeOptions",
         )
-        return self._reshaped(turned, shape, "shuffled", codes)
+        return self._reshape(transposed, shape, "shuffled", codes)
 
     def softmax(self, x: int) -> int:
         """The softmax over the channels of each pixel."""
-        out = self.made("softmax", self.graph.shape(x))
-        return self.graph.operator("SOFTMAX", [x], out, options="SoftmaxOptions", beta=1.0)
+        output = self.add_tensor("softmax", self.graph.shape(x))
+        return self.graph.operator("SOFTMAX", [x], output, options="SoftmaxOptions", beta=1.0)
 
     def multiply(self, a: int, b: int, activation: str) -> int:
         """activation(a * b) of reals; b may have one value per channel, or per pixel."""
-        return self.activate(self._two("MUL", a, b, FUSED.get(activation, NO_FUSION)), activation)
+        return self.activate(self._add_binary("MUL", a, b, FUSED.get(activation, NO_FUSION)), activation)
 
     def line(self, x: int, scale: float, shift: float, activation: str) -> int:
         """activation(x * scale + shift)."""
         if scale != 1:
-            x = self._two("MUL", x, self._number(scale))
+            x = self._add_binary("MUL", x, self._add_number(scale))
         if shift != 0:
-            x = self._two("ADD", x, self._number(shift))
+            x = self._add_binary("ADD", x, self._add_number(shift))
         if activation in ("relu", "relu6"):
-            return self.graph.operator(activation.upper(), [x], self.made(activation, self.graph.shape(x)))
+            return self.graph.operator(activation.upper(), [x], self.add_tensor(activation, self.graph.shape(x)))
         return self.activate(x, activation)
 
     def add(self, a: int, b: int, activation: str) -> int:
         """activation(a + b) of reals."""
-        return self.activate(self._two("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
+        return self.activate(self._add_binary("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
 
     def add_codes(self, a: int, b: int, codes: Codes, activation: str) -> int:
         """activation(a + b) of codes, of FUSED."""
@@ -211,7 +214,7 @@ class Writer:
         return self.graph.operator(
             "ADD",
             [a, b],
-            self.made("sum", self.graph.shape(a), codes),
+            self.add_tensor("sum", self.graph.shape(a), codes),
             version=_version("ADD", codes),
             options="AddOptions",
             fusedActivationFunction=FUSED[activation],
@@ -228,55 +231,58 @@ class Writer:
         if activation == "mish":
             # x * n / (n + 2) with n = e * (e + 2), e = exp(min(x, 20)): docs/arithmetic.md, section 3.
             e = graph.operator(
-                "EXP", [self._two("MINIMUM", x, self._number(20), None)], self.made("exp", shape), options="ExpOptions"
+                "EXP",
+                [self._add_binary("MINIMUM", x, self._add_number(20), None)],
+                self.add_tensor("exp", shape),
+                options="ExpOptions",
             )
-            n = self._two("MUL", e, self._two("ADD", e, self._number(2)))
-            return self._two("MUL", x, self._two("DIV", n, self._two("ADD", n, self._number(2))))
+            n = self._add_binary("MUL", e, self._add_binary("ADD", e, self._add_number(2)))
+            return self._add_binary("MUL", x, self._add_binary("DIV", n, self._add_binary("ADD", n, self._add_number(2))))
         if activation == "tanh":
-            return graph.operator("TANH", [x], self.made("tanh", shape))
+            return graph.operator("TANH", [x], self.add_tensor("tanh", shape))
         if activation == "hard_swish":
-            return graph.operator("HARD_SWISH", [x], self.made("hard_swish", shape), options="HardSwishOptions")
+            return graph.operator("HARD_SWISH", [x], self.add_tensor("hard_swish", shape), options="HardSwishOptions")
         if activation == "hard_sigmoid":
-            sixths = self._two("ADD", x, self._number(3), FUSED["relu6"])
-            return self._two("MUL", sixths, self._number(1 / 6))
-        logistic = graph.operator("LOGISTIC", [x], self.made("logistic", shape))
-        return logistic if activation == "logistic" else self._two("MUL", x, logistic)
+            sixths = self._add_binary("ADD", x, self._add_number(3), FUSED["relu6"])
+            return self._add_binary("MUL", sixths, self._add_number(1 / 6))
+        logistic = graph.operator("LOGISTIC", [x], self.add_tensor("logistic", shape))
+        return logistic if activation == "logistic" else self._add_binary("MUL", x, logistic)
 
     def leaky(self, x: int, codes: Codes | None) -> int:
         """LeakyReLU. codes: of the result, None for reals."""
         return self.graph.operator(
             "LEAKY_RELU",
             [x],
-            self.made("leaky", self.graph.shape(x), codes),
+            self.add_tensor("leaky", self.graph.shape(x), codes),
             version=_version("LEAKY_RELU", codes),
             options="LeakyReluOptions",
             alpha=LEAKY_SLOPE,
         )
 
-    def halve(self, x: int) -> int:
+    def round_to_half(self, x: int) -> int:
         """Reals rounded to the eleven bits of a half, in float32: t = x * (2^13 + 1); t - (t - x). Source: Veltkamp."""
-        t = self._two("MUL", x, self._number(8193))
-        return self._two("SUB", t, self._two("SUB", t, x))
+        t = self._add_binary("MUL", x, self._add_number(8193))
+        return self._add_binary("SUB", t, self._add_binary("SUB", t, x))
 
     def copy(self, x: int) -> int:
         """The same values as a tensor of its own."""
-        return self._reshaped(x, self.graph.shape(x), "copy", None)
+        return self._reshape(x, self.graph.shape(x), "copy", None)
 
-    def _reshaped(self, x: int, shape: Sequence[int], name: str, codes: Codes | None) -> int:
+    def _reshape(self, x: int, shape: Sequence[int], name: str, codes: Codes | None) -> int:
         return self.graph.operator(
             "RESHAPE",
-            [x, self.fixed("shape", shape)],
-            self.made(name, shape, codes),
+            [x, self.add_constant("shape", shape)],
+            self.add_tensor(name, shape, codes),
             options="ReshapeOptions",
             newShape=list(shape),
         )
 
-    def _number(self, value: float) -> int:
+    def _add_number(self, value: float) -> int:
         constants: NDArray[np.float32] = np.array([value], np.float32)
         return self.graph.constant(f"number_{value}", constants)
 
-    def _two(self, operator: str, a: int, b: int, fused: int | None = NO_FUSION) -> int:
+    def _add_binary(self, operator: str, a: int, b: int, fused: int | None = NO_FUSION) -> int:
         """An operator of two tensors of reals. fused: None for one that has no activation in itself."""
         values = {} if fused is None else {"fusedActivationFunction": fused}
-        out = self.made(operator.lower(), self.graph.shape(a))
-        return self.graph.operator(operator, [a, b], out, options=_TWO_OPTIONS[operator], **values)
+        output = self.add_tensor(operator.lower(), self.graph.shape(a))
+        return self.graph.operator(operator, [a, b], output, options=_TWO_OPTIONS[operator], **values)

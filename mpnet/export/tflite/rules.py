@@ -15,10 +15,10 @@ from mpnet.model.quantization import PER_GROUP
 
 
 @dataclass(frozen=True)
-class Rules:
+class TfliteRules:
     """One flavour.
 
-    what:          its readers, for people.
+    program:        its readers, for people.
     hybrid:        whether int8 convolutions take reals, which they quantise by the image's own range, and give reals; else
                    tensors between them are int8, with calibrated ranges, and LeakyReLU rounds sums to 8 bits besides.
                    Those of int16 are of the latter kind everywhere.
@@ -29,7 +29,7 @@ class Rules:
     precisions:    those it takes besides fp32, fp16 and int8.
     """
 
-    what: str
+    program: str
     hybrid: bool
     stored_halves: bool
     grouped: bool
@@ -38,14 +38,14 @@ class Rules:
     precisions: tuple[str, ...] = ()
 
 
-FLAVOURS: dict[str, Rules] = {
-    "litert": Rules(
+FLAVOURS: dict[str, TfliteRules] = {
+    "litert": TfliteRules(
         "LiteRT", hybrid=True, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int4", "int16")
     ),
-    "integer": Rules(
+    "integer": TfliteRules(
         "LiteRT", hybrid=False, stored_halves=True, grouped=True, padding_value=True, wide=True, precisions=("int16",)
     ),
-    "armnn": Rules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
+    "armnn": TfliteRules("ArmNN", hybrid=False, stored_halves=False, grouped=False, padding_value=False, wide=False),
 }
 
 MAPPED_ACTIVATIONS = ("linear", "relu", "relu6", "logistic", "swish", "mish", "tanh", "hard_sigmoid", "hard_swish")
@@ -66,11 +66,11 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
     rules = FLAVOURS[flavour]
-    if problem := beyond(layer, "TensorFlow Lite", lambda operation: rules.wide and _known(operation)):
+    if problem := beyond(layer, "TensorFlow Lite", lambda operation: rules.wide and _is_written(operation)):
         return problem
-    if isinstance(layer, MaxpoolSpec) and not rules.padding_value and same_or_valid_pool(layer) is None:
+    if isinstance(layer, MaxpoolSpec) and not rules.padding_value and find_pool_padding(layer) is None:
         return (
-            f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.what} "
+            f"a window of {layer.size} with a padding of {layer.padding} is neither SAME nor VALID, and {rules.program} "
             "cannot pad by another value than zero"
         )
     if precision.accumulates == FLOAT16.name:
@@ -78,17 +78,19 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     if not precision.carries_scale or not isinstance(layer, ConvolutionSpec):
         return ""
     if precision.is_narrow and rules.hybrid and layer.depthwise:
-        return f"{rules.what} has no depthwise convolution of reals by weights of {precision.weight_bits} bits"
+        return f"{rules.program} has no depthwise convolution of reals by weights of {precision.weight_bits} bits"
     if precision.is_narrow and quantization.narrow.granularity == PER_GROUP and layer.in_shape[2] > layer.groups:
-        return f"{rules.what} has no steps for groups of a convolution's input channels; set narrow.granularity to per_channel"
+        return (
+            f"{rules.program} has no steps for groups of a convolution's input channels; set narrow.granularity to per_channel"
+        )
     scheme, hybrid = quantization.codes_of(precision), rules.hybrid and precision.multiplies_bytes
     if not quantization.calibrated:
         if not hybrid:
-            what = "takes no range" if not rules.hybrid else f"has no {precision} range"
-            return f"{rules.what} {what} that is measured on the image; set quantization.activations.ranges to calibrated"
+            reason = "takes no range" if not rules.hybrid else f"has no {precision} range"
+            return f"{rules.program} {reason} that is measured on the image; set quantization.activations.ranges to calibrated"
         if scheme.mode != "affine" or scheme.rounding != "half_to_even":
             return (
-                f"{rules.what} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
+                f"{rules.program} measures affine ranges and rounds half to even, not {scheme.mode} and {scheme.rounding}; "
                 "set quantization.activations.mode to affine"
             )
         return ""
@@ -99,7 +101,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
     return ""
 
 
-def _known(operation: Operation) -> bool:
+def _is_written(operation: Operation) -> bool:
     """Whether an operation that not every reader knows is written."""
     if isinstance(operation, Normalize):
         return (
@@ -117,28 +119,32 @@ def _known(operation: Operation) -> bool:
     return type(operation) in COMPUTED and getattr(operation, "activation", "linear") in MAPPED_ACTIVATIONS
 
 
-def same_or_valid_pool(layer: MaxpoolSpec) -> str | None:
+def find_pool_padding(layer: MaxpoolSpec) -> str | None:
     """The padding of a pooling in TensorFlow's words; None where neither fits."""
-    return _both(layer.in_shape, layer.out_shape, layer.size, layer.stride, layer.padding // 2)
+    return _find_padding_word(layer.in_shape, layer.out_shape, layer.size, layer.stride, layer.padding // 2)
 
 
-def same_or_valid_convolution(layer: ConvolutionSpec) -> str | None:
+def find_convolution_padding(layer: ConvolutionSpec) -> str | None:
     """The padding of a convolution in TensorFlow's words; None where zeros must be put around its input."""
     window = layer.dilation * (layer.size - 1) + 1
-    return _both(layer.in_shape, layer.out_shape, window, layer.stride, layer.padding)
+    return _find_padding_word(layer.in_shape, layer.out_shape, window, layer.stride, layer.padding)
 
 
-def missing(before: tuple[int, ...], after: tuple[int, ...], window: int, stride: int, padding: int) -> list[int]:
+def count_missing(
+    size_before: tuple[int, ...], size_behind: tuple[int, ...], window: int, stride: int, padding: int
+) -> list[int]:
     """Rows and columns that windows reach beyond the far sides, with a padding on the near ones."""
-    return [max((after[axis] - 1) * stride + window - before[axis] - padding, 0) for axis in (0, 1)]
+    return [max((size_behind[axis] - 1) * stride + window - size_before[axis] - padding, 0) for axis in (0, 1)]
 
 
-def _both(before: tuple[int, ...], after: tuple[int, ...], window: int, stride: int, padding: int) -> str | None:
-    """The word that gives `after` windows and `padding` on the near side, on both axes; None: there is none."""
-    axes = [(before[axis], after[axis]) for axis in (0, 1)]
+def _find_padding_word(
+    input_sides: tuple[int, ...], result_sides: tuple[int, ...], window: int, stride: int, padding: int
+) -> str | None:
+    """The word that gives `result_sides` windows and `padding` on the near side, on both axes; None: there is none."""
+    axes = [(input_sides[axis], result_sides[axis]) for axis in (0, 1)]
     if padding == 0 and all((size - window) // stride + 1 == count for size, count in axes):
         return "VALID"
-    same = all(
+    is_same = all(
         count == -(-size // stride) and max((count - 1) * stride + window - size, 0) // 2 == padding for size, count in axes
     )
-    return "SAME" if same else None
+    return "SAME" if is_same else None
