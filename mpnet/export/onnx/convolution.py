@@ -34,8 +34,8 @@ from mpnet.export.onnx.values import (
 from mpnet.export.weights import pack_bits, split_blocks
 from mpnet.model.layers import ConvolutionSpec
 from mpnet.model.reals import narrowed
-from mpnet.quantization.scheme import QuantParams, range_to_params
 from mpnet.quantization.codes import LEAKY_SLOPE, sums_before
+from mpnet.quantization.scheme import QuantParams, range_to_params
 
 
 @dataclass(frozen=True)
