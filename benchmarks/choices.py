@@ -34,7 +34,7 @@ from mpnet.sweep.choose.margins import Margins
 from mpnet.sweep.choose.safe import describe_safety, run_tests, sequence
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.problem.problem import Problem, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.store import Trial
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
@@ -144,7 +144,7 @@ def choose(pool: Pool, positions: NDArray[np.intp], rest: NDArray[np.intp], marg
     select, test = (positions[part] for part in split_positions(ids, section.held_out(len(ids), unlabelled), seed))
     measured = pool.agreement(select, pool.found)
     known = {
-        Configuration(key): Trial(key, {"agreement_AP": value, "bit_operations": pool.costs[key]})
+        Assignment(key): Trial(key, {"agreement_AP": value, "bit_operations": pool.costs[key]})
         for key, value in measured.items()
     }
     top = next(iter(pool.found))

@@ -20,9 +20,9 @@ import numpy as np
 from mpnet.config.measures import trial_columns
 from mpnet.network.network import load_network
 from mpnet.sweep.evaluate.executor import InlineExecutor
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
-from mpnet.sweep.problem.space import AllConfigurations, Configuration, build_space
+from mpnet.sweep.problem.space import AllAssignments, Assignment, build_space
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.networks import small_cfg, write_experiment
@@ -48,10 +48,10 @@ class Computed:
     def known_pass(self) -> str:
         return ""
 
-    def evaluate(self, unit: Unit) -> UnitResult:
+    def evaluate(self, unit: WorkChunk) -> ChunkResult:
         names = trial_columns()[:VALUES]
         trials = [Trial(key, {name: hash((key, name)) % 10_000 / 100 for name in names}) for key in unit.keys]
-        return UnitResult(unit, tuple(trials), 1000 * len(trials))
+        return ChunkResult(unit, tuple(trials), 1000 * len(trials))
 
 
 def trials(count: int, folder: Path) -> Iterator[int]:
@@ -63,8 +63,8 @@ def trials(count: int, folder: Path) -> Iterator[int]:
         objectives_of(("AP", "bit_operations")),
     )
 
-    class First(AllConfigurations):
-        def __iter__(self) -> Iterator[Configuration]:
+    class First(AllAssignments):
+        def __iter__(self) -> Iterator[Assignment]:
             return islice(super().__iter__(), count)
 
     def first(problem: Problem) -> Walk:

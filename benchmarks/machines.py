@@ -29,7 +29,7 @@ from mixbench.measure import sweep_of
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.evaluate.executor import Executor
 from mpnet.sweep.evaluate.sharing import forward_equivalents_of
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.run import worker_pool
 from mpnet.sweep.search.estimate import seconds_per_pass
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
@@ -47,16 +47,16 @@ class Recorder:
     def __init__(self, executor: Executor, path: Path) -> None:
         self._executor, self._path, self.slots = executor, path, executor.slots
 
-    def submit(self, unit: Unit) -> None:
+    def submit(self, unit: WorkChunk) -> None:
         self._executor.submit(unit)
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         results = self._executor.wait(timeout)
         if not results:
             return results
         with gzip.open(self._path, "at") as file:
             for result in results:
-                file.write(json.dumps({"seconds": result.seconds, "keys": " ".join(result.unit.keys)}) + "\n")
+                file.write(json.dumps({"seconds": result.seconds, "keys": " ".join(result.chunk.keys)}) + "\n")
         return results
 
     def close(self) -> None:
@@ -102,21 +102,21 @@ class SimulatedWorkers:
         self.busy, self.parts = 0.0, 0
         self.sweep: Sweep | None = None
 
-    def submit(self, unit: Unit) -> None:
+    def submit(self, unit: WorkChunk) -> None:
         sent = pickle.dumps(unit)  # what the process that hands out has to do for it
         began = self.clock.now
         passes = float(forward_equivalents_of(self._network, unit.keys))
         seconds = passes * sum(self._rates.get(key, self._unknown) for key in unit.keys) / len(unit.keys)
         trials = tuple(self._trials[key] for key in unit.keys if key in self._trials)
         out = tuple(key for key in unit.keys if key not in self._trials)
-        result = pickle.dumps(UnitResult(pickle.loads(sent), trials, 0, out, ((1, len(out)),) if out else (), seconds))
+        result = pickle.dumps(ChunkResult(pickle.loads(sent), trials, 0, out, ((1, len(out)),) if out else (), seconds))
         start = max(began + MESSAGE_SECONDS, heapq.heappop(self._free))
         heapq.heappush(self._free, start + seconds)
         heapq.heappush(self._running, (start + seconds + MESSAGE_SECONDS, self.parts, result))
         self.busy, self.parts = self.busy + seconds, self.parts + 1
         self.clock.leave_out(began)
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         passed = self.clock.wait_until(self._running[0][0])
         assert self.sweep is not None
         self.sweep.state.started -= passed

@@ -16,7 +16,7 @@ from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.problem.problem import Batch, Walk, objectives_of
 from mpnet.sweep.problem.problem import Problem as SweepProblem
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.loop import OnUpdate, Sweep, WorkerPool
 from mpnet.sweep.setup import SweepSetup, make_context, make_executor, section_of, set_up
 from mpnet.sweep.store import TrialStore
@@ -69,7 +69,7 @@ class Measurer:
         whole = [self._sweep.space.key_of(key) for key in keys]
 
         def asked(problem: SweepProblem) -> Walk:
-            yield Batch([Configuration(key) for key in {problem.baseline: None, **dict.fromkeys(whole)}])
+            yield Batch([Assignment(key) for key in {problem.baseline: None, **dict.fromkeys(whole)}])
 
         network, contexts = self._setup.bench.network, self._contexts
         Sweep(self._sweep, network, self._store, contexts, self._opened, on_update=self._on_update).run(asked)

@@ -12,7 +12,7 @@ from mixbench.methods import Method
 from mixbench.problem import COST, QUALITY, Problem
 from mpnet.sweep.problem.problem import Problem as SweepProblem
 from mpnet.sweep.problem.problem import objectives_of
-from mpnet.sweep.problem.space import Configuration, Space, Variable
+from mpnet.sweep.problem.space import Assignment, Space, Variable
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.store import Trial
 
@@ -26,7 +26,7 @@ def replayed(name: str, trials: int | None = None) -> Method:
         sweep = SweepProblem(
             space, problem.macs, objectives_of([QUALITY, COST]), seed=int(generator.integers(1 << 31)), trials=trials
         )
-        walk, known = strategy(name).walk(sweep), dict[Configuration, Trial]()
+        walk, known = strategy(name).walk(sweep), dict[Assignment, Trial]()
         batch = next(walk, None)
         while batch is not None:
             for wanted in batch.configurations:

@@ -18,7 +18,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.progress import Advance, Progress
 from mpnet.report.text.front import front_chart
 from mpnet.sweep.choose.findings import front_of
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.run import SweepStart
 from mpnet.sweep.search.estimate import duration
 from mpnet.sweep.search.loop import SweepState
@@ -132,7 +132,7 @@ class SweepView:
             if left:
                 parts.append(f"{duration(left)} left")
         problem = self._start.problem
-        baseline = state.known.get(Configuration(problem.baseline))
+        baseline = state.known.get(Assignment(problem.baseline))
         best = problem.best(state.known.values(), baseline) if baseline is not None else None
         if best is not None:
             parts.append(

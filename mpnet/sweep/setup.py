@@ -35,7 +35,7 @@ from mpnet.sweep.evaluate.race import SAMPLE, SAMPLED_FROM
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.evaluate.scratch import Scratch
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import LAST, write_record
@@ -82,10 +82,10 @@ class OpenSweep:
     contexts: tuple[int, ...]
     progress: Progress = silent
 
-    def configuration_of(self, row: ConfigurationRow) -> Configuration:
+    def configuration_of(self, row: ConfigurationRow) -> Assignment:
         """Return the configuration that a row of the sweep's result is about."""
         options = [option_set.text for option_set in self.problem.space.option_sets]
-        return Configuration(row.precision, options.index(row.options))
+        return Assignment(row.precision, options.index(row.options))
 
 
 def section_of(experiment: Experiment) -> SweepSection:

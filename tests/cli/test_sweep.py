@@ -23,8 +23,8 @@ from mpnet.config.measures import AGREEMENT, names_of, trial_costs
 from mpnet.evaluation.intervals import METHOD
 from mpnet.model.task import DETECTION
 from mpnet.sweep.evaluate.evaluator import Evaluator
-from mpnet.sweep.evaluate.units import Unit, UnitResult
-from mpnet.sweep.search import parts
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
+from mpnet.sweep.search import chunk_sizes
 from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 
@@ -332,15 +332,15 @@ def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Pat
     """The baseline, and parts of one configuration each, of which the third is interrupted."""
     evaluate, left = Evaluator.evaluate, [2]
 
-    def interrupted(worker: Evaluator, unit: Unit) -> UnitResult:
+    def interrupted(worker: Evaluator, unit: WorkChunk) -> ChunkResult:
         left[0] -= 1
         if left[0] < 0:
             raise KeyboardInterrupt
         return evaluate(worker, unit)
 
-    monkeypatch.setattr(parts, "LEAST_PASSES", 0)
-    monkeypatch.setattr(parts, "PART_SECONDS", 0.0)
-    monkeypatch.setattr(parts, "PART_SHARE", 0.0)
+    monkeypatch.setattr(chunk_sizes, "LEAST_PASSES", 0)
+    monkeypatch.setattr(chunk_sizes, "CHUNK_SECONDS", 0.0)
+    monkeypatch.setattr(chunk_sizes, "CHUNK_SHARE", 0.0)
     monkeypatch.setattr(Evaluator, "evaluate", interrupted)
     stopped = mpnet("sweep", sweep_file, *SMALL)
     assert stopped.returncode == 130
@@ -353,7 +353,7 @@ def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Pat
 def test_the_baseline_is_kept_before_workers_begin(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its trial is that of a whole sweep, which computes it among others."""
 
-    def interrupted(worker: Evaluator, unit: Unit) -> UnitResult:
+    def interrupted(worker: Evaluator, unit: WorkChunk) -> ChunkResult:
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:

@@ -16,7 +16,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.model.task import DETECTION
 from mpnet.sweep.evaluate.evaluator import Evaluator
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.space import build_space
 from mpnet.sweep.setup import make_context, set_up
 from mpnet.trial.detection import DETECTION_KIT
@@ -59,7 +59,7 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
     bench, evaluator = prepared
     rng = random.Random(11)
     keys = sorted({"".join(rng.choice("fhq") for _ in range(11)) for _ in range(40)})
-    unit = Unit(0, tuple(keys))
+    unit = WorkChunk(0, tuple(keys))
     trials = evaluator.evaluate(unit).trials
     outcomes = direct(bench, keys)
     for key, trial, outcome in zip(keys, trials, outcomes[1:], strict=True):

@@ -12,9 +12,9 @@ from typing import Callable, Iterable
 from mpnet.errors import EngineError
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Problem, Results, Walk
-from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.store import Trial
 
 
@@ -48,9 +48,9 @@ def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], ke
     )
 
 
-def run(walk: Walk, measure: Callable[[Configuration], Trial | None]) -> Results:
+def run(walk: Walk, measure: Callable[[Assignment], Trial | None]) -> Results:
     """Drive a strategy to its end. measure: a trial, None for a configuration that fails."""
-    known: dict[Configuration, Trial] = {}
+    known: dict[Assignment, Trial] = {}
     try:
         batch = next(walk)
         while True:
@@ -61,7 +61,7 @@ def run(walk: Walk, measure: Callable[[Configuration], Trial | None]) -> Results
         return known
 
 
-def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[Configuration], Trial]:
+def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[Assignment], Trial]:
     return lambda configuration: trial(problem.space, problem.macs, quality, configuration.key)
 
 
@@ -85,7 +85,7 @@ class SyntheticRecipe:
     def known_pass(self) -> str:
         return ""
 
-    def evaluate(self, unit: Unit) -> UnitResult:
+    def evaluate(self, unit: WorkChunk) -> ChunkResult:
         if self.die and (self.die.endswith("always") or _removed(self.die)):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fail:
@@ -95,7 +95,7 @@ class SyntheticRecipe:
                 file.writelines(f"{unit.options}{key}\n" for key in unit.keys)
         quality = interacting_quality(self.seed, len(split_key(unit.keys[0])[0]))
         trials = tuple(trial(self.problem.space, self.problem.macs, quality, key) for key in unit.keys)
-        return UnitResult(unit, trials, 1000 * len(unit.keys), seconds=self.seconds * len(unit.keys))
+        return ChunkResult(unit, trials, 1000 * len(unit.keys), seconds=self.seconds * len(unit.keys))
 
 
 def _removed(path: str) -> bool:

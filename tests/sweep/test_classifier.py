@@ -20,7 +20,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights
 from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.trial.classification import CLASSIFICATION_KIT, ClassificationDecoder
 from tests.sweep.sweep_networks import conv, parse, pool
 
@@ -58,7 +58,7 @@ def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
     made = context(network)
     made = replace(made, baseline=Evaluator(made).baseline("fff"))
     evaluator = Evaluator(made)
-    trials = {trial.key: trial.values for trial in evaluator.evaluate(Unit(0, KEYS)).trials}
+    trials = {trial.key: trial.values for trial in evaluator.evaluate(WorkChunk(0, KEYS)).trials}
     best = {}
     for key in KEYS:
         session = Session(Prepared(network, made.options[0].weights, kernels()), build_plan(network, assign_key(network, key)))

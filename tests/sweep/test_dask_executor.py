@@ -23,9 +23,9 @@ from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.evaluate.dask_executor import DaskExecutor
 from mpnet.sweep.evaluate.evaluator import Evaluator
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Problem, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import make_context, section_of, set_up
@@ -164,7 +164,7 @@ def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str,
         )
         try:
             with pytest.raises(ConfigError, match=r"^--scheduler tcp://\S+: worker tcp://\S+ is mpnet 0\.0\.9; this process"):
-                evaluated(executor, Unit(0, ("ffffff",)), times=10_000)
+                evaluated(executor, WorkChunk(0, ("ffffff",)), times=10_000)
         finally:
             worker.kill()
             worker.wait()
@@ -178,13 +178,13 @@ def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
         contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))) as executor,
         pytest.raises(ConfigError, match=r"and computes other bits in a known pass; .* so nothing of it is kept"),
     ):
-        evaluated(executor, Unit(0, ("ffffff",)))
+        evaluated(executor, WorkChunk(0, ("ffffff",)))
 
 
-def evaluated(executor: DaskExecutor, unit: Unit, times: int = 1) -> list[UnitResult]:
+def evaluated(executor: DaskExecutor, unit: WorkChunk, times: int = 1) -> list[ChunkResult]:
     for _ in range(times):
         executor.submit(unit)
-        done: list[UnitResult] = []
+        done: list[ChunkResult] = []
         while not done:
             done = executor.wait(1.0)
     return done
@@ -193,7 +193,7 @@ def evaluated(executor: DaskExecutor, unit: Unit, times: int = 1) -> list[UnitRe
 def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
     made = replace(with_baseline(context(NETWORK, images=3)), known_keys=("qhfqfq", "fqhfqh"))
     assert isinstance(made.images, np.ndarray)
-    unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
+    unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
     executor = DaskExecutor(scheduler, partial(Evaluator, made))
     try:
         done = evaluated(executor, unit)
@@ -210,7 +210,7 @@ def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -
         objectives_of(("AP", "weight_bytes")),
     )
     state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made))
-    expected = Evaluator(made).evaluate(Unit(0, tuple(task.space.all_keys())))
+    expected = Evaluator(made).evaluate(WorkChunk(0, tuple(task.space.all_keys())))
     assert {c.key for c in state.failed} == {one.key for one in expected.failed}
     assert {c.key: trial for c, trial in state.known.items()} == {trial.key: trial for trial in expected.trials}
     with TrialStore.read(tmp_path / "a.sqlite") as store:
@@ -225,7 +225,7 @@ def test_workers_need_no_file_of_this_machine(scheduler: str, tmp_path: Path) ->
     bench = open_workbench(experiment, network)
     section = section_of(experiment)
     setup = set_up(bench, section, build_space(network, section.precisions, section.space))
-    unit = Unit(0, tuple(setup.space.all_keys())[::4])
+    unit = WorkChunk(0, tuple(setup.space.all_keys())[::4])
     with contextlib.ExitStack() as stack:
         made = make_context(setup, stack, 1, remote=True)
         expected = Evaluator(made).evaluate(unit)
@@ -258,7 +258,7 @@ def test_dask_workers_find_the_exact_front(scheduler: str, tmp_path: Path) -> No
     task = Problem(build_space(NETWORK, ("fp32", "int8")), tuple(c.macs for c in NETWORK.convolutions), objectives)
     made = replace(made, order=evaluator.images_by_loss(task.names, task.space.drawn_keys(4))[0])
     state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made), "exact_front")
-    trials = {Configuration(t.key): t for t in evaluator.evaluate(Unit(0, tuple(task.space.all_keys()))).trials}
+    trials = {Assignment(t.key): t for t in evaluator.evaluate(WorkChunk(0, tuple(task.space.all_keys()))).trials}
     assert state.ruled_out
     assert front_of(task, state.known) == front_of(task, trials)
     assert all(trial == trials[configuration] for configuration, trial in state.known.items())

@@ -14,7 +14,7 @@ from typing import Iterator
 
 import pytest
 
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 
 SCHEDULER = """
 import time
@@ -38,9 +38,9 @@ class Sleeper:
     def known_pass(self) -> str:
         return ""
 
-    def evaluate(self, unit: Unit) -> UnitResult:
+    def evaluate(self, unit: WorkChunk) -> ChunkResult:
         time.sleep(self.seconds)
-        return UnitResult(unit, (), 0)
+        return ChunkResult(unit, (), 0)
 
 
 class Cluster:
@@ -93,17 +93,17 @@ CLIENT = """
 import sys
 from mpnet.errors import EngineError
 from mpnet.sweep.evaluate import dask_executor
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from tests.sweep.test_dask_executor_lost import Sleeper
 executor = dask_executor.DaskExecutor(sys.argv[1], Sleeper(float(sys.argv[2])))
 dask_executor.CONNECT_SECONDS = float(sys.argv[3])
-executor.submit(Unit(0, ("ffff",)))
+executor.submit(WorkChunk(0, ("ffff",)))
 assert executor.wait(0.5) == []
 print("waiting", flush=True)
 try:
     while not (done := executor.wait(0.5)):
         pass
-    print(done[0].unit.keys)
+    print(done[0].chunk.keys)
 except EngineError as error:
     print(error)
 executor.close()

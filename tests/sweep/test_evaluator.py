@@ -23,12 +23,12 @@ from mpnet.evaluation.metrics import CocoEvaluator, darknet_ap50, darknet_map50
 from mpnet.kernels.isa import kernels
 from mpnet.model.precision import BASE_NAMES, FP16
 from mpnet.model.weights import random_weights
-from mpnet.sweep.evaluate import kept_stem
+from mpnet.sweep.evaluate import stem_cache
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.scoring import Noise, heads_sqnr_db, split_positions
 from mpnet.sweep.evaluate.sharing import forward_equivalents_of
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_data import context, with_baseline
@@ -60,7 +60,7 @@ def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, 
 def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> None:
     made = with_baseline(context(network))
     keys = tuple(random.Random(6).sample(list(build_space(network, BASE_NAMES).all_keys()), 12))
-    trials = Evaluator(made).evaluate(Unit(options, keys)).trials
+    trials = Evaluator(made).evaluate(WorkChunk(options, keys)).trials
     baseline, base_heads = direct(made, "f" * len(keys[0]))
     assert len(baseline) > 20
     for key, trial in zip(keys, trials, strict=True):
@@ -85,7 +85,7 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
 def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
     made = context(tiny_yolo(), unweighted={1: FP16})
     keys = ("fqfqfq+1:h", "qqqqqq+1:h")
-    for key, trial in zip(keys, Evaluator(made).evaluate(Unit(0, keys)).trials, strict=True):
+    for key, trial in zip(keys, Evaluator(made).evaluate(WorkChunk(0, keys)).trials, strict=True):
         plan = build_plan(made.network, assign_key(made.network, key), made.options[0].engine)
         assert (trial.key, plan.precision.key) == (key, key)
         assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
@@ -112,7 +112,7 @@ def test_two_weights_share_nothing() -> None:
     shared = Evaluator(both)
     rivals = Rivals(("agreement_AP", "bit_operations"), ((-50.0, shared.costs(0, keys[16])["bit_operations"]),))
     for unit_rivals in (None, rivals):
-        units = [Unit(options, part, unit_rivals) for part in cut for options in (0, 1)]
+        units = [WorkChunk(options, part, unit_rivals) for part in cut for options in (0, 1)]
         results = [shared.evaluate(unit) for unit in units]
         assert any(result.ruled_out for result in results) == (unit_rivals is not None)
         alone = [Evaluator(both), Evaluator(both)]
@@ -121,37 +121,37 @@ def test_two_weights_share_nothing() -> None:
     for options in (0, 1):
         found, once = shared.predictions(options, keys[5]), direct(both, keys[5], options)[0]
         assert all(np.array_equal(getattr(found, name), getattr(once, name)) for name in SAME)
-    assert shared.evaluate(Unit(0, keys[:1])).trials != shared.evaluate(Unit(1, keys[:1])).trials
+    assert shared.evaluate(WorkChunk(0, keys[:1])).trials != shared.evaluate(WorkChunk(1, keys[:1])).trials
 
 
 @pytest.mark.parametrize("group", [1, 3, 100])
 def test_the_size_of_groups_changes_nothing(group: int) -> None:
     made = with_baseline(context(tiny_yolo(), group=2))
     other = with_baseline(context(tiny_yolo(), group=group))
-    unit = Unit(0, ("ffffff", "qhfqfq", "qqqqqq"))
+    unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
     assert Evaluator(other).evaluate(unit).trials == Evaluator(made).evaluate(unit).trials
 
 
 def test_neighbours_in_a_unit_change_nothing() -> None:
     evaluator = Evaluator(with_baseline(context(tiny_yolo())))
     keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
-    together = evaluator.evaluate(Unit(0, keys)).trials
-    assert [evaluator.evaluate(Unit(0, (key,))).trials[0] for key in keys[::7]] == list(together[::7])
+    together = evaluator.evaluate(WorkChunk(0, keys)).trials
+    assert [evaluator.evaluate(WorkChunk(0, (key,))).trials[0] for key in keys[::7]] == list(together[::7])
 
 
 def test_work_is_counted_for_all_images() -> None:
     network = tiny_yolo()
-    assert Evaluator(context(network, images=5)).evaluate(Unit(0, ("ffffff",))).macs == 5 * network.macs
+    assert Evaluator(context(network, images=5)).evaluate(WorkChunk(0, ("ffffff",))).macs == 5 * network.macs
 
 
 def test_the_baseline_agrees_with_itself() -> None:
-    trial = Evaluator(with_baseline(context(tiny_yolo()))).evaluate(Unit(0, ("ffffff",))).trials[0]
+    trial = Evaluator(with_baseline(context(tiny_yolo()))).evaluate(WorkChunk(0, ("ffffff",))).trials[0]
     assert trial.values["agreement_AP"] == pytest.approx(100)
     assert trial.values["head_sqnr_db"] == MAX_SQNR_DB
 
 
 def test_without_a_baseline_there_is_no_agreement() -> None:
-    trial = Evaluator(context(tiny_yolo())).evaluate(Unit(0, ("ffffff",))).trials[0]
+    trial = Evaluator(context(tiny_yolo())).evaluate(WorkChunk(0, ("ffffff",))).trials[0]
     assert not [name for name in trial.values if name.startswith(("agreement", "head_sqnr"))]
 
 
@@ -160,7 +160,7 @@ def test_held_out_images_are_measured_apart() -> None:
     select, report = split_positions([image.sha256 for image in made.dataset.images], 0.4, seed=7)
     assert sorted([*select, *report]) == list(range(9))
     assert len(report) == 4
-    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(Unit(0, ("qqqqqq",))).trials[0]
+    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(WorkChunk(0, ("qqqqqq",))).trials[0]
     found = direct(made, "qqqqqq")[0]
     baseline = direct(made, "ffffff")[0]
     for prefix, part in (("", select), ("held_out_", report)):
@@ -197,14 +197,14 @@ def test_each_head_counts_by_its_own_ratio() -> None:
 @pytest.mark.parametrize("group", [1, 100])
 def test_parts_have_the_bits_of_a_whole_unit(limit: int, group: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all fits in memory and cuts follow the trie, nothing is repeated; under two option sets in turn."""
-    monkeypatch.setattr(kept_stem, "KEPT_BYTES", limit)
+    monkeypatch.setattr(stem_cache, "CACHED_BYTES", limit)
     made = with_baseline(context(tiny_yolo(), group=group))
     keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
     cut = [keys[i : i + size] for i in range(0, len(keys), size)]
     evaluator, work = Evaluator(made), made.network.macs * len(made.geometry)
     for options in (0, 1):
-        whole = Evaluator(made).evaluate(Unit(options, keys))
-        parts = [evaluator.evaluate(Unit(options, some)) for some in cut]
+        whole = Evaluator(made).evaluate(WorkChunk(options, keys))
+        parts = [evaluator.evaluate(WorkChunk(options, some)) for some in cut]
         assert tuple(trial for part in parts for trial in part.trials) == whole.trials
         executed, saved = sum(part.macs for part in parts), sum(part.saved for part in parts)
         assert executed + saved == work * sum(forward_equivalents_of(made.network, some) for some in cut)

@@ -20,10 +20,10 @@ from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
 from mpnet.sweep.evaluate.race import Survivors, if_layers_add_up, rounds
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.front import Rivals, dominated
 from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import with_image_order
@@ -59,9 +59,9 @@ SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 class Remembering(Evaluator):
     """Of CONTEXT: a unit that any test had evaluated before is not computed again."""
 
-    results: ClassVar[dict[bytes, UnitResult]] = {}
+    results: ClassVar[dict[bytes, ChunkResult]] = {}
 
-    def evaluate(self, unit: Unit) -> UnitResult:
+    def evaluate(self, unit: WorkChunk) -> ChunkResult:
         key = pickle.dumps(unit)
         if key not in self.results:
             self.results[key] = super().evaluate(unit)
@@ -172,7 +172,7 @@ def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStor
 
 def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything: SweepState) -> None:
     def race_all(task: Problem) -> Walk:
-        yield Batch([Configuration(key) for key in task.space.all_keys()], prune=True)
+        yield Batch([Assignment(key) for key in task.space.all_keys()], prune=True)
 
     wide = problem()
     part = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
@@ -278,8 +278,8 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
 def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:
     evaluator, names = Evaluator(CONTEXT), ("agreement_AP", "weight_bytes")
     keys = tuple("".join(codes) for codes in itertools.product("fq", repeat=len(NETWORK.convolutions)))
-    result = evaluator.evaluate(Unit(0, keys, Rivals(names, ((-50.0, 1.0),))))
-    everything = {trial.key: trial for trial in evaluator.evaluate(Unit(0, keys)).trials}
+    result = evaluator.evaluate(WorkChunk(0, keys, Rivals(names, ((-50.0, 1.0),))))
+    everything = {trial.key: trial for trial in evaluator.evaluate(WorkChunk(0, keys)).trials}
     assert all(trial == everything[trial.key] for trial in result.trials)
     assert {*result.ruled_out} == {*keys} - {trial.key for trial in result.trials}
     measured = np.array([[-trial.values[names[0]], trial.values[names[1]]] for trial in result.trials])

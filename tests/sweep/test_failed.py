@@ -15,9 +15,9 @@ from mpnet.model.weights import ConvolutionWeights
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.front import Rivals
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.failed import FailedTrials
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
@@ -64,7 +64,7 @@ def reason(made: SweepContext, key: str) -> str | None:
 def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
     made = with_baseline(overflowing(group=group))
     keys = tuple(build_space(made.network, THREE).all_keys())[::5]
-    result = Evaluator(made).evaluate(Unit(0, keys))
+    result = Evaluator(made).evaluate(WorkChunk(0, keys))
     failed = {one.key: f"{made.network.source}: {one.reason}" for one in result.failed}
     assert 10 < len(failed) < len(keys) - 10
     assert {key: text for key in keys if (text := reason(made, key))} == failed
@@ -74,11 +74,11 @@ def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
     assert result.ruled_out == ()
     # Those that fail change nothing for their neighbours.
     alone = Evaluator(made)
-    assert all(alone.evaluate(Unit(0, (t.key,))).trials == (t,) for t in result.trials[::9])
+    assert all(alone.evaluate(WorkChunk(0, (t.key,))).trials == (t,) for t in result.trials[::9])
 
 
 def test_a_stem_that_fails_fails_all() -> None:
-    result = Evaluator(with_baseline(overflowing())).evaluate(Unit(0, ("ffhfff", "ffhqqq")))
+    result = Evaluator(with_baseline(overflowing())).evaluate(WorkChunk(0, ("ffhfff", "ffhqqq")))
     assert (result.trials, [one.key for one in result.failed]) == ((), ["ffhfff", "ffhqqq"])
 
 
@@ -93,7 +93,7 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
     }
     made = with_layers(made, layers)
     assert (reason(made, "ff"), reason(made, "hh")) == (None, "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite")
-    result = Evaluator(made).evaluate(Unit(0, ("ff", "hh")))
+    result = Evaluator(made).evaluate(WorkChunk(0, ("ff", "hh")))
     assert [one.key for one in result.failed] == ["hh"]
 
 
@@ -102,9 +102,9 @@ def test_a_race_leaves_out_what_fails(few_left: bool) -> None:
     made = with_baseline(overflowing(images=12))
     keys = tuple(build_space(made.network, THREE).all_keys())[::9]
     evaluator = Evaluator(made)
-    whole = evaluator.evaluate(Unit(0, keys))
-    evaluator._few_left = few_left
-    raced = evaluator.evaluate(Unit(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
+    whole = evaluator.evaluate(WorkChunk(0, keys))
+    evaluator._few_survived = few_left
+    raced = evaluator.evaluate(WorkChunk(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
     failed = {one.key for one in raced.failed}
     assert failed
     assert failed <= {one.key for one in whole.failed}
@@ -129,16 +129,16 @@ def test_every_strategy_goes_on_beside_what_fails(name: str, fails: str) -> None
         "two": lambda key: key[0] in "hq" or key[4] == "q",
     }[fails]
 
-    def measure(configuration: Configuration) -> Trial | None:
+    def measure(configuration: Assignment) -> Trial | None:
         return None if failing(configuration.key) else trial(task.space, task.macs, quality, configuration.key)
 
     known = run(strategy(name).walk(task), measure)
-    assert Configuration(task.baseline) in known
+    assert Assignment(task.baseline) in known
     assert not [c for c in known if failing(c.key)]
     if STRATEGIES[name].is_exact:
         assert {c.key for c in known} == {key for key in task.space.all_keys() if not failing(key)}
     elif name == "greedy" and fails == "third":
-        assert Configuration(task.space.highest()) in known
+        assert Assignment(task.space.highest()) in known
         assert min(task.cost(t) for t in known.values()) == task.cost(trial(task.space, task.macs, quality, "qqqqqq"))
 
 
@@ -146,15 +146,15 @@ def test_every_strategy_goes_on_beside_what_fails(name: str, fails: str) -> None
 class Overflowing(SyntheticRecipe):
     """Fails where the third layer is at fp16, or the fourth at int8."""
 
-    def evaluate(self, unit: Unit) -> UnitResult:
+    def evaluate(self, unit: WorkChunk) -> ChunkResult:
         layers = {key: 4 if key[2] == "h" else 5 if key[3] == "q" else -1 for key in unit.keys}
         finite = tuple(key for key in unit.keys if layers[key] < 0)
-        result = super().evaluate(replace(unit, keys=finite)) if finite else UnitResult(unit, (), 0)
+        result = super().evaluate(replace(unit, keys=finite)) if finite else ChunkResult(unit, (), 0)
         if self.log:
             with open(self.log, "a", encoding="ascii") as file:
                 file.writelines(f"x{key}\n" for key in unit.keys if layers[key] >= 0)
         failed = tuple(FailedTrial(key, layer, f"layer {layer}: NaN") for key, layer in layers.items() if layer >= 0)
-        return replace(result, unit=unit, failed=failed)
+        return replace(result, chunk=unit, failed=failed)
 
 
 def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepState:

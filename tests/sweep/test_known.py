@@ -8,29 +8,29 @@ import tracemalloc
 
 from mpnet.config.measures import trial_columns
 from mpnet.sweep.problem.known import KnownTrials
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import Trial
 
 
 def test_trials_come_back_as_they_were_in_their_order() -> None:
     held = {
-        Configuration("qf"): Trial("qf", {"AP": 1 / 3, "weight_bytes": 5.0}),
-        Configuration("ff", 1): Trial("ff", {"AP": -0.0, "weight_bytes": 1e300}),
-        Configuration("ff"): Trial("ff", {"AP": math.inf, "weight_bytes": 5e-324}),
-        Configuration("qq"): Trial("qq", {"weight_bytes": 5.0, "AP": 2.0}),  # in another order
-        Configuration("fq"): Trial("fq", {"AP": 7.0}),
-        Configuration("hh"): Trial("hh", {}),
+        Assignment("qf"): Trial("qf", {"AP": 1 / 3, "weight_bytes": 5.0}),
+        Assignment("ff", 1): Trial("ff", {"AP": -0.0, "weight_bytes": 1e300}),
+        Assignment("ff"): Trial("ff", {"AP": math.inf, "weight_bytes": 5e-324}),
+        Assignment("qq"): Trial("qq", {"weight_bytes": 5.0, "AP": 2.0}),  # in another order
+        Assignment("fq"): Trial("fq", {"AP": 7.0}),
+        Assignment("hh"): Trial("hh", {}),
     }
     known = KnownTrials()
     for configuration, trial in held.items():
         known.add(configuration, trial)
     assert list(known.items()) == list(held.items())
     assert [list(trial.values.items()) for trial in known.values()] == [list(t.values.items()) for t in held.values()]
-    assert math.copysign(1, known[Configuration("ff", 1)].values["AP"]) == -1
-    assert Configuration("qf", 1) not in known
-    assert known.get(Configuration("ff", 2)) is None
-    known.add(Configuration("qf"), Trial("qf", {"AP": 4.0, "weight_bytes": 1.0}))
-    assert (len(known), known[Configuration("qf")].values["AP"]) == (6, 4.0)
+    assert math.copysign(1, known[Assignment("ff", 1)].values["AP"]) == -1
+    assert Assignment("qf", 1) not in known
+    assert known.get(Assignment("ff", 2)) is None
+    known.add(Assignment("qf"), Trial("qf", {"AP": 4.0, "weight_bytes": 1.0}))
+    assert (len(known), known[Assignment("qf")].values["AP"]) == (6, 4.0)
 
 
 def test_a_trial_takes_about_300_bytes() -> None:
@@ -40,7 +40,7 @@ def test_a_trial_takes_about_300_bytes() -> None:
     tracemalloc.start()
     for number in range(count):
         key = f"{number:013d}"
-        known.add(Configuration(key), Trial(key, {name: number + 0.5 for name in names}))
+        known.add(Assignment(key), Trial(key, {name: number + 0.5 for name in names}))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size / count < 20 * 8 + 33 + 62 + 100
@@ -50,5 +50,5 @@ def test_only_those_that_came_since_are_handed_on() -> None:
     known = KnownTrials()
     trials = [Trial(key, {"AP": float(number)}) for number, key in enumerate(("ff", "fq", "qf"))]
     for trial in trials:
-        known.add(Configuration(trial.key), trial)
+        known.add(Assignment(trial.key), trial)
     assert [list(known.since(count)) for count in range(4)] == [trials[count:] for count in range(4)]

@@ -26,7 +26,7 @@ from mpnet.sweep.evaluate import likely_heads
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.likely_heads import BLOCK, HeadCells, LikelyHeads
 from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.front import Rivals
 from mpnet.trial.detection import DetectionDecoder
 from tests.sweep.sweep_data import context, with_baseline
@@ -163,12 +163,12 @@ def test_what_rivals_leave_has_its_figures(few_left: bool) -> None:
     made = with_baseline(context(tiny_yolo(), images=12))
     keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
     evaluator = Evaluator(made)
-    trials = evaluator.evaluate(Unit(0, keys)).trials
+    trials = evaluator.evaluate(WorkChunk(0, keys)).trials
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
-    evaluator._few_left = few_left
-    result = evaluator.evaluate(Unit(0, keys, rivals))
+    evaluator._few_survived = few_left
+    result = evaluator.evaluate(WorkChunk(0, keys, rivals))
     assert result.trials == tuple(trial for trial in trials if trial.key not in result.ruled_out)
     assert result.ruled_out
     assert result.trials
-    assert not evaluator._few_left
-    assert replace(evaluator.evaluate(Unit(0, keys, rivals)), macs=0.0) == replace(result, macs=0.0)
+    assert not evaluator._few_survived
+    assert replace(evaluator.evaluate(WorkChunk(0, keys, rivals)), macs=0.0) == replace(result, macs=0.0)

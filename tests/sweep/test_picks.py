@@ -17,7 +17,7 @@ from mpnet.sweep.choose.picks import Judge, Judgement, SetLoss, pick, rule_of
 from mpnet.sweep.choose.safe import MOST_TESTED, SafetyTests, check_safety, describe_safety, sequence
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.problem import Problem, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.result import HalfWidths, LayerShare, SafetyWithTwice, Stability
 from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo
@@ -26,7 +26,7 @@ COST = {"ffffff": 100.0, "fffffq": 80.0, "ffffqq": 60.0, "fffqqq": 40.0, "ffqqqq
 QUALITY = {"ffffff": 50.0, "fffffq": 49.9, "ffffqq": 49.5, "fffqqq": 47.0, "ffqqqq": 40.0, "qqqqqq": 20.0}
 AGREEMENT = {"ffffff": 100.0, "fffffq": 99.9, "ffffqq": 99.0, "fffqqq": 98.0, "ffqqqq": 97.5, "qqqqqq": 80.0}
 KNOWN = {
-    Configuration(key): Trial(key, {"AP": QUALITY[key], "bit_operations": COST[key], "agreement_AP": AGREEMENT[key]})
+    Assignment(key): Trial(key, {"AP": QUALITY[key], "bit_operations": COST[key], "agreement_AP": AGREEMENT[key]})
     for key in COST
 }
 MARGINS = Margins({"agreement_AP": 3.0, "AP": 1.0})
@@ -49,7 +49,7 @@ def agreement(loss: float, images: int = 200, error: float = 0.5) -> Loss:
 def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judge:
     """The losses on images that did not choose, by key."""
 
-    def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Judgement]:
+    def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
         return {c: Judgement({"held_out": SetLoss(200, 100, None, held_out.get(c.key, {}))}) for c in configurations}
 
     return judged
@@ -65,12 +65,12 @@ def shown(safety: SafetyTests) -> str | None:
     return None if safety.safe is None else safety.safe.key
 
 
-def keys(found: Mapping[str, Configuration]) -> dict[str, str]:
+def keys(found: Mapping[str, Assignment]) -> dict[str, str]:
     return {name: configuration.key for name, configuration in found.items()}
 
 
 def test_the_three_rules() -> None:
-    safe = Configuration("ffffqq")
+    safe = Assignment("ffffqq")
     assert keys(pick(problem(), KNOWN, safe)) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
     assert "safe" not in pick(problem(), KNOWN)
 
@@ -91,7 +91,7 @@ def test_the_images_that_choose_decide_the_order_alone() -> None:
     order = [c.key for c in sequence(problem(), KNOWN, "agreement_AP", MARGINS)]
     assert order == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]  # all int8 loses more than the margin there already
     many = {
-        Configuration(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
         for i, key in enumerate(["ffffff", *(f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 60))])
     }
     tested = sequence(problem(), many, "agreement_AP", MARGINS)
@@ -103,7 +103,7 @@ def test_without_a_holdout_it_is_harder_to_show() -> None:
     losses = {"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.7, "ffqqqq": 2.9}
     held = judge(losses)
 
-    def judged(configurations: Sequence[Configuration]) -> Mapping[Configuration, Judgement]:
+    def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
         return {
             c: Judgement({"all": SetLoss(500, 500, None, {"agreement_AP": agreement(losses[c.key])})}) for c in configurations
         }
@@ -248,24 +248,24 @@ def test_margins_of_a_file() -> None:
 def test_a_layer_without_a_choice_is_not_called_raised() -> None:
     space = build_space(tiny_yolo(), ("fp32", "int8"), SpaceSection(layers=(("first", ("int8",)),)))
     fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
-    known = {Configuration(key): KNOWN[Configuration("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
-    drawn = {Configuration("qqqqqq"): [90.0], Configuration("qqqqqf"): [99.0]}
-    layers = stability(fixed, known, drawn, {"smallest": Configuration("qqqqqq")}).layers
+    known = {Assignment(key): KNOWN[Assignment("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
+    drawn = {Assignment("qqqqqq"): [90.0], Assignment("qqqqqf"): [99.0]}
+    layers = stability(fixed, known, drawn, {"smallest": Assignment("qqqqqq")}).layers
     assert layers == {"smallest": (LayerShare(space.layers[5], 100.0),)}
 
 
 def test_stability_counts_draws() -> None:
     """Two configurations at one cost share the draws; the layer that both keep is in all of them."""
     known = {
-        Configuration(key): Trial(key, {"AP": 1.0, "bit_operations": cost, "agreement_AP": 99.0})
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": cost, "agreement_AP": 99.0})
         for key, cost in (("ffffff", 100.0), ("fqqqqf", 40.0), ("qfqqqf", 40.0), ("qqqqqq", 10.0))
     }
     drawn = {
-        Configuration("fqqqqf"): [99.0, 99.0, 99.0, 97.0],
-        Configuration("qfqqqf"): [98.0, 98.0, 98.0, 98.0],
-        Configuration("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
+        Assignment("fqqqqf"): [99.0, 99.0, 99.0, 97.0],
+        Assignment("qfqqqf"): [98.0, 98.0, 98.0, 98.0],
+        Assignment("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
     }
-    picks = {"safe": Configuration("fqqqqf"), "smallest": Configuration("qqqqqq")}
+    picks = {"safe": Assignment("fqqqqf"), "smallest": Assignment("qqqqqq")}
     shares = stability(problem(), known, drawn, picks)
     assert (shares.draws, shares.judged) == (4, 3)
     assert {row.precision: row.percent for row in shares.front} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}

@@ -11,7 +11,7 @@ from pathlib import Path
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.model.weights import random_weights
 from mpnet.sweep.evaluate.evaluator import Evaluator
-from mpnet.sweep.evaluate.units import Unit
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.space import OptionSet, build_space
 from mpnet.sweep.setup import make_context, section_of, set_up
 from mpnet.trial.experiment import open_workbench, with_network
@@ -38,8 +38,8 @@ def test_an_option_set_may_bring_weights_of_its_own(tmp_path: Path) -> None:
         evaluator = Evaluator(make_context(setup, stack, 1, remote=False))
         for options, weights in enumerate((bench.weights, tuned)):
             alone = set_up(replace(bench, weights=weights), section, plain)
-            expected = Evaluator(make_context(alone, stack, 1, remote=False)).evaluate(Unit(0, keys)).trials
-            for trial, other in zip(evaluator.evaluate(Unit(options, keys)).trials, expected, strict=True):
+            expected = Evaluator(make_context(alone, stack, 1, remote=False)).evaluate(WorkChunk(0, keys)).trials
+            for trial, other in zip(evaluator.evaluate(WorkChunk(options, keys)).trials, expected, strict=True):
                 # The baseline has the experiment's weights, whichever the others have.
                 names = [name for name in trial.values if options == 0 or not re.search("agreement|sqnr", name)]
                 assert {name: trial.values[name] for name in names} == {name: other.values[name] for name in names}

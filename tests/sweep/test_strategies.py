@@ -14,7 +14,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.problem.front import front_gap
 from mpnet.sweep.problem.problem import Problem, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.search.strategies.additive import predicted_front
 from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
@@ -59,7 +59,7 @@ def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSec
     known = run(strategy(name).walk(task), measure_of(task, interacting_quality(1, 6)))
     assert known
     assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in known)
-    assert Configuration(task.baseline, 0) in known
+    assert Assignment(task.baseline, 0) in known
     assert len(known) <= task.space.size
 
 
@@ -108,12 +108,12 @@ def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
     measure = measure_of(task, quality)
     known = {c: measure(c) for c in only_lowered(task, 0)}
     predicted = predicted_front(task, 0, known, limit=10_000)
-    exact = task.front(trials := [measure(Configuration(key)) for key in task.space.all_keys()])
+    exact = task.front(trials := [measure(Assignment(key)) for key in task.space.all_keys()])
     costs = {round(task.cost(trials[i])) for i in exact}
-    assert {round(task.cost(measure(Configuration(key)))) for key in predicted} == costs
+    assert {round(task.cost(measure(Assignment(key)))) for key in predicted} == costs
     assert (
         front_gap(
-            task.points([measure(Configuration(key)) for key in predicted]), task.points([trials[i] for i in exact])
+            task.points([measure(Assignment(key)) for key in predicted]), task.points([trials[i] for i in exact])
         ).quality_lost_max
         < 1e-9
     )
@@ -160,7 +160,7 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
     task = problem(yolov3_tiny(), TWO)
     measure = measure_of(task, additive_quality(8, 13))
     known = run(strategy("greedy").walk(task), measure)
-    everything = [measure(Configuration(key)) for key in task.space.all_keys()]
+    everything = [measure(Assignment(key)) for key in task.space.all_keys()]
     found = list(known.values())
     gap = front_gap(
         task.points([found[i] for i in task.front(found)]), task.points([everything[i] for i in task.front(everything)])
@@ -191,7 +191,7 @@ def test_an_unknown_strategy_lists_the_known_ones() -> None:
 
 def test_constraints_choose_the_cheapest_that_keeps_them() -> None:
     task = problem(constraints=ConstraintSection(ap_drop=0.5))
-    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    trials = [measure_of(task, additive_quality(5, 6))(Assignment(key)) for key in task.space.all_keys()]
     baseline = trials[0]
     best = task.best(trials, baseline)
     assert best is not None
@@ -202,7 +202,7 @@ def test_constraints_choose_the_cheapest_that_keeps_them() -> None:
 def test_a_relative_drop_and_a_limit_on_bytes_both_hold() -> None:
     limits = ConstraintSection(ap_drop_relative=0.05, at_most={"weight_bytes": 150})
     task = problem(constraints=limits)
-    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    trials = [measure_of(task, additive_quality(5, 6))(Assignment(key)) for key in task.space.all_keys()]
     fitting = [t for t in trials if task.meets(t, trials[0])]
     assert 0 < len(fitting) < len(trials)
     assert all(t.values["weight_bytes"] <= 150 and t.values["AP"] >= 0.95 * trials[0].values["AP"] for t in fitting)
@@ -210,7 +210,7 @@ def test_a_relative_drop_and_a_limit_on_bytes_both_hold() -> None:
 
 def test_nothing_may_fit() -> None:
     task = problem(constraints=ConstraintSection(at_most={"bit_operations": 1}))
-    trials = [measure_of(task, additive_quality(5, 6))(Configuration(key)) for key in task.space.all_keys()]
+    trials = [measure_of(task, additive_quality(5, 6))(Assignment(key)) for key in task.space.all_keys()]
     assert task.best(trials, trials[0]) is None
     nearest = task.nearest(trials, trials[0])
     assert nearest is not None
@@ -244,6 +244,6 @@ def test_objectives_need_both_sides(names: tuple[str, ...], message: str) -> Non
 
 def test_an_objective_that_was_not_measured_says_what_to_do() -> None:
     task = problem()
-    measured = measure_of(task, additive_quality(5, 6))(Configuration("ffffff"))
+    measured = measure_of(task, additive_quality(5, 6))(Assignment("ffffff"))
     with pytest.raises(ConfigError, match=r"latency_ms was not measured for ffffff; make a table with `mpnet profile`"):
         task.value(measured, "latency_ms")

@@ -22,12 +22,12 @@ from mpnet.errors import ConfigError, EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.evaluate.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.sweep.evaluate.sharing import forward_equivalents, forward_equivalents_of
-from mpnet.sweep.evaluate.units import MAX_REPEATED, MAX_TRIALS, Unit, UnitResult, planned_equivalents, split_units
+from mpnet.sweep.evaluate.work_chunks import MAX_REPEATED, MAX_TRIALS, ChunkResult, WorkChunk, planned_equivalents, split_work
 from mpnet.sweep.problem.problem import Problem, objectives_of
-from mpnet.sweep.problem.space import Configuration, build_space
+from mpnet.sweep.problem.space import Assignment, build_space
+from mpnet.sweep.search.chunk_sizes import ChunkSizes
 from mpnet.sweep.search.failed import FailedTrials
 from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
-from mpnet.sweep.search.parts import Parts
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
@@ -235,13 +235,12 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
     state = sweep(store, problem())
     assert len(state.known) == 3**6
     assert all(
-        known.values == SyntheticRecipe(problem()).evaluate(split_units(NETWORK, [configuration])[0]).trials[0].values
+        known.values == SyntheticRecipe(problem()).evaluate(split_work(NETWORK, [configuration])[0]).trials[0].values
         for configuration, known in state.known.items()
     )
     computed = Counter(log.read_text(encoding="ascii").split())
     unit_size = max(
-        len(u.keys)
-        for u in split_units(NETWORK, [Configuration(k) for k in problem().space.all_keys()], bytes_per_head=1 << 24)
+        len(u.keys) for u in split_work(NETWORK, [Assignment(k) for k in problem().space.all_keys()], bytes_per_head=1 << 24)
     )
     assert sum(computed.values()) <= 3**6 + kills * unit_size
 
@@ -253,7 +252,7 @@ class Interrupted(InlineExecutor):
         super().__init__(SyntheticRecipe(task, seconds=seconds))
         self.parts = parts
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         if self.parts == 0:
             raise KeyboardInterrupt
         self.parts -= 1
@@ -270,7 +269,7 @@ def run(task: Problem, store: TrialStore, executor: Executor, seconds: float, **
 def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tmp_path: Path) -> None:
     """729 configurations are one unit; at a second a pass and 4 s a part, parts have a few each."""
     task = problem()
-    assert len(split_units(NETWORK, map(Configuration, task.space.all_keys()), bytes_per_head=1)) < 4
+    assert len(split_work(NETWORK, map(Assignment, task.space.all_keys()), bytes_per_head=1)) < 4
     counts = [0]
     with pytest.raises(KeyboardInterrupt):
         run(task, store, Interrupted(task, 0.5, 6), 1.0, on_update=lambda state: counts.append(len(state.known)))
@@ -289,64 +288,64 @@ def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tm
 
 
 @cache
-def first_unit() -> tuple[NetworkSpec, Unit]:
+def first_unit() -> tuple[NetworkSpec, WorkChunk]:
     network = yolov3_tiny()
-    return network, split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))[0]
+    return network, split_work(network, map(Assignment, build_space(network, ("fp32", "int8")).all_keys()))[0]
 
 
 @pytest.mark.parametrize("seconds", [0.01, 0.3, 2.0, 40.0])
 @pytest.mark.parametrize("elapsed", [0.0, 100.0, 1e5])
-def test_parts_take_seconds_and_repeat_little(seconds: float, elapsed: float) -> None:
+def test_chunks_take_seconds_and_repeat_little(seconds: float, elapsed: float) -> None:
     network, unit = first_unit()
-    parts, keys = Parts(network, seconds), unit.keys
-    made: list[tuple[str, ...]] = []
+    sizes, keys = ChunkSizes(network, seconds), unit.keys
+    chunks: list[tuple[str, ...]] = []
     while keys:
-        count = parts.first(keys, elapsed, racing=False)
-        made.append(keys[:count])
+        count = sizes.choose(keys, elapsed, is_racing=False)
+        chunks.append(keys[:count])
         keys = keys[count:]
-    passes = [forward_equivalents_of(network, part) for part in made]
-    assert tuple(key for part in made for key in part) == unit.keys
+    passes = [forward_equivalents_of(network, chunk) for chunk in chunks]
+    assert tuple(key for chunk in chunks for key in chunk) == unit.keys
     assert max(passes) * seconds <= max(5.0, elapsed / 10, 2 * seconds)
-    assert sum(passes) <= forward_equivalents_of(network, unit.keys) + len(made) - 1
+    assert sum(passes) <= forward_equivalents_of(network, unit.keys) + len(chunks) - 1
 
 
-def test_parts_follow_what_parts_took() -> None:
+def test_chunks_follow_what_chunks_took() -> None:
     keys = tuple(problem().space.all_keys())
-    assert Parts(NETWORK, 0.05).first(keys, 0.0, racing=True) < len(keys)  # a quarter of 4 s, as long as it is a guess
-    parts = Parts(NETWORK, 0.001)
-    assert parts.first(keys, 0.0, racing=True) == len(keys)
-    parts.measured(keys, True, 1000.0)
-    assert parts.first(keys, 0.0, racing=True) < 20
-    assert parts.first(keys, 0.0, racing=False) == len(keys)
-    assert parts.first(keys, 20_000.0, racing=True) == len(keys)
+    assert ChunkSizes(NETWORK, 0.05).choose(keys, 0.0, is_racing=True) < len(keys)  # a quarter of 4 s, as long as it is a guess
+    sizes = ChunkSizes(NETWORK, 0.001)
+    assert sizes.choose(keys, 0.0, is_racing=True) == len(keys)
+    sizes.learn(keys, True, 1000.0)
+    assert sizes.choose(keys, 0.0, is_racing=True) < 20
+    assert sizes.choose(keys, 0.0, is_racing=False) == len(keys)
+    assert sizes.choose(keys, 20_000.0, is_racing=True) == len(keys)
 
 
-def test_parts_grow_only_where_much_is_repeated() -> None:
+def test_chunks_grow_only_where_much_is_repeated() -> None:
     network = yolov3_tiny()
-    [unit, *_] = split_units(network, map(Configuration, build_space(network, ("fp32", "int8")).all_keys()))
+    [unit, *_] = split_work(network, map(Assignment, build_space(network, ("fp32", "int8")).all_keys()))
     first, second = unit.keys[:32], unit.keys[32:64]
-    parts = Parts(network, 2.0)
+    sizes = ChunkSizes(network, 2.0)
     alone, after = (float(forward_equivalents_of(network, keys)) for keys in (first, (first[-1], *second)))
-    parts.measured(first, False, 2.0 * alone)
+    sizes.learn(first, False, 2.0 * alone)
     share = 1 - (after - 1) / float(forward_equivalents_of(network, second))
-    parts.measured(second, False, 2.0 * (after - 1), first, share)
-    left = unit.keys[64:]
-    count = parts.first(left, 1e5, False, first + second)
-    assert 2.0 * (float(forward_equivalents_of(network, (second[-1], *left[:count]))) - 1) <= 5.0
-    parts.measured(second, False, 2.0 * alone, first)  # by a worker that has kept nothing
-    assert parts.first(left, 1e5, False, first + second) == len(left)
+    sizes.learn(second, False, 2.0 * (after - 1), first, share)
+    remaining = unit.keys[64:]
+    count = sizes.choose(remaining, 1e5, False, first + second)
+    assert 2.0 * (float(forward_equivalents_of(network, (second[-1], *remaining[:count]))) - 1) <= 5.0
+    sizes.learn(second, False, 2.0 * alone, first)  # by a worker that has cached nothing
+    assert sizes.choose(remaining, 1e5, False, first + second) == len(remaining)
 
 
 @pytest.mark.slow
 def test_a_worker_goes_on_where_its_last_unit_ended() -> None:
     executor = ProcessExecutor(SyntheticRecipe(problem()), 1)
     try:
-        first, far, near = (Unit(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
+        first, far, near = (WorkChunk(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
         for unit in (first, far, near):
             executor.submit(unit)
-        done: list[Unit] = []
+        done: list[WorkChunk] = []
         while len(done) < 3:
-            done += [result.unit for result in executor.wait(10)]
+            done += [result.chunk for result in executor.wait(10)]
         assert done == [first, near, far]
     finally:
         executor.close()
@@ -358,7 +357,7 @@ def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyP
     state = SweepState(FailedTrials(NETWORK), total=100, started=1000.0)
     now[0] += 50
     assert state.seconds_left is None
-    state.known = {Configuration(str(number)): Trial(str(number), {}) for number in range(20)}
+    state.known = {Assignment(str(number)): Trial(str(number), {}) for number in range(20)}
     state.settled, state.committed = 20, now[0]
     assert state.seconds_left == 200
     now[0] += 30
@@ -370,16 +369,16 @@ def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyP
 def test_units_cover_everything_once_and_share_prefixes() -> None:
     keys = list(problem().space.all_keys())
     for workers, size in ((1, 1), (1, 1 << 24), (4, 1), (16, 1 << 26)):
-        units = split_units(NETWORK, [Configuration(key) for key in keys], workers=workers, bytes_per_head=size)
+        units = split_work(NETWORK, [Assignment(key) for key in keys], workers=workers, bytes_per_head=size)
         assert [key for unit in units for key in unit.keys] == keys
         assert len(units) >= min(workers, len(keys) // 16)
         assert all(len(unit.keys) <= MAX_TRIALS for unit in units)
-    whole = split_units(NETWORK, [Configuration(key) for key in keys], bytes_per_head=1)
+    whole = split_work(NETWORK, [Assignment(key) for key in keys], bytes_per_head=1)
     theory = forward_equivalents(NETWORK, problem().space)
     assert theory <= planned_equivalents(NETWORK, whole) <= theory * (1 + MAX_REPEATED)
     assert planned_equivalents(NETWORK, whole) < planned_equivalents(NETWORK, units) < len(keys)
 
 
 def test_units_of_different_options_are_apart() -> None:
-    units = split_units(NETWORK, [Configuration("ffffff", 1), Configuration("ffffff", 0), Configuration("fffffq", 1)])
+    units = split_work(NETWORK, [Assignment("ffffff", 1), Assignment("ffffff", 0), Assignment("fffffq", 1)])
     assert [(unit.options, unit.keys) for unit in units] == [(0, ("ffffff",)), (1, ("ffffff", "fffffq"))]

@@ -17,7 +17,7 @@ from mpnet.errors import ConfigError
 from mpnet.messages import shown
 from mpnet.sweep.choose.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem.front import evenly
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import ConditionRow, ConditionRows, FailedCondition, SweepResult
 from mpnet.sweep.search.failed import baseline_failed
 from mpnet.sweep.setup import OpenSweep
@@ -67,7 +67,7 @@ class ConditionRuns:
         Raises: as running a network does; EngineError where the baseline fails.
         """
         rows = self._rows(result)
-        under: dict[Configuration, dict[str, Measures]] = {configuration: {} for configuration in rows}
+        under: dict[Assignment, dict[str, Measures]] = {configuration: {} for configuration in rows}
         failed: list[FailedCondition] = []
         for condition_or_none in (None, *self.conditions):
             name = _name(condition_or_none)
@@ -93,7 +93,7 @@ class ConditionRuns:
             picks={name: self._picks(name, rows) for name in (CLEAN, MEAN, WORST)},
         )
 
-    def _rows(self, result: SweepResult) -> dict[Configuration, ConditionRow]:
+    def _rows(self, result: SweepResult) -> dict[Assignment, ConditionRow]:
         """Return what runs: the baseline, the picks, and the front as far as MOST_MEASURED allows; nothing is measured yet."""
         front = evenly(result.front, MOST_MEASURED)
         selected = [row for row in (result.baseline, *result.picks.values(), *front) if row is not None]
@@ -109,8 +109,8 @@ class ConditionRuns:
         }
 
     def _measure_under(
-        self, condition: Condition | None, configurations: list[Configuration]
-    ) -> tuple[dict[Configuration, Measures], dict[Configuration, str]]:
+        self, condition: Condition | None, configurations: list[Assignment]
+    ) -> tuple[dict[Assignment, Measures], dict[Assignment, str]]:
         """Return what configurations are worth under a condition (None: images as they are), and why some failed."""
         setup, store = self.sweep.setup, self.sweep.store
         stored: dict[str, dict[str, float]] = store.document(_NOTE)
@@ -141,26 +141,26 @@ class ConditionRuns:
         )
 
     @property
-    def _reference(self) -> list[Configuration]:
+    def _reference(self) -> list[Assignment]:
         """What agreement is with; nothing in a sweep without a baseline."""
         baseline = self.sweep.setup.baseline
-        return [] if baseline is None else [Configuration(baseline)]
+        return [] if baseline is None else [Assignment(baseline)]
 
-    def _key(self, condition: Condition | None, configuration: Configuration) -> str:
+    def _key(self, condition: Condition | None, configuration: Assignment) -> str:
         context, baseline = self.sweep.contexts[configuration.options], self.sweep.setup.baseline
         return f"{context}:{baseline}:{','.join(self.sweep.problem.names)}:{_name(condition)}:{configuration.key}"
 
-    def _front(self, name: str, rows: Mapping[Configuration, ConditionRow]) -> tuple[str, ...]:
+    def _front(self, name: str, rows: Mapping[Assignment, ConditionRow]) -> tuple[str, ...]:
         trials = _trials_under(name, rows)
         configurations = list(trials)
         return tuple(configurations[index].key for index in self.sweep.problem.front(list(trials.values())))
 
-    def _picks(self, name: str, rows: Mapping[Configuration, ConditionRow]) -> dict[str, str]:
+    def _picks(self, name: str, rows: Mapping[Assignment, ConditionRow]) -> dict[str, str]:
         picks = pick(self.sweep.problem, _trials_under(name, rows))
         return {pick_name: configuration.key for pick_name, configuration in picks.items()}
 
 
-def _trials_under(name: str, rows: Mapping[Configuration, ConditionRow]) -> dict[Configuration, Trial]:
+def _trials_under(name: str, rows: Mapping[Assignment, ConditionRow]) -> dict[Assignment, Trial]:
     """Return the trials as if images had always been under a condition, of those that have figures under it."""
     return {
         configuration: Trial(configuration.key, {**row.costs, **row.under[name]})

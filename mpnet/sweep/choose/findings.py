@@ -21,7 +21,7 @@ from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.front import front_gap
 from mpnet.sweep.problem.known import KnownTrials
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.loop import SweepState
 from mpnet.sweep.store import Trial, TrialStore
@@ -29,7 +29,7 @@ from mpnet.sweep.store.owners import shown
 from mpnet.sweep.store.records import choose_record, read_records
 
 
-def front_of(problem: Problem, trials: Mapping[Configuration, Trial]) -> list[Configuration]:
+def front_of(problem: Problem, trials: Mapping[Assignment, Trial]) -> list[Assignment]:
     """Return the configurations that no other one dominates, the best first by the first objective."""
     configurations = list(trials)
     return [configurations[index] for index in problem.front(list(trials.values()))]
@@ -46,15 +46,15 @@ class Candidates:
     problem: Problem
     store: TrialStore
     contexts: tuple[int, ...]
-    tried: Mapping[Configuration, Trial]
-    trials: Mapping[Configuration, Trial]
+    tried: Mapping[Assignment, Trial]
+    trials: Mapping[Assignment, Trial]
 
     @property
     def baseline(self) -> Trial | None:
         """The trial that others are compared with."""
-        return self.trials.get(Configuration(self.problem.baseline))
+        return self.trials.get(Assignment(self.problem.baseline))
 
-    def configuration_of(self, trial: Trial | None) -> Configuration | None:
+    def configuration_of(self, trial: Trial | None) -> Assignment | None:
         """Return the first configuration with a trial's key and values."""
         if trial is None:
             return None
@@ -64,7 +64,7 @@ class Candidates:
 
 
 def find_candidates(
-    problem: Problem, store: TrialStore, contexts: tuple[int, ...], tried: Mapping[Configuration, Trial]
+    problem: Problem, store: TrialStore, contexts: tuple[int, ...], tried: Mapping[Assignment, Trial]
 ) -> Candidates:
     """Collect all finished trials of the space under the sweep's options, whichever strategy asked for them.
 
@@ -76,7 +76,7 @@ def find_candidates(
             continue
         for trial in store.trials(context):
             if trial.key in problem.space and not any(math.isnan(trial.get(o.name)) for o in problem.objectives):
-                configuration = Configuration(trial.key, options)
+                configuration = Assignment(trial.key, options)
                 if configuration not in tried:
                     others.add(configuration, trial)
     return Candidates(problem, store, contexts, tried, others.after(tried) if others else tried)
@@ -156,7 +156,7 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
         objectives=tuple(objective.name for objective in problem.objectives),
         holdout=Holdout(facts.selecting, facts.images - facts.selecting),
         precisions=tuple(problem.space.precisions),
-        baseline=None if baseline is None else describe.front_row(Configuration(problem.baseline)),
+        baseline=None if baseline is None else describe.front_row(Assignment(problem.baseline)),
         limits={key: value for key, value in problem.constraints.as_json().items() if value is not None},
         best=None if best is None else describe.front_row(best),
         picks={name: describe.pick(configuration, judgements.get(configuration)) for name, configuration in picks.items()},
@@ -173,7 +173,7 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
     )
 
 
-def _best_and_nearest(candidates: Candidates) -> tuple[Configuration | None, Configuration | None]:
+def _best_and_nearest(candidates: Candidates) -> tuple[Assignment | None, Assignment | None]:
     """Return the best configuration that keeps the limits, and without one the nearest to them; without a baseline neither."""
     problem, baseline, trials = candidates.problem, candidates.baseline, candidates.trials
     if baseline is None:
@@ -190,30 +190,30 @@ class RowWriter:
     def __init__(self, candidates: Candidates, facts: SweepFacts) -> None:
         self._candidates, self._facts = candidates, facts
 
-    def front_row(self, configuration: Configuration) -> FrontRow:
+    def front_row(self, configuration: Assignment) -> FrontRow:
         """Return the row of a configuration of the front, of the baseline, or of the best one."""
         return FrontRow(**self._figures(configuration), words=self._facts.words(configuration.key))
 
-    def pick(self, configuration: Configuration, judgement: Judgement | None) -> Pick:
+    def pick(self, configuration: Assignment, judgement: Judgement | None) -> Pick:
         """Return the row of a pick. judgement: its losses, None: it was not compared with the baseline."""
         losses = {} if judgement is None else losses_of(judgement, self._facts.task)
         saves = _saves(self._candidates.trials[configuration], self._candidates.baseline)
         return Pick(**self._figures(configuration), losses=losses, saves=saves, words=self._facts.words(configuration.key))
 
-    def nearest(self, configuration: Configuration) -> NearestRow:
+    def nearest(self, configuration: Assignment) -> NearestRow:
         """Return the row of the configuration that is nearest to the limits."""
         trial, baseline = self._candidates.trials[configuration], self._candidates.baseline
         excesses = () if baseline is None else self._candidates.problem.excesses(trial, baseline)
         return NearestRow(**self._figures(configuration), beyond={key: excess for key, excess in excesses if excess > 0})
 
-    def _figures(self, configuration: Configuration) -> dict[str, Any]:
+    def _figures(self, configuration: Assignment) -> dict[str, Any]:
         """Return the fields of a `ConfigurationRow`."""
         candidates = self._candidates
         problem, values = candidates.problem, candidates.trials[configuration].values
         return {
             "precision": configuration.key,
             "trial": candidates.store.trial_digest(candidates.contexts[configuration.options], configuration.key),
-            "is_baseline": configuration == Configuration(problem.baseline),
+            "is_baseline": configuration == Assignment(problem.baseline),
             "is_tried": configuration in candidates.tried,
             "options": problem.space.option_sets[configuration.options].text,
             "metrics": {name: values[name] for name in trial_metrics() if name in values},
@@ -240,7 +240,7 @@ def _count_ruled_out(candidates: Candidates) -> int:
     """Count the configurations without a trial that the store knows to be no part of the front."""
     problem = candidates.problem
     return sum(
-        Configuration(key, options) not in candidates.trials and key in problem.space
+        Assignment(key, options) not in candidates.trials and key in problem.space
         for options, context in enumerate(candidates.contexts)
         for key in candidates.store.all_ruled_out(context, problem.front_name)
     )
@@ -257,7 +257,7 @@ def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
     }
 
 
-def rank_layers(problem: Problem, trials: Mapping[Configuration, Trial], network: NetworkSpec) -> tuple[LayerRank, ...]:
+def rank_layers(problem: Problem, trials: Mapping[Assignment, Trial], network: NetworkSpec) -> tuple[LayerRank, ...]:
     """Rank the variables of the space at each lower precision, most harm first, without those that were not measured."""
     space = problem.space
     top = space.highest()
@@ -284,8 +284,8 @@ def rank_layers(problem: Problem, trials: Mapping[Configuration, Trial], network
     return tuple(sorted(ranks, key=lambda rank: float(rank.alone.get(problem.quality_name, 0.0))))
 
 
-def _change(trials: Mapping[Configuration, Trial], key: str, reference_key: str) -> dict[str, float]:
-    trial, reference = trials.get(Configuration(key)), trials.get(Configuration(reference_key))
+def _change(trials: Mapping[Assignment, Trial], key: str, reference_key: str) -> dict[str, float]:
+    trial, reference = trials.get(Assignment(key)), trials.get(Assignment(reference_key))
     if trial is None or reference is None:
         return {}
     return {

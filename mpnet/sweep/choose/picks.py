@@ -28,7 +28,7 @@ from mpnet.model.task import Task
 from mpnet.progress import Advance
 from mpnet.sweep.problem.front import knee, non_dominated
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import MeasureLoss, SetLosses
 from mpnet.sweep.setup import OpenSweep, SweepSetup
 from mpnet.sweep.store import Trial
@@ -118,12 +118,12 @@ def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, lim
     return bool(before - entry["metrics"].get(name, before) > limit * (before if key.endswith("_relative") else 1))
 
 
-Judge = Callable[[Sequence[Configuration]], Mapping[Configuration, Judgement]]
+Judge = Callable[[Sequence[Assignment]], Mapping[Assignment, Judgement]]
 
 
-def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configuration | None = None) -> dict[str, Configuration]:
+def pick(problem: Problem, known: Mapping[Assignment, Trial], safe: Assignment | None = None) -> dict[str, Assignment]:
     """The picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
-    baseline = known.get(Configuration(problem.baseline))
+    baseline = known.get(Assignment(problem.baseline))
     fitting = [c for c, trial in known.items() if baseline is None or problem.meets(trial, baseline)]
     if not fitting:
         return {}
@@ -136,14 +136,14 @@ def pick(problem: Problem, known: Mapping[Configuration, Trial], safe: Configura
 
 
 def predict(
-    bench_of: Callable[[int], Workbench], configurations: Sequence[Configuration], advance: Advance
-) -> tuple[dict[Configuration, Any], dict[Configuration, str]]:
+    bench_of: Callable[[int], Workbench], configurations: Sequence[Assignment], advance: Advance
+) -> tuple[dict[Assignment, Any], dict[Assignment, str]]:
     """Run configurations on all images: what they predict, and why some have values that are not finite.
 
     bench_of: the workbench of an option set, by its number. Raises: as running a network does.
     """
-    predictions: dict[Configuration, Any] = {}
-    failed: dict[Configuration, str] = {}
+    predictions: dict[Assignment, Any] = {}
+    failed: dict[Assignment, str] = {}
     for options in sorted({c.options for c in configurations}):
         bench, part = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
         outcomes = run_each(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
@@ -168,7 +168,7 @@ class PairedEvaluator:
         self._stored: dict[str, dict[str, Any]] = self._store.document(_NOTE)
         self._sets: list[_Images] = []
 
-    def __call__(self, configurations: Sequence[Configuration]) -> dict[Configuration, Judgement]:
+    def __call__(self, configurations: Sequence[Assignment]) -> dict[Assignment, Judgement]:
         """Each against the baseline. Raises: as running a network does."""
         missing = [c for c in configurations if self._name(c) not in self._stored]
         for start in range(0, len(missing), AT_ONCE):
@@ -187,13 +187,13 @@ class PairedEvaluator:
             judgements[configuration] = Judgement(by_set, stored["drawn"])
         return judgements
 
-    def _name(self, configuration: Configuration) -> str:
+    def _name(self, configuration: Assignment) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
-    def _predict(self, configurations: Sequence[Configuration]) -> list[Any]:
+    def _predict(self, configurations: Sequence[Assignment]) -> list[Any]:
         wanted = list(configurations)
         if not self._sets:
-            wanted.insert(0, Configuration(self._baseline))
+            wanted.insert(0, Assignment(self._baseline))
         with self._progress("judging the front", None) as advance:
             predictions, failed = predict(self._setup.benches.__getitem__, wanted, advance)
         for configuration, reason in failed.items():  # a trial of these images, which the sweep has, would have failed

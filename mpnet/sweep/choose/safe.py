@@ -25,7 +25,7 @@ from mpnet.sweep.choose.margins import Margins, loss_label
 from mpnet.sweep.choose.picks import Judge
 from mpnet.sweep.problem.front import evenly, non_dominated
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import HalfWidths, LossBounds, Safety, SafetyWithTwice, TestedRow
 from mpnet.sweep.store import Trial
 
@@ -38,7 +38,7 @@ class Tested:
     """One configuration. losses: of the measures that count. images_to_tell: about how many images that test would tell,
     None where they tell already, or the loss is too near to the margin for any number."""
 
-    configuration: Configuration
+    configuration: Assignment
     state: State
     losses: Losses
     images_to_tell: int | None
@@ -54,7 +54,7 @@ class SafetyTests:
 
     margins: Margins
     tested: tuple[Tested, ...]
-    safe: Configuration | None
+    safe: Assignment | None
     images: int
     all_images: int
     error: float
@@ -67,10 +67,10 @@ class SafetyTests:
         return next((test for test in self.tested if test.configuration == self.safe), next(iter(self.tested), None))
 
 
-def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: str, margins: Margins) -> list[Configuration]:
+def sequence(problem: Problem, known: Mapping[Assignment, Trial], measured: str, margins: Margins) -> list[Assignment]:
     """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measured`, the
     agreement or accuracy on the images that select, with those left out that lose more than the margin there already."""
-    baseline = Configuration(problem.baseline)
+    baseline = Assignment(problem.baseline)
     before = known.get(baseline)
     if before is None or not known:
         return []
@@ -84,21 +84,15 @@ def sequence(problem: Problem, known: Mapping[Configuration, Trial], measured: s
 
 
 def check_safety(
-    problem: Problem,
-    known: Mapping[Configuration, Trial],
-    judge: Judge,
-    margins: Margins,
-    task: Task,
-    images: int,
-    selecting: int,
+    problem: Problem, known: Mapping[Assignment, Trial], judge: Judge, margins: Margins, task: Task, images: int, selecting: int
 ) -> SafetyTests:
     """Judge the sequence and test it. images: all; selecting: those that select."""
 
-    def evidence(configurations: Sequence[Configuration]) -> dict[Configuration, Losses]:
+    def evidence(configurations: Sequence[Assignment]) -> dict[Assignment, Losses]:
         judgements = judge(configurations).items()
         return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
 
-    margins = _measurable(margins, known.get(Configuration(problem.baseline)))
+    margins = _measurable(margins, known.get(Assignment(problem.baseline)))
     measured = task.agreement if any(task.agreement in trial.values for trial in known.values()) else problem.quality_name
     testing = images - selecting
     return run_tests(
@@ -120,8 +114,8 @@ def _measurable(margins: Margins, baseline: Trial | None) -> Margins:
 
 
 def run_tests(
-    configurations: Sequence[Configuration],
-    evidence: Callable[[Sequence[Configuration]], Mapping[Configuration, Losses]],
+    configurations: Sequence[Assignment],
+    evidence: Callable[[Sequence[Assignment]], Mapping[Assignment, Losses]],
     margins: Margins,
     *,
     images: int,
@@ -147,7 +141,7 @@ def run_tests(
     return replace(once, twice=twice)
 
 
-def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration, Losses], plan: SafetyTests) -> SafetyTests:
+def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Losses], plan: SafetyTests) -> SafetyTests:
     """`plan` with the tests and what they show."""
     margins, error, images = plan.margins, plan.error, plan.images
     tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
@@ -160,7 +154,7 @@ def _walk(configurations: Sequence[Configuration], losses: Mapping[Configuration
     return replace(plan, tested=tuple(tested), safe=safe)
 
 
-def _test(configuration: Configuration, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
+def _test(configuration: Assignment, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
     counting: dict[str, Loss] = {}
     states: list[State] = []
     needed: list[int | None] = []

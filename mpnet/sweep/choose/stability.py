@@ -14,23 +14,23 @@ from numpy.typing import NDArray
 
 from mpnet.sweep.problem.front import knee, non_dominated
 from mpnet.sweep.problem.problem import Problem
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import FrontShare, LayerShare, Stability
 from mpnet.sweep.store import Trial
 
 
 def stability(
     problem: Problem,
-    known: Mapping[Configuration, Trial],
-    drawn: Mapping[Configuration, Sequence[float]],
-    picks: Mapping[str, Configuration],
+    known: Mapping[Assignment, Trial],
+    drawn: Mapping[Assignment, Sequence[float]],
+    picks: Mapping[str, Assignment],
 ) -> Stability:
     """Count how often images that are drawn again lead to the same choice; one without draws where nothing was judged.
 
     drawn: agreement of each judged configuration in percent, the same draws for all. The safe pick has no share of being picked
     again: a test decides it and not the front.
     """
-    baseline = Configuration(problem.baseline)
+    baseline = Assignment(problem.baseline)
     candidates = [c for c, values in drawn.items() if len(values) and c != baseline and c in known]
     count = min((len(drawn[c]) for c in candidates), default=0)
     if not count:

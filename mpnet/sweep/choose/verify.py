@@ -24,7 +24,7 @@ from mpnet.engine.plan import Plan
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.typed import as_json, build
 from mpnet.progress import Advance
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import ConfigurationRow, SweepResult, VerifiedRow, VerifiedRows
 from mpnet.sweep.setup import OpenSweep
 from mpnet.sweep.store import Trial
@@ -158,7 +158,7 @@ class Verification:
         falls_back = tuple(warnings_of(layers, deployment.engine))
         return replace(row, measures=measures, head_error=outcomes[IN_ENGINE].head_error, falls_back=falls_back)
 
-    def _why_lost(self, configuration: Configuration, measures: Mapping[str, float | None]) -> str:
+    def _why_lost(self, configuration: Assignment, measures: Mapping[str, float | None]) -> str:
         """Return why a configuration does not survive, '' when it does."""
         quality, agreement = self._measure_names
         changes = {}

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Units computed by Dask workers, on other machines or on this one. Dask is an extra: pip install 'mpnet[dask]'.
+"""Chunks computed by Dask workers, on other machines or on this one. Dask is an extra: pip install 'mpnet[dask]'.
 
 Workers may be boards: bits do not depend on the CPU. They do depend on the release, so each worker shows what it is, and
 what a known pass gives there, before a result of it is believed. Each makes its evaluator once and keeps it.
@@ -23,7 +23,7 @@ from mpnet.errors import ConfigError, EngineError, MpnetError
 from mpnet.kernels.core import PACK_VERSION
 from mpnet.kernels.isa import active_level
 from mpnet.sweep.evaluate.executor import MAX_DEATHS, Recipe, Worker
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 
 CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
@@ -64,9 +64,9 @@ class Credentials:
 
 
 def evaluate_where_bits_agree(
-    name: str, recipe: Recipe, expected: Credentials, unit: Unit
-) -> tuple[Credentials, UnitResult | None]:
-    """Runs in a Dask worker: what it is, and the unit's result unless it computes other bits than expected.
+    name: str, recipe: Recipe, expected: Credentials, chunk: WorkChunk
+) -> tuple[Credentials, ChunkResult | None]:
+    """Runs in a Dask worker: what it is, and the chunk's result unless it computes other bits than expected.
 
     A release that does not check has no function of this name.
     """
@@ -76,11 +76,11 @@ def evaluate_where_bits_agree(
             worker = recipe()
             _evaluators[name] = worker, Credentials.of(worker)
         worker, credentials = _evaluators[name]
-    return credentials, worker.evaluate(unit) if credentials.agrees(expected) else None
+    return credentials, worker.evaluate(chunk) if credentials.agrees(expected) else None
 
 
 class DaskExecutor:
-    """Units as Dask tasks. Dask itself gives the tasks of a dead worker to another one."""
+    """Chunks as Dask tasks. Dask itself gives the tasks of a dead worker to another one."""
 
     def __init__(self, address: str, recipe: Recipe) -> None:
         """address: of the scheduler, such as tcp://host:8786.
@@ -105,9 +105,9 @@ class DaskExecutor:
             self._client.close()
             raise ConfigError(f"--scheduler {address}: has no workers; start some: `dask worker {address}`") from None
         self.slots = max(1, sum(self._client.nthreads().values()))
-        # By Dask's future: the unit, and which sending of the recipe it was to be computed with.
-        self._running: dict[Any, tuple[Unit, Any]] = {}
-        self._lost_times: dict[Unit, int] = {}
+        # By Dask's future: the chunk, and which sending of the recipe it was to be computed with.
+        self._running: dict[Any, tuple[WorkChunk, Any]] = {}
+        self._lost_times: dict[WorkChunk, int] = {}
         self._address, self._workers_seen = address, time.monotonic()
         self._workers: set[str] = set()
         self._expected: Credentials | None = None  # known once no worker is of another release
@@ -129,14 +129,14 @@ class DaskExecutor:
         except Exception as error:  # whatever a worker raises that lacks our modules
             raise self._refused(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
 
-    def submit(self, unit: Unit) -> None:
+    def submit(self, chunk: WorkChunk) -> None:
         self._check()
         assert self._expected is not None
-        arguments = self._name, self._sent_recipe, self._expected, unit
+        arguments = self._name, self._sent_recipe, self._expected, chunk
         future = self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)
-        self._running[future] = unit, self._sent_recipe
+        self._running[future] = chunk, self._sent_recipe
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         if not self._running:
             return []
         self._check()
@@ -154,7 +154,7 @@ class DaskExecutor:
                 raise self._lost() from None
         done = []
         for future in finished:
-            unit, sent_recipe = self._running.pop(future)
+            chunk, sent_recipe = self._running.pop(future)
             try:
                 credentials, result = future.result()
             except MpnetError:
@@ -162,10 +162,10 @@ class DaskExecutor:
             except (*_GONE, Exception) as error:
                 self._check()  # a worker of another release, which came lately, may fail in any way
                 if isinstance(error, self._distributed.KilledWorker):
-                    raise _deadly(unit) from None
+                    raise _deadly(chunk) from None
                 if not isinstance(error, _GONE):
                     raise
-                self._submit_again(unit, sent_recipe)
+                self._submit_again(chunk, sent_recipe)
                 continue
             if result is None or not credentials.agrees(expected):
                 differs = replace(credentials, known_pass=expected.known_pass).agrees(expected)
@@ -174,11 +174,11 @@ class DaskExecutor:
             done.append(result)
         return done
 
-    def _submit_again(self, unit: Unit, sent_recipe: Any) -> None:
+    def _submit_again(self, chunk: WorkChunk, sent_recipe: Any) -> None:
         """What was lost with the last worker that had the recipe, once there are workers again."""
-        self._lost_times[unit] = self._lost_times.get(unit, 0) + 1
-        if self._lost_times[unit] == MAX_DEATHS:
-            raise _deadly(unit)
+        self._lost_times[chunk] = self._lost_times.get(chunk, 0) + 1
+        if self._lost_times[chunk] == MAX_DEATHS:
+            raise _deadly(chunk)
         if sent_recipe is self._sent_recipe:
             try:
                 self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
@@ -188,7 +188,7 @@ class DaskExecutor:
                 raise self._lost() from None
             self._check()
             self._sent_recipe = self._send()
-        self.submit(unit)
+        self.submit(chunk)
 
     def _refused(self, worker: str) -> ConfigError:
         here = self._expected or f"mpnet {__version__}"
@@ -236,9 +236,9 @@ class DaskExecutor:
         self._client.close(timeout=CLOSE_SECONDS)
 
 
-def _deadly(unit: Unit) -> EngineError:
+def _deadly(chunk: WorkChunk) -> EngineError:
     return EngineError(
-        f"{MAX_DEATHS} Dask workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps for want of memory"
+        f"{MAX_DEATHS} Dask workers died over configurations {chunk.keys[0]} to {chunk.keys[-1]}, perhaps for want of memory"
     )
 
 

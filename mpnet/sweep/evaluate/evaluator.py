@@ -7,7 +7,6 @@ import hashlib
 import itertools
 import time
 from collections import Counter
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Collection, Iterator, Sequence
 
@@ -29,12 +28,13 @@ from mpnet.kernels.isa import kernels
 from mpnet.speed.latency_table import predicted_ms
 from mpnet.sweep.evaluate.context import Baseline, SweepContext, values_of
 from mpnet.sweep.evaluate.graph import SharedGraph
-from mpnet.sweep.evaluate.kept_stem import KeptStem
+from mpnet.sweep.evaluate.head_results import HeadResults, Outputs
 from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 from mpnet.sweep.evaluate.race import Race
 from mpnet.sweep.evaluate.scoring import Noise, Scorer
+from mpnet.sweep.evaluate.stem_cache import StemCache
 from mpnet.sweep.evaluate.trie import build_graph, images_of, join_tensors, run_graph, run_stem
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.store import FailedTrial, Trial
 from mpnet.trial.task import kit_of, task_of
 
@@ -42,26 +42,12 @@ LIVE_BYTES = 192 << 20
 """Memory that the tensors of one group of images may take in one worker."""
 MAX_GROUP = 64
 """Images in one call after the stem: enough to make calls cheap, few enough that tensors stay in the cache."""
-FEW = 1 / 64
-"""Share of a unit that survives its race up to which running the survivors once more costs less than likely heads save."""
-
-
-@dataclass(frozen=True, eq=False)
-class Outputs:
-    """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
-    asked for, squared differences to the baseline by image; and why there is no such output.
-
-    saved: multiply-accumulates that were not executed, since the tensors were kept.
-    """
-
-    decoded: list[dict[str, Any]]
-    noise: list[dict[str, NDArray[np.float64]]]
-    failed: list[dict[str, LayerFailure]]
-    saved: int = 0
+FEW_SURVIVORS = 1 / 64
+"""Share of a chunk that survives its race up to which running the survivors once more costs less than likely heads save."""
 
 
 class Evaluator:
-    """Evaluates units in one process. Packed weights are kept for the next unit."""
+    """Evaluates chunks in one process. Packed weights are kept for the next chunk."""
 
     def __init__(self, context: SweepContext) -> None:
         self.context = context
@@ -70,9 +56,9 @@ class Evaluator:
         self._costs: dict[int, CostModel] = {}
         self._cost_names = trial_costs()
         self._kernels = kernels(None if context.isa == "auto" else context.isa)
-        self._kept = KeptStem(len(self._images))
-        # Whether few survived the last unit's race: the next one then computes likely heads alone, and survivors run once more.
-        self._few_left = True
+        self._stem_cache = StemCache(len(self._images))
+        # Whether few survived the last chunk's race: then the next one computes likely heads alone, and survivors run again.
+        self._few_survived = True
 
     def prepared(self, options: int) -> Prepared:
         """Return the packed weights of an option set; no two sets share any."""
@@ -134,39 +120,39 @@ class Evaluator:
         """The shared computation of configurations."""
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
 
-    def evaluate(self, unit: Unit) -> UnitResult:
-        """All figures of a unit's configurations, but for those that its rivals beat, or whose values are not finite."""
+    def evaluate(self, chunk: WorkChunk) -> ChunkResult:
+        """All figures of a chunk's configurations, but for those that its rivals beat, or whose values are not finite."""
         began = time.monotonic()
-        runs, macs, saved = _PartialRuns(self, unit.options, kept=self._kept), 0, 0
+        runs, macs, saved = _PartialRuns(self, chunk.options, stem_cache=self._stem_cache), 0, 0
         after: Counter[int] = Counter()
         failures: dict[str, FailedTrial] = {}
 
         def measure(keys: Sequence[str]) -> list[Trial]:
-            return [Trial(key, {**values, **self.costs(unit.options, key)}) for key, values in runs.measured(keys)]
+            return [Trial(key, {**values, **self.costs(chunk.options, key)}) for key, values in runs.measured(keys)]
 
-        if unit.rivals is not None:
-            names = unit.rivals.names
-            racing = _PartialRuns(self, unit.options, likely=self._few_left, kept=self._kept)
+        if chunk.rivals is not None:
+            names = chunk.rivals.names
+            racing = _PartialRuns(self, chunk.options, likely=self._few_survived, stem_cache=self._stem_cache)
             survivors, after = self._race.survivors(
-                unit.keys, unit.rivals, racing, lambda key: self.costs(unit.options, key, names)
+                chunk.keys, chunk.rivals, racing, lambda key: self.costs(chunk.options, key, names)
             )
             failures.update(racing.failed)
-            if self._few_left:
+            if self._few_survived:
                 macs, saved = racing.macs, racing.saved
             else:
                 runs = racing
             trials = sorted(survivors.measured(measure), key=lambda trial: trial.key)
             if beaten := len({*survivors.keys} - {trial.key for trial in trials} - runs.failed.keys()):
                 after[survivors.images] += beaten
-            self._few_left = len(trials) <= FEW * len(unit.keys)
+            self._few_survived = len(trials) <= FEW_SURVIVORS * len(chunk.keys)
         else:
-            trials = measure(unit.keys)
+            trials = measure(chunk.keys)
         failures.update(runs.failed)
-        ruled_out = tuple(sorted({*unit.keys} - {trial.key for trial in trials} - failures.keys()))
+        ruled_out = tuple(sorted({*chunk.keys} - {trial.key for trial in trials} - failures.keys()))
         failed = tuple(failures[key] for key in sorted(failures))
         seconds = time.monotonic() - began
-        return UnitResult(
-            unit, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
+        return ChunkResult(
+            chunk, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
         )
 
     def known_pass(self) -> str:
@@ -242,82 +228,76 @@ class Evaluator:
         images: NDArray[np.intp],
         keep: Sequence[NDArray[np.float32]] = (),
         likely: bool = False,
-        kept: KeptStem | None = None,
+        stem_cache: StemCache | None = None,
     ) -> Outputs:
-        """Outputs of all configurations of the graph on the images at these positions, as far as their values are finite; once
-        all have failed, the other images are left out. keep: gets the tensors themselves.
-        likely: what is found is all that is wanted, no differences to the baseline, so that few cells of a head are needed.
-        kept: what the last call left for this one; without it nothing is kept.
+        """Return the outputs of all configurations of the graph on the images at these positions.
+
+        Outputs with values that are not finite are left out; once all configurations have failed, the other images as well.
+        keep:       gets the tensors themselves.
+        likely:     compute those cells of a head alone that can have boxes, and no differences to the baseline.
+        stem_cache: has what the last call left for this one; without it nothing is cached.
 
         The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
         """
-        context, prepared = self.context, self.prepared(options)
-        small = max(1, min(context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
-        group = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
-        parts: list[dict[str, list[Any]]] = [{} for _ in graph.heads]
-        noise: list[dict[str, list[NDArray[np.float64]]]] = [{} for _ in graph.heads]
-        failed: dict[int, LayerFailure] = {}
+        small = max(1, min(self.context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        large = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
+        results = HeadResults(self.context, graph, self._likely, keep, [] if likely else self._baseline_heads)
+        failures: dict[int, LayerFailure] = {}
         saved = 0
-        for start in range(0, len(images), group):
-            chosen = images[start : start + group]
-            geometry, exact = context.geometry[chosen], [] if likely else [head[chosen] for head in self._baseline_heads]
-
-            def on_head(
-                head: int,
-                name: str,
-                tensor: Tensor,
-                start: int = start,
-                geometry: NDArray[np.float32] = geometry,
-                exact: list[NDArray[np.float32]] = exact,
-            ) -> None:
-                parts[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
-                if keep:
-                    keep[head][start : start + len(geometry)] = tensor.data
-                elif exact:
-                    noise[head].setdefault(name, []).append(squared_sum(tensor.data, exact[head]))
-
-            known = {} if kept is None else kept.known(graph, options, chosen)
-            steps = graph.stem_steps(known)
-            worth = [] if kept is None else kept.worth_keeping(graph, {*steps, *known})
-            beside = sorted({*steps} & {*worth} - {*graph.boundary})
+        for start in range(0, len(images), large):
+            positions = images[start : start + large]
             try:
-                stems = [
-                    run_stem(
-                        graph,
-                        self._values(chosen[first : first + small]),
-                        prepared,
-                        context.threads,
-                        {number: images_of(tensor, first, first + small) for number, tensor in known.items()},
-                        beside,
-                    )
-                    for first in range(0, len(chosen), small)
-                ]
+                boundary, executed = self._run_stem(graph, options, positions, small, stem_cache)
             except LayerFailure as failure:
-                failed = dict.fromkeys(itertools.chain(*graph.heads), failure)
+                failures = dict.fromkeys(itertools.chain(*graph.heads), failure)
                 break
-            joined = [join_tensors(tensors) for tensors in zip(*stems, strict=True)]
-            del stems
-            known.update(zip((*graph.boundary, *beside), joined, strict=True))
-            if kept is not None:
-                kept.keep(graph, options, chosen, {number: known[number] for number in worth})
-            joined = joined[: len(graph.boundary)]
-            saved += len(chosen) * sum(context.network.layers[graph.nodes[i].layer].macs for i in graph.stem - {*steps})
-            image = self._values(chosen) if graph.reads_image else None
-            run = self._likely.run if likely else run_lowering
-            run_graph(graph, joined, prepared, on_head, context.threads, image, run, failed)
-            if failed and any(names.keys() <= failed.keys() for names in graph.heads):
+            cached = graph.stem - executed
+            saved += len(positions) * sum(self.context.network.layers[graph.nodes[number].layer].macs for number in cached)
+            image = self._values(positions) if graph.reads_image else None
+            run_graph(
+                graph,
+                boundary,
+                self.prepared(options),
+                results.receiver(start, positions),
+                self.context.threads,
+                image,
+                self._likely.run if likely else run_lowering,
+                failures,
+            )
+            if failures and any(names.keys() <= failures.keys() for names in graph.heads):
                 break
-        failures = [{name: failed[node] for node, name in names.items() if node in failed} for names in graph.heads]
-        return Outputs(
-            [
-                {name: context.decoder.join(pieces) for name, pieces in head.items() if name not in without}
-                for head, without in zip(parts, failures, strict=True)
-            ],
-            [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in noise],
-            failures,
-            saved,
-        )
+        return results.outputs(failures, saved)
+
+    def _run_stem(
+        self, graph: SharedGraph, options: int, positions: NDArray[np.intp], group: int, cache: StemCache | None
+    ) -> tuple[list[Tensor], set[int]]:
+        """Run the layers that all configurations share, for a few images at a time, as far as their tensors are not cached.
+
+        group:  images at a time.
+        Result: the tensors that later layers read, and numbers of the nodes that were executed. Raises: LayerFailure.
+        """
+        cached = {} if cache is None else cache.find(graph, options, positions)
+        steps = graph.stem_steps(cached)
+        to_cache = [] if cache is None else cache.select(graph, {*steps, *cached})
+        additional = sorted({*steps} & {*to_cache} - {*graph.boundary})
+        groups = [
+            run_stem(
+                graph,
+                self._values(positions[start : start + group]),
+                self.prepared(options),
+                self.context.threads,
+                {number: images_of(tensor, start, start + group) for number, tensor in cached.items()},
+                additional,
+            )
+            for start in range(0, len(positions), group)
+        ]
+        tensors = [join_tensors(pieces) for pieces in zip(*groups, strict=True)]
+        del groups
+        cached.update(zip((*graph.boundary, *additional), tensors, strict=True))
+        if cache is not None:
+            cache.store(graph, options, positions, {number: cached[number] for number in to_cache})
+        return tensors[: len(graph.boundary)], {*steps}
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
         return Tensor(np.ascontiguousarray(self._images[positions]))
@@ -326,13 +306,13 @@ class Evaluator:
 class _PartialRuns:
     """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
-    likely, kept: as `Evaluator.forward`; where likely, nothing can be measured.
+    likely, stem_cache: as `Evaluator.forward`; where likely, nothing can be measured.
     macs: executed so far, all images, with all cells of heads. saved: as `Outputs`. failed: keys with values that are not
     finite, which no later run takes in.
     """
 
-    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False, kept: KeptStem | None = None) -> None:
-        self._evaluator, self._options, self._likely, self._kept = evaluator, options, likely, kept
+    def __init__(self, evaluator: Evaluator, options: int, likely: bool = False, stem_cache: StemCache | None = None) -> None:
+        self._evaluator, self._options, self._likely, self._stem_cache = evaluator, options, likely, stem_cache
         self._decoder = evaluator.context.decoder
         self._images: list[NDArray[np.intp]] = []
         self._outputs: list[Outputs] = []
@@ -350,7 +330,7 @@ class _PartialRuns:
         """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
         graph = self._evaluator.graph(self._options, keys)
         self._graph = graph
-        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely, self._kept)
+        outputs = self._evaluator.forward(graph, self._options, images, keep, self._likely, self._stem_cache)
         self._outputs.append(outputs)
         self._images.append(images)
         self._joined.clear()

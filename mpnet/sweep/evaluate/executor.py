@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Who computes units: this process, local worker processes, or Dask workers; all behind one interface.
+"""Who computes chunks: this process, local worker processes, or Dask workers; all behind one interface.
 
-Results do not depend on the choice: every worker computes the same bits. A worker that dies has its unit done again.
+Results do not depend on the choice: every worker computes the same bits. A worker that dies has its chunk results again.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from os.path import commonprefix
 from typing import Any, Callable, Protocol
 
 from mpnet.errors import ConfigError, EngineError, MpnetError
-from mpnet.sweep.evaluate.units import Unit, UnitResult
+from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3
 _LARGEST = (1 << 31) - 1
 MAX_DEATHS = 3
-"""Workers that may die over one unit before the unit is blamed."""
+"""Workers that may die over one chunk before the chunk is blamed."""
 
 
 class Worker(Protocol):
-    """What evaluates units."""
+    """What evaluates chunks."""
 
-    def evaluate(self, unit: Unit) -> UnitResult: ...
+    def evaluate(self, chunk: WorkChunk) -> ChunkResult: ...
 
     def known_pass(self) -> str:
         """Digest of a pass that comes out the same wherever this release runs."""
@@ -42,33 +42,33 @@ Recipe = Callable[[], Worker]
 
 
 class Executor(Protocol):
-    """slots: units that can be computed at the same time. Errors of a unit are raised by `wait`."""
+    """slots: chunks that can be computed at the same time. Errors of a chunk are raised by `wait`."""
 
     slots: int
 
-    def submit(self, unit: Unit) -> None:
-        """Have a unit computed, now or as soon as a slot is free."""
+    def submit(self, chunk: WorkChunk) -> None:
+        """Have a chunk computed, now or as soon as a slot is free."""
 
-    def wait(self, timeout: float) -> list[UnitResult]:
-        """Units that finished, waiting up to `timeout` seconds for the first."""
+    def wait(self, timeout: float) -> list[ChunkResult]:
+        """Chunks that finished, waiting up to `timeout` seconds for the first."""
 
     def close(self) -> None:
-        """Stop; units that are not finished are dropped."""
+        """Stop; chunks that are not finished are dropped."""
 
 
 class InlineExecutor:
-    """Computes in this process, one unit for each call of `wait`."""
+    """Computes in this process, one chunk for each call of `wait`."""
 
     slots = 1
 
     def __init__(self, worker: Worker) -> None:
         self._worker = worker
-        self._waiting: deque[Unit] = deque()
+        self._waiting: deque[WorkChunk] = deque()
 
-    def submit(self, unit: Unit) -> None:
-        self._waiting.append(unit)
+    def submit(self, chunk: WorkChunk) -> None:
+        self._waiting.append(chunk)
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         if not self._waiting:
             return []
         return [self._worker.evaluate(self._waiting.popleft())]
@@ -81,8 +81,8 @@ class InlineExecutor:
 class _Process:
     process: Any
     pipe: Any
-    unit: Unit | None = None
-    last: str = ""  # the last key of the unit that it had before
+    chunk: WorkChunk | None = None
+    last_key: str = ""  # of the chunk that it had before
 
 
 @dataclass
@@ -95,8 +95,8 @@ class ProcessExecutor:
     recipe: Recipe
     slots: int
     _workers: list[_Process] = field(default_factory=list)
-    _waiting: deque[Unit] = field(default_factory=deque)
-    _deaths: dict[Unit, int] = field(default_factory=dict)
+    _waiting: deque[WorkChunk] = field(default_factory=deque)
+    _deaths: dict[WorkChunk, int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.slots < 1:
@@ -115,61 +115,61 @@ class ProcessExecutor:
         # A worker that is still loading must not answer Ctrl-C, and none may be started that nobody would end. Starting the
         # first one starts multiprocessing's tracker, which would unblock signals.
         multiprocessing.resource_tracker.ensure_running()
-        before = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
+        previous_mask = signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             process.start()
             theirs.close()
             return _Process(process, ours)
         finally:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
-    def submit(self, unit: Unit) -> None:
-        self._waiting.append(unit)
+    def submit(self, chunk: WorkChunk) -> None:
+        self._waiting.append(chunk)
         self._hand_out()
 
     def _hand_out(self) -> None:
         for number, worker in enumerate(self._workers):
-            if worker.unit is None and self._waiting:
-                # What begins as its last unit ended, of which it has kept tensors.
-                unit = max(self._waiting, key=lambda waiting: len(commonprefix((worker.last, waiting.keys[0]))))
-                self._waiting.remove(unit)
+            if worker.chunk is None and self._waiting:
+                # What begins as its last chunk ended, of which it has cached tensors.
+                chunk = max(self._waiting, key=lambda waiting: len(commonprefix((worker.last_key, waiting.keys[0]))))
+                self._waiting.remove(chunk)
                 try:
-                    worker.pipe.send(unit)
+                    worker.pipe.send(chunk)
                 except OSError:
-                    self._waiting.appendleft(unit)
+                    self._waiting.appendleft(chunk)
                     self._replace(number)
                     continue
-                worker.unit, worker.last = unit, unit.keys[-1]
+                worker.chunk, worker.last_key = chunk, chunk.keys[-1]
 
-    def wait(self, timeout: float) -> list[UnitResult]:
+    def wait(self, timeout: float) -> list[ChunkResult]:
         self._hand_out()
-        busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.unit is not None}
-        done = []
+        busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.chunk is not None}
+        results = []
         for pipe in multiprocessing.connection.wait(list(busy), timeout):
             number = busy[pipe]
             worker = self._workers[number]
             try:
                 answer = worker.pipe.recv()
             except (EOFError, OSError):
-                assert worker.unit is not None
-                self._died(worker.unit)
+                assert worker.chunk is not None
+                self._died(worker.chunk)
                 self._replace(number)
                 continue
             if isinstance(answer, Exception):
                 raise answer
-            worker.unit = None
-            done.append(answer)
+            worker.chunk = None
+            results.append(answer)
         self._hand_out()
-        return done
+        return results
 
-    def _died(self, unit: Unit) -> None:
-        self._deaths[unit] = self._deaths.get(unit, 0) + 1
-        if self._deaths[unit] >= MAX_DEATHS:
+    def _died(self, chunk: WorkChunk) -> None:
+        self._deaths[chunk] = self._deaths.get(chunk, 0) + 1
+        if self._deaths[chunk] >= MAX_DEATHS:
             raise EngineError(
-                f"{MAX_DEATHS} workers died over configurations {unit.keys[0]} to {unit.keys[-1]}, perhaps for want of "
+                f"{MAX_DEATHS} workers died over configurations {chunk.keys[0]} to {chunk.keys[-1]}, perhaps for want of "
                 f"memory; use fewer --workers"
             )
-        self._waiting.appendleft(unit)
+        self._waiting.appendleft(chunk)
 
     def _replace(self, number: int) -> None:
         self._end(self._workers[number])
@@ -206,7 +206,7 @@ def keep_heap() -> None:
 
 
 def _serve(pipe: Any, recipe: Recipe) -> None:
-    """A worker's life: make, then answer units until the pipe closes. Ctrl-C is the parent's business."""
+    """A worker's life: make, then answer chunks until the pipe closes. Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_heap()
@@ -217,12 +217,12 @@ def _serve(pipe: Any, recipe: Recipe) -> None:
         if not pipe.poll(1.0):
             continue
         try:
-            unit = pipe.recv()
+            chunk = pipe.recv()
         except (EOFError, OSError):
             return
         try:
             worker = worker or recipe()
-            pipe.send(worker.evaluate(unit))
+            pipe.send(worker.evaluate(chunk))
         except (BrokenPipeError, ConnectionResetError):
             return
         except MpnetError as error:

@@ -7,11 +7,11 @@ from array import array
 from itertools import islice
 from typing import Iterator, Mapping
 
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import Trial
 
 
-class KnownTrials(Mapping[Configuration, Trial]):
+class KnownTrials(Mapping[Assignment, Trial]):
     """Trials by configuration, in the order in which they came; each look-up makes its trial anew.
 
     Most trials of a sweep have values of the same names: of these 8 bytes a value are kept, beside the key. With 20 values that
@@ -21,9 +21,9 @@ class KnownTrials(Mapping[Configuration, Trial]):
     def __init__(self) -> None:
         self._names: tuple[str, ...] = ()
         # Keys stand for configurations under the first option set. Trials with values of other names are kept as they are.
-        self._held: dict[str | Configuration, bytes | Trial] = {}
+        self._held: dict[str | Assignment, bytes | Trial] = {}
 
-    def add(self, configuration: Configuration, trial: Trial) -> None:
+    def add(self, configuration: Assignment, trial: Trial) -> None:
         """Take a trial in, or another one of a configuration in its place."""
         names = tuple(trial.values)
         if not self._held:
@@ -31,7 +31,7 @@ class KnownTrials(Mapping[Configuration, Trial]):
         packed = array("d", trial.values.values()).tobytes()
         self._held[_short(configuration)] = packed if names == self._names else trial
 
-    def after(self, first: Mapping[Configuration, Trial]) -> KnownTrials:
+    def after(self, first: Mapping[Assignment, Trial]) -> KnownTrials:
         """Those of `first`, then these."""
         both = KnownTrials()
         for trials in (first, self):
@@ -43,21 +43,21 @@ class KnownTrials(Mapping[Configuration, Trial]):
         """Those that came after the first `count`, which are not unpacked again."""
         return (self[configuration] for configuration in islice(self, count, None))
 
-    def __getitem__(self, configuration: Configuration) -> Trial:
+    def __getitem__(self, configuration: Assignment) -> Trial:
         held = self._held[_short(configuration)]
         if isinstance(held, Trial):
             return held
         return Trial(configuration.key, dict(zip(self._names, memoryview(held).cast("d"), strict=True)))
 
-    def __iter__(self) -> Iterator[Configuration]:
-        return (Configuration(short) if isinstance(short, str) else short for short in self._held)
+    def __iter__(self) -> Iterator[Assignment]:
+        return (Assignment(short) if isinstance(short, str) else short for short in self._held)
 
     def __len__(self) -> int:
         return len(self._held)
 
     def __contains__(self, configuration: object) -> bool:
-        return isinstance(configuration, Configuration) and _short(configuration) in self._held
+        return isinstance(configuration, Assignment) and _short(configuration) in self._held
 
 
-def _short(configuration: Configuration) -> str | Configuration:
+def _short(configuration: Assignment) -> str | Assignment:
     return configuration if configuration.options else configuration.key

@@ -14,10 +14,10 @@ from mpnet.config.measures import DROP, Measure, measure, objective
 from mpnet.errors import ConfigError
 from mpnet.model.precision import BY_CODE
 from mpnet.sweep.problem.front import Points, Rivals, best_pairs, non_dominated, to_minimise
-from mpnet.sweep.problem.space import Configuration, Space
+from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.store import Trial
 
-Results = Mapping[Configuration, Trial]
+Results = Mapping[Assignment, Trial]
 
 
 @dataclass(frozen=True)
@@ -28,7 +28,7 @@ class Batch:
     again: a later batch asks for these as well.
     """
 
-    configurations: Collection[Configuration]
+    configurations: Collection[Assignment]
     prune: bool = False
     again: bool = False
 
@@ -98,7 +98,7 @@ class Problem:
         """The first measure of accuracy."""
         return self.value(trial, self.quality_name)
 
-    def quality_in(self, known: Results, configuration: Configuration) -> float:
+    def quality_in(self, known: Results, configuration: Assignment) -> float:
         """The first measure of accuracy of a configuration that was asked for; -inf when it failed, worse than all others."""
         return self.quality(known[configuration]) if configuration in known else -math.inf
 

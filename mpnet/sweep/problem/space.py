@@ -26,7 +26,7 @@ from mpnet.model.weights import Weights
 MAX_OPTION_SETS = 1000
 
 
-class Configuration(NamedTuple):
+class Assignment(NamedTuple):
     """One point of a space.
 
     key: of its plan. options: number of its option set, which says quantisation options and weights.
@@ -251,17 +251,17 @@ def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:
 
 
 @dataclass(frozen=True)
-class AllConfigurations(Collection[Configuration]):
+class AllAssignments(Collection[Assignment]):
     """Every configuration of a space, in the order of the trie; made as they are asked for, since there may be millions."""
 
     space: Space
 
-    def __iter__(self) -> Iterator[Configuration]:
+    def __iter__(self) -> Iterator[Assignment]:
         numbers = range(len(self.space.option_sets))
-        return (Configuration(key, options) for options in numbers for key in self.space.all_keys())
+        return (Assignment(key, options) for options in numbers for key in self.space.all_keys())
 
     def __len__(self) -> int:
         return self.space.size
 
     def __contains__(self, configuration: object) -> bool:
-        return isinstance(configuration, Configuration) and configuration.key in self.space
+        return isinstance(configuration, Assignment) and configuration.key in self.space

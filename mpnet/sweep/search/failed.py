@@ -9,7 +9,7 @@ from mpnet.errors import EngineError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.sweep.evaluate.sharing import ancestors, restricted
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import FailedTrial
 
 
@@ -21,7 +21,7 @@ def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
     )
 
 
-class FailedTrials(Collection[Configuration]):
+class FailedTrials(Collection[Assignment]):
     """The failed configurations that were asked for, and what is known of others.
 
     What a layer computes depends on the precisions of its ancestors alone (integer_only: as `ancestors` says). So what
@@ -32,7 +32,7 @@ class FailedTrials(Collection[Configuration]):
         self._ancestors = ancestors(network, integer_only)
         # By option set and layer: codes of the layer's ancestors -> why it fails.
         self._reasons: dict[tuple[int, int], dict[str, str]] = {}
-        self._held: set[Configuration] = set()
+        self._held: set[Assignment] = set()
 
     def learn(self, options: int, failed: Iterable[FailedTrial]) -> None:
         """Remember where configurations failed."""
@@ -44,7 +44,7 @@ class FailedTrials(Collection[Configuration]):
         """Take in configurations that were asked for."""
         failed = list(failed)
         self.learn(options, failed)
-        self._held.update(Configuration(one.key, options) for one in failed)
+        self._held.update(Assignment(one.key, options) for one in failed)
 
     def alike(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
         """Those of the keys that fail where another one failed."""
@@ -65,7 +65,7 @@ class FailedTrials(Collection[Configuration]):
     def __contains__(self, configuration: object) -> bool:
         return configuration in self._held
 
-    def __iter__(self) -> Iterator[Configuration]:
+    def __iter__(self) -> Iterator[Assignment]:
         return iter(self._held)
 
     def __len__(self) -> int:

@@ -11,13 +11,13 @@ from typing import Callable, Collection, Mapping, Sequence
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.evaluate.executor import Executor
 from mpnet.sweep.evaluate.race import ruled_out_by_costs
-from mpnet.sweep.evaluate.units import MAX_TRIALS, Unit, UnitResult, split_units
+from mpnet.sweep.evaluate.work_chunks import MAX_TRIALS, ChunkResult, WorkChunk, split_work
 from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.known import KnownTrials
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
+from mpnet.sweep.search.chunk_sizes import ChunkSizes
 from mpnet.sweep.search.failed import FailedTrials, baseline_failed
-from mpnet.sweep.search.parts import Parts
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 
@@ -77,7 +77,7 @@ class SweepState:
 class WorkerPool:
     """The workers that compute units.
 
-    bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `Parts`.
+    bytes_per_head: of one head's decoded boxes, which limits the size of units. seconds_per_pass: as `ChunkSizes`.
     macs: executed to prepare them, beside the baseline's. baseline_key: of the one whose pass prepared them, None for none;
     baseline_trial: measures it. costs: of an option set and key, by name of the measure; None: not known without a worker.
     """
@@ -93,21 +93,55 @@ class WorkerPool:
 
 @dataclass
 class _Claim:
-    """A unit to be claimed, or claimed already. keys: of it that are wanted and not handed out yet, rising. running: parts.
+    """A unit of work to be claimed, or claimed already.
 
-    before: those that were handed out.
+    keys:       of it that are needed and not handed out yet, rising. handed_out: those that were.
+    chunk_count: chunks of it that workers have.
     """
 
     name: str
     options: int
     keys: tuple[str, ...]
-    running: int = 0
-    before: tuple[str, ...] = ()
+    chunk_count: int = 0
+    handed_out: tuple[str, ...] = ()
 
     @property
-    def configurations(self) -> list[Configuration]:
+    def configurations(self) -> list[Assignment]:
         """Of the keys."""
-        return [Configuration(key, self.options) for key in self.keys]
+        return [Assignment(key, self.options) for key in self.keys]
+
+    def drop(self, keys: Collection[str]) -> None:
+        """Leave out keys that need no worker."""
+        self.keys = tuple(key for key in self.keys if key not in keys)
+
+
+@dataclass
+class _Queue:
+    """The units of one batch, on their way to workers.
+
+    pending:   not claimed yet. elsewhere: claimed by other processes.
+    claimed:   by this one, with keys that are not handed out; one for each slot of the executor.
+    running:   chunks that workers have, each with its claim and the claim's keys that were handed out before it.
+    """
+
+    pending: deque[_Claim]
+    elsewhere: deque[_Claim] = field(default_factory=deque)
+    claimed: list[_Claim] = field(default_factory=list)
+    running: dict[WorkChunk, tuple[_Claim, tuple[str, ...]]] = field(default_factory=dict)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing is left to do or to wait for."""
+        return not (self.pending or self.claimed or self.running or self.elsewhere)
+
+    @property
+    def claim_names(self) -> set[str]:
+        """Names of what this process has claimed."""
+        return {claim.name for claim in (*(claim for claim, _ in self.running.values()), *self.claimed)}
+
+    def drop_finished(self) -> None:
+        """Forget claims whose keys are all handed out, or have failed."""
+        self.claimed = [claim for claim in self.claimed if claim.keys]
 
 
 OpenPool = Callable[[], WorkerPool]
@@ -138,13 +172,13 @@ class Sweep:
         self.state = SweepState(FailedTrials(network, integer_only))
         self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
         self._pool: WorkerPool | None = None
-        self._parts = Parts(network)
-        self._beat = self._counted = time.monotonic()
+        self._chunk_sizes = ChunkSizes(network)
+        self._beat_at = self._counted_at = time.monotonic()
         # What is asked for again must not be counted twice.
-        self._ruled_out_before: set[Configuration] = set()
+        self._ruled_out_before: set[Assignment] = set()
         self._asked_again = False
         self._front: Rivals | None = None
-        self._front_of = 0  # trials, the first of those known
+        self._front_count = 0  # trials that the front is of, the first of all
 
     def run(self, strategy: Callable[[Problem], Walk]) -> SweepState:
         """Follow a strategy's walk to its end or to the end of the budget. Every finished trial is in the store.
@@ -167,98 +201,108 @@ class Sweep:
         self._on_update(self.state)
         return self.state
 
-    def _count_ruled_out(self, ruled_out: Collection[Configuration]) -> None:
+    def _count_ruled_out(self, ruled_out: Collection[Assignment]) -> None:
         self.state.ruled_out += sum(1 for c in ruled_out if c not in self._ruled_out_before)
         if self._asked_again:
             self._ruled_out_before.update(ruled_out)
 
-    def _affordable(self, asked: Sequence[Configuration], prune: bool) -> list[Configuration]:
-        """What is not known yet of what a batch asks for, as far as the budget of trials goes."""
-        new = [c for c in asked if c not in self.state.known and c not in self.state.failed]
+    def _affordable(self, requested: Sequence[Assignment], prune: bool) -> list[Assignment]:
+        """Return what is not settled yet of what a batch asks for, as far as the budget of trials goes."""
+        unsettled = [c for c in requested if c not in self.state.known and c not in self.state.failed]
         if prune:
-            ruled_out = self._ruled_out(new)
+            ruled_out = self._ruled_out(unsettled)
             self._count_ruled_out(ruled_out)
-            new = [c for c in new if c not in ruled_out]
-        limit, tried = self.problem.trials, len(self.state.known) + len(self.state.failed)
-        if limit is not None and tried + len(new) > limit:
-            new = new[: max(0, limit - tried)]
+            unsettled = [c for c in unsettled if c not in ruled_out]
+        limit, settled_count = self.problem.trials, len(self.state.known) + len(self.state.failed)
+        if limit is not None and settled_count + len(unsettled) > limit:
+            unsettled = unsettled[: max(0, limit - settled_count)]
             self.state.stopped = "trials"
-        self.state.total = self.problem.space.size if prune else tried + len(new)
-        return new
+        self.state.total = self.problem.space.size if prune else settled_count + len(unsettled)
+        return unsettled
 
-    def _ruled_out(self, wanted: Sequence[Configuration]) -> set[Configuration]:
-        """Those that the store knows to be no part of the front."""
+    def _ruled_out(self, configurations: Sequence[Assignment]) -> set[Assignment]:
+        """Return those that the store knows to be no part of the front."""
         ruled_out = set()
         for options, context in enumerate(self.contexts):
-            keys = {c.key for c in wanted if c.options == options}
-            ruled_out |= {Configuration(key, options) for key in self.store.ruled_out(context, self.problem.front_name, keys)}
+            keys = {c.key for c in configurations if c.options == options}
+            ruled_out |= {Assignment(key, options) for key in self.store.ruled_out(context, self.problem.front_name, keys)}
         return ruled_out
 
     def _evaluate(self, batch: Batch) -> None:
+        """Have everything of a batch evaluated that the store lacks, as far as the budget goes."""
         self._asked_again = batch.again
-        asked = list(dict.fromkeys(batch.configurations))
-        affordable = self._affordable(asked, batch.prune)
+        requested = list(dict.fromkeys(batch.configurations))
+        affordable = self._affordable(requested, batch.prune)
         missing = set(self._look_up(affordable))
-        if not missing:
-            return
-        if self._pool is None:
+        if missing and self._pool is None:
             self._pool = self._prepare(missing)
-            before, missing = len(missing), set(self._look_up(affordable))
-            self.state.computed += before - len(missing)
+            still_missing = set(self._look_up(affordable))
+            self.state.computed += len(missing) - len(still_missing)
+            missing = still_missing
             self.preparing("")
-            if not missing:
-                return
-        executor = self._pool.executor
-        # Cut by what is asked for, not by what is missing: processes that begin at different times claim the same units then.
-        asked = affordable if self.state.stopped else asked
-        units = split_units(self.network, asked, workers=executor.slots, bytes_per_head=self._pool.bytes_per_head)
+        if not missing or self._pool is None:
+            return
+        # Cut by what is requested, not by what is missing: processes that begin at different times claim the same units then.
+        units = split_work(
+            self.network,
+            affordable if self.state.stopped else requested,
+            workers=self._pool.executor.slots,
+            bytes_per_head=self._pool.bytes_per_head,
+        )
         if batch.prune:
             units.reverse()  # low precisions first
-        pending = deque(unclaimed for unit in units if (unclaimed := _claim_of(unit, missing)).keys)
-        del asked, affordable, missing, units
-        open_: list[_Claim] = []  # units of which parts are handed out, one for each slot
-        running: dict[Unit, tuple[_Claim, tuple[str, ...]]] = {}
-        # Parts of a unit go to one worker, which keeps what they share; one waits for each, so that no worker does. Racing goes
-        # by what is known when a part is handed out, so fewer wait there.
-        most = executor.slots + 1 if batch.prune else 2 * executor.slots
-        elsewhere: deque[_Claim] = deque()
-        while pending or open_ or running or elsewhere:
+        queue = _Queue(deque(claim for unit in units if (claim := _claim_of(unit, missing)).keys))
+        del requested, affordable, missing, units
+        self._run_queue(queue, self._pool.executor, batch.prune)
+
+    def _run_queue(self, queue: _Queue, executor: Executor, prune: bool) -> None:
+        """Hand units out and commit what comes back, until all is done or the time is up."""
+        while not queue.is_empty:
             if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
                 self.state.stopped = "seconds"
-                for name in {held.name for held in (*(claim for claim, _ in running.values()), *open_)}:
+                for name in queue.claim_names:
                     self.store.release(name)
                 return
-            while len(running) < most:
-                open_ = [claim for claim in open_ if claim.keys]  # all that was left of one may have failed
-                if len(open_) < executor.slots and (claimed := self._claimed(pending, elsewhere, batch.prune)):
-                    open_.append(claimed)
-                if not open_:
-                    break
-                claim = min(open_, key=lambda one: one.running)
-                earlier = claim.before
-                part = self._part(claim, batch.prune)
-                executor.submit(part)
-                running[part] = claim, earlier
-            open_ = [claim for claim in open_ if claim.keys]
-            if running:
-                for done in executor.wait(POLL_SECONDS):
-                    self._commit(done, *running.pop(done.unit))
-            elif elsewhere:
+            self._hand_out(queue, executor, prune)
+            if queue.running:
+                for result in executor.wait(POLL_SECONDS):
+                    self._commit(result, *queue.running.pop(result.chunk))
+            elif queue.elsewhere:
                 # Another process has the rest: wait for its results, or take over what it leaves behind.
                 time.sleep(POLL_SECONDS)
-                pending, elsewhere = elsewhere, pending
-            self._alive()
+                queue.pending, queue.elsewhere = queue.elsewhere, queue.pending
+            self._show_alive()
 
-    def _prepare(self, missing: Collection[Configuration]) -> WorkerPool:
+    def _hand_out(self, queue: _Queue, executor: Executor, prune: bool) -> None:
+        """Give the workers as much as they should have.
+
+        Chunks of a unit go to one worker, which caches what they share; one waits for each, so that no worker does. Racing goes
+        by what is known when a chunk is handed out, so fewer wait there.
+        """
+        limit = executor.slots + 1 if prune else 2 * executor.slots
+        while len(queue.running) < limit:
+            queue.drop_finished()
+            if len(queue.claimed) < executor.slots and (claim := self._claim_next(queue, prune)):
+                queue.claimed.append(claim)
+            if not queue.claimed:
+                break
+            claim = min(queue.claimed, key=lambda candidate: candidate.chunk_count)
+            handed_out = claim.handed_out
+            chunk = self._next_chunk(claim, prune)
+            executor.submit(chunk)
+            queue.running[chunk] = claim, handed_out
+        queue.drop_finished()
+
+    def _prepare(self, missing: Collection[Assignment]) -> WorkerPool:
         """Open the pool, and keep the baseline's trial where it is missing."""
         pool = self._open_pool()
-        self._parts = Parts(self.network, pool.seconds_per_pass)
-        wanted = pool.baseline_key is not None and Configuration(pool.baseline_key) in missing
-        baseline = pool.baseline_trial() if wanted else None
-        kept = [] if baseline is None else [baseline]
-        if pool.macs or kept:
+        self._chunk_sizes = ChunkSizes(self.network, pool.seconds_per_pass)
+        is_needed = pool.baseline_key is not None and Assignment(pool.baseline_key) in missing
+        baseline = pool.baseline_trial() if is_needed else None
+        trials = [] if baseline is None else [baseline]
+        if pool.macs or trials:
             self.state.macs += pool.macs
-            self.store.add(self.contexts[0], kept, work=Work(pool.macs, 0.0))
+            self.store.add(self.contexts[0], trials, work=Work(pool.macs, 0.0))
         return pool
 
     def preparing(self, what: str) -> None:
@@ -266,14 +310,14 @@ class Sweep:
         self.state.preparing = what
         self._on_update(self.state)
 
-    def _claimed(self, pending: deque[_Claim], elsewhere: deque[_Claim], prune: bool) -> _Claim | None:
-        """The next unit that nobody else has, of which something is missing; None: there is none for now."""
-        while pending:
-            claim = pending.popleft()
+    def _claim_next(self, queue: _Queue, prune: bool) -> _Claim | None:
+        """Claim the next unit that nobody else has and of which something is missing; None: there is none for now."""
+        while queue.pending:
+            claim = queue.pending.popleft()
             if not self.store.claim([claim.name]):
-                elsewhere.append(claim)
+                queue.elsewhere.append(claim)
                 continue
-            # Another process may have had it, and committed some of its parts.
+            # Another process may have had it, and committed some of its chunks.
             missing = self._look_up(claim.configurations)
             ruled_out = self._ruled_out(missing) if prune else set()
             self._count_ruled_out(ruled_out)
@@ -290,88 +334,88 @@ class Sweep:
         costs = None if self._pool is None else self._pool.costs
         if costs is None:
             return
-        without = ruled_out_by_costs(claim.keys, self._rivals(), lambda key: costs(claim.options, key))
-        if without:
-            out = {*without}
-            claim.keys = tuple(key for key in claim.keys if key not in out)
-            ruled_out = RuledOut(self.problem.front_name, without, ((0, len(without)),))
-            self.store.add(self.contexts[claim.options], (), ruled_out=ruled_out)
-            self._count_ruled_out([Configuration(key, claim.options) for key in without])
-            self.state.settled += len(without)
+        ruled_out = ruled_out_by_costs(claim.keys, self._rivals(), lambda key: costs(claim.options, key))
+        if ruled_out:
+            claim.drop({*ruled_out})
+            record = RuledOut(self.problem.front_name, ruled_out, ((0, len(ruled_out)),))
+            self.store.add(self.contexts[claim.options], (), ruled_out=record)
+            self._count_ruled_out([Assignment(key, claim.options) for key in ruled_out])
+            self.state.settled += len(ruled_out)
 
-    def _part(self, claim: _Claim, prune: bool) -> Unit:
-        """The next part of a claimed unit."""
-        count = self._parts.first(claim.keys, self.state.seconds, prune, claim.before)
-        part, claim.keys = claim.keys[:count], claim.keys[count:]
-        claim.running, claim.before = claim.running + 1, claim.before + part
-        return Unit(claim.options, part, self._rivals() if prune else None)
+    def _next_chunk(self, claim: _Claim, prune: bool) -> WorkChunk:
+        """Cut the next chunk off a claimed unit."""
+        count = self._chunk_sizes.choose(claim.keys, self.state.seconds, prune, claim.handed_out)
+        keys, claim.keys = claim.keys[:count], claim.keys[count:]
+        claim.chunk_count, claim.handed_out = claim.chunk_count + 1, claim.handed_out + keys
+        return WorkChunk(claim.options, keys, self._rivals() if prune else None)
 
     def _rivals(self) -> Rivals:
-        """The front of what is known; only what came since the last call is looked at."""
-        known = self.state.known
-        if self._front is None or len(known) > self._front_of:
-            self._front = self.problem.rivals(known.since(self._front_of), self._front)
-            self._front_of = len(known)
+        """The front of all trials; only those that came since the last call are looked at."""
+        trials = self.state.known
+        if self._front is None or len(trials) > self._front_count:
+            self._front = self.problem.rivals(trials.since(self._front_count), self._front)
+            self._front_count = len(trials)
         return self._front
 
-    def _look_up(self, wanted: Sequence[Configuration]) -> list[Configuration]:
-        """Take over what the store knows, and what fails as others did; the rest is returned."""
+    def _look_up(self, configurations: Sequence[Assignment]) -> list[Assignment]:
+        """Take over what the store has, and what fails as others did; the rest is returned."""
         for options, context in enumerate(self.contexts):
-            keys = [c.key for c in wanted if c.options == options and c not in self.state.known]
+            keys = [c.key for c in configurations if c.options == options and c not in self.state.known]
             for start in range(0, len(keys), MAX_TRIALS):  # packed at once: together they would take five times the memory
-                part = keys[start : start + MAX_TRIALS]
-                stored = self.store.find(context, part)
-                for key, trial in stored.items():
-                    self.state.known.add(Configuration(key, options), trial)
-                failed = self.store.find_failed(context, part)
-                self._fail(options, failed)
-                settled = stored.keys() | {one.key for one in failed}
-                if alike := self.state.failed.alike(options, [key for key in part if key not in settled]):
+                some = keys[start : start + MAX_TRIALS]
+                trials = self.store.find(context, some)
+                for key, trial in trials.items():
+                    self.state.known.add(Assignment(key, options), trial)
+                failures = self.store.find_failed(context, some)
+                self._fail(options, failures)
+                settled = trials.keys() | {failure.key for failure in failures}
+                if alike := self.state.failed.alike(options, [key for key in some if key not in settled]):
                     self.store.add(context, (), failed=alike)
                     self._fail(options, alike)
-        return [c for c in wanted if c not in self.state.known and c not in self.state.failed]
+        return [c for c in configurations if c not in self.state.known and c not in self.state.failed]
 
-    def _fail(self, options: int, failed: Sequence[FailedTrial]) -> None:
+    def _fail(self, options: int, failures: Sequence[FailedTrial]) -> None:
         """Take configurations in that have no figures. Raises: EngineError if the baseline is among them."""
-        self.state.failed.add(options, failed)
-        for one in failed:
-            if Configuration(one.key, options) == Configuration(self.problem.baseline):
-                raise baseline_failed(self.network, one.key, one.reason)
+        self.state.failed.add(options, failures)
+        for failure in failures:
+            if Assignment(failure.key, options) == Assignment(self.problem.baseline):
+                raise baseline_failed(self.network, failure.key, failure.reason)
 
-    def _commit(self, done: UnitResult, claim: _Claim, before: tuple[str, ...]) -> None:
-        """before: keys of the claim that were handed out before the part's."""
-        now, unit = time.monotonic(), done.unit
-        work = Work(done.macs, now - self._counted)
-        ruled_out = RuledOut(self.problem.front_name, done.ruled_out, done.after)
-        claim.running -= 1
-        self.state.failed.learn(unit.options, done.failed)
-        failed = [*done.failed, *self.state.failed.alike(unit.options, claim.keys if done.failed else ())]
-        if failed:
-            without = {one.key for one in failed}
-            claim.keys = tuple(key for key in claim.keys if key not in without)
-        ended = None if claim.keys or claim.running else claim.name
-        context = self.contexts[unit.options]
-        self.store.add(context, done.trials, claim=ended, work=work, ruled_out=ruled_out, failed=failed)
-        self._fail(unit.options, failed)
-        share = done.saved / max(1, done.macs + done.saved)
-        self._parts.measured(unit.keys, unit.rivals is not None, done.seconds, before, share)
-        self._counted = now
-        for trial in done.trials:
-            self.state.known.add(Configuration(trial.key, unit.options), trial)
-        self.state.computed += len(done.trials)
-        self._count_ruled_out([Configuration(key, unit.options) for key in done.ruled_out])
-        self.state.settled += len(done.trials) + len(done.ruled_out) + len(failed)
-        self.state.macs += done.macs
+    def _commit(self, result: ChunkResult, claim: _Claim, handed_out: tuple[str, ...]) -> None:
+        """Store a finished chunk. handed_out: keys of the claim that were handed out before the chunk's."""
+        now, chunk = time.monotonic(), result.chunk
+        work = Work(result.macs, now - self._counted_at)
+        ruled_out = RuledOut(self.problem.front_name, result.ruled_out, result.after)
+        claim.chunk_count -= 1
+        self.state.failed.learn(chunk.options, result.failed)
+        failures = [*result.failed, *self.state.failed.alike(chunk.options, claim.keys if result.failed else ())]
+        if failures:
+            claim.drop({failure.key for failure in failures})
+        ended = None if claim.keys or claim.chunk_count else claim.name
+        context = self.contexts[chunk.options]
+        self.store.add(context, result.trials, claim=ended, work=work, ruled_out=ruled_out, failed=failures)
+        self._fail(chunk.options, failures)
+        share = result.saved / max(1, result.macs + result.saved)
+        self._chunk_sizes.learn(chunk.keys, chunk.rivals is not None, result.seconds, handed_out, share)
+        self._counted_at = now
+        for trial in result.trials:
+            self.state.known.add(Assignment(trial.key, chunk.options), trial)
+        self.state.computed += len(result.trials)
+        self._count_ruled_out([Assignment(key, chunk.options) for key in result.ruled_out])
+        self.state.settled += len(result.trials) + len(result.ruled_out) + len(failures)
+        self.state.macs += result.macs
         self.state.committed = now
         self._on_update(self.state)
 
-    def _alive(self) -> None:
+    def _show_alive(self) -> None:
+        """Tell other processes and the view that this sweep goes on."""
         now = time.monotonic()
-        if now - self._beat > HEARTBEAT_SECONDS:
+        if now - self._beat_at > HEARTBEAT_SECONDS:
             self.store.heartbeat()
-            self._beat = now
+            self._beat_at = now
         self._on_update(self.state)
 
 
-def _claim_of(unit: Unit, missing: Collection[Configuration]) -> _Claim:
-    return _Claim(unit.name, unit.options, tuple(key for key in unit.keys if Configuration(key, unit.options) in missing))
+def _claim_of(unit: WorkChunk, missing: Collection[Assignment]) -> _Claim:
+    keys = tuple(key for key in unit.keys if Assignment(key, unit.options) in missing)
+    return _Claim(unit.name, unit.options, keys)

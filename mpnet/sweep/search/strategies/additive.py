@@ -11,7 +11,7 @@ import numpy as np
 
 from mpnet.sweep.problem.front import Points, non_dominated
 from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
 
@@ -28,7 +28,7 @@ def additive(problem: Problem) -> Walk:
         if problem.trials is not None:
             room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(known))
         if room > 0:
-            yield Batch([Configuration(key, options) for key in predicted_front(problem, options, known, room)])
+            yield Batch([Assignment(key, options) for key in predicted_front(problem, options, known, room)])
 
 
 def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
@@ -37,7 +37,7 @@ def predicted_front(problem: Problem, options: int, known: Results, limit: int =
     known: holds the baseline and each single change of it; what failed is part of no front.
     """
     space, top = problem.space, problem.space.highest()
-    base = known.get(Configuration(top, options))
+    base = known.get(Assignment(top, options))
     if base is None:
         return []
     # One row per partial assignment: (harm, cost saved, negated). Variables are joined one after the other, and what
@@ -45,7 +45,7 @@ def predicted_front(problem: Problem, options: int, known: Results, limit: int =
     front: Points = np.zeros((1, 2))
     picks = [""]
     for number, variable in enumerate(space.variables):
-        single = {code: known.get(Configuration(space.changed(top, number, code), options)) for code in variable.codes}
+        single = {code: known.get(Assignment(space.changed(top, number, code), options)) for code in variable.codes}
         trials = {code: trial for code, trial in single.items() if trial is not None}
         steps = np.array(
             [(problem.quality(base) - problem.quality(t), problem.cost(t) - problem.cost(base)) for t in trials.values()]

@@ -9,7 +9,7 @@ from mpnet.errors import ConfigError
 from mpnet.model.task import TASKS
 from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 from mpnet.sweep.search.strategies.additive import predicted_front
 from mpnet.sweep.search.strategies.one_at_a_time import only_lowered
@@ -30,14 +30,14 @@ def exact_front(problem: Problem) -> Walk:
     check_bounds(problem)
     for options in range(len(problem.space.option_sets)):
         known = yield Batch(only_lowered(problem, options))
-        predicted = [Configuration(key, options) for key in predicted_front(problem, options, known)]
+        predicted = [Assignment(key, options) for key in predicted_front(problem, options, known)]
         yield Batch(evenly(predicted, FIRST_RIVALS))
         yield Batch(predicted, prune=True, again=True)
     yield from around_front(problem)
     for options in range(len(problem.space.option_sets)):
         # Those of low cost first: what costs more than one that loses nothing needs no image.
         keys = problem.space.all_keys(lowest_first=True)
-        while batch := [Configuration(key, options) for key in islice(keys, BATCH_SIZE)]:
+        while batch := [Assignment(key, options) for key in islice(keys, BATCH_SIZE)]:
             yield Batch(batch, prune=True)
 
 
@@ -49,7 +49,7 @@ def around_front(problem: Problem) -> Walk:
     while room > 0:
         configurations, trials = list(known), list(known.values())
         beside = (
-            Configuration(problem.space.changed(c.key, number, code), c.options)
+            Assignment(problem.space.changed(c.key, number, code), c.options)
             for c in [configurations[i] for i in problem.front(trials)]
             for number, variable in enumerate(problem.space.variables)
             for code in variable.codes

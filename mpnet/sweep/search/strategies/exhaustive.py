@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
-from mpnet.sweep.problem.space import AllConfigurations
+from mpnet.sweep.problem.space import AllAssignments
 from mpnet.sweep.search.strategies import Strategy
 
 
 def exhaustive(problem: Problem) -> Walk:
     """All configurations in one batch, in the order of the trie."""
-    yield Batch(AllConfigurations(problem.space))
+    yield Batch(AllAssignments(problem.space))
 
 
 STRATEGY = Strategy(exhaustive, is_exact=True)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 
 from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 
 
@@ -26,15 +26,15 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     """From all high, lower what harms least per MAC until nothing can be lowered; or from all low, raise what harms
     most until everything is high."""
     start = problem.space.highest() if down else problem.space.lowest()
-    here = Configuration(start, options)
+    here = Assignment(start, options)
     known = yield Batch([here])
     while moves := _moves(problem, here.key, down):
-        known = yield Batch([Configuration(key, options) for key, _ in moves])
+        known = yield Batch([Assignment(key, options) for key, _ in moves])
         quality = problem.quality_in(known, here)
 
         def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = known) -> float:
             key, saving = move
-            after = problem.quality_in(results, Configuration(key, options))
+            after = problem.quality_in(results, Assignment(key, options))
             # From one that failed, up: the most accurate neighbour is best, whatever it saves.
             return after if before == -math.inf else (before - after) / saving
 
@@ -43,7 +43,7 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
         best = choose(moves, key=harm_per_mac)
         if down and harm_per_mac(best) == math.inf:
             return  # all neighbours failed
-        here = Configuration(best[0], options)
+        here = Assignment(best[0], options)
 
 
 def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 
 
@@ -19,7 +19,7 @@ def one_at_a_time(problem: Problem) -> Walk:
     )
 
 
-def only_lowered(problem: Problem, options: int) -> list[Configuration]:
+def only_lowered(problem: Problem, options: int) -> list[Assignment]:
     """The baseline, and for each variable the baseline with that one alone at each other code."""
     space, top = problem.space, problem.space.highest()
     keys = [
@@ -31,10 +31,10 @@ def only_lowered(problem: Problem, options: int) -> list[Configuration]:
             if code != top[variable.positions[0]]
         ),
     ]
-    return [Configuration(key, options) for key in keys]
+    return [Assignment(key, options) for key in keys]
 
 
-def all_but_lowered(problem: Problem, options: int) -> list[Configuration]:
+def all_but_lowered(problem: Problem, options: int) -> list[Assignment]:
     """For each precision all variables at it (those that can), and that with one variable alone at the highest."""
     space, top = problem.space, problem.space.highest()
     keys = []
@@ -42,7 +42,7 @@ def all_but_lowered(problem: Problem, options: int) -> list[Configuration]:
         low = space.lowered(code)
         keys.append(low)
         keys += [space.changed(low, number, top[v.positions[0]]) for number, v in enumerate(space.variables)]
-    return [Configuration(key, options) for key in dict.fromkeys(keys)]
+    return [Assignment(key, options) for key in dict.fromkeys(keys)]
 
 
 STRATEGY = Strategy(one_at_a_time)

@@ -7,7 +7,7 @@ from typing import Any
 
 from mpnet.errors import ConfigError
 from mpnet.sweep.problem.problem import Batch, Problem, Walk
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 
 DEFAULT_TRIALS = 200
@@ -38,12 +38,12 @@ def pareto(problem: Problem) -> Walk:
     for key in dict.fromkeys((space.highest(), space.lowest())):
         corner: dict[str, str | int] = {f"v{number}": code for number, code in enumerate(space.codes_of(key))}
         study.enqueue_trial({**corner, "options": 0} if "options" in choices else corner)
-    tried: set[Configuration] = set()
+    tried: set[Assignment] = set()
     idle = 0
     while len(tried) < wanted and idle < PATIENCE:
         asked = [study.ask(fixed_distributions=choices) for _ in range(POPULATION)]
         batch = [
-            Configuration(
+            Assignment(
                 space.key_of([trial.params[f"v{n}"] for n in range(len(space.variables))]), int(trial.params.get("options", 0))
             )
             for trial in asked

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Units: configurations that are neighbours in the trie, claimed by one process, and computed and committed part by part.
+"""Units of work: configurations that are neighbours in the trie, claimed by one process, computed and committed in chunks.
 
 Neighbours in the trie share most of their work, so a unit is a run of sorted keys with a common prefix. The layers of
 the prefix are computed again for every unit, so units are as large as memory and the number of workers allow.
@@ -15,7 +15,7 @@ from typing import Iterable, Sequence
 from mpnet.model.network import NetworkSpec
 from mpnet.sweep.evaluate.sharing import ancestors, forward_equivalents_of, restricted
 from mpnet.sweep.problem.front import Rivals
-from mpnet.sweep.problem.space import Configuration
+from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import FailedTrial, Trial
 
 MAX_TRIALS = 4096
@@ -29,11 +29,12 @@ SMALL = 64
 
 
 @dataclass(frozen=True)
-class Unit:
-    """Configurations under one option set, neighbours in the trie; what is claimed, or a part of it, which is computed and
-    committed as a whole.
+class WorkChunk:
+    """Configurations under one option set, neighbours in the trie.
 
-    rivals: what is known already of the front, see `race`; those that it dominates need no figures. None: all need them.
+    It is a unit, which is claimed, or a chunk of one, which is computed and committed as a whole.
+
+    rivals: the front so far, see `race`; configurations that it dominates need no figures. None: all need them.
     """
 
     options: int
@@ -47,15 +48,15 @@ class Unit:
 
 
 @dataclass(frozen=True)
-class UnitResult:
-    """A finished unit or part. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
+class ChunkResult:
+    """A finished chunk. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
 
     after: (images, configurations that were ruled out after so many), fewest images first.
     seconds: that computing it took, 0 where nobody measured that. failed: configurations without figures, by rising key.
-    saved: multiply-accumulates that were not executed, since the part before had left the tensors.
+    saved: multiply-accumulates that were not executed, since the previous chunk had left the tensors.
     """
 
-    unit: Unit
+    chunk: WorkChunk
     trials: tuple[Trial, ...]
     macs: int
     ruled_out: tuple[str, ...] = ()
@@ -65,14 +66,14 @@ class UnitResult:
     saved: int = 0
 
 
-def split_units(
+def split_work(
     network: NetworkSpec,
-    configurations: Iterable[Configuration],
+    configurations: Iterable[Assignment],
     *,
     workers: int = 1,
     bytes_per_head: int = 1 << 20,
     max_trials: int = MAX_TRIALS,
-) -> list[Unit]:
+) -> list[WorkChunk]:
     """Cut configurations into units of equal prefixes, in the order of the trie.
 
     Units are as small as they get without repeating more than a hundredth of the work.
@@ -88,9 +89,9 @@ def split_units(
         # Few configurations are better computed together than spread: what they share weighs more than the workers.
         least = min(workers, len(keys) // 16) if workers > 1 else 1
         together = forward_equivalents_of(network, keys)
-        chosen: list[Unit] = []
+        chosen: list[WorkChunk] = []
         for length in range(len(network.convolutions) + 1):
-            groups = [Unit(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
+            groups = [WorkChunk(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
             if not chosen:
                 if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
                     chosen = groups
@@ -111,6 +112,6 @@ def _fits(keys: Sequence[str], heads: Sequence[tuple[int, ...]], bytes_per_head:
     return distinct * bytes_per_head <= CANDIDATE_BYTES
 
 
-def planned_equivalents(network: NetworkSpec, units: Iterable[Unit]) -> Fraction:
+def planned_equivalents(network: NetworkSpec, units: Iterable[WorkChunk]) -> Fraction:
     """Forward passes for one image that the units cost together."""
     return sum((forward_equivalents_of(network, unit.keys) for unit in units), Fraction(0))
