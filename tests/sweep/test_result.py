@@ -23,6 +23,7 @@ from mpnet.sweep.result import (
     VerifiedRow,
 )
 from mpnet.sweep.store.documents import read_document
+from mpnet.sweep.store.records import Record
 
 _ROW: dict[str, Any] = {"precision": "fq", "trial": "t", "options": "", "metrics": {"AP": 50.0}, "costs": {"weight_bytes": 8.0}}
 _OLDEST: dict[str, Any] = {
@@ -48,6 +49,12 @@ def test_what_every_store_has_is_required(name: str) -> None:
     text = json.dumps({key: value for key, value in _OLDEST.items() if key != name})
     with pytest.raises(ValueError, match=f"^findings.{name} is missing$"):
         read_document("findings", text)
+
+
+def test_a_stored_result_is_read_as_an_object() -> None:
+    record = Record(1, (1,), {}, _OLDEST, last=True)
+    assert record.result == from_json(SweepResult, _OLDEST, "findings")
+    assert Record(1, (1,), {}, None, last=True).result is None
 
 
 def test_keys_are_in_the_order_that_commands_print() -> None:

@@ -46,7 +46,7 @@ def conditions_of(texts: Sequence[str], objectives: Sequence[str], source: str) 
             "or sweep with data.condition"
         )
     conditions = tuple(condition(text, f"{source}: sweep.conditions") for text in texts)
-    twice = next((str(one) for number, one in enumerate(conditions) if one in conditions[:number]), None)
+    twice = next((str(each) for number, each in enumerate(conditions) if each in conditions[:number]), None)
     if twice is not None:
         raise ConfigError(f"{source}: sweep.conditions: {shown(twice)} comes twice; name each once")
     return conditions

@@ -70,7 +70,7 @@ def find_candidates(
 
     A trial that lacks an objective (an older sweep measured less) is left out.
     """
-    others = KnownTrials()
+    other_trials = KnownTrials()
     for options, context in enumerate(contexts):
         if store.count(context) == sum(c.options == options for c in tried):
             continue
@@ -78,8 +78,8 @@ def find_candidates(
             if trial.key in problem.space and not any(math.isnan(trial.get(o.name)) for o in problem.objectives):
                 configuration = Assignment(trial.key, options)
                 if configuration not in tried:
-                    others.add(configuration, trial)
-    return Candidates(problem, store, contexts, tried, others.after(tried) if others else tried)
+                    other_trials.add(configuration, trial)
+    return Candidates(problem, store, contexts, tried, other_trials.after(tried) if other_trials else tried)
 
 
 def exact_gap(candidates: Candidates, excluded_count: int = 0) -> Gap | None:
@@ -299,7 +299,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
     """What `mpnet sweep --status` prints; reads only, also while the sweep runs.
 
     number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
-    trials: of this sweep; total: how many it asks for, None when that is not known; known: all that the store has for its
+    trials: of this sweep; total: how many it asks for, None when that is not known; trial_count: all that the store has for its
     options, whichever strategy tried them; ruled_out: what cannot be on this sweep's front; failed: see `failures`.
     findings: of its last end, or None. sweeps: all of the store.
     Raises: StoreError for a file that is no store, or a number that there is none of.
@@ -310,29 +310,29 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
         status = store.document("status") if record is None or record.last else {}
         sweep: Mapping[str, Any] = record.sweep if record else {}
         findings = record.findings if record else None
-        known = record.trials(store) if record else 0
+        trial_count = record.trials(store) if record else 0
         if not status and findings:
             status = {"state": findings.get("state"), "total": findings.get("trials")}
-        ended = findings if status.get("state") in ("finished", "stopped") else None
+        final = findings if status.get("state") in ("finished", "stopped") else None
         state = status.get("state", "interrupted")
         claims = store.claims()
         if state == "running" and store.lives(status.get("owner", "")) is False:
             state = "interrupted"
         if claims and (record is None or record.last):
             state = "running"
-            ended = None
+            final = None
         work = store.work()
         return {
             "store": str(path),
             "state": state,
             "name": sweep.get("name"),
             "strategy": sweep.get("strategy"),
-            "trials": ended.get("trials", known) if ended else known,
-            "known": known,
+            "trials": final.get("trials", trial_count) if final else trial_count,
+            "known": trial_count,
             "sweep": record.number if record else None,
             "ruled_out": store.count_ruled_out(record.contexts, sweep.get("front_name") or "") if record else 0,
             "failed": [as_json(row) for row in failures(store, record.contexts)] if record else [],
-            "sweeps": [other.summary(store) for other in records],
+            "sweeps": [summarized.summary(store) for summarized in records],
             "total": status.get("total"),
             "seconds": work.seconds,
             "workers": sorted({shown(owner) for owner in claims.values()}),

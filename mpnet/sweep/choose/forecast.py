@@ -44,18 +44,20 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
     testing = bench.of_images((setup.report if len(setup.report) else setup.select).tolist()).dataset
-    some = setup.benches[0].of_images(spread(len(bench.dataset.images), IMAGES))
-    keys = [key for key in _few(space) if key != setup.baseline]
+    sample = setup.benches[0].of_images(spread(len(bench.dataset.images), IMAGES))
+    keys = [key for key in _sample_keys(space) if key != setup.baseline]
     baseline = setup.baseline or space.highest()
-    with progress("images", len(some.dataset.images)) as advance:
-        first, *others = run_each(some, [some.plan(assign_key(network, key)) for key in (baseline, *keys)], advance)
-    if isinstance(first, str):
-        raise baseline_failed(network, baseline, first)
-    loss = some.kit.loss(some.dataset, first.predictions)
+    with progress("images", len(sample.dataset.images)) as advance:
+        baseline_outcome, *outcomes = run_each(
+            sample, [sample.plan(assign_key(network, key)) for key in (baseline, *keys)], advance
+        )
+    if isinstance(baseline_outcome, str):
+        raise baseline_failed(network, baseline, baseline_outcome)
+    loss = sample.kit.loss(sample.dataset, baseline_outcome.predictions)
     counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
     words = PlanWords.of_network(network)
     configurations, failed = [], []
-    for key, outcome in zip(keys, others, strict=True):
+    for key, outcome in zip(keys, outcomes, strict=True):
         if isinstance(outcome, str):
             failed.append({"precision": key, "words": words(key), "reason": outcome})
             continue
@@ -77,7 +79,7 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
         )
     return {
         "name": experiment.name,
-        "images": len(some.dataset.images),
+        "images": len(sample.dataset.images),
         "testing": len(testing.images),
         "labelled": testing.labelled_count,
         "held_out": len(setup.report) > 0,
@@ -88,9 +90,11 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
     }
 
 
-def _few(space: Space) -> list[str]:
-    """Everything lowered; everything but the last layer; the first half; the last half."""
+def _sample_keys(space: Space) -> list[str]:
+    """Return the keys with everything lowered; everything but the last layer; the first half; the last half."""
     high, low = space.codes_of(space.highest()), space.codes_of(space.lowest())
     count, half = len(high), len(high) // 2
     lowered = (range(count), range(count - 1), range(half), range(half, count))
-    return list(dict.fromkeys(space.key_of([low[i] if i in part else high[i] for i in range(count)]) for part in lowered))
+    return list(
+        dict.fromkeys(space.key_of([low[i] if i in positions else high[i] for i in range(count)]) for positions in lowered)
+    )

@@ -114,20 +114,23 @@ def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, lim
     if not key.removesuffix("_relative").endswith(DROP):
         return bool({**entry["metrics"], **entry["costs"]}.get(key, 0.0) > limit)
     name = "AP" if key.startswith("ap_drop") else key.removesuffix(DROP)
-    before = baseline["metrics"].get(name, 0.0)
-    return bool(before - entry["metrics"].get(name, before) > limit * (before if key.endswith("_relative") else 1))
+    baseline_value = baseline["metrics"].get(name, 0.0)
+    return bool(
+        baseline_value - entry["metrics"].get(name, baseline_value)
+        > limit * (baseline_value if key.endswith("_relative") else 1)
+    )
 
 
 Judge = Callable[[Sequence[Assignment]], Mapping[Assignment, Judgement]]
 
 
-def pick(problem: Problem, known: Mapping[Assignment, Trial], safe: Assignment | None = None) -> dict[str, Assignment]:
+def pick(problem: Problem, trials: Mapping[Assignment, Trial], safe: Assignment | None = None) -> dict[str, Assignment]:
     """The picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
-    baseline = known.get(Assignment(problem.baseline))
-    fitting = [c for c, trial in known.items() if baseline is None or problem.meets(trial, baseline)]
+    baseline = trials.get(Assignment(problem.baseline))
+    fitting = [c for c, trial in trials.items() if baseline is None or problem.meets(trial, baseline)]
     if not fitting:
         return {}
-    points = np.array([[problem.cost(known[c]), problem.quality(known[c])] for c in fitting])
+    points = np.array([[problem.cost(trials[c]), problem.quality(trials[c])] for c in fitting])
     front = [int(i) for i in non_dominated(points * np.array([1.0, -1.0]))]  # cheapest first
     picks = {"balanced": fitting[front[knee(*points[front].T)]], "smallest": fitting[front[0]]}
     if safe is not None:
@@ -143,16 +146,16 @@ def predict(
     bench_of: the workbench of an option set, by its number. Raises: as running a network does.
     """
     predictions: dict[Assignment, Any] = {}
-    failed: dict[Assignment, str] = {}
+    reasons: dict[Assignment, str] = {}
     for options in sorted({c.options for c in configurations}):
-        bench, part = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
-        outcomes = run_each(bench, [bench.plan(assign_key(bench.network, c.key)) for c in part], advance)
-        for configuration, outcome in zip(part, outcomes, strict=True):
+        bench, group = bench_of(options), list(dict.fromkeys(c for c in configurations if c.options == options))
+        outcomes = run_each(bench, [bench.plan(assign_key(bench.network, c.key)) for c in group], advance)
+        for configuration, outcome in zip(group, outcomes, strict=True):
             if isinstance(outcome, str):
-                failed[configuration] = outcome
+                reasons[configuration] = outcome
             else:
                 predictions[configuration] = outcome.predictions
-    return predictions, failed
+    return predictions, reasons
 
 
 class PairedEvaluator:
@@ -170,47 +173,47 @@ class PairedEvaluator:
 
     def __call__(self, configurations: Sequence[Assignment]) -> dict[Assignment, Judgement]:
         """Each against the baseline. Raises: as running a network does."""
-        missing = [c for c in configurations if self._name(c) not in self._stored]
-        for start in range(0, len(missing), AT_ONCE):
-            part = missing[start : start + AT_ONCE]
-            for configuration, predictions in zip(part, self._predict(part), strict=True):
-                drawn, sets = self._drawn(predictions), [one for one in self._sets if one.name]
+        unjudged = [c for c in configurations if self._name(c) not in self._stored]
+        for start in range(0, len(unjudged), AT_ONCE):
+            group = unjudged[start : start + AT_ONCE]
+            for configuration, predictions in zip(group, self._predict(group), strict=True):
+                drawn, image_sets = self._drawn(predictions), [image_set for image_set in self._sets if image_set.name]
                 self._stored[self._name(configuration)] = {
-                    "sets": {one.name: one.loss(predictions).as_json() for one in sets},
+                    "sets": {image_set.name: image_set.loss(predictions).as_json() for image_set in image_sets},
                     "drawn": [round(float(value), 3) for value in drawn if np.isfinite(value)],
                 }
             self._store.set_note(_NOTE, json.dumps(self._stored))
         judgements = {}
         for configuration in configurations:
-            stored = self._stored[self._name(configuration)]
-            by_set = {name: SetLoss.from_json(document) for name, document in stored["sets"].items()}
-            judgements[configuration] = Judgement(by_set, stored["drawn"])
+            document = self._stored[self._name(configuration)]
+            by_set = {name: SetLoss.from_json(document) for name, document in document["sets"].items()}
+            judgements[configuration] = Judgement(by_set, document["drawn"])
         return judgements
 
     def _name(self, configuration: Assignment) -> str:
         return f"{self._contexts[configuration.options]}:{self._baseline}:{configuration.key}"
 
     def _predict(self, configurations: Sequence[Assignment]) -> list[Any]:
-        wanted = list(configurations)
+        requested = list(configurations)
         if not self._sets:
-            wanted.insert(0, Assignment(self._baseline))
+            requested.insert(0, Assignment(self._baseline))
         with self._progress("judging the front", None) as advance:
-            predictions, failed = predict(self._setup.benches.__getitem__, wanted, advance)
-        for configuration, reason in failed.items():  # a trial of these images, which the sweep has, would have failed
+            predictions, reasons = predict(self._setup.benches.__getitem__, requested, advance)
+        for configuration, reason in reasons.items():  # a trial of these images, which the sweep has, would have failed
             raise EngineError(f"{self._setup.bench.network.source}: {reason}, in the configuration {configuration.key}")
         if not self._sets:
-            self._sets = self._images(predictions[wanted.pop(0)])
+            self._sets = self._images(predictions[requested.pop(0)])
         return [predictions[c] for c in configurations]
 
     def _images(self, baseline: Any) -> list[_Images]:
         setup = self._setup
         if not len(setup.report):
             return [_Images("all", setup, setup.select, baseline)]
-        whole = np.arange(len(setup.bench.dataset.images))
+        all_positions = np.arange(len(setup.bench.dataset.images))
         return [
             _Images("selecting", setup, setup.select, baseline),
             _Images("held_out", setup, setup.report, baseline),
-            _Images("", setup, whole, baseline),  # of which only the draws are kept
+            _Images("", setup, all_positions, baseline),  # of which only the draws are kept
         ]
 
     def _drawn(self, predictions: Any) -> NDArray[np.float64]:
@@ -248,19 +251,19 @@ def losses_of(judgement: Judgement, task: Task) -> dict[str, SetLosses]:
     The task's quality comes with its paired 95 % interval, agreement with the ends of its one-sided ones.
     """
     losses_by_set = {}
-    for name, measured in judgement.sets.items():
+    for name, set_loss in judgement.sets.items():
         losses: dict[str, MeasureLoss] = {}
-        if measured.quality is not None:
+        if set_loss.quality is not None:
             losses[task.quality] = MeasureLoss(
-                difference=measured.quality.difference,
-                low=measured.quality.low,
-                high=measured.quality.high,
-                told_from_none=measured.quality.high < 0,
-                images=measured.labelled,
+                difference=set_loss.quality.difference,
+                low=set_loss.quality.low,
+                high=set_loss.quality.high,
+                told_from_none=set_loss.quality.high < 0,
+                images=set_loss.labelled,
             )
-        agreement = measured.losses.get(task.agreement)
+        agreement = set_loss.losses.get(task.agreement)
         if agreement is not None:
             least, most = agreement.bounds()
             losses[task.agreement] = MeasureLoss(difference=-agreement.loss, low=-most, high=-least, images=agreement.images)
-        losses_by_set[name] = SetLosses(images=measured.images, losses=losses)
+        losses_by_set[name] = SetLosses(images=set_loss.images, losses=losses)
     return losses_by_set

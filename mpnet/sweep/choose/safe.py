@@ -67,24 +67,30 @@ class SafetyTests:
         return next((test for test in self.tested if test.configuration == self.safe), next(iter(self.tested), None))
 
 
-def sequence(problem: Problem, known: Mapping[Assignment, Trial], measured: str, margins: Margins) -> list[Assignment]:
-    """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measured`, the
+def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name: str, margins: Margins) -> list[Assignment]:
+    """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measure_name`, the
     agreement or accuracy on the images that select, with those left out that lose more than the margin there already."""
     baseline = Assignment(problem.baseline)
-    before = known.get(baseline)
-    if before is None or not known:
+    baseline_trial = trials.get(baseline)
+    if baseline_trial is None or not trials:
         return []
-    fitting = [c for c, trial in known.items() if problem.meets(trial, before) and measured in trial.values]
-    points = np.array([[problem.cost(known[c]), -known[c].get(measured)] for c in fitting]).reshape(-1, 2)
+    fitting = [c for c, trial in trials.items() if problem.meets(trial, baseline_trial) and measure_name in trial.values]
+    points = np.array([[problem.cost(trials[c]), -trials[c].get(measure_name)] for c in fitting]).reshape(-1, 2)
     front = [fitting[int(i)] for i in non_dominated(points)][::-1]
     front = [c for c in front if c != baseline]
-    best = 100.0 if measure(measured).kind == "agreement" else before.get(measured)
-    likely = [c for c in front if best - known[c].get(measured) <= margins.points.get(measured, 100.0)] or front[:1]
+    best = 100.0 if measure(measure_name).kind == "agreement" else baseline_trial.get(measure_name)
+    likely = [c for c in front if best - trials[c].get(measure_name) <= margins.points.get(measure_name, 100.0)] or front[:1]
     return evenly(likely, MOST_TESTED)
 
 
 def check_safety(
-    problem: Problem, known: Mapping[Assignment, Trial], judge: Judge, margins: Margins, task: Task, images: int, selecting: int
+    problem: Problem,
+    trials: Mapping[Assignment, Trial],
+    judge: Judge,
+    margins: Margins,
+    task: Task,
+    images: int,
+    selecting: int,
 ) -> SafetyTests:
     """Judge the sequence and test it. images: all; selecting: those that select."""
 
@@ -92,17 +98,17 @@ def check_safety(
         judgements = judge(configurations).items()
         return {c: judgement.testing.losses for c, judgement in judgements if judgement.testing is not None}
 
-    margins = _measurable(margins, known.get(Assignment(problem.baseline)))
-    measured = task.agreement if any(task.agreement in trial.values for trial in known.values()) else problem.quality_name
-    testing = images - selecting
+    margins = _measurable(margins, trials.get(Assignment(problem.baseline)))
+    measure_name = task.agreement if any(task.agreement in trial.values for trial in trials.values()) else problem.quality_name
+    testing_count = images - selecting
     return run_tests(
-        sequence(problem, known, measured, margins),
+        sequence(problem, trials, measure_name, margins),
         evidence,
         margins,
-        images=testing or images,
+        images=testing_count or images,
         all_images=images,
-        held_out=testing > 0,
-        choices=len(known),
+        held_out=testing_count > 0,
+        choices=len(trials),
     )
 
 
@@ -110,7 +116,7 @@ def _measurable(margins: Margins, baseline: Trial | None) -> Margins:
     """The margins without those of measures that the images have no labels for; what the user asked for stays."""
     if margins.asked or baseline is None:
         return margins
-    return replace(margins, points={name: most for name, most in margins.points.items() if not baseline.get(name) < 0})
+    return replace(margins, points={name: points for name, points in margins.points.items() if not baseline.get(name) < 0})
 
 
 def run_tests(
@@ -133,7 +139,10 @@ def run_tests(
     once, twice = (
         _walk(
             configurations,
-            {c: {name: loss.with_images(factor * loss.images) for name, loss in known.items()} for c, known in losses.items()},
+            {
+                c: {name: loss.with_images(factor * loss.images) for name, loss in losses_of_one.items()}
+                for c, losses_of_one in losses.items()
+            },
             SafetyTests(margins, (), None, factor * images, factor * all_images, error, held_out),
         )
         for factor in (1, 2)
@@ -155,28 +164,32 @@ def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Loss
 
 
 def _test(configuration: Assignment, losses: Losses, margins: Margins, error: float, images: int) -> Tested:
-    counting: dict[str, Loss] = {}
+    counting_losses: dict[str, Loss] = {}
     states: list[State] = []
-    needed: list[int | None] = []
+    images_needed: list[int | None] = []
     required = [name for name in margins.points if margins.asked or measure(name).kind == "agreement"]
     if any(name not in losses for name in required):
         states.append("unclear")
-        needed.append(None)
+        images_needed.append(None)
     for name in (name for base in margins.points for name in (base, base + POOLED) if name in losses):
         base = name.removesuffix(POOLED)
         margin, loss = margins.points[base], losses[name]
-        most = loss.bounds(error)[1]
+        upper_bound = loss.bounds(error)[1]
         state = loss.state(margin, error)
-        if base not in required and most - loss.loss > margin and state != "not met":
+        if base not in required and upper_bound - loss.loss > margin and state != "not met":
             continue  # too few labels to show anything of this measure, whatever the configuration
-        counting[name] = loss
+        counting_losses[name] = loss
         states.append(state)
         if state == "unclear":
-            enough = loss.images_to_tell(margin, error)
-            needed.append(None if enough is None else round(enough * images / max(1, loss.images)))
+            enough_images = loss.images_to_tell(margin, error)
+            images_needed.append(None if enough_images is None else round(enough_images * images / max(1, loss.images)))
     state = "not met" if "not met" in states else "unclear" if "unclear" in states or not states else "met"
-    images_to_tell = None if state != "unclear" or not needed or None in needed else max(n for n in needed if n is not None)
-    return Tested(configuration, state, counting, images_to_tell)
+    images_to_tell = (
+        None
+        if state != "unclear" or not images_needed or None in images_needed
+        else max(n for n in images_needed if n is not None)
+    )
+    return Tested(configuration, state, counting_losses, images_to_tell)
 
 
 STATE_WORDS: dict[State, str] = {"met": "met", "not met": "not met", "unclear": "cannot be told"}
@@ -221,7 +234,7 @@ def _describe_twice(tests: SafetyTests, twice: SafetyTests) -> SafetyWithTwice:
 def why(safety: SafetyTests) -> str:
     """In a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
-    on = counted(safety.images, "held-out image" if safety.held_out else "image")
+    images_text = counted(safety.images, "held-out image" if safety.held_out else "image")
     test = safety.last_shown
     if test is None:
         return f"only the baseline could be tested against a loss of at most {limits}"
@@ -230,13 +243,15 @@ def why(safety: SafetyTests) -> str:
         for name, loss in test.losses.items()
     )
     if safety.safe is not None:
-        left = [measure(name).label for name in safety.margins.points if name not in test.losses]
-        return losses_text + (f"; there are too few labels to say anything about {' and '.join(left)}" if left else "")
-    more = _more_images(safety, test)
+        unlabelled = [measure(name).label for name in safety.margins.points if name not in test.losses]
+        return losses_text + (
+            f"; there are too few labels to say anything about {' and '.join(unlabelled)}" if unlabelled else ""
+        )
+    more_images = _more_images(safety, test)
     return (
-        f"no configuration is shown to lose at most {limits} on {on}; of the most accurate one tested, "
+        f"no configuration is shown to lose at most {limits} on {images_text}; of the most accurate one tested, "
         + (losses_text or "nothing could be measured")
-        + (f"; about {more:,} more images would decide it" if more is not None else "")
+        + (f"; about {more_images:,} more images would decide it" if more_images is not None else "")
         + ("" if safety.held_out else "; no image was held out (sweep.holdout), which makes this harder to show")
     )
 
@@ -245,6 +260,6 @@ def _more_images(safety: SafetyTests, test: Tested) -> int | None:
     """Images to add, the same share of which tests, in two digits."""
     if test.images_to_tell is None or not safety.images:
         return None
-    more = (test.images_to_tell - safety.images) * safety.all_images // safety.images
-    size: int = 10 ** max(0, len(str(more)) - 2)
-    return max(size, -(-more // size) * size)
+    count = (test.images_to_tell - safety.images) * safety.all_images // safety.images
+    size: int = 10 ** max(0, len(str(count)) - 2)
+    return max(size, -(-count // size) * size)

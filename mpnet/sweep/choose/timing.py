@@ -29,9 +29,9 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, dict[str, Any
     rows |= result.picks
     bench = sweep.setup.bench
     isa, threads = bench.kernels.name, bench.threads
-    stored: dict[str, dict[str, Any]] = sweep.store.document(_NOTE) or {}
-    if stored.keys() != {row.trial for row in rows.values()} or any(
-        stale(latency, isa, threads) for latency in stored.values()
+    latencies: dict[str, dict[str, Any]] = sweep.store.document(_NOTE) or {}
+    if latencies.keys() != {row.trial for row in rows.values()} or any(
+        stale(latency, isa, threads) for latency in latencies.values()
     ):
         image = bench.inputs.take([0]).x  # on which none of them fails, as on a random image it may
         passes = {}
@@ -40,6 +40,6 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, dict[str, Any
             plan = under_options.plan(assign_key(bench.network, row.precision))
             passes[row.trial] = partial(Session(under_options.prepared, plan, threads).forward, image)
         times = passes_in_turn(list(passes.values()), threads)
-        stored = {trial: latency_of(one, isa, threads, []) for trial, one in zip(passes, times, strict=True)}
-        sweep.store.set_note(_NOTE, json.dumps(stored))
-    return {name: stored[row.trial] for name, row in rows.items()}
+        latencies = {trial: latency_of(pass_times, isa, threads, []) for trial, pass_times in zip(passes, times, strict=True)}
+        sweep.store.set_note(_NOTE, json.dumps(latencies))
+    return {name: latencies[row.trial] for name, row in rows.items()}

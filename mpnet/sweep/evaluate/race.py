@@ -181,7 +181,7 @@ def ruled_out_by_costs(keys: Sequence[str], rivals: Rivals, costs: Costs) -> tup
     if not any(perfect):
         return ()
     beaten = rivals.beat(to_minimise(points_without_images(keys, rivals.names, costs), objectives))
-    return tuple(key for key, out in zip(keys, beaten, strict=True) if out)
+    return tuple(key for key, ruled_out in zip(keys, beaten, strict=True) if ruled_out)
 
 
 class _Field:

@@ -46,8 +46,8 @@ def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArra
     if share <= 0 or len(ids) < 2:
         return np.arange(len(ids)), np.zeros(0, dtype=np.intp)
     order = sorted(range(len(ids)), key=lambda i: (hashlib.sha256(f"{seed}:{ids[i]}".encode()).hexdigest(), ids[i]))
-    held = min(max(1, round(share * len(ids))), len(ids) - 1)
-    return np.array(sorted(order[held:]), dtype=np.intp), np.array(sorted(order[:held]), dtype=np.intp)
+    held_out_count = min(max(1, round(share * len(ids))), len(ids) - 1)
+    return np.array(sorted(order[held_out_count:]), dtype=np.intp), np.array(sorted(order[:held_out_count]), dtype=np.intp)
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,14 +76,14 @@ class Scorer:
         wanted: Collection[str] = (),
     ) -> None:
         self._kit, self._wanted = kit, wanted
-        everything = np.arange(len(dataset.images))
-        chosen = everything if select is None else select
-        self._whole = len(chosen) == len(everything)
-        self._parts = [self._part("", dataset, chosen, baseline)]
+        all_positions = np.arange(len(dataset.images))
+        selecting = all_positions if select is None else select
+        self._selects_all = len(selecting) == len(all_positions)
+        self._shares = [self._share("", dataset, selecting, baseline)]
         if report is not None and len(report):
-            self._parts.append(self._part(HELD_OUT, dataset, report, baseline))
+            self._shares.append(self._share(HELD_OUT, dataset, report, baseline))
 
-    def _part(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Any) -> _Share:
+    def _share(self, prefix: str, dataset: Dataset, positions: NDArray[np.intp], baseline: Any) -> _Share:
         data = dataset if len(positions) == len(dataset.images) else dataset.subset(positions.tolist())
         if baseline is not None and data is not dataset:
             baseline = baseline.of_images(positions)
@@ -92,9 +92,11 @@ class Scorer:
     def measure(self, predictions: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
         """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
         values: dict[str, float] = {}
-        for part in self._parts:
-            measured = part.meter.values(predictions if self._whole else predictions.of_images(part.positions), self._wanted)
+        for share in self._shares:
+            share_values = share.meter.values(
+                predictions if self._selects_all else predictions.of_images(share.positions), self._wanted
+            )
             if noise:
-                measured["head_sqnr_db"] = heads_sqnr_db(noise, part.positions)
-            values.update({part.prefix + name: value for name, value in measured.items()})
+                share_values["head_sqnr_db"] = heads_sqnr_db(noise, share.positions)
+            values.update({share.prefix + name: value for name, value in share_values.items()})
         return values

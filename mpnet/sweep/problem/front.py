@@ -22,11 +22,11 @@ Points = NDArray[np.float64]
 _Item = TypeVar("_Item")
 
 
-def evenly(items: Sequence[_Item], most: int) -> list[_Item]:
-    """At most `most` (2 and more) of the items, evenly spread, both ends among them."""
-    if len(items) <= most:
+def evenly(items: Sequence[_Item], limit: int) -> list[_Item]:
+    """At most `limit` (2 and more) of the items, evenly spread, both ends among them."""
+    if len(items) <= limit:
         return list(items)
-    return [items[round(i * (len(items) - 1) / (most - 1))] for i in range(most)]
+    return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]
 
 
 @dataclass(frozen=True)
@@ -48,9 +48,9 @@ class Rivals:
 def dominated(points: Points, rivals: Points) -> NDArray[np.bool_]:
     """bool (n,): whether one of the rivals (m, k) is nowhere worse than each point (n, k) and somewhere better, all to be
     minimised."""
-    beside = points[:, None, :]
-    beaten: NDArray[np.bool_] = np.all(rivals <= beside, axis=2) & np.any(rivals < beside, axis=2)
-    return np.asarray(np.any(beaten, axis=1))
+    columns = points[:, None, :]
+    is_beaten: NDArray[np.bool_] = np.all(rivals <= columns, axis=2) & np.any(rivals < columns, axis=2)
+    return np.asarray(np.any(is_beaten, axis=1))
 
 
 def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
@@ -72,12 +72,12 @@ def non_dominated(points: Points) -> NDArray[np.intp]:
         return _non_dominated_2d(points, order)
     # In lexicographic order a point can only be dominated by an earlier one, and domination is transitive, so it is
     # enough to compare with those kept so far.
-    kept = np.empty_like(points)
+    front_points = np.empty_like(points)
     indices: list[int] = []
     for index in order:
         point = points[index]
-        if not dominated(point[None], kept[: len(indices)])[0]:
-            kept[len(indices)] = point
+        if not dominated(point[None], front_points[: len(indices)])[0]:
+            front_points[len(indices)] = point
             indices.append(int(index))
     return np.array(indices, dtype=np.intp)
 
@@ -89,14 +89,14 @@ def best_pairs(pairs: Points) -> Points:
 
 
 def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.intp]:
-    first, second = points[order, 0], points[order, 1]
-    best = np.minimum.accumulate(second)
+    first_column, second_column = points[order, 0], points[order, 1]
+    best = np.minimum.accumulate(second_column)
     # Not beaten by an earlier one: strictly lower than all before, or equal to the very point that set the record.
-    before = np.concatenate(([np.inf], best[:-1]))
-    record = second < before
-    holder = np.maximum.accumulate(np.where(record, np.arange(len(order)), 0))
-    same = (second == second[holder]) & (first == first[holder])
-    front: NDArray[np.intp] = order[record | same]
+    previous_best = np.concatenate(([np.inf], best[:-1]))
+    is_record = second_column < previous_best
+    holder = np.maximum.accumulate(np.where(is_record, np.arange(len(order)), 0))
+    equals_holder = (second_column == second_column[holder]) & (first_column == first_column[holder])
+    front: NDArray[np.intp] = order[is_record | equals_holder]
     return front
 
 
@@ -117,10 +117,10 @@ def hypervolume(points: Points, reference: Sequence[float]) -> float:
     the last column; meant for fronts (hundreds of points) and k up to 4.
     """
     limit = np.asarray(reference, dtype=np.float64)
-    inside = points[np.all(points < limit, axis=1)]
-    if len(inside) == 0:
+    inner_points = points[np.all(points < limit, axis=1)]
+    if len(inner_points) == 0:
         return 0.0
-    return _volume(inside[non_dominated(inside)], limit)
+    return _volume(inner_points[non_dominated(inner_points)], limit)
 
 
 def _volume(points: Points, limit: Points) -> float:
@@ -132,8 +132,8 @@ def _volume(points: Points, limit: Points) -> float:
     total = 0.0
     for count, (level, following) in enumerate(zip(points[:, -1], levels, strict=True), start=1):
         if following > level:
-            below = points[:count, :-1]
-            total += (following - level) * _volume(below[non_dominated(below)], limit[:-1])
+            slice_points = points[:count, :-1]
+            total += (following - level) * _volume(slice_points[non_dominated(slice_points)], limit[:-1])
     return float(total)
 
 
@@ -146,14 +146,14 @@ def front_gap(front: Points, exact: Points) -> Gap:
     """
     if len(front) == 0 or len(exact) == 0:
         raise ConfigError("a front without points cannot be compared; evaluate at least one configuration")
-    both = np.concatenate([front, exact])
+    all_points = np.concatenate([front, exact])
     # The corner just beyond the worst of both, by one percent of the spread, so that end points count as well.
-    spread = both.max(axis=0) - both.min(axis=0)
+    spread = all_points.max(axis=0) - all_points.min(axis=0)
     spread[spread == 0] = 1.0
-    reference = (-(both[:, 0].min() - 0.01 * spread[0]), both[:, 1].max() + 0.01 * spread[1])
+    reference = (-(all_points[:, 0].min() - 0.01 * spread[0]), all_points[:, 1].max() + 0.01 * spread[1])
     sense = np.array([-1.0, 1.0])
-    whole = hypervolume(exact * sense, reference)
-    part = hypervolume(front * sense, reference)
+    exact_volume = hypervolume(exact * sense, reference)
+    volume = hypervolume(front * sense, reference)
     losses = []
     uncovered = shared = 0
     for quality, cost in exact:
@@ -164,7 +164,7 @@ def front_gap(front: Points, exact: Points) -> Gap:
         losses.append(max(0.0, float(quality - affordable.max())))
         shared += bool(np.any(np.all(front == (quality, cost), axis=1)))
     return Gap(
-        hypervolume_ratio=part / whole,
+        hypervolume_ratio=volume / exact_volume,
         quality_lost_max=max(losses, default=0.0),
         quality_lost_mean=float(np.mean(losses)) if losses else 0.0,
         uncovered=uncovered,

@@ -31,23 +31,23 @@ class KnownTrials(Mapping[Assignment, Trial]):
         packed = array("d", trial.values.values()).tobytes()
         self._held[_short(configuration)] = packed if names == self._names else trial
 
-    def after(self, first: Mapping[Assignment, Trial]) -> KnownTrials:
-        """Those of `first`, then these."""
-        both = KnownTrials()
-        for trials in (first, self):
+    def after(self, previous: Mapping[Assignment, Trial]) -> KnownTrials:
+        """Those of `previous`, then these."""
+        joined = KnownTrials()
+        for trials in (previous, self):
             for configuration, trial in trials.items():
-                both.add(configuration, trial)
-        return both
+                joined.add(configuration, trial)
+        return joined
 
     def since(self, count: int) -> Iterator[Trial]:
         """Those that came after the first `count`, which are not unpacked again."""
         return (self[configuration] for configuration in islice(self, count, None))
 
     def __getitem__(self, configuration: Assignment) -> Trial:
-        held = self._held[_short(configuration)]
-        if isinstance(held, Trial):
-            return held
-        return Trial(configuration.key, dict(zip(self._names, memoryview(held).cast("d"), strict=True)))
+        packed = self._held[_short(configuration)]
+        if isinstance(packed, Trial):
+            return packed
+        return Trial(configuration.key, dict(zip(self._names, memoryview(packed).cast("d"), strict=True)))
 
     def __iter__(self) -> Iterator[Assignment]:
         return (Assignment(short) if isinstance(short, str) else short for short in self._held)

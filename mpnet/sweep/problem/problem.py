@@ -98,9 +98,9 @@ class Problem:
         """The first measure of accuracy."""
         return self.value(trial, self.quality_name)
 
-    def quality_in(self, known: Results, configuration: Assignment) -> float:
+    def quality_in(self, trials: Results, configuration: Assignment) -> float:
         """The first measure of accuracy of a configuration that was asked for; -inf when it failed, worse than all others."""
-        return self.quality(known[configuration]) if configuration in known else -math.inf
+        return self.quality(trials[configuration]) if configuration in trials else -math.inf
 
     def cost(self, trial: Trial) -> float:
         """The first cost."""
@@ -116,14 +116,14 @@ class Problem:
         """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
         return best_pairs(np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2))
 
-    def rivals(self, trials: Iterable[Trial], before: Rivals | None = None) -> Rivals:
+    def rivals(self, trials: Iterable[Trial], previous: Rivals | None = None) -> Rivals:
         """The front of what is known, for configurations that nothing is known of to be held against.
 
-        trials: all, or those that came after the front `before`.
+        trials: all, or those that came after the front `previous`.
         """
         points = to_minimise(self.points(list(trials)), self.objectives)
-        if before is not None:
-            points = np.vstack([np.reshape(before.points, (-1, points.shape[1])), points])
+        if previous is not None:
+            points = np.vstack([np.reshape(previous.points, (-1, points.shape[1])), points])
         front = np.unique(points[non_dominated(points)], axis=0)
         return Rivals(self.names, tuple(tuple(map(float, point)) for point in front))
 
@@ -154,8 +154,10 @@ class Problem:
             if limit is not None:
                 excesses.append((key, self.value(baseline, name) - self.value(trial, name) - limit))
         if limits.ap_drop_relative is not None:
-            before = self.value(baseline, "AP")
-            excesses.append(("ap_drop_relative", before - self.value(trial, "AP") - limits.ap_drop_relative * before))
+            baseline_value = self.value(baseline, "AP")
+            excesses.append(
+                ("ap_drop_relative", baseline_value - self.value(trial, "AP") - limits.ap_drop_relative * baseline_value)
+            )
         return excesses + [(name, self.value(trial, name) - limit) for name, limit in limits.at_most.items()]
 
     def nearest(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:

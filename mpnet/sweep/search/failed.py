@@ -36,15 +36,15 @@ class FailedTrials(Collection[Assignment]):
 
     def learn(self, options: int, failed: Iterable[FailedTrial]) -> None:
         """Remember where configurations failed."""
-        for one in failed:
-            if 0 <= one.layer < len(self._ancestors):
-                self._reasons.setdefault((options, one.layer), {})[self._codes(one.key, one.layer)] = one.reason
+        for failure in failed:
+            if 0 <= failure.layer < len(self._ancestors):
+                self._reasons.setdefault((options, failure.layer), {})[self._codes(failure.key, failure.layer)] = failure.reason
 
     def add(self, options: int, failed: Iterable[FailedTrial]) -> None:
         """Take in configurations that were asked for."""
         failed = list(failed)
         self.learn(options, failed)
-        self._held.update(Assignment(one.key, options) for one in failed)
+        self._held.update(Assignment(failure.key, options) for failure in failed)
 
     def alike(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
         """Those of the keys that fail where another one failed."""

@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from typing import Any, Mapping, Sequence
 
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import build
+from mpnet.sweep.result import SweepResult
 from mpnet.sweep.store.trial_store import TrialStore
 
 LAST, FINDINGS = "sweep", "findings"
@@ -23,8 +25,9 @@ _NAME = re.compile(rf"{LAST}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
 class Record:
     """One sweep. number: 1, 2, ... as its contexts were begun; what people name it by.
 
-    sweep: what was looked for and on what, as `setup.describe` notes it. findings: of its last end, None: it never ended.
-    last: whether it is the one that worked in the store last.
+    sweep:    what was looked for and on what, as `setup.describe` notes it.
+    findings: the result of its last end as it is stored, None: it never ended.
+    last:     whether it is the one that worked in the store last.
     """
 
     number: int
@@ -33,8 +36,13 @@ class Record:
     findings: Mapping[str, Any] | None
     last: bool
 
+    @property
+    def result(self) -> SweepResult | None:
+        """The findings as an object, with defaults for what older versions of mpnet did not write."""
+        return None if self.findings is None else build(SweepResult, self.findings)
+
     def trials(self, store: TrialStore) -> int:
-        """How many are finished."""
+        """Count the finished trials."""
         return sum(store.count(context) for context in self.contexts)
 
     def summary(self, store: TrialStore) -> dict[str, Any]:

@@ -23,21 +23,21 @@ def additive(problem: Problem) -> Walk:
     """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
     budget of trials leaves, from one end of the front to the other."""
     for options in range(len(problem.space.option_sets)):
-        known = yield Batch(only_lowered(problem, options))
+        results = yield Batch(only_lowered(problem, options))
         room = MAX_VERIFIED
         if problem.trials is not None:
-            room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(known))
+            room = min(room, (options + 1) * problem.trials // len(problem.space.option_sets) - len(results))
         if room > 0:
-            yield Batch([Assignment(key, options) for key in predicted_front(problem, options, known, room)])
+            yield Batch([Assignment(key, options) for key in predicted_front(problem, options, results, room)])
 
 
-def predicted_front(problem: Problem, options: int, known: Results, limit: int = MAX_VERIFIED) -> list[str]:
+def predicted_front(problem: Problem, options: int, results: Results, limit: int = MAX_VERIFIED) -> list[str]:
     """Keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
 
-    known: holds the baseline and each single change of it; what failed is part of no front.
+    results: holds the baseline and each single change of it; what failed is part of no front.
     """
     space, top = problem.space, problem.space.highest()
-    base = known.get(Assignment(top, options))
+    base = results.get(Assignment(top, options))
     if base is None:
         return []
     # One row per partial assignment: (harm, cost saved, negated). Variables are joined one after the other, and what
@@ -45,7 +45,7 @@ def predicted_front(problem: Problem, options: int, known: Results, limit: int =
     front: Points = np.zeros((1, 2))
     picks = [""]
     for number, variable in enumerate(space.variables):
-        single = {code: known.get(Assignment(space.changed(top, number, code), options)) for code in variable.codes}
+        single = {code: results.get(Assignment(space.changed(top, number, code), options)) for code in variable.codes}
         trials = {code: trial for code, trial in single.items() if trial is not None}
         steps = np.array(
             [(problem.quality(base) - problem.quality(t), problem.cost(t) - problem.cost(base)) for t in trials.values()]
@@ -54,8 +54,8 @@ def predicted_front(problem: Problem, options: int, known: Results, limit: int =
         names = [pick + code for pick in picks for code in trials]
         keep = _thinned(non_dominated(joined), joined, _MAX_PARTIAL)
         front, picks = joined[keep], [names[i] for i in keep]
-    chosen = _thinned(np.argsort(front[:, 1], kind="stable"), front, limit)
-    return [space.key_of(picks[i]) for i in chosen]
+    front_indices = _thinned(np.argsort(front[:, 1], kind="stable"), front, limit)
+    return [space.key_of(picks[i]) for i in front_indices]
 
 
 def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
@@ -63,10 +63,10 @@ def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
     distinct: dict[tuple[float, float], int] = {}
     for index in indices:
         distinct.setdefault((float(points[index, 0]), float(points[index, 1])), int(index))
-    kept = list(distinct.values())
-    if len(kept) <= limit:
-        return kept
-    return [kept[i] for i in np.linspace(0, len(kept) - 1, limit).round().astype(int)]
+    remaining = list(distinct.values())
+    if len(remaining) <= limit:
+        return remaining
+    return [remaining[i] for i in np.linspace(0, len(remaining) - 1, limit).round().astype(int)]
 
 
 STRATEGY = Strategy(additive)

@@ -29,8 +29,8 @@ def exact_front(problem: Problem) -> Walk:
     """
     check_bounds(problem)
     for options in range(len(problem.space.option_sets)):
-        known = yield Batch(only_lowered(problem, options))
-        predicted = [Assignment(key, options) for key in predicted_front(problem, options, known)]
+        results = yield Batch(only_lowered(problem, options))
+        predicted = [Assignment(key, options) for key in predicted_front(problem, options, results)]
         yield Batch(evenly(predicted, FIRST_RIVALS))
         yield Batch(predicted, prune=True, again=True)
     yield from around_front(problem)
@@ -43,33 +43,33 @@ def exact_front(problem: Problem) -> Walk:
 
 def around_front(problem: Problem) -> Walk:
     """Each single change of what is on the front so far, until the front has no other neighbours."""
-    known = yield Batch((), prune=True, again=True)
-    seen = set(known)
+    results = yield Batch((), prune=True, again=True)
+    requested = set(results)
     room = problem.space.size // AROUND
     while room > 0:
-        configurations, trials = list(known), list(known.values())
-        beside = (
+        configurations, trials = list(results), list(results.values())
+        neighbours = (
             Assignment(problem.space.changed(c.key, number, code), c.options)
             for c in [configurations[i] for i in problem.front(trials)]
             for number, variable in enumerate(problem.space.variables)
             for code in variable.codes
         )
-        batch = list(islice((c for c in dict.fromkeys(beside) if c not in seen), room))
+        batch = list(islice((c for c in dict.fromkeys(neighbours) if c not in requested), room))
         if not batch:
             return
-        seen.update(batch)
+        requested.update(batch)
         room -= len(batch)
-        known = yield Batch(batch, prune=True, again=True)
+        results = yield Batch(batch, prune=True, again=True)
 
 
 def check_bounds(problem: Problem) -> None:
     """Raises: ConfigError for objectives that nothing bounds from part of the images, and for a budget of trials or limits
     that would need the figures of what is no longer measured."""
-    for wanted in problem.objectives:
-        bounded = [name for task in TASKS.values() if wanted.task in ("", task.name) for name in (task.quality, task.agreement)]
-        if wanted.higher and wanted.name not in bounded:
+    for row in problem.objectives:
+        bounded = [name for task in TASKS.values() if row.task in ("", task.name) for name in (task.quality, task.agreement)]
+        if row.higher and row.name not in bounded:
             raise ConfigError(
-                f"sweep.objectives: {wanted.name} cannot be bounded from part of the images, which "
+                f"sweep.objectives: {row.name} cannot be bounded from part of the images, which "
                 f"exact_front needs; use {' or '.join(bounded)}, or strategy exhaustive"
             )
     if problem.trials is not None:
@@ -77,10 +77,10 @@ def check_bounds(problem: Problem) -> None:
             "sweep.budget.trials: exact_front looks at every configuration; leave it out (budget.seconds is "
             "fine: the same command goes on), or use strategy additive"
         )
-    outside = [name for name in problem.constraints.measures if name not in problem.names]
-    if outside:
+    unbounded = [name for name in problem.constraints.measures if name not in problem.names]
+    if unbounded:
         raise ConfigError(
-            f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(outside)} "
+            f"sweep.constraints: exact_front measures no more than its objectives need; add {', '.join(unbounded)} "
             "to sweep.objectives, or use strategy exhaustive"
         )
 

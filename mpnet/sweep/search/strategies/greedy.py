@@ -26,13 +26,13 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     """From all high, lower what harms least per MAC until nothing can be lowered; or from all low, raise what harms
     most until everything is high."""
     start = problem.space.highest() if down else problem.space.lowest()
-    here = Assignment(start, options)
-    known = yield Batch([here])
-    while moves := _moves(problem, here.key, down):
-        known = yield Batch([Assignment(key, options) for key, _ in moves])
-        quality = problem.quality_in(known, here)
+    current = Assignment(start, options)
+    results = yield Batch([current])
+    while moves := _moves(problem, current.key, down):
+        results = yield Batch([Assignment(key, options) for key, _ in moves])
+        quality = problem.quality_in(results, current)
 
-        def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = known) -> float:
+        def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = results) -> float:
             key, saving = move
             after = problem.quality_in(results, Assignment(key, options))
             # From one that failed, up: the most accurate neighbour is best, whatever it saves.
@@ -43,7 +43,7 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
         best = choose(moves, key=harm_per_mac)
         if down and harm_per_mac(best) == math.inf:
             return  # all neighbours failed
-        here = Assignment(best[0], options)
+        current = Assignment(best[0], options)
 
 
 def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:

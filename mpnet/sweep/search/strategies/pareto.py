@@ -24,7 +24,7 @@ def pareto(problem: Problem) -> Walk:
     """
     optuna = _optuna()
     space = problem.space
-    wanted = min(problem.trials or DEFAULT_TRIALS, space.size)
+    trial_limit = min(problem.trials or DEFAULT_TRIALS, space.size)
     study = optuna.create_study(
         directions=["maximize" if o.higher else "minimize" for o in problem.objectives],
         sampler=_sampler(optuna, problem.sampler, problem.seed, len(space.variables)),
@@ -38,23 +38,23 @@ def pareto(problem: Problem) -> Walk:
     for key in dict.fromkeys((space.highest(), space.lowest())):
         corner: dict[str, str | int] = {f"v{number}": code for number, code in enumerate(space.codes_of(key))}
         study.enqueue_trial({**corner, "options": 0} if "options" in choices else corner)
-    tried: set[Assignment] = set()
+    requested: set[Assignment] = set()
     idle = 0
-    while len(tried) < wanted and idle < PATIENCE:
-        asked = [study.ask(fixed_distributions=choices) for _ in range(POPULATION)]
+    while len(requested) < trial_limit and idle < PATIENCE:
+        suggestions = [study.ask(fixed_distributions=choices) for _ in range(POPULATION)]
         batch = [
             Assignment(
                 space.key_of([trial.params[f"v{n}"] for n in range(len(space.variables))]), int(trial.params.get("options", 0))
             )
-            for trial in asked
+            for trial in suggestions
         ]
-        new = [c for c in dict.fromkeys(batch) if c not in tried][: wanted - len(tried)]
-        idle = 0 if new else idle + 1
-        tried.update(new)
-        known = yield Batch(new)
-        for trial, configuration in zip(asked, batch, strict=True):
-            if configuration in known:
-                study.tell(trial, [problem.value(known[configuration], o.name) for o in problem.objectives])
+        new_configurations = [c for c in dict.fromkeys(batch) if c not in requested][: trial_limit - len(requested)]
+        idle = 0 if new_configurations else idle + 1
+        requested.update(new_configurations)
+        results = yield Batch(new_configurations)
+        for trial, configuration in zip(suggestions, batch, strict=True):
+            if configuration in results:
+                study.tell(trial, [problem.value(results[configuration], o.name) for o in problem.objectives])
             else:
                 study.tell(trial, state=optuna.trial.TrialState.FAIL)
 
