@@ -7,7 +7,7 @@ import csv
 import io
 import json
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 from mpnet.formats.documents.json_text import finite
 from mpnet.formats.files.atomic import write_text
@@ -23,7 +23,7 @@ def write_figures(data: ReportData, folder: Path) -> list[Path]:
 
 def write_data(data: ReportData, folder: Path) -> list[Path]:
     """Write the numbers of every plot as folder/NAME.csv and NAME.json. Raises: StoreError as `write_figures`."""
-    tables: dict[str, Mapping[str, Sequence[Any]]] = {f.name: f.columns for f in figures.all_figures(data)}
+    tables: dict[str, Mapping[str, Sequence[object]]] = {f.name: f.columns for f in figures.all_figures(data)}
     if data.changes:
         rows = [change.columns() for change in data.changes]
         tables["changes"] = {name: [row[name] for row in rows] for name in rows[0]}
@@ -39,7 +39,7 @@ def _write(folder: Path, texts: Mapping[str, str]) -> list[Path]:
     return [folder / name for name in texts]
 
 
-def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
+def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
     """Return columns as CSV, one line per row; a text that a spreadsheet would take for a formula begins with an apostrophe."""
     stream = io.StringIO()
     writer = csv.writer(stream, lineterminator="\n")
@@ -49,12 +49,12 @@ def csv_text(columns: Mapping[str, Sequence[Any]]) -> str:
     return stream.getvalue()
 
 
-def json_text(columns: Mapping[str, Sequence[Any]]) -> str:
+def json_text(columns: Mapping[str, Sequence[object]]) -> str:
     """Return columns as JSON lists; null for what is not a number."""
     return json.dumps(finite(columns), indent=1, allow_nan=False) + "\n"
 
 
-def _cell(value: Any) -> Any:
+def _cell(value: object) -> object:
     value = finite(value)
     if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t", "\r"):
         return "'" + value

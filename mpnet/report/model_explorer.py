@@ -43,7 +43,7 @@ def write_graph(
     return list(files)
 
 
-def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return a graph with a node for each layer, by its index, with an edge from each layer that it reads."""
     nodes = []
     for row in rows:
@@ -72,14 +72,14 @@ def graph_json(network: NetworkSpec, rows: Sequence[Mapping[str, Any]]) -> dict[
     return {"label": Path(network.source).name, "graphs": [{"id": GRAPH, "nodes": nodes}]}
 
 
-def precision_json(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def precision_json(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
     """Return node data of precisions, in the colours of reports; values that are no numbers are shown as they are."""
     colours = {row["precision"]: COLOURS[PRECISIONS[row["precision"]].base].on_white.background for row in rows}
     results = {str(row["index"]): {"value": row["precision"], "bgColor": colours[row["precision"]]} for row in rows}
     return {GRAPH: {"results": results}}
 
 
-def values_json(values: Mapping[int, float], colours: tuple[str, str]) -> dict[str, Any]:
+def values_json(values: Mapping[int, float], colours: tuple[str, str]) -> dict[str, object]:
     """Return node data of one number a layer. colours: of the least and of the largest."""
     gradient = [{"stop": stop, "bgColor": colour} for stop, colour in enumerate(colours)]
     return {GRAPH: {"results": {str(index): {"value": value} for index, value in values.items()}, "gradient": gradient}}

@@ -166,7 +166,7 @@ def test_agreement_has_an_interval_and_no_verdict() -> None:
     assert data.configurations.chosen is not None
     interval = Interval(0.0, -1.25, 0.0)
     data = replace(data, intervals={data.configurations.chosen: {"agreement_AP": interval, "AP": interval}})
-    notes = {tile["label"]: tile["note"] for tile in values.list_tiles(data)}
+    notes = {tile.label: tile.note for tile in values.list_tiles(data)}
     assert notes["agreement AP"] == "95 %: 98.75 to 100.00"
     assert notes["AP"] == "95 %: −1.25 to +0.00, within noise"
 
@@ -215,5 +215,5 @@ def test_a_configuration_that_is_picked_twice_has_one_card() -> None:
     picks = [Pick(name, f"rule of {name}", key, 0) for name in ("safe", "balanced")]
     second_pick = Pick("smallest", "rule of smallest", data.configurations.keys[1], 1)
     cards = values.pick_cards(replace(data, picks=(*picks, second_pick)))
-    assert [card["names"] for card in cards] == ["safe, balanced", "smallest"]
-    assert cards[0]["rules"] == "rule of safe; balanced: rule of balanced"
+    assert [card.names for card in cards] == ["safe, balanced", "smallest"]
+    assert cards[0].rules == "rule of safe; balanced: rule of balanced"

@@ -67,7 +67,7 @@ class ComparedRun:
     verdict: str
     operating_point: Mapping[str, Any] | None
 
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """Return the run as `mpnet compare --json` prints it."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["intervals"] = {name: as_json(interval) for name, interval in self.intervals.items()}
@@ -102,7 +102,7 @@ class ClassComparison:
     differences: tuple[float, ...]
     intervals: tuple[DifferenceInterval | None, ...]
 
-    def document(self, quality: str) -> dict[str, Any]:
+    def document(self, quality: str) -> dict[str, object]:
         """Return the class as `mpnet compare --json` prints it; quality: the key of its values."""
         return {
             "id": self.id,
@@ -136,7 +136,7 @@ class Comparison(Tabular):
     pairs: tuple[RunDifferences, ...]
 
     @property
-    def document(self) -> dict[str, Any]:
+    def document(self) -> dict[str, object]:
         """What `mpnet compare --json` prints."""
         return {
             "baseline": self.runs[0].id,

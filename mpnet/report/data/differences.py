@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,15 +56,15 @@ class Change:
         """The key that sorts changes by kind, the highest scores first."""
         return KINDS.index(self.kind), -self.score
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, object]:
         """Return the change as a row of a data file: value by column name."""
         return {"kind": self.kind, "class": self.name, "picture": Path(self.image).name, "score": self.score}
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> dict[str, object]:
         """Return the change as documents of `compare --json` hold it."""
         return {**self._json_values(), **({"file": self.file} if self.file else {})}
 
-    def _json_values(self) -> dict[str, Any]:
+    def _json_values(self) -> dict[str, object]:
         return self.columns()
 
 
@@ -88,12 +88,12 @@ class ObjectChange(Change):
         """Details of it, in a few words."""
         return f"{self.size + ' · ' if self.size else ''}score {self.score:.2f} · IoU {self.overlap:.2f}"
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, object]:
         """Return the change as a row of a data file: value by column name."""
         corners = zip(("x0", "y0", "x1", "y1"), self.box, strict=True)
         return {**super().columns(), "size": self.size, "iou": self.overlap, **dict(corners)}
 
-    def _json_values(self) -> dict[str, Any]:
+    def _json_values(self) -> dict[str, object]:
         return {**super().columns(), "size": self.size, "iou": self.overlap, "box": list(self.box)}
 
 
@@ -120,7 +120,7 @@ class ImageChange(Change):
         """Details of it, in a few words."""
         return f"{self.before.name} {self.before.score:.2f} → {self.after.name} {self.after.score:.2f}"
 
-    def columns(self) -> dict[str, Any]:
+    def columns(self) -> dict[str, object]:
         """Return the change as a row of a data file: value by column name."""
         sides = (("baseline", self.before), ("other", self.after))
         return {

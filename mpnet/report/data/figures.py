@@ -52,7 +52,7 @@ class Figure:
     lines: tuple[tuple[float, str], ...] = ()
     note: str = ""
     log: bool = False
-    columns: Mapping[str, Sequence[Any]] = field(default_factory=dict)
+    columns: Mapping[str, Sequence[object]] = field(default_factory=dict)
 
 
 def all_figures(data: ReportData) -> tuple[Figure, ...]:
@@ -95,7 +95,7 @@ def front(data: ReportData) -> Figure | None:
     for row, name in _name_rows(data).items():
         if is_known[row]:
             series.append(Series(name, [x[row]], [y[row]], "baseline" if row == table.baseline else "chosen"))
-    columns: dict[str, Sequence[Any]] = {"precision": list(table.keys), "front": table.front.tolist()}
+    columns: dict[str, Sequence[object]] = {"precision": list(table.keys), "front": table.front.tolist()}
     columns.update({name: values.tolist() for name, values in table.columns.items()})
     title = f"{measure(objective).label} against {measure(cost).label}"
     images = data.images_of(objective)
@@ -157,7 +157,7 @@ def sensitivities(data: ReportData) -> list[Figure]:
             ways = (f"only this layer in {precision}", alone, colour), (f"{ALL_BUT} in {precision}", kept, colour + "-light")
             # A strategy may have tried one way alone.
             series += [Series(text, names, values, ink) for text, values, ink in ways if not np.isnan(values).all()]
-        columns: dict[str, Sequence[Any]] = {
+        columns: dict[str, Sequence[object]] = {
             "layer": [s.layer.index for s in entries],
             "name": [s.layer.name for s in entries],
             "precision": [s.precision for s in entries],
@@ -235,7 +235,7 @@ def heat(data: ReportData) -> Figure | None:
     )
     keys = tuple(table.keys[row] for row in rows)
     names = tuple(layer.name for layer in data.weighted)
-    columns: dict[str, Sequence[Any]] = {"precision": list(keys), "named": [names_of_rows.get(row, "") for row in rows]}
+    columns: dict[str, Sequence[object]] = {"precision": list(keys), "named": [names_of_rows.get(row, "") for row in rows]}
     for position, name in enumerate(names):
         columns[name] = [key[position] if position < len(key) else "" for key in keys]
     for name in (table.objective, table.cost):
@@ -358,7 +358,7 @@ def classes(data: ReportData) -> Figure | None:
         return None
     intervals, quality = [c.interval for c in rows if c.interval], data.task.quality
     label = f"change of {measure(quality).label}"
-    columns: dict[str, Sequence[Any]] = {
+    columns: dict[str, Sequence[object]] = {
         "class": [c.name for c in rows],
         "truths": [c.truths for c in rows],
         f"baseline_{quality}": [c.baseline.get(quality, float("nan")) for c in rows],

@@ -7,7 +7,7 @@ import hashlib
 from dataclasses import replace
 from functools import lru_cache
 from importlib import resources
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import jinja2
 import numpy as np
@@ -77,7 +77,7 @@ def _environment(data: ReportData) -> jinja2.Environment:
     return environment
 
 
-def _page_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, Any]:
+def _page_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, object]:
     """Return the page's style, its program with the data that it reads, and the policy that lets just this program run.
 
     A name that slipped through as markup could still do nothing.
@@ -95,7 +95,7 @@ def _page_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dic
     }
 
 
-def _summary_values(data: ReportData) -> dict[str, Any]:
+def _summary_values(data: ReportData) -> dict[str, object]:
     """Return what the head of the page says, the explanation of terms, and the documents at its end."""
     return {
         "sentences": [with_minus_signs(sentence) for sentence in sentences(data)],
@@ -113,7 +113,7 @@ def _summary_values(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _figure_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, Any]:
+def _figure_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, object]:
     """Return the figures as SVG, their names by section, and the axes that the front can have."""
     sensitivities = [figure for name, figure in figures_by_name.items() if name.startswith("sensitivity-")]
     return {
@@ -128,7 +128,7 @@ def _figure_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> d
     }
 
 
-def _difference_values(data: ReportData) -> dict[str, Any]:
+def _difference_values(data: ReportData) -> dict[str, object]:
     """Return what differs between baseline and chosen configuration: classes, errors at a threshold, lost and gained."""
     illustrated = [change for change in data.changes if change.jpeg is not None]
     return {
@@ -145,7 +145,7 @@ def _difference_values(data: ReportData) -> dict[str, Any]:
     }
 
 
-def _layer_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, Any]:
+def _layer_values(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, object]:
     """Return what the tables of layers need beside `data`."""
     return {
         "precisions": list_precisions(data),

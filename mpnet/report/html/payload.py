@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import base64
 import json
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
 
@@ -18,7 +18,7 @@ from mpnet.report.data.report_data import ReportData
 from mpnet.report.data.summary import in_words
 
 
-def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, Any]:
+def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str, object]:
     """Return what the page's program reads: the configurations in columns, numbers of figures, the .cfg in pieces."""
     table = data.configurations
     names = [m.name for m in in_report_order() if m.name in table.columns]
@@ -78,7 +78,7 @@ def payload(data: ReportData, figures_by_name: Mapping[str, Figure]) -> dict[str
     }
 
 
-def embedded_json(document: Any) -> str:
+def embedded_json(document: object) -> str:
     """Return JSON that may stand inside a <script> element: no '<', '>' or '&', no NaN, no line separators of JavaScript."""
     text = json.dumps(finite(document), separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import re
+from dataclasses import dataclass, replace
 from typing import Any, Mapping
 
 import numpy as np
@@ -16,7 +17,7 @@ from mpnet.evaluation.metrics import SIZES
 from mpnet.messages import counted
 from mpnet.report.data.differences import KINDS
 from mpnet.report.data.figures import Figure
-from mpnet.report.data.report_data import ReportData, images_text
+from mpnet.report.data.report_data import Pick, ReportData, images_text
 from mpnet.report.data.summary import amount, bounds, in_words
 from mpnet.report.data.task_words import protocol_text, words_of
 from mpnet.report.data.words import clean, number_text
@@ -41,16 +42,32 @@ def status_text(data: ReportData) -> str:
     return f"{data.status.state}: {data.status.finished:,}{of_total}"
 
 
-def list_tiles(data: ReportData) -> list[dict[str, str]]:
+@dataclass(frozen=True)
+class Tile:
+    """A headline figure of the chosen configuration.
+
+    change: from the baseline. note: its interval. means: what the measure is. tone: `good`, `bad` or `noise`.
+    images: that it is of, in words.
+    """
+
+    label: str
+    value: str
+    change: str
+    note: str
+    means: str
+    tone: str
+    images: str
+
+
+def list_tiles(data: ReportData) -> list[Tile]:
     """Return the chosen configuration's headline figures: on held-out images where there are any."""
     table = data.configurations
     if table.chosen is None:
         return []
     tiles = []
     for quantity in (quantity for quantity in MEASURES if quantity.headline):
-        name = (
-            quantity.name if quantity.cost or data.judged + quantity.name not in table.columns else data.judged + quantity.name
-        )
+        held_out = data.judged + quantity.name
+        name = quantity.name if quantity.cost or held_out not in table.columns else held_out
         value, start = table.value(table.chosen, name), table.value(table.baseline, name)
         if not math.isfinite(value):
             continue
@@ -66,45 +83,50 @@ def list_tiles(data: ReportData) -> list[dict[str, str]]:
             note = f"95 %: {with_all_minus_signs(bounds(interval, None if quantity.judged else quantity.itself))}" + (
                 ", within noise" if outcome == "noise" and interval.tells else ""
             )
-        tiles.append(
-            {
-                "label": quantity.label,
-                "value": amount(name, value),
-                "change": change,
-                "note": note,
-                "means": quantity.means,
-                "tone": {"loss": "bad", "gain": "good"}.get(outcome or "", "noise"),
-                "on": data.images_of(name),
-            }
-        )
+        tone = {"loss": "bad", "gain": "good"}.get(outcome or "", "noise")
+        tiles.append(Tile(quantity.label, amount(name, value), change, note, quantity.means, tone, data.images_of(name)))
     return tiles
 
 
-def pick_cards(data: ReportData) -> list[dict[str, Any]]:
+@dataclass(frozen=True)
+class PickCard:
+    """A configuration that the sweep picked, by one rule or several.
+
+    pick:   the first pick of it. names, rules: of all picks. words: its precision string in words.
+    label:  of the measure that its losses are of. losses: (difference, interval, images), each a text.
+    saves:  texts. again: how often it would be picked again, percent; None where nobody asked.
+    """
+
+    pick: Pick
+    names: str
+    rules: str
+    words: str
+    label: str
+    losses: tuple[tuple[str, str, str], ...]
+    saves: tuple[str, ...]
+    again: float | None
+
+
+def pick_cards(data: ReportData) -> list[PickCard]:
     """Return the picks, each with its loss, what it saves and the command that exports it."""
     headline = [quantity.name for quantity in MEASURES if quantity.headline and quantity.cost]
-    cards: dict[tuple[str, str], dict[str, Any]] = {}
+    cards: dict[tuple[str, str], PickCard] = {}
     for pick in data.picks:
         card = cards.get((pick.key, pick.options))
         if card is not None:  # one configuration, one card
-            card["names"] += f", {pick.name}"
-            card["rules"] += f"; {pick.name}: {pick.rule}"
+            names, rules = f"{card.names}, {pick.name}", f"{card.rules}; {pick.name}: {pick.rule}"
+            cards[pick.key, pick.options] = replace(card, names=names, rules=rules)
             continue
-        losses = [
-            (f"{format_number(i.difference, 2, True)}", f"({with_all_minus_signs(bounds(i))})", words)
-            for words, i in list(pick.losses.items())[:1]
-        ]
-        saves = [f"{format_number(pick.saves[name], 1)} % of {measure(name).label}" for name in headline if name in pick.saves]
-        cards[pick.key, pick.options] = {
-            "pick": pick,
-            "names": pick.name,
-            "rules": pick.rule,
-            "words": in_words(data, pick.key),
-            "label": measure(pick.judged or data.task.quality).label,
-            "losses": losses,
-            "saves": saves,
-            "again": data.stability.picks.get(pick.name),
-        }
+        losses = tuple(
+            (format_number(i.difference, 2, True), f"({with_all_minus_signs(bounds(i))})", images)
+            for images, i in list(pick.losses.items())[:1]
+        )
+        saves = tuple(f"{format_number(pick.saves[n], 1)} % of {measure(n).label}" for n in headline if n in pick.saves)
+        label = measure(pick.judged or data.task.quality).label
+        again = data.stability.picks.get(pick.name)
+        cards[pick.key, pick.options] = PickCard(
+            pick, pick.name, pick.rule, in_words(data, pick.key), label, losses, saves, again
+        )
     return list(cards.values())
 
 
@@ -119,7 +141,7 @@ def list_explained_measures(data: ReportData) -> list[Measure]:
     return [quantity for quantity in in_report_order() if quantity.name in names and quantity.means]
 
 
-def confusion_table(data: ReportData) -> dict[str, Any] | None:
+def confusion_table(data: ReportData) -> dict[str, object] | None:
     """Return the confusion matrices without classes that neither occur nor are found; None where there are none."""
     confusion = data.confusion
     if confusion is None:
@@ -144,7 +166,7 @@ def confusion_table(data: ReportData) -> dict[str, Any] | None:
     }
 
 
-def _cell(baseline: int, chosen: int, total: int, is_diagonal: bool) -> dict[str, Any]:
+def _cell(baseline: int, chosen: int, total: int, is_diagonal: bool) -> dict[str, object]:
     share = 0.0 if not total else chosen / total
     return {
         "before": baseline,
@@ -194,7 +216,7 @@ def list_axes(data: ReportData, cost: bool) -> list[Measure]:
     ]
 
 
-def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[dict[str, Any]]:
+def draw_histograms(data: ReportData, figures_by_name: Mapping[str, Figure]) -> list[dict[str, object]]:
     """Draw the values that enter each layer, with the layer's name and precision."""
     return [
         {
