@@ -80,7 +80,7 @@ def write(folder: Path, cfg: str, weights: Path | None = None) -> int:
     write_models(folder)
     for name, precision in (("net", "fp32"), ("net-int8", "int8")):
         options = options_of(prepared, folder, {"mode": "affine"} if precision == "int8" else None)
-        configuration = Configuration.of(prepared, assign(prepared.network, precision), options)
+        configuration = Configuration.from_prepared(prepared, assign(prepared.network, precision), options)
         written = export("bundle", configuration, "", {"no_profile": True})
         (folder / f"{name}.mpnet").write_bytes(written.files[".mpnet"])
     return sum(layer.macs for layer in prepared.network.convolutions)

@@ -50,7 +50,7 @@ def main() -> None:
     ranges = calibrate(prepared, [images[:4]], range_requests(network, resolve_options(network, asked)), {}).by_tensor()
     options = resolve_options(network, asked, ranges=ranges)
     for name, plan in mixtures(network).items():
-        codes, differ, heads = compare(Configuration.of(prepared, plan, options), images[4:])
+        codes, differ, heads = compare(Configuration.from_prepared(prepared, plan, options), images[4:])
         print(f"{args.cfg.stem}, {name}: {differ:,} of {codes:,} values differ; heads {'equal' if heads else 'differ'}")
 
 

@@ -60,7 +60,7 @@ def write_models(folder: Path) -> dict[str, str]:
         suffix = {"ncnn": ".param"}.get(target, f".{target}")
         try:
             plan = assign(prepared.network, precision)
-            configuration = Configuration.of(prepared, plan, options_of(prepared, folder, codes))
+            configuration = Configuration.from_prepared(prepared, plan, options_of(prepared, folder, codes))
             written: Any = export(target, configuration, flavour)
         except MpnetError as error:
             refused[name + suffix] = str(error)

@@ -56,7 +56,7 @@ def cut(configuration: Configuration, part: Part) -> Configuration:
         channel_means=means,
         statistics=_statistics(prepared, part),
     )
-    return Configuration.of(
+    return Configuration.from_prepared(
         prepared_part,
         _precisions(configuration.precisions, part, network),
         _options(whole, options, part, new),

@@ -27,7 +27,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
     for name, row in targets().items():
         for option in filter(lambda option: option.help, row.options):
             help = f"{name}: {option.help[0].lower()}{option.help[1:]}"
-            kind: dict[str, Any] = {"metavar": option.takes, "default": ""} if option.takes else {"is_flag": True}
+            kind: dict[str, Any] = {"metavar": option.metavar, "default": ""} if option.metavar else {"is_flag": True}
             function = click.option(option.flag, option.name, help=help, **kind)(function)
     return function
 

@@ -141,7 +141,7 @@ def export_source(
         document = {**configuration.document, "operating_point": find_operating_point()}
         configuration = replace(configuration, document=document)
     exported = export(name, configuration, flavour, options)
-    contents = {} if out is None else exported.beside(out)
+    contents = {} if out is None else exported.files_at(out)
     write_files(contents)
     flavour = chosen_target.flavour(flavour)
     engine, model, engine_note = _open_in_engine(name, flavour, exported)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a configuration can be exported to: one module or package per target, found by its name.
+"""Targets that a configuration can be exported to: one module or package per target, found by its name.
 
 A new target is a file here that declares `TARGET`, and its tests; `mpnet export --to NAME` takes it up.
 """
@@ -39,7 +39,7 @@ Support = Callable[[LayerSpec, Precision, LayerQuantization, str], str]
 
 
 def everything(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-    """The support of a target that can express whatever mpnet can."""
+    """Return the support of a target that can express whatever mpnet can."""
     return ""
 
 
@@ -64,24 +64,27 @@ class Exported:
         """The content of the main file."""
         return next(iter(self.files.values()))
 
-    def beside(self, out: Path) -> dict[Path, bytes]:
-        """The main file as it was named, the others under its name with suffixes of their own."""
+    def files_at(self, out: Path) -> dict[Path, bytes]:
+        """Return the main file as it was named, the others under its name with suffixes of their own."""
         main_suffix, *_ = self.files
         return {out if suffix == main_suffix else out.with_suffix(suffix): content for suffix, content in self.files.items()}
 
 
 @dataclass(frozen=True)
 class Option:
-    """What a target may be told. help: of its flag of `mpnet export`; '': it is for Python alone. takes: what follows the flag,
-    for --help; '': nothing does."""
+    """An option of a target.
+
+    name:    as `write` knows it. help: of its flag of `mpnet export`; '': it is for Python alone.
+    metavar: what follows the flag, for --help; '': nothing does.
+    """
 
     name: str
     help: str = ""
-    takes: str = ""
+    metavar: str = ""
 
     @property
     def flag(self) -> str:
-        """As it is written on the command line."""
+        """The option as it is written on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 
@@ -125,7 +128,7 @@ class Target:
         return self.support(layer, precision, quantization, flavour)
 
     def flavour(self, name: str) -> str:
-        """The flavour that a name means; '' is the first. Raises: ConfigError listing the known ones."""
+        """Return the flavour that a name means; '' is the first. Raises: ConfigError listing the known ones."""
         if not name:
             return next(iter(self.flavours), "")
         if name not in self.flavours:
@@ -144,7 +147,7 @@ def targets() -> dict[str, Target]:
 
 
 def target(name: str) -> Target:
-    """The target of a name. Raises: ConfigError listing the known ones."""
+    """Return the target of a name. Raises: ConfigError listing the known ones."""
     known_targets = targets()
     if name not in known_targets:
         raise ConfigError(f"--to {name!r}: unknown; known are {', '.join(known_targets)}")
@@ -152,7 +155,7 @@ def target(name: str) -> Target:
 
 
 def target_for(name: str, out: Path | None) -> str:
-    """The target that was named, '': the one that a file's suffix means.
+    """Return the target that was named, '': the one that a file's suffix means.
 
     Raises: ConfigError for an unknown one, for a suffix that means none or several, and for one that another target has.
     """
@@ -177,7 +180,7 @@ def target_for(name: str, out: Path | None) -> str:
 
 
 def describe(known_targets: Mapping[str, Target]) -> str:
-    """The targets for --help."""
+    """Return the targets for --help."""
     return "; ".join(
         f"{name}: {target.what} ({target.suffix}){f', without {target.lacks}' if target.lacks else ''}"
         for name, target in known_targets.items()
@@ -216,7 +219,7 @@ def unsupported(chosen_target: Target, configuration: Configuration, flavour: st
 
 
 def nearest(chosen_target: Target, configuration: Configuration, flavour: str) -> PrecisionPlan | None:
-    """The precisions nearest to a configuration's that the target can express; None when no precision helps.
+    """Return the precisions nearest to a configuration's that the target can express; None when no precision helps.
 
     Of a layer that it cannot express: the same stored type in mpnet's plain arithmetic, then the next higher
     precisions, then lower ones.
@@ -261,7 +264,7 @@ def _refused(chosen_target: Target, configuration: Configuration, plan: Precisio
 
 
 def _by_distance(requested: Precision) -> list[Precision]:
-    """The other precisions, the nearest first."""
+    """Return the other precisions, the nearest first."""
     other_precisions = [precision for precision in PRECISIONS.values() if precision is not requested]
     return sorted(
         other_precisions,

@@ -14,7 +14,7 @@ from mpnet.model.precision import FP32
 _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
 
 
-def beyond(layer: LayerSpec, form: str, is_written: Callable[[Operation], bool] = lambda operation: False) -> str:
+def find_problem(layer: LayerSpec, form: str, is_written: Callable[[Operation], bool] = lambda operation: False) -> str:
     """'' or why a layer has no form in `form`, such as `ONNX`. is_written: whether it writes another operation."""
     rule = RULES[type(layer)]
     input_slice = None if rule.part is None else rule.part(layer, layer.in_shape)

@@ -22,7 +22,7 @@ class Configuration:
     """One network at one assignment of precisions.
 
     network, precisions: the layers, and the precision of each.
-    bring:    reads weights and calibrates when somebody first asks for options, weights or plan; a target that needs
+    open_material: reads weights and calibrates when somebody first asks for options, weights or plan; a target that needs
               none of them works without their files. Raises MpnetError, one line, when they are missing.
     content:  of the cfg.
     names:    of the classes.
@@ -33,13 +33,13 @@ class Configuration:
 
     network: NetworkSpec
     precisions: PrecisionPlan
-    bring: Callable[[], Material] = field(repr=False)
+    open_material: Callable[[], Material] = field(repr=False)
     content: bytes = field(default=b"", repr=False)
     names: tuple[str, ...] = ()
     document: Mapping[str, Any] = field(default_factory=dict)
 
     @staticmethod
-    def of(
+    def from_prepared(
         prepared: Prepared,
         precisions: PrecisionPlan,
         options: EngineOptions,
@@ -58,7 +58,7 @@ class Configuration:
 
     @cached_property
     def _material(self) -> Material:
-        return self.bring()
+        return self.open_material()
 
     @property
     def options(self) -> EngineOptions:
@@ -82,5 +82,5 @@ class Configuration:
 
 
 def describe_layer(network: NetworkSpec, index: int) -> str:
-    """A layer as messages name it."""
+    """Return a layer as messages name it."""
     return f"layer {index} ({network.layers[index].name})"

@@ -45,7 +45,7 @@ def description(configuration: Configuration, flavour: str, layout: str, outputs
 
 
 def description_json(described: dict[str, Any]) -> bytes:
-    """The description as JSON in UTF-8, the same bytes for the same values."""
+    """Return the description as JSON in UTF-8, the same bytes for the same values."""
     return (json.dumps(described, sort_keys=True, ensure_ascii=False, allow_nan=False, indent=1) + "\n").encode()
 
 

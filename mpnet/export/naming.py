@@ -5,19 +5,19 @@ from __future__ import annotations
 
 
 def layer_name(index: int, role: str) -> str:
-    """The name of what is written on behalf of a layer: `layer_012_conv`. `layer_of` reads it back."""
+    """Return the name of what is written on behalf of a layer: `layer_012_conv`. `layer_of` reads it back."""
     return f"layer_{index:03d}_{role}"
 
 
 def layer_of(name: str) -> int | None:
-    """The layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
+    """Return the layer that a node's or a tensor's name tells, also with what engines put before or behind it."""
     _, prefix, behind_prefix = name.partition("layer_")
     digits = behind_prefix.partition("_")[0]
     return int(digits) if prefix and digits.isdigit() else None
 
 
 def unused(name: str, used_names: set[str]) -> str:
-    """The name, or with the first number behind it that nothing has yet; it is taken from now on."""
+    """Return the name, or with the first number behind it that nothing has yet; note that it is used."""
     candidate, number = name, 1
     while candidate in used_names:
         number += 1

@@ -60,7 +60,7 @@ def columns(known_targets: Mapping[str, Target]) -> dict[str, tuple[Target, str]
 
 
 def support_table(known_targets: Mapping[str, Target]) -> list[Row]:
-    """What each target says of every operation, then of convolutions in every mode of quantisation."""
+    """Return what each target says of every operation, then of convolutions in every mode of quantisation."""
     targets_by_column = columns(known_targets)
     rows = []
     for operation, layer, precision, options in _questions():

@@ -17,7 +17,7 @@ LARGEST = 65504.0
 
 
 def round_to_halves(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float16]:
-    """Rounded to the nearest half. Raises: EngineError that names the layer for a weight that is beyond all of them."""
+    """Round weights to the nearest half. Raises: EngineError that names the layer for a weight that is beyond all of them."""
     with np.errstate(over="ignore"):
         halves = weights.astype(np.float16)
     if not np.isfinite(halves).all():

@@ -15,7 +15,7 @@ from mpnet.model.selectors import layer_groups
 
 
 def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSection:
-    """What an experiment file of this network says to get these precisions, over what the cfg declares.
+    """Return what an experiment file of this network says to get these precisions, over what the cfg declares.
 
     The default is what most layers have; the others are named by groups (`first`, `heads`), ranges and numbers.
     """
@@ -36,7 +36,7 @@ def precision_section(network: NetworkSpec, plan: PrecisionPlan) -> PrecisionSec
 
 
 def selector(network: NetworkSpec, weighted: Sequence[int], layers: Sequence[int]) -> str:
-    """The shortest selector found that chooses exactly these layers. weighted: indices of all layers with weights."""
+    """Return the shortest selector found that chooses exactly these layers. weighted: indices of all layers with weights."""
     remaining = set(layers)
     named_parts: list[tuple[int, str]] = []
     groups = {name: set(members) for name, members in layer_groups(network).items() if name != "conv"}

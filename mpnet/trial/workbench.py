@@ -212,7 +212,7 @@ class Workbench:
             "dataset": {"category_ids": [c.id for c in self.dataset.categories]},
             **(document or {}),
         }
-        return Configuration.of(
+        return Configuration.from_prepared(
             self.prepared,
             precisions,
             self.options,

@@ -175,7 +175,7 @@ def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, ima
         ranges = calibrate(prepared, [images], requests, {}).by_tensor()
         options = resolve_options(network, quantization, batch_norm=prepared.batch_norm, ranges=ranges)
     full = key * len(network.convolutions) if len(key) == 1 else key
-    return Configuration.of(prepared, assign_key(network, full), options, **more)
+    return Configuration.from_prepared(prepared, assign_key(network, full), options, **more)
 
 
 def without_pairs(weights: Weights) -> Weights:
@@ -195,7 +195,7 @@ def random_keys(configuration: Configuration, count: int) -> list[str]:
 
 def with_key(configuration: Configuration, key: str) -> Configuration:
     """The same at other precisions."""
-    return Configuration.of(configuration.prepared, assign_key(configuration.network, key), configuration.options)
+    return Configuration.from_prepared(configuration.prepared, assign_key(configuration.network, key), configuration.options)
 
 
 def own(configuration: Configuration, batch: Floats) -> list[Floats]:

@@ -46,7 +46,7 @@ def configuration(text: str, key: str, ranges: str = "dynamic") -> Configuration
     found = {index: (-2.0, 3.0) for index in range(-1, len(network.layers))}
     options = resolve_options(network, said, ranges=found if ranges == "calibrated" else None)
     prepared = Prepared(network, random_weights(network), kernels())
-    return Configuration.of(prepared, assign_key(network, key), options)
+    return Configuration.from_prepared(prepared, assign_key(network, key), options)
 
 
 def refuse(monkeypatch: pytest.MonkeyPatch, *refused: int) -> None:

@@ -20,6 +20,6 @@ def prepared_tiny() -> Configuration:
     """All int8, dynamic ranges."""
     network = parse_cfg(tiny_cfg(), "net.cfg")
     prepared = Prepared(network, random_weights(network), kernels())
-    return Configuration.of(
+    return Configuration.from_prepared(
         prepared, assign_key(network, "q" * 13), resolve_options(network), content=tiny_cfg().encode(), names=NAMES
     )

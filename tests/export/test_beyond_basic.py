@@ -43,7 +43,7 @@ def test_litert_gives_what_mpnet_gives(name: str, tmp_path: Path) -> None:
     interpreter = pytest.importorskip("ai_edge_litert.interpreter")
     network = parse_cfg(family_cfg(name), "t.cfg")
     prepared = Prepared(network, random_weights(network, 5), kernels())
-    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network))
+    configuration = Configuration.from_prepared(prepared, assign(network, "fp32"), resolve_options(network))
     path = tmp_path / "net.tflite"
     path.write_bytes(export("tflite", configuration, "litert").content)
     x = np.random.default_rng(6).random((1, *network.in_shape), np.float32)

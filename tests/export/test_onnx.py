@@ -53,7 +53,7 @@ def test_a_file_with_boxes_says_that_opencv_does_not_run_it(
     network = prepared_tiny.network
     asked = QuantizationOptions(ActivationOptions(ranges=ranges))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
-    configuration = Configuration.of(prepared_tiny.prepared, assign_key(network, code * 13), options, names=NAMES)
+    configuration = Configuration.from_prepared(prepared_tiny.prepared, assign_key(network, code * 13), options, names=NAMES)
     written = export("onnx", configuration, flavour, {"with_boxes": True})
     assert (written.notes == ()) is runs
     assert export("onnx", configuration, flavour).notes == ()
@@ -147,7 +147,9 @@ def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour
         ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)),
     )
     model = onnx.load_from_string(
-        export("onnx", Configuration.of(prepared_tiny.prepared, assign_key(network, code * 13), options), flavour).content
+        export(
+            "onnx", Configuration.from_prepared(prepared_tiny.prepared, assign_key(network, code * 13), options), flavour
+        ).content
     )
     constants = {tensor.name: numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
     zeros = [constants[node.input[2]] for node in model.graph.node if node.op_type == "QuantizeLinear"]
@@ -177,7 +179,7 @@ def test_what_onnx_cannot_hold_is_refused_by_layer(
     prepared_tiny: Configuration, key: str, quantization: QuantizationOptions, said: str
 ) -> None:
     network, prepared = prepared_tiny.network, prepared_tiny.prepared
-    configuration = Configuration.of(prepared, assign_key(network, key), resolve_options(network, quantization))
+    configuration = Configuration.from_prepared(prepared, assign_key(network, key), resolve_options(network, quantization))
     with pytest.raises(ConfigError, match=said):
         export("onnx", configuration)
 
@@ -189,11 +191,11 @@ def test_paddings_and_suppressions_that_onnx_lacks_are_refused() -> None:
     )
     network = parse_cfg(cfg, "t.cfg")
     prepared = Prepared(network, random_weights(network), kernels())
-    configuration = Configuration.of(prepared, assign_key(network, "f"), resolve_options(network))
+    configuration = Configuration.from_prepared(prepared, assign_key(network, "f"), resolve_options(network))
     with pytest.raises(ConfigError, match=r"layer 0 \(maxpool-1\) .* pads 3"):
         export("onnx", configuration)
     plain = parse_cfg(cfg.replace("padding=3", "padding=1"), "t.cfg")
-    configuration = Configuration.of(
+    configuration = Configuration.from_prepared(
         Prepared(plain, random_weights(plain), kernels()), assign_key(plain, "f"), resolve_options(plain)
     )
     assert export("onnx", configuration).content

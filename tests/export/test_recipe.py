@@ -18,7 +18,7 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.errors import ConfigError
 from mpnet.export import Configuration, export
-from mpnet.export.recipe.quantisers import QUANTISERS
+from mpnet.export.recipe.quantizers import QUANTIZERS
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, QuantizationOptions
@@ -41,7 +41,7 @@ def configuration(key: str, cfg: str = tiny_cfg(), quantization: QuantizationOpt
     network = parse_cfg(cfg, "net.cfg")
     prepared = Prepared(network, random_weights(network), kernels())
     options = resolve_options(network, quantization)
-    return Configuration.of(prepared, assign_key(network, key), options, content=cfg.encode(), names=NAMES)
+    return Configuration.from_prepared(prepared, assign_key(network, key), options, content=cfg.encode(), names=NAMES)
 
 
 def nodes(key: str, quantised: bool) -> list[str]:
@@ -107,10 +107,10 @@ def calibrated(method: str, **more: Any) -> Configuration:
 )
 def test_what_a_quantiser_makes_of_depthwise_layers_is_said(flavour: str, equalisation: bool | str, note: str) -> None:
     options = resolve_options(DEPTHWISE, QuantizationOptions(equalisation=equalisation))
-    said = QUANTISERS[flavour].channels_note(DEPTHWISE, options)
+    said = QUANTIZERS[flavour].channels_note(DEPTHWISE, options)
     assert said.startswith(note)
     assert bool(said) == bool(note)
-    assert QUANTISERS[flavour].channels_note(NETWORK, resolve_options(NETWORK)) == ""
+    assert QUANTIZERS[flavour].channels_note(NETWORK, resolve_options(NETWORK)) == ""
 
 
 def test_onnx_runtime_averages_ranges_where_they_were_averaged() -> None:
@@ -205,7 +205,7 @@ def test_modelopt_and_tensorrt_name_every_layer() -> None:
     assert [of for of in precisions.values() if of != "int8"] == ["fp16", "fp32", "fp16", "fp16"]
 
 
-@pytest.mark.parametrize("flavour", [name for name in QUANTISERS if name in ("nncf", "onnxruntime", "aimet")])
+@pytest.mark.parametrize("flavour", [name for name in QUANTIZERS if name in ("nncf", "onnxruntime", "aimet")])
 @pytest.mark.parametrize("key", [KEY, "q" * 13, "f" * 13])
 def test_scripts_are_python_with_the_names(flavour: str, key: str) -> None:
     script = export("recipe", configuration(key), flavour).files[".py"].decode()

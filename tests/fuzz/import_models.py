@@ -247,7 +247,7 @@ def _exported(target: str, precision: str, flavour: str, mode: str, ranges: str 
     network = parse_cfg(MODEL, "model.cfg")
     asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
-    configuration = Configuration.of(
+    configuration = Configuration.from_prepared(
         Prepared(network, random_weights(network, 3), kernels()), assign(network, precision), options
     )
     return export(target, configuration, flavour).content

@@ -275,7 +275,9 @@ def _model(precision: str, target: str) -> bytes:
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     prepared = Prepared(network, random_weights(network, 3), kernels())
     flavour = "armnn" if (target, precision) == ("tflite", "int8") else ""
-    return export(target, Configuration.of(prepared, assign(network, precision), options, names=NAMES), flavour).content
+    return export(
+        target, Configuration.from_prepared(prepared, assign(network, precision), options, names=NAMES), flavour
+    ).content
 
 
 def attempt(kind: Format, folder: Path, number: int) -> str | None:

@@ -32,7 +32,7 @@ onnx = pytest.importorskip("onnx")
 
 def exported(network: NetworkSpec, weights: Weights, folder: Path) -> Path:
     prepared = Prepared(network, weights, kernels())
-    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network), names=NAMES)
+    configuration = Configuration.from_prepared(prepared, assign(network, "fp32"), resolve_options(network), names=NAMES)
     path = folder / "net.onnx"
     path.write_bytes(export("onnx", configuration, "openvino", {}).content)
     return path
@@ -59,7 +59,7 @@ def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
     network = parse_cfg(family_cfg("shuffle"), "t.cfg")
     weights = random_weights(network, 3)
     prepared = Prepared(network, weights, kernels())
-    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network))
+    configuration = Configuration.from_prepared(prepared, assign(network, "fp32"), resolve_options(network))
     path = tmp_path / f"net.{target}"
     path.write_bytes(export(target, configuration, "", {}).content)
     imported = import_model(path)
@@ -78,7 +78,9 @@ def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Importe
     onnx.save(MODELS[name](), source)
     first = import_model(source)
     prepared = Prepared(first.network, parse_weights(first.weights, first.network, "w"), kernels())
-    configuration = Configuration.of(prepared, assign(first.network, "fp32"), resolve_options(first.network), names=first.names)
+    configuration = Configuration.from_prepared(
+        prepared, assign(first.network, "fp32"), resolve_options(first.network), names=first.names
+    )
     path = folder / f"again.{target}"
     path.write_bytes(export(target, configuration, "", {}).content)
     return path, first, import_model(path)
@@ -134,7 +136,7 @@ def test_a_mixture_keeps_its_precisions_ranges_and_integers(flavour: str, ranges
     asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     path = tmp_path / "mixed.onnx"
-    configuration = Configuration.of(prepared, precisions, options, names=NAMES)
+    configuration = Configuration.from_prepared(prepared, precisions, options, names=NAMES)
     path.write_bytes(export("onnx", configuration, flavour, {"with_boxes": True}).content)
     imported = import_model(path, Choices(rounded=False))
     assert imported.names == NAMES

@@ -43,7 +43,9 @@ def exported(network: NetworkSpec, weights: Weights, precision: str, flavour: st
     calibrated = flavour != "litert" or precision == "int16"
     asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if calibrated else "dynamic"))
     options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
-    configuration = Configuration.of(Prepared(network, weights, kernels()), assign(network, precision), options, names=NAMES)
+    configuration = Configuration.from_prepared(
+        Prepared(network, weights, kernels()), assign(network, precision), options, names=NAMES
+    )
     path = folder / f"{flavour}-{precision}.tflite"
     path.write_bytes(export("tflite", configuration, flavour, {}).content)
     return path

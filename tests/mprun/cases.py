@@ -179,7 +179,7 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
         try:
-            made = Configuration.of(prepared, assign(network, overrides=chosen), options, content=b"")
+            made = Configuration.from_prepared(prepared, assign(network, overrides=chosen), options, content=b"")
             Session(prepared, made.plan).forward(image(network))
         except MpnetError:
             continue  # not every network stays within halves, nor every range within every mode
@@ -205,7 +205,7 @@ def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
         means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
         try:
-            made = Configuration.of(prepared, assign(network, overrides=precisions), options, content=b"")
+            made = Configuration.from_prepared(prepared, assign(network, overrides=precisions), options, content=b"")
             Session(prepared, made.plan).forward(image(network))
         except MpnetError:
             continue  # not every range can be scaled to the next

@@ -98,7 +98,7 @@ def test_programs_that_cannot_be_scaled_are_left_out() -> None:
     prepared = Prepared(network, random_weights(network, 1), kernels())
     programs = []
     for ranges in ({}, {"layer_8": (-1e-6, 1e-6)}):
-        made = Configuration.of(prepared, assign(network, "int8"), options_of(network, **ranges))
+        made = Configuration.from_prepared(prepared, assign(network, "int8"), options_of(network, **ranges))
         programs.append(bundle_bytes(made)[1]["programs"])
     assert 1 < programs[1] < programs[0]
 

@@ -50,7 +50,7 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
     network = read_cfg(folder / "yolov3-tiny-aix2022.cfg")
     prepared = Prepared(network, read_weights(folder / "yolov3-tiny-aix2022.weights", network), kernels())
     names = tuple((folder / "yolohw.names").read_text(encoding="utf-8").split("\n"))[: network.classes]
-    configuration = Configuration.of(prepared, assign(network, "fp32"), resolve_options(network), names=names)
+    configuration = Configuration.from_prepared(prepared, assign(network, "fp32"), resolve_options(network), names=names)
     plain, path = tmp_path / "plain.onnx", tmp_path / "quantised.onnx"
     plain.write_bytes(export("onnx", configuration, "openvino", {}).content)
     dataset = load_dataset("coco", folder / "images", annotations=folder / "instances_dev.json", names=names)

@@ -14,7 +14,7 @@ ALIGN = constant("MPB_ALIGN")
 
 
 def aligned(content: bytes | bytearray) -> bytes:
-    """The same, with zeros up to a multiple of ALIGN."""
+    """Return the same bytes, with zeros up to a multiple of ALIGN."""
     return bytes(content) + bytes(-len(content) % ALIGN)
 
 
@@ -33,7 +33,7 @@ class Texts:
         return self._offsets[text]
 
     def add_list(self, texts: Iterable[str]) -> int:
-        """The offset of the first; the others follow it."""
+        """Add texts and return the offset of the first; the others follow it."""
         start = len(self.content)
         for text in texts:
             self.content += _encoded(text or "?")  # an empty one would end the list
@@ -48,16 +48,16 @@ class Data:
     """Pieces of weights, each at a multiple of ALIGN; equal ones stand there once."""
 
     def __init__(self) -> None:
-        self.parts: list[bytes] = []
+        self.pieces: list[bytes] = []
         self._size = 0
         self._offsets: dict[bytes, dict[str, int]] = {}
 
     def piece(self, content: bytes) -> dict[str, int]:
-        """The fields of its mpb_piece."""
+        """Add a piece and return the fields of its mpb_piece."""
         if content not in self._offsets:
             self._offsets[content] = {"at": self._size, "bytes": len(content), "crc": crc32c(content) if content else 0}
-            self.parts.append(aligned(content))
-            self._size += len(self.parts[-1])
+            self.pieces.append(aligned(content))
+            self._size += len(self.pieces[-1])
         return self._offsets[content]
 
 
@@ -83,7 +83,7 @@ class Records:
 
 
 def assembled(sections: Sequence[tuple[int, bytes]], data: Sequence[bytes]) -> bytes:
-    """The file: header, table of sections, (record bytes, content) of each section but the last, data.
+    """Return the content of the file: header, table of sections, (record bytes, content) of each section but the last, data.
 
     Raises: ConfigError on a machine whose numbers lie in memory the other way round.
     """

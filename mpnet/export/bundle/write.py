@@ -47,7 +47,7 @@ _HEADS = {
 def bundle_bytes(
     configuration: Configuration, levels: Sequence[str] = (), profile: bool = True
 ) -> tuple[bytes, dict[str, Any]]:
-    """The file, and what `mpnet export --json` says of it.
+    """Return the content of the file, and what `mpnet export --json` says of it.
 
     levels:  ISA levels, of any architecture, for which packed weights are put in as well.
     profile: put in what `mprun --profile` runs: every step that any configuration of the network has.
@@ -102,7 +102,10 @@ class _Bundle:
         self._weights: dict[int, tuple[ConvShape, Precision, NDArray[Any]]] = {}  # by record, what `packed` packs
 
     def timed(self, plan: Plan, purpose: int) -> None:
-        """A fused plan that is there to be timed, unless its ranges cannot be scaled in whole numbers: then it never runs."""
+        """Add a fused plan that is there to be timed, unless its ranges cannot be scaled in whole numbers.
+
+        Then it never runs.
+        """
         try:
             self.program(plan, purpose)
         except (EngineError, PrecisionError):
@@ -110,7 +113,7 @@ class _Bundle:
                 raise
 
     def program(self, plan: Plan, purpose: int) -> None:
-        """A fused plan. Raises: EngineError, PrecisionError, before anything of it is added."""
+        """Add a fused plan. Raises: EngineError, PrecisionError, before anything of it is added."""
         # Floats first and together: where weights are packed for the level, nobody touches the pages of the others.
         for step in plan.steps:
             if isinstance(step.operation, Convolve):
@@ -164,11 +167,14 @@ class _Bundle:
         return len(self._numbers) - len(values)
 
     def _timed(self, operation: Convolve, purpose: int) -> Convolve:
-        """What its weights belong to. Bias correction needs means that perhaps nobody has measured, and changes no time."""
+        """Return what its weights belong to.
+
+        Bias correction needs means that perhaps nobody has measured, and changes no time.
+        """
         return operation.alone if purpose == constant("MPB_CONFIGURATION") else replace(operation.alone, corrected=False)
 
     def _floats(self, operation: Convolve) -> dict[str, dict[str, int]]:
-        """The pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
+        """Return the pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
         constants = self._constants(operation)
         scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
         bias = b"".join(array.tobytes() for array in constants.whole or (constants.bias,))
@@ -223,7 +229,7 @@ class _Bundle:
         return self._numbers_by_operation[key]
 
     def heads(self, configuration: Configuration) -> None:
-        """What box decoding needs."""
+        """Add what box decoding needs."""
         for output, head in enumerate(yolo_heads(configuration.network)):
             first_anchor = len(self._anchors)
             self._anchors += head.anchors
@@ -265,13 +271,13 @@ class _Bundle:
         }
 
     def packed(self, level: str) -> None:
-        """The configuration's weights as a level reads them."""
+        """Add the configuration's weights as a level reads them."""
         for number, (shape, precision, weights) in self._weights.items():
             content = pack_for(level, shape, precision, weights)
             self._packed.add(table=level.encode(), weights=self._data.piece(content), convolution=number)
 
     def content(self, configuration: Configuration, timed: Sequence[str]) -> bytes:
-        """The whole file."""
+        """Return the content of the file."""
         origin = json.dumps(finite(_origin(configuration)), ensure_ascii=True, allow_nan=False, default=str)
         sections = [
             self._network(configuration, timed).section(),
@@ -286,7 +292,7 @@ class _Bundle:
             (1, bytes(self._texts.content)),
             (1, origin.encode()),
         ]
-        return assembled(sections, self._data.parts)
+        return assembled(sections, self._data.pieces)
 
     def _network(self, configuration: Configuration, timed: Sequence[str]) -> Records:
         network, document = configuration.network, configuration.document
@@ -326,7 +332,7 @@ class _Bundle:
 
 
 def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
-    """What a step's operation decides. Raises: EngineError for one that bundles do not have."""
+    """Return what a step's operation decides. Raises: EngineError for one that bundles do not have."""
     if not step.operation.bundle:
         raise EngineError(
             f"--to bundle: layer {layer.index} ({layer.name}): bundles have no {step.operation.name}; "
@@ -336,7 +342,7 @@ def _step_fields(step: Step, layer: LayerSpec) -> dict[str, Any]:
 
 
 def _category_ids(document: Mapping[str, Any], classes: int) -> list[int]:
-    """The ids of the classes in files of detections: the data set's own, else 1, 2, ..."""
+    """Return the ids of the classes in files of detections: the data set's own, else 1, 2, ..."""
     category_ids = (document.get("dataset") or {}).get("category_ids")
     return list(category_ids) if category_ids and len(category_ids) == classes else list(range(1, classes + 1))
 

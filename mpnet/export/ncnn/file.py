@@ -48,7 +48,7 @@ class NcnnFiles:
         self._weights.append(np.asarray(values, "<f4").tobytes())
 
     def param(self, outputs: Mapping[str, str]) -> bytes:
-        """The text. outputs: by the name that a tensor has outside the blob that it is."""
+        """Return the text. outputs: by the name that a tensor has outside the blob that it is."""
         readers = Counter(blob for _, _, inputs, _, _ in self._layers for blob in inputs)
         lines: list[str] = []
         blobs = 0
@@ -68,7 +68,7 @@ class NcnnFiles:
         return "\n".join([str(MAGIC), f"{len(lines)} {blobs}", *lines, ""]).encode()
 
     def bin(self) -> bytes:
-        """The content of the .bin file: all weights in the order of their layers."""
+        """Return the content of the .bin file: all weights in the order of their layers."""
         return b"".join(self._weights)
 
 

@@ -7,7 +7,7 @@ import numpy as np
 
 from mpnet.engine.operations import Shuffle
 from mpnet.engine.options import LayerQuantization
-from mpnet.export.basic import beyond
+from mpnet.export.basic import find_problem
 from mpnet.model.network import LayerSpec, UpsampleSpec
 from mpnet.model.precision import FLOAT16, Precision
 
@@ -16,7 +16,7 @@ MODES = ("symmetric", "power_of_two")
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
-    if problem := beyond(layer, "ncnn", lambda operation: isinstance(operation, Shuffle)):
+    if problem := find_problem(layer, "ncnn", lambda operation: isinstance(operation, Shuffle)):
         return problem
     if isinstance(layer, UpsampleSpec) and not copies_exactly(layer):
         return f"its nearest neighbour misses pixels at a factor of {layer.factor} on {layer.in_shape[1]}x{layer.in_shape[0]}"

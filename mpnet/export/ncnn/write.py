@@ -119,14 +119,17 @@ class NcnnExport:
                 self._maps[step.output] = self._maps[source]
 
     def _round_to_half(self, layer: LayerSpec, blob: str) -> str:
-        """The reals rounded to half, where mpnet stores halves: an int8 layer behind them then finds the same codes."""
+        """Append layers for the reals rounded to half, where mpnet stores halves.
+
+        An int8 layer behind them then finds the same codes.
+        """
         self._extra_layers += 1
         name = f"{layer_name(layer.index, layer.short)}/half_{self._extra_layers}"
         half_blob = self.files.add_layer("Cast", f"{name}/stored", [blob], p0=_FLOAT, p1=_HALF)
         return self.files.add_layer("Cast", name, [half_blob], p0=_HALF, p1=_FLOAT)
 
     def _dequantize(self, layer: LayerSpec, slot: int) -> str:
-        """The reals that codes mean: ncnn holds no codes between layers."""
+        """Append layers for the reals that codes mean: ncnn holds no codes between layers."""
         wide = self._widen_codes(layer, slot)
         scale = float(np.float32(self._maps[slot].scale))
         return self.files.add_layer("BinaryOp", f"{wide}/reals", [wide], p0=2, p1=1, p2=scale)
@@ -138,7 +141,7 @@ class NcnnExport:
         return self.files.add_layer("Cast", name, [self._quantize_slot(layer, slot)], p0=_CODE, p1=_FLOAT, p31=_NO_16_BITS)
 
     def _quantize_slot(self, layer: LayerSpec, slot: int) -> str:
-        """The blob of a slot's codes; all who read them share it."""
+        """Return the blob of a slot's codes; all who read them share it."""
         if slot not in self._codes:
             self._extra_layers += 1
             name = f"{layer_name(layer.index, layer.short)}/codes_{self._extra_layers}"
@@ -146,7 +149,7 @@ class NcnnExport:
         return self._codes[slot]
 
     def _quantize_blob(self, blob: str, name: str, slot: int) -> str:
-        """A blob's codes, by the scale of a slot."""
+        """Append layers for a blob's codes, by the scale of a slot."""
         codes = self.files.add_layer("Quantize", name, [blob], p0=1, p31=_NO_16_BITS)
         self.files.add_floats(np.array([self._maps[slot].inv_scale], np.float32))
         return codes
@@ -166,7 +169,7 @@ class NcnnExport:
         return self._convolve_reals(layer, constants, self._blobs[step.inputs[0]], name)
 
     def _convolve_reals(self, layer: ConvolutionSpec, constants: Constants, x: str, name: str) -> str:
-        """A convolution with bias and activation."""
+        """Append layers for a convolution with bias and activation."""
         number, numbers = _FUSED.get(layer.activation, _FUSED["linear"])
         alone = layer.activation not in _FUSED
         parameters: dict[str, Any] = {"p5": 1}
@@ -209,7 +212,10 @@ class NcnnExport:
         return self._activate(reals, layer.activation, name) if alone else reals
 
     def _sum_codes(self, layer: ConvolutionSpec, weights: NDArray[np.int8], slot: int, name: str) -> str:
-        """Sums of an int8 convolution. Groups are convolutions of their own: ncnn's gave other numbers from run to run."""
+        """Append the sums of an int8 convolution.
+
+        Groups are convolutions of their own: ncnn's gave other numbers from run to run.
+        """
         if layer.groups == 1:
             return self._add_int8_convolution(layer, weights, self._quantize_slot(layer, slot), name)
         inputs = layer.in_shape[2] // layer.groups
@@ -233,7 +239,7 @@ class NcnnExport:
     def _add_convolution(
         self, layer: ConvolutionSpec, weights: NDArray[Any], x: str, name: str, groups: int = 1, **parameters: Any
     ) -> str:
-        """A convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
+        """Append a convolution's line and its weights. What ncnn reads behind them is the caller's: bias, scales."""
         kind = "Convolution" if groups == 1 else "ConvolutionDepthWise"
         if groups > 1:
             parameters["p7"] = groups

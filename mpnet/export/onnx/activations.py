@@ -24,7 +24,7 @@ def _multiply(graph: OnnxGraph, x: str, factor: float, name: str) -> str:
 
 
 def _slow_outside(graph: OnnxGraph, x: str, low: float, high: float, slope: float, name: str) -> tuple[str, str]:
-    """x kept in [low, high], and `slope` times what lies outside."""
+    """Return x kept in [low, high], and `slope` times what lies outside."""
     clipped = _clip(graph, x, low, high, f"{name}_inside")
     return clipped, _multiply(graph, graph.node("Sub", [x, clipped], f"{name}_outside"), slope, f"{name}_slow")
 
@@ -97,5 +97,5 @@ MONOTONIC = (*CLAMPS, "leaky", "logistic")
 
 
 def activate(graph: OnnxGraph, activation: str, x: str, name: str) -> str:
-    """The tensor after the activation. Raises: KeyError for one that mpnet.export.onnx.support refuses."""
+    """Append an activation and return its result. Raises: KeyError for one that mpnet.export.onnx.support refuses."""
     return _OPERATORS[activation](graph, x, name)

@@ -15,7 +15,7 @@ from mpnet.model.network import NetworkSpec
 
 
 def refuse_kind(kind: str) -> None:
-    """Raises: ConfigError for a suppression that ONNX's operator does not know."""
+    """Check the kind of suppression. Raises: ConfigError for one that ONNX's operator does not know."""
     if kind != "default":
         raise ConfigError(
             f"--with-boxes: nms_kind {kind} cannot be written, ONNX's NonMaxSuppression compares IoU only; "
@@ -26,7 +26,7 @@ def refuse_kind(kind: str) -> None:
 def write_boxes(
     graph: OnnxGraph, network: NetworkSpec, tensors: Sequence[str], confidence: float, nms: float
 ) -> tuple[str, str, str]:
-    """The detections of one image, best first within each class, classes rising.
+    """Append the detections of one image, best first within each class, classes rising.
 
     tensors: the one that enters each yolo layer, (1, c, h, w).
     Result: boxes (n, 4) float32, centre and size relative to the network's input; scores (n,); classes (n,) int64.

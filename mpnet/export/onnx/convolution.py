@@ -96,7 +96,8 @@ class _Writer:
     @cached_property
     def weight_codes(self) -> str:
         """The tensor of the weight codes, in 8 bits. Codes of 4 bits become that when the file is loaded: engines convolve
-        codes of 8 bits only, and DequantizeLinear of 4 bits leaves them with reals."""
+        codes of 8 bits only, and DequantizeLinear of 4 bits leaves them with reals.
+        """
         weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
         if not precision.is_narrow:
             return self.constant("weights", weights)
@@ -126,7 +127,7 @@ class _Writer:
         return self.graph.node("Conv", inputs, self.name(role), **self.window)
 
     def weights(self, factor: float = 1.0) -> str:
-        """What the weight codes mean, times a factor."""
+        """Return what the weight codes mean, times a factor."""
         codes, scales = self.weight_codes, self.scales * np.float32(factor)
         if self.rules.fused_only and not self.is_in_codes:
             # Engines fold these into real weights, which DequantizeLinear keeps them from.
@@ -196,7 +197,7 @@ class _Writer:
         return range_to_params(*bounds, scheme) if self.activation in (*CLAMPS, "leaky") else None
 
     def write_through_codes(self, params: QuantParams) -> Value:
-        """Sums in codes where an activation other than a clamp follows, and the result in codes."""
+        """Write sums in codes where an activation other than a clamp follows, and the result in codes."""
         sums = self.write_sums()
         if self.activation == "leaky":
             low, high = ((code - params.zero_point) * params.scale for code in (-SHIFT, SHIFT - 1))
@@ -229,8 +230,9 @@ class _Writer:
 def convolve(
     graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: OnnxRules, options: EngineOptions
 ) -> Value:
-    """The result of a convolution with bias and activation: coded if the operation quantises it, else reals that are not
-    yet rounded to anything, or are to be quantised later."""
+    """Write a convolution with bias and activation: coded if the operation quantises it, else reals that are not
+    yet rounded to anything, or are to be quantised later.
+    """
     layer = operation.layer_of(prepared.network)
     writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x, options)
     if writer.is_leaky_pair:

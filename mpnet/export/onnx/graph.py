@@ -38,7 +38,7 @@ class OnnxGraph:
         self._versions = VERSIONS
 
     def input(self, name: str, shape: Sequence[int]) -> str:
-        """A float32 input."""
+        """Add a float32 input."""
         self._names.add(name)
         self._inputs.append(self._helper.make_tensor_value_info(name, FLOAT, list(shape)))
         return name
@@ -50,7 +50,7 @@ class OnnxGraph:
         self._outputs.append(self._helper.make_tensor_value_info(name, kind, list(shape)))
 
     def constant(self, name: str, array: NDArray[Any] | np.generic) -> str:
-        """A constant; equal ones are written once."""
+        """Add a constant; equal ones are written once."""
         value = np.asarray(array)
         key = (value.dtype.str, value.shape, value.tobytes())
         cached_name = self._constants.get(key)
@@ -62,7 +62,7 @@ class OnnxGraph:
         return cached_name
 
     def packed(self, name: str, kind: int, shape: Sequence[int], content: bytes) -> str:
-        """A constant of a type that NumPy lacks, as the bytes that ONNX stores."""
+        """Add a constant of a type that NumPy lacks, as the bytes that ONNX stores."""
         key = (str(kind), tuple(shape), content)
         cached_name = self._constants.get(key)
         if cached_name is None:
@@ -91,7 +91,7 @@ class OnnxGraph:
                 node.doc_string = layers[index]
 
     def model(self, name: str, producer_version: str, metadata: dict[str, str]) -> Any:
-        """The whole, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""
+        """Return the whole model, checked. Raises: onnx.checker.ValidationError for a mistake in the writer."""
         opset, ir_version = self._versions
         graph = self._helper.make_graph(self._nodes, name, self._inputs, self._outputs, self._initializers)
         model = self._helper.make_model(

@@ -18,7 +18,7 @@ from mpnet.export.onnx.write import OnnxExport
 
 
 def write(configuration: Configuration, flavour: str, with_boxes: bool = False) -> Exported:
-    """The file in the form of a flavour, the same bytes for the same configuration.
+    """Return the file in the form of a flavour, the same bytes for the same configuration.
 
     with_boxes: the graph gives `boxes`, `scores` and `classes` besides the tensors that enter the heads.
     Raises: ConfigError for boxes that ONNX cannot suppress as the configuration asks.
@@ -70,7 +70,7 @@ def _list_opencv_notes(model: Any) -> tuple[str, ...]:
 
 
 def _metadata(configuration: Configuration, flavour: str, outputs: Sequence[str], with_boxes: bool) -> dict[str, str]:
-    """The file's metadata_props: text by name, JSON unless it is one word; the same for the same configuration.
+    """Return the file's metadata_props: text by name, JSON unless it is one word; the same for the same configuration.
 
     outputs: names of the tensors that leave the file, in the order of the heads.
     """
@@ -89,7 +89,7 @@ def _count_nodes(model: Any) -> dict[str, Any]:
 
 
 def _list_layers(export: OnnxExport) -> dict[int, tuple[str, str, str]]:
-    """The precision asked for, the one written, and a remark, by layer index."""
+    """Return the precision asked for, the one written, and a remark, by layer index."""
     layers = {}
     for step in export.plan.steps:
         operation = step.operation

@@ -49,21 +49,21 @@ class OperationWriter:
     prepared: Prepared
 
     def node(self, operator: str, inputs: Sequence[str], role: str = "", **attributes: Any) -> str:
-        """A node on behalf of the operation."""
+        """Append a node on behalf of the operation."""
         return self.graph.node(operator, inputs, f"{self.name}_{role}" if role else self.name, **attributes)
 
     def constant(self, role: str, values: Any, dtype: type = np.float32) -> str:
-        """A constant of the operation."""
+        """Add a constant of the operation."""
         return self.graph.constant(f"{self.name}_{role}", np.asarray(values, dtype))
 
     def activate(self, x: str) -> str:
-        """x through the operation's activation."""
+        """Append the operation's activation to x."""
         word = self.operation.activation
         return activate(self.graph, word, x, f"{self.name}_{word}")
 
 
 def write(job: OperationWriter) -> str:
-    """The tensor of an operation's result."""
+    """Write an operation and return the tensor of its result."""
     writer = _writer(job.operation)
     assert writer is not None
     return writer(job)
@@ -185,7 +185,7 @@ def _multiply(job: OperationWriter) -> str:
 
 
 def _combine(job: OperationWriter) -> str:
-    """The sum of as many channels as both have, and the first's own behind them."""
+    """Write the sum of as many channels as both have, and the first's own behind them."""
     operation: Combine = job.operation
     height, width, channels = job.shape
     total, factors = job.inputs[0], operation.factors(job.prepared, job.shapes)
@@ -247,7 +247,7 @@ def _softmax(job: OperationWriter) -> str:
 
 
 def _shares(job: OperationWriter) -> str:
-    """The share of each channel in the sum of all channels, which a small constant keeps above 0."""
+    """Write the share of each channel in the sum of all channels, which a small constant keeps above 0."""
     [x] = job.inputs
     if job.operation.kind == "channels":
         numerators = job.node("Relu", [x], "parts")

@@ -43,7 +43,7 @@ class Pending:
     layer: int
     activation: str
     quantize: Quantize | None
-    stored: StoredType = FLOAT16
+    stored_type: StoredType = FLOAT16
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Value:
 
 
 def add_pair(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> Value:
-    """A float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
+    """Take a float32 tensor through codes of a fixed scale and back: what engines fuse with its neighbours."""
     codes = graph.node("QuantizeLinear", [x, *add_fixed_map(graph, name, params)], f"{name}_quantize")
     return dequantize_codes(graph, codes, name, params)
 
@@ -84,7 +84,7 @@ def is_wide(params: QuantParams) -> bool:
 
 
 def quantize_value(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
-    """What a Quantize step gives."""
+    """Append what a Quantize step gives."""
     if quantize.range is None:
         return _quantize_dynamically(graph, x, name, quantize)
     params = range_to_params(*quantize.range, quantize.scheme)
@@ -93,7 +93,8 @@ def quantize_value(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> V
 
 def _snap_to_steps(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
     """x, moved onto multiples of the scale by the scheme's own rounding where QuantizeLinear's differs, and kept above the
-    lowest code where the scheme uses fewer than QuantizeLinear."""
+    lowest code where the scheme uses fewer than QuantizeLinear.
+    """
     if params.low > -SHIFT:
         lowest = graph.constant(f"{name}_lowest", np.float32((params.low - params.zero_point) * params.scale))
         x = graph.node("Max", [x, lowest], f"{name}_low")
@@ -126,7 +127,7 @@ def _quantize_dynamically(graph: OnnxGraph, x: str, name: str, quantize: Quantiz
 
 
 def real_of(graph: OnnxGraph, value: Value, name: str) -> str:
-    """The float32 tensor of a slot."""
+    """Return the float32 tensor of a slot, converted where it holds codes."""
     if value.real:
         return value.real
     assert value.coded is not None
@@ -135,7 +136,7 @@ def real_of(graph: OnnxGraph, value: Value, name: str) -> str:
 
 
 def round_to_16_bits(graph: OnnxGraph, x: str, name: str, stored_type: StoredType, rules: OnnxRules) -> str:
-    """x with the values that a type of 16 bits has, as float32."""
+    """Round x to the values that a type of 16 bits has, as float32."""
     number, split = NARROW[stored_type]
     if rules.rounding_to_16_bits == "cast":
         halves = graph.node("Cast", [x], f"{name}_half", to=number)

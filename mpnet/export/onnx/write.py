@@ -71,20 +71,20 @@ class OnnxExport:
         return write(OperationWriter(self.graph, operation, inputs, shapes, shape, name, self.prepared))
 
     def _complete(self, slot: int) -> Value:
-        """A slot with all that was put off until something computes with it."""
+        """Return a slot with all that was put off until something computes with it."""
         value, pending = self._values[slot], self._values[slot].pending
         if pending is not None:
             real = activate(self.graph, pending.activation, value.real, layer_name(pending.layer, pending.activation))
             name = layer_name(pending.layer, "result")
             if pending.quantize is None:
-                value = Value(round_to_16_bits(self.graph, real, name, pending.stored, self.rules))
+                value = Value(round_to_16_bits(self.graph, real, name, pending.stored_type, self.rules))
             else:
                 value = quantize_value(self.graph, real, name, pending.quantize)
             self._values[slot] = value
         return value
 
     def _round_to_stored(self, real: str, step: Step) -> Value:
-        """A result that is stored as the step gives it."""
+        """Return a result that is stored as the step gives it."""
         stored_type = step.gives.stored
         has_rounded = step.operation.moves_values and step.takes is step.gives
         rounds = stored_type in NARROW and not has_rounded

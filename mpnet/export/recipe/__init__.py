@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Recipes: which layers stay in floating point, in the words of another program's quantiser. No weights.
+"""Recipes: which layers stay in floating point, in the words of another program's quantizer. No weights.
 
 They speak of an imported network by the names of its ONNX file's nodes, of others by those of the file that
 `mpnet export NET.cfg --to onnx` (LiteRT: `--to tflite`) writes in fp32. docs/toolchains.md shows each at work.
@@ -13,40 +13,40 @@ from mpnet.engine.options import LayerQuantization
 from mpnet.export import Configuration, Exported, Target
 from mpnet.export.onnx.support import support as onnx_support
 from mpnet.export.recipe.choice import choice_of
-from mpnet.export.recipe.quantisers import QUANTISERS
+from mpnet.export.recipe.quantizers import QUANTIZERS
 from mpnet.model.layers import LayerSpec
 from mpnet.model.precision import FP32, Precision
 
 
 def _support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     if precision.is_narrow:
-        return f"{QUANTISERS[flavour].program} quantises weights to 8 bits in a mix of layers"
+        return f"{QUANTIZERS[flavour].program} quantises weights to 8 bits in a mix of layers"
     return onnx_support(layer, FP32, quantization, flavour)
 
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
-    quantiser, network = QUANTISERS[flavour], configuration.network
-    is_of_source = quantiser.source and all(network.layers[index].source for index in configuration.precisions.weighted)
+    quantizer, network = QUANTIZERS[flavour], configuration.network
+    is_of_source = quantizer.source and all(network.layers[index].source for index in configuration.precisions.weighted)
     choice = choice_of(configuration, is_of_source)
     layers = {}
     for layer in choice.layers:
-        reason = quantiser.reason_for_float(layer) if layer.quantised else quantiser.float_text
-        layers[layer.index] = (layer.precision, "float" if reason or not layer.quantised else "int8", reason)
+        reason = quantizer.reason_for_float(layer) if layer.is_quantized else quantizer.float_text
+        layers[layer.index] = (layer.precision, "float" if reason or not layer.is_quantized else "int8", reason)
     details = {
-        "reads": "the ONNX file that the network was imported from" if is_of_source else quantiser.reads,
+        "reads": "the ONNX file that the network was imported from" if is_of_source else quantizer.reads,
         "quantised": sum(form == "int8" for _, form, _ in layers.values()),
         "float": sum(form == "float" for _, form, _ in layers.values()),
     }
-    return Exported(quantiser.write(choice), details, layers, quantiser.notes(choice, network, configuration.options))
+    return Exported(quantizer.write(choice), details, layers, quantizer.notes(choice, network, configuration.options))
 
 
 TARGET = Target(
-    "the choice of layers for another program's quantiser, in its own words",
+    "the choice of layers for another program's quantizer, in its own words",
     ".recipe.json",
     _write,
     lacks="weights of fewer than eight bits",
-    flavours=QUANTISERS,
+    flavours=QUANTIZERS,
     support=_support,
-    precisions={name: ("bf16",) for name in QUANTISERS},
+    precisions={name: ("bf16",) for name in QUANTIZERS},
     reads_weights=False,
 )

@@ -23,11 +23,12 @@ class ChosenLayer:
 
     spec: LayerSpec
     precision: str
-    quantised: bool
+    is_quantized: bool
     node: str
 
     @property
     def index(self) -> int:
+        """The layer's index in the network."""
         return self.spec.index
 
 
@@ -66,16 +67,18 @@ class Choice:
     corrected: bool
 
     @cached_property
-    def quantised(self) -> list[ChosenLayer]:
-        return [layer for layer in self.layers if layer.quantised]
+    def quantized_layers(self) -> list[ChosenLayer]:
+        """The layers that are quantised to 8 bits."""
+        return [layer for layer in self.layers if layer.is_quantized]
 
     @cached_property
-    def floats(self) -> list[ChosenLayer]:
-        return [layer for layer in self.layers if not layer.quantised]
+    def float_layers(self) -> list[ChosenLayer]:
+        """The layers that stay in floating point."""
+        return [layer for layer in self.layers if not layer.is_quantized]
 
 
 def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
-    """The choice of a configuration. is_of_source: in the names of the file that the network was imported from.
+    """Return the choice of a configuration. is_of_source: in the names of the file that the network was imported from.
 
     Other programs make codes in one way for all layers: that of the first quantised layer here.
 
@@ -87,7 +90,7 @@ def choice_of(configuration: Configuration, is_of_source: bool) -> Choice:
         for layer in (network.layers[index] for index in plan.weighted)
         for node in [layer.source[0] if is_of_source else layer_name(layer.index, "conv")]
     )
-    first_quantized = next((layer.index for layer in layers if layer.quantised), None)
+    first_quantized = next((layer.index for layer in layers if layer.is_quantized), None)
     quantization = None if first_quantized is None else configuration.options.of(first_quantized)
     requested = NO_OPTIONS if first_quantized is None else configuration.options.complete.get(first_quantized, NO_OPTIONS)
     protocol = document.get("protocol") or {}

@@ -53,13 +53,13 @@ class TfliteGraph:
         self._names: set[str] = set()
 
     def tensor(self, name: str, shape: Sequence[int], kind: str = "float32", codes: Codes | None = None) -> int:
-        """A tensor that an operator writes, or the input. shape: with the leading 1 of one image."""
+        """Add a tensor that an operator writes, or the input. shape: with the leading 1 of one image."""
         return self._add(name, shape, kind, 0, codes)
 
     def constant(
         self, name: str, values: NDArray[Any], meaning: Channels | Codes | None = None, in_4_bits: bool = False
     ) -> int:
-        """A tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
+        """Add a tensor whose values stand in the file. in_4_bits: they are int8, but lie there in half of that."""
         content = pack_bits(np.ascontiguousarray(values), 4) if in_4_bits else values.tobytes()
         kind = "int4" if in_4_bits else values.dtype.name
         meaning_key = (meaning.scales.tobytes(), meaning.axis) if isinstance(meaning, Channels) else meaning
@@ -70,18 +70,19 @@ class TfliteGraph:
         return self._constants[key]
 
     def shape(self, tensor: int) -> tuple[int, ...]:
-        """The shape of a tensor, with the leading 1."""
+        """Return the shape of a tensor, with the leading 1."""
         return tuple(self._tensors[tensor].shape)
 
     def name(self, tensor: int) -> str:
-        """The name of a tensor."""
+        """Return the name of a tensor."""
         return str(self._tensors[tensor].name)
 
     def operator(
         self, name: str, inputs: Sequence[int], output: int, *, version: int = 1, options: str = "", **values: Any
     ) -> int:
         """Append an operator and return its output. name: of BuiltinOperator; options: the name of its options table in
-        the schema, whose fields are `values`."""
+        the schema, whose fields are `values`.
+        """
         code = (getattr(schema.BuiltinOperator, name), version)
         number = self._codes.setdefault(code, len(self._codes))
         operator = _table("Operator", opcodeIndex=number, inputs=list(inputs), outputs=[output])
@@ -97,7 +98,7 @@ class TfliteGraph:
         self._tensors[tensor].name = unused(name, self._names)
 
     def content(self, inputs: Sequence[int], outputs: Sequence[int], description: str, metadata: Mapping[str, bytes]) -> bytes:
-        """The file. metadata: named blocks that readers find by their names."""
+        """Return the content of the file. metadata: named blocks that readers find by their names."""
         blocks = []
         for name, block in metadata.items():
             self._buffers.append(_Aligned(block))
@@ -153,7 +154,7 @@ class TfliteGraph:
 
 
 def _table(kind: str, **values: Any) -> Any:
-    """A table of the schema; older versions of its classes take no values when they are made."""
+    """Make a table of the schema; older versions of its classes take no values when they are made."""
     table = getattr(schema, f"{kind}T")()
     for name, value in values.items():
         setattr(table, name, value)

@@ -32,12 +32,12 @@ class Forms:
     """In which form each slot of a plan is written, and how each of its convolutions is.
 
     maps:  of slots that hold codes in the plan: their codes, None where the range is measured on the image.
-    kept:  the form in which a slot is written by the step that makes it.
+    stored_forms: the form in which a slot is written by the step that makes it.
     ways:  by number of the step, of convolutions. sums: the codes of their sums where these are codes.
     """
 
     maps: dict[int, Form]
-    stored: dict[int, Form] = field(default_factory=dict)
+    stored_forms: dict[int, Form] = field(default_factory=dict)
     ways: dict[int, Way] = field(default_factory=dict)
     sums: dict[int, Codes] = field(default_factory=dict)
 
@@ -66,7 +66,7 @@ def choose_forms(plan: Plan, rules: TfliteRules, sums: Ranges, reach: Reach) -> 
             form = _find_single(result_forms)
             if form is not None and form.is_wide and isinstance(operation, Reorg3d):
                 form = None  # SPACE_TO_DEPTH knows no int16
-            forms.stored[step.output] = form
+            forms.stored_forms[step.output] = form
             input_forms = [form]
         for slot in step.inputs:
             for form in input_forms:
@@ -114,7 +114,7 @@ def _settle_convolution(
     if result is not None and result.bits != codes.bits:
         result = codes_of(scheme, *range_of(result))  # a convolution gives as many bits as it takes; QUANTIZE follows
     if result is not None and layer.activation in CODED_ACTIVATIONS:
-        forms.ways[number], forms.stored[step.output] = "coded", result
+        forms.ways[number], forms.stored_forms[step.output] = "coded", result
         sum_range = spanned_by_sums(result, plan.options.ranges.get(layer.index, range_of(result)))
         forms.sums[number] = (
             result if layer.activation != "leaky" else _find_sum_codes(layer, sums, sum_range, scheme) or result
@@ -138,7 +138,7 @@ def _settle_convolution(
 def _find_sum_codes(
     layer: ConvolutionSpec, sums: Ranges, result: tuple[float, float] | None, scheme: ActivationScheme
 ) -> Codes | None:
-    """The codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
+    """Return the codes of a convolution's sums, from their range or from that of its result; None where nobody knows either."""
     sum_range = sums.get(layer.index)
     if sum_range is None and result is not None:
         sum_range = sums_before(layer.activation, *result, bits=scheme.bits)

@@ -23,13 +23,13 @@ _RGB, _IMAGE, _NORMALISATION = 1, 2, 1
 
 
 def metadata_of(configuration: Configuration, flavour: str, outputs: Sequence[str]) -> dict[str, bytes]:
-    """The blocks of metadata by name: TensorFlow Lite's, and a JSON of mpnet's. outputs: names of tensors."""
+    """Return the blocks of metadata by name: TensorFlow Lite's, and a JSON of mpnet's. outputs: names of tensors."""
     described = description_json(description(configuration, flavour, "NHWC", outputs))
     return {"TFLITE_METADATA": _model_metadata(configuration, outputs), "mpnet": described}
 
 
 def with_labels(model: bytes, names: Sequence[str]) -> bytes:
-    """The model with its class names behind it, one a line; equal bytes for equal names."""
+    """Return the model with its class names behind it, one a line; equal bytes for equal names."""
     if not names:
         return model
     file = io.BytesIO(model)

@@ -45,11 +45,11 @@ class TfliteWriter:
         self.name = ""
 
     def add_tensor(self, role: str, shape: Sequence[int], codes: Codes | None = None) -> int:
-        """A tensor of the layer: reals, or codes."""
+        """Add a tensor of the layer: reals, or codes."""
         return self.graph.tensor(f"{self.name}/{role}", shape, "float32" if codes is None else f"int{codes.bits}", codes)
 
     def add_constant(self, role: str, values: Any, kind: Any = np.int32) -> int:
-        """A constant of the layer."""
+        """Add a constant of the layer."""
         return self.graph.constant(f"{self.name}/{role}", np.asarray(values, kind))
 
     def quantize(self, x: int, codes: Codes) -> int:
@@ -72,7 +72,8 @@ class TfliteWriter:
         channels: tuple[int, int] = (0, 0),
     ) -> int:
         """Zeros (or the lowest value) around each channel. margins: rows before and after, columns before and after.
-        channels: more of them, before and after."""
+        channels: more of them, before and after.
+        """
         graph = self.graph
         _, height, width, depth = graph.shape(x)
         top, bottom, left, right = margins
@@ -110,7 +111,7 @@ class TfliteWriter:
         )
 
     def avgpool(self, x: int) -> int:
-        """The mean of each channel."""
+        """Append operators for the mean of each channel."""
         _, height, width, channels = self.graph.shape(x)
         return self.graph.operator(
             "AVERAGE_POOL_2D",
@@ -125,7 +126,7 @@ class TfliteWriter:
         )
 
     def upsample(self, x: int, factor: int, codes: Codes | None) -> int:
-        """The image enlarged by a whole factor, each pixel repeated."""
+        """Append operators for the image enlarged by a whole factor, each pixel repeated."""
         _, height, width, channels = self.graph.shape(x)
         size = [height * factor, width * factor]
         return self.graph.operator(
@@ -137,7 +138,7 @@ class TfliteWriter:
         )
 
     def slice_channels(self, x: int, start: int, stop: int, codes: Codes | None) -> int:
-        """The channels from start to stop."""
+        """Append operators for the channels from start to stop."""
         shape = (*self.graph.shape(x)[:CHANNELS], stop - start)
         return self.graph.operator(
             "SLICE",
@@ -148,7 +149,7 @@ class TfliteWriter:
         )
 
     def concatenate(self, tensors: Sequence[int], codes: Codes | None) -> int:
-        """The parts joined along their channels."""
+        """Append operators for the parts joined along their channels."""
         channels = sum(self.graph.shape(x)[CHANNELS] for x in tensors)
         shape = (*self.graph.shape(tensors[0])[:CHANNELS], channels)
         return self.graph.operator(
@@ -161,7 +162,7 @@ class TfliteWriter:
         )
 
     def space_to_depth(self, x: int, block: int, codes: Codes | None) -> int:
-        """The pixels of a square as channels of one."""
+        """Append operators for the pixels of a square as channels of one."""
         _, height, width, channels = self.graph.shape(x)
         return self.graph.operator(
             "SPACE_TO_DEPTH",
@@ -173,7 +174,7 @@ class TfliteWriter:
         )
 
     def shuffle(self, x: int, groups: int, codes: Codes | None) -> int:
-        """The channels of so many groups in turn."""
+        """Append operators for the channels of so many groups in turn."""
         shape = self.graph.shape(x)
         pixels, group_channels = shape[1] * shape[2], shape[CHANNELS] // groups
         transposed = self.graph.operator(
@@ -186,7 +187,7 @@ class TfliteWriter:
         return self._reshape(transposed, shape, "shuffled", codes)
 
     def softmax(self, x: int) -> int:
-        """The softmax over the channels of each pixel."""
+        """Append operators for the softmax over the channels of each pixel."""
         output = self.add_tensor("softmax", self.graph.shape(x))
         return self.graph.operator("SOFTMAX", [x], output, options="SoftmaxOptions", beta=1.0)
 
@@ -222,7 +223,7 @@ class TfliteWriter:
         )
 
     def activate(self, x: int, activation: str) -> int:
-        """An activation of reals that no operator has in itself."""
+        """Append an activation of reals, which no operator has in itself."""
         graph, shape = self.graph, self.graph.shape(x)
         if activation in FUSED:
             return x
@@ -265,7 +266,7 @@ class TfliteWriter:
         return self._add_binary("SUB", t, self._add_binary("SUB", t, x))
 
     def copy(self, x: int) -> int:
-        """The same values as a tensor of its own."""
+        """Append operators for the same values as a tensor of its own."""
         return self._reshape(x, self.graph.shape(x), "copy", None)
 
     def _reshape(self, x: int, shape: Sequence[int], name: str, codes: Codes | None) -> int:
@@ -282,7 +283,7 @@ class TfliteWriter:
         return self.graph.constant(f"number_{value}", constants)
 
     def _add_binary(self, operator: str, a: int, b: int, fused: int | None = NO_FUSION) -> int:
-        """An operator of two tensors of reals. fused: None for one that has no activation in itself."""
+        """Append an operator of two tensors of reals. fused: None for one that has no activation in itself."""
         values = {} if fused is None else {"fusedActivationFunction": fused}
         output = self.add_tensor(operator.lower(), self.graph.shape(a))
         return self.graph.operator(operator, [a, b], output, options=_TWO_OPTIONS[operator], **values)

@@ -8,7 +8,7 @@ from typing import Any, Callable, Sequence
 
 from mpnet.engine.operations import Add, AvgPool, Map, Multiply, Normalize, Operation, Pad, Reorg3d, Shuffle
 from mpnet.engine.options import LayerQuantization
-from mpnet.export.basic import beyond
+from mpnet.export.basic import find_problem
 from mpnet.model.network import ConvolutionSpec, LayerSpec, MaxpoolSpec
 from mpnet.model.precision import FLOAT16, Precision
 from mpnet.model.quantization import PER_GROUP
@@ -66,7 +66,7 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
     """'' or why a layer cannot be expressed."""
     rules = FLAVOURS[flavour]
-    if problem := beyond(layer, "TensorFlow Lite", lambda operation: rules.wide and _is_written(operation)):
+    if problem := find_problem(layer, "TensorFlow Lite", lambda operation: rules.wide and _is_written(operation)):
         return problem
     if isinstance(layer, MaxpoolSpec) and not rules.padding_value and find_pool_padding(layer) is None:
         return (
@@ -120,12 +120,12 @@ def _is_written(operation: Operation) -> bool:
 
 
 def find_pool_padding(layer: MaxpoolSpec) -> str | None:
-    """The padding of a pooling in TensorFlow's words; None where neither fits."""
+    """Return the padding of a pooling in TensorFlow's words; None where neither fits."""
     return _find_padding_word(layer.in_shape, layer.out_shape, layer.size, layer.stride, layer.padding // 2)
 
 
 def find_convolution_padding(layer: ConvolutionSpec) -> str | None:
-    """The padding of a convolution in TensorFlow's words; None where zeros must be put around its input."""
+    """Return the padding of a convolution in TensorFlow's words; None where zeros must be put around its input."""
     window = layer.dilation * (layer.size - 1) + 1
     return _find_padding_word(layer.in_shape, layer.out_shape, window, layer.stride, layer.padding)
 
@@ -140,7 +140,7 @@ def count_missing(
 def _find_padding_word(
     input_sides: tuple[int, ...], result_sides: tuple[int, ...], window: int, stride: int, padding: int
 ) -> str | None:
-    """The word that gives `result_sides` windows and `padding` on the near side, on both axes; None: there is none."""
+    """Return the word that gives `result_sides` windows and `padding` on the near side, on both axes; None: there is none."""
     axes = [(input_sides[axis], result_sides[axis]) for axis in (0, 1)]
     if padding == 0 and all((size - window) // stride + 1 == count for size, count in axes):
         return "VALID"

@@ -39,7 +39,7 @@ Layers = dict[int, tuple[str, str, str]]
 
 
 def _describe_written(way: Way, requested: Precision) -> tuple[str, str]:
-    """The precision that a convolution of codes has in the file, and why it is another or what is to be said."""
+    """Return the precision that a convolution of codes has in the file, and why it is another or what is to be said."""
     if way == "simulated":
         return FP32.name, "no range of its sums is known; it computes on the reals that int8 codes mean"
     return requested.name, f"its sums have {8 * requested.stored.item_bytes} bits" if way == "descaled" else ""
@@ -85,7 +85,7 @@ class TfliteExport:
             else:
                 self._tensors[step.output, None] = self._writer.dequantize(self._get(source, codes))
         else:
-            form = self._forms.stored.get(step.output)
+            form = self._forms.stored_forms.get(step.output)
             if type(operation) in COMPUTED:
                 tensor = COMPUTED[type(operation)](self._writer, operation, [self._get(slot, None) for slot in step.inputs])
             else:
@@ -96,11 +96,11 @@ class TfliteExport:
             self.graph.rename(tensor, layer_name(layer.index, layer.short))
 
     def _get(self, slot: int, form: Form) -> int:
-        """The tensor of a slot in a form; converted once where it is kept in another."""
+        """Return the tensor of a slot in a form; converted once where it is kept in another."""
         while (slot, form) not in self._tensors and slot in self._sources:
             slot = self._sources[slot]
         if (slot, form) not in self._tensors:
-            stored_form = self._forms.stored.get(slot)
+            stored_form = self._forms.stored_forms.get(slot)
             x = self._tensors[slot, stored_form]
             self._tensors[slot, form] = self._writer.dequantize(x) if form is None else self._writer.quantize(x, form)
         return self._tensors[slot, form]
@@ -158,7 +158,7 @@ class TfliteExport:
         return self._writer.concatenate(tensors, form)
 
     def _outputs(self) -> list[int]:
-        """A tensor of its own for each output: readers take no tensor twice, nor the input as an output."""
+        """Return a tensor of its own for each output: readers take no tensor twice, nor the input as an output."""
         outputs: list[int] = []
         for slot in self._plan.outputs:
             tensor = self._get(slot, None)

@@ -23,7 +23,7 @@ Files = Mapping[str, bytes]
 
 
 @dataclass(frozen=True)
-class Quantiser:
+class Quantizer:
     """One program. program: its name. reads: what it is applied to. float_text: what becomes of layers that stay in float.
 
     source: whether it may be applied to the file that a network was imported from.
@@ -31,7 +31,7 @@ class Quantiser:
     methods: mpnet's ways to find ranges that it is asked for, () where it fixes none; the first in place of others. What it
     calls percentile or entropy finds other ranges than mpnet's.
     corrects: whether it corrects biases, whatever was measured.
-    leaves: why it leaves a layer in float that it is asked to quantise, '' where it does not.
+    reason_for_float: why it leaves a layer in float that it is asked to quantise, '' where it does not.
 
     write: a choice as files, the recipe first.
     """
@@ -61,25 +61,25 @@ class Quantiser:
         return ""
 
     def notes(self, choice: Choice, network: NetworkSpec, options: EngineOptions) -> tuple[str, ...]:
-        """What of a measured configuration it is not told, or makes in another way, one line each."""
+        """Return what of a measured configuration it is not told, or makes in another way, one line each."""
         notes = []
-        if choice.quantised and self.methods:
+        if choice.quantized_layers and self.methods:
             if not choice.calibrated:
                 fixed = "choose with quantization.activations: calibrated"
                 notes.append(f"measured with ranges of each image; {self.program} fixes them beforehand: {fixed}")
             elif choice.method.method not in self.methods:
                 notes.append(f"ranges were found by {choice.method}; {self.program} is asked for {self.methods[0]}")
-        float_layers = [layer.spec.name for layer in choice.quantised if self.reason_for_float(layer)]
+        float_layers = [layer.spec.name for layer in choice.quantized_layers if self.reason_for_float(layer)]
         if float_layers:
             notes.append(
                 f"{self.program} leaves {', '.join(float_layers)} in float itself; mpnet at fp32 there is what it gives"
             )
         if choice.corrected and not self.corrects:
             notes.append(f"measured with bias correction, which {self.program} is not asked for")
-        if choice.quantised and self.corrects and not choice.corrected:
+        if choice.quantized_layers and self.corrects and not choice.corrected:
             remedy = "`--set quantization.bias_correction=true` measures what it will make"
             notes.append(f"{self.program} corrects biases, which was not measured: {remedy}")
-        if choice.quantised:
+        if choice.quantized_layers:
             notes.append(self.channels_note(network, options))
         return tuple(filter(None, notes))
 
@@ -98,7 +98,7 @@ def _names(layers: Sequence[ChosenLayer]) -> list[str]:
 
 
 def _script(name: str, choice: Choice, **values: Any) -> bytes:
-    """Return the runnable part of a recipe, which needs the quantiser, NumPy and OpenCV, and nothing of mpnet.
+    """Return the runnable part of a recipe, which needs the quantizer, NumPy and OpenCV, and nothing of mpnet.
 
     name: of the template; values: what its placeholders stand for besides what every script is told.
     """
@@ -115,7 +115,7 @@ def _script(name: str, choice: Choice, **values: Any) -> bytes:
 
 def _nncf(choice: Choice) -> Files:
     # OpenVINO's reader calls a convolution with a bias NAME/WithoutBiases, ONNX's file NAME.
-    patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in (*_names(choice.floats), *choice.decoding)]
+    patterns = [f"^{re.escape(name)}(/WithoutBiases)?$" for name in (*_names(choice.float_layers), *choice.decoding)]
     # A reader may fold some nodes of a step away, and a pattern has to fit at least one.
     for step in choice.steps:
         names = [re.escape(name) for name in step.nodes] or [layer_name(step.index, ".*")]
@@ -131,12 +131,12 @@ def _nncf(choice: Choice) -> Files:
 
 
 def _onnxruntime(choice: Choice) -> Files:
-    names, extra_options = _names(choice.quantised), {}
+    names, extra_options = _names(choice.quantized_layers), {}
     if choice.method.method == "moving_average":
         extra_options = {"CalibMovingAverage": True, "CalibMovingAverageConstant": round(1 - choice.method.momentum, 7)}
     recipe = {
         "nodes_to_quantize": names,
-        "nodes_to_exclude": _names(choice.floats),
+        "nodes_to_exclude": _names(choice.float_layers),
         "per_channel": choice.per_channel,
         "activation_type": "QInt8" if choice.symmetric else "QUInt8",
         "weight_type": "QInt8",
@@ -179,14 +179,14 @@ def _litert(choice: Choice) -> Files:
     rules = [{"regex": ".*", "operation": "*", "algorithm_key": "min_max_uniform_quantize", "op_config": config}]
     rules += [
         {"regex": f"(^|;){name}(/|;|$)", "operation": "*", "algorithm_key": "no_quantize", "op_config": {}}
-        for name in _names(choice.floats)
+        for name in _names(choice.float_layers)
     ]
     # The quantiser takes a list and nothing beside it.
     return {_RECIPE: (json.dumps(rules, indent=1) + "\n").encode()}
 
 
 def _tensorrt(choice: Choice) -> Files:
-    precision = {layer.node: "int8" if layer.quantised else _FLOATS.get(layer.precision, "fp32") for layer in choice.layers}
+    precision = {layer.node: "int8" if layer.is_quantized else _FLOATS.get(layer.precision, "fp32") for layer in choice.layers}
     spec = ",".join(f"{name}:{precision_name}" for name, precision_name in precision.items())
     recipe = {
         "layer_precisions": precision,
@@ -202,16 +202,16 @@ _POLYGRAPHY = {"int8": "int8", "fp16": "float16", "fp32": "float32"}
 
 
 def _modelopt(choice: Choice) -> Files:
-    names = [f"^{re.escape(name)}$" for name in (*_names(choice.floats), *choice.decoding)]
+    names = [f"^{re.escape(name)}$" for name in (*_names(choice.float_layers), *choice.decoding)]
     arguments = ["python", "-m", "modelopt.onnx.quantization", "--onnx_path=MODEL.onnx", "--quantize_mode=int8"]
     # What is not in 8 bits becomes fp16 by itself there.
-    floats = "fp16" if choice.floats and all(layer.precision in _FLOATS for layer in choice.floats) else "fp32"
+    floats = "fp16" if choice.float_layers and all(layer.precision in _FLOATS for layer in choice.float_layers) else "fp32"
     arguments += ["--calibration_method=max", f"--high_precision_dtype={floats}", "--op_types_to_quantize", "Conv"]
     arguments += ["--nodes_to_exclude", *names] if names else []
     recipe = {
         "nodes_to_exclude": names,
         "op_types_to_quantize": ["Conv"],
-        "left_in_float_by_modelopt": _names([layer for layer in choice.quantised if _left_by_modelopt(layer)]),
+        "left_in_float_by_modelopt": _names([layer for layer in choice.quantized_layers if _left_by_modelopt(layer)]),
         "command": arguments,
     }
     return {_RECIPE: _json(choice, recipe)}
@@ -237,21 +237,21 @@ def _left_by_modelopt(layer: ChosenLayer) -> str:
 
 
 def _aimet(choice: Choice) -> Files:
-    names = _names(choice.quantised)
-    recipe = {"quantized": names, "float": _names(choice.floats), "param_type": "int8", "activation_type": "int8"}
+    names = _names(choice.quantized_layers)
+    recipe = {"quantized": names, "float": _names(choice.float_layers), "param_type": "int8", "activation_type": "int8"}
     return {_RECIPE: _json(choice, recipe), _SCRIPT: _script("aimet", choice, nodes=_list(names))}
 
 
 def _list(names: Sequence[str]) -> str:
-    """A list of names as Python source, one a line."""
+    """Return a list of names as Python source, one a line."""
     return "[\n" + "".join(f"    {name!r},\n" for name in names) + "]"
 
 
-QUANTISERS: dict[str, Quantiser] = {
-    "nncf": Quantiser("NNCF", _ONNX, _nncf, per_channel=True, corrects=True),
-    "onnxruntime": Quantiser("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
-    "litert": Quantiser("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
-    "tensorrt": Quantiser("TensorRT", _ONNX, _tensorrt, float_text="", methods=()),
-    "modelopt": Quantiser("ModelOpt", _ONNX, _modelopt, reason_for_float=_left_by_modelopt),
-    "aimet": Quantiser("AIMET", _ONNX, _aimet),
+QUANTIZERS: dict[str, Quantizer] = {
+    "nncf": Quantizer("NNCF", _ONNX, _nncf, per_channel=True, corrects=True),
+    "onnxruntime": Quantizer("ONNX Runtime", _ONNX, _onnxruntime, methods=("min_max", "moving_average")),
+    "litert": Quantizer("LiteRT's quantiser", _TFLITE, _litert, source=False, methods=()),
+    "tensorrt": Quantizer("TensorRT", _ONNX, _tensorrt, float_text="", methods=()),
+    "modelopt": Quantizer("ModelOpt", _ONNX, _modelopt, reason_for_float=_left_by_modelopt),
+    "aimet": Quantizer("AIMET", _ONNX, _aimet),
 }
