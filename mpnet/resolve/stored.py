@@ -14,11 +14,13 @@ from typing import Any, Mapping
 
 from mpnet.config.measures import HELD_OUT
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import build
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
 from mpnet.resolve.stored_sweep import read_sweep
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
+from mpnet.sweep.result import SweepResult
 from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import holds_result, read_result
 
@@ -99,8 +101,9 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
         return None
     pick = (findings.get("picks") or {}).get(name)
     if pick is None:
+        rule = rule_of(name, build(SweepResult, findings) if findings else None)
         raise StoreError(
-            f"{path}: has no configuration that is {name} ({rule_of(name, findings)}); "
+            f"{path}: has no configuration that is {name} ({rule}); "
             f"it has {', '.join(findings.get('picks') or {}) or 'no picks: run the sweep to its end'}"
         )
     return str(pick["precision"])

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Mapping, Sequence
 
 import pytest
@@ -18,7 +19,7 @@ from mpnet.sweep.choose.safe import MOST_TESTED, SafetyTests, check_safety, desc
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
-from mpnet.sweep.result import HalfWidths, LayerShare, SafetyWithTwice, Stability
+from mpnet.sweep.result import FrontRow, HalfWidths, Holdout, LayerShare, Pick, SafetyWithTwice, Stability, SweepResult
 from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo
 
@@ -187,30 +188,40 @@ def test_limits_hold_for_all_three() -> None:
 
 
 def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_one_out() -> None:
-    entries = [
-        {"metrics": {"AP": ap, "agreement_AP": 90.0}, "costs": {"bit_operations": cost, "weight_bytes": 5e6}}
+    front = tuple(
+        FrontRow(
+            precision="fq",
+            trial="",
+            options="",
+            metrics={"AP": ap, "agreement_AP": 90.0},
+            costs={"bit_operations": cost, "weight_bytes": 5e6},
+        )
         for cost, ap in ((1.0, 45.0), (2.0, 48.0), (9.0, 50.0))
-    ]
-    findings = {
-        "objectives": ["AP", "bit_operations"],
-        "front": entries,
-        "limits": {},
-        "picks": {"smallest": entries[1]},
-        "baseline": entries[2],
-    }
-    assert rule_of("smallest", findings) == "the cheapest of all"
-    limited = findings | {"limits": {"ap_drop": 3.0}}
-    kept = "the cheapest of those that keep the limits (ap_drop 3)"
-    assert rule_of("smallest", limited) == f"{kept}; cheaper ones of the front break ap_drop"
+    )
+    picks = [Pick(**{**vars(row), "losses": {}, "saves": {}}) for row in front]
+    result = SweepResult(
+        trials=3,
+        space=3,
+        objectives=("AP", "bit_operations"),
+        holdout=Holdout(5, 0),
+        baseline=front[2],
+        best=None,
+        front=front,
+        picks={"smallest": picks[1]},
+    )
+    assert rule_of("smallest", result) == rule_of("smallest", None) == "the cheapest of all"
+    limited = replace(result, limits={"ap_drop": 3.0})
+    rule = "the cheapest of those that keep the limits (ap_drop 3)"
+    assert rule_of("smallest", limited) == f"{rule}; cheaper ones of the front break ap_drop"
     for limit, breaks in (
         ({"ap_drop_relative": 0.05}, True),
         ({"agreement_AP_drop": 3.0}, False),
         ({"weight_bytes": 4e6}, True),
         ({"weight_bytes": 6e6}, False),
     ):
-        both = rule_of("smallest", findings | {"limits": {"ap_drop": 3.0, **limit}})
+        both = rule_of("smallest", replace(result, limits={"ap_drop": 3.0, **limit}))
         assert both.endswith(" and ".join(["break ap_drop", *(limit if breaks else ())]))
-    assert rule_of("smallest", limited | {"picks": {"smallest": entries[0]}}) == kept
+    assert rule_of("smallest", replace(limited, picks={"smallest": picks[0]})) == rule
     assert "limits" not in rule_of("safe", limited)
 
 

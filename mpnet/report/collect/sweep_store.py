@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
-from mpnet.formats.documents.typed import as_json, build
+from mpnet.formats.documents.typed import build
 from mpnet.model.plan_key import split_key
 from mpnet.report.collect.results import layers_of, thinned
 from mpnet.report.data.conditions import condition_tables
@@ -100,7 +100,7 @@ def _picks(result: SweepResult, table: Configurations, options: str) -> tuple[Pi
         picks.append(
             Pick(
                 name,
-                rule_of(name, as_json(result)),
+                rule_of(name, result),
                 entry.precision,
                 rows.get(entry.precision) if entry.options == options else None,
                 losses,

@@ -9,7 +9,6 @@ from typing import Any, Mapping, Sequence
 from rich.console import Console
 
 from mpnet.config.measures import DROP, measure
-from mpnet.formats.documents.typed import as_json
 from mpnet.messages import limits_text
 from mpnet.packages import program
 from mpnet.report.data.row_words import describe_configuration, row_words
@@ -37,9 +36,9 @@ def print_picks(result: SweepResult, console: Console) -> None:
     print_safety(result, console)
     first_name = next(iter(result.picks))
     command = f"{program()} export {shlex.quote(result.store + ':' + first_name)} -o mixed.cfg"
-    console.print(f"{first_name}: {rule_of(first_name, as_json(result))}; {command}", soft_wrap=True)
+    console.print(f"{first_name}: {rule_of(first_name, result)}; {command}", soft_wrap=True)
     if result.limits and first_name != "smallest" in result.picks:
-        console.print(f"smallest: {rule_of('smallest', as_json(result))}")
+        console.print(f"smallest: {rule_of('smallest', result)}")
 
 
 def _print_nearest(result: SweepResult, nearest: NearestRow, console: Console) -> None:

@@ -29,7 +29,7 @@ from mpnet.progress import Advance
 from mpnet.sweep.problem.front import knee, non_dominated
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Assignment
-from mpnet.sweep.result import MeasureLoss, SetLosses
+from mpnet.sweep.result import ConfigurationRow, MeasureLoss, SetLosses, SweepResult
 from mpnet.sweep.setup import OpenSweep, SweepSetup
 from mpnet.sweep.store import Trial
 from mpnet.trial.inference import run_each
@@ -86,7 +86,8 @@ class SetLoss:
 @dataclass(frozen=True)
 class Judgement:
     """A configuration against the baseline: by set of images ('all', or 'selecting' and 'held_out'), and the agreement in
-    percent on images drawn again from all of them, (DRAWS_KEPT,)."""
+    percent on images drawn again from all of them, (DRAWS_KEPT,).
+    """
 
     sets: Mapping[str, SetLoss]
     drawn: Sequence[float] = field(default=())
@@ -97,28 +98,30 @@ class Judgement:
         return self.sets.get("held_out", self.sets.get("all"))
 
 
-def rule_of(name: str, findings: Mapping[str, Any]) -> str:
-    """The rule of a pick in one sweep: with its limits, and whether they rule a cheaper configuration out."""
-    limits, pick = findings.get("limits"), (findings.get("picks") or {}).get(name)
-    if name != "smallest" or not limits or pick is None:
+def rule_of(name: str, result: SweepResult | None) -> str:
+    """Return the rule of a pick in one sweep: with its limits, and whether they rule a cheaper configuration out.
+
+    result: of the sweep, None: it has not ended.
+    """
+    pick = None if result is None else result.picks.get(name)
+    if name != "smallest" or result is None or not result.limits or pick is None:
         return PICK_RULES[name]
-    cost = next((name for name in findings["objectives"] if measure(name).cost), "")
-    cheaper = [entry for entry in findings["front"] if entry["costs"].get(cost, math.inf) < pick["costs"].get(cost, -math.inf)]
-    broken = [key for key in limits if any(_breaks(entry, findings["baseline"], key, limits[key]) for entry in cheaper)]
+    limits, baseline = result.limits, result.baseline
+    cost = next((name for name in result.objectives if measure(name).cost), "")
+    cheaper = [row for row in result.front if row.costs.get(cost, math.inf) < pick.costs.get(cost, -math.inf)]
+    broken = [key for key in limits if any(_breaks(row, baseline, key, limits[key]) for row in cheaper)]
     rule = f"the cheapest of those that keep the limits ({limits_text(limits)})"
     return f"{rule}; cheaper ones of the front break {' and '.join(broken)}" if broken else rule
 
 
-def _breaks(entry: Mapping[str, Any], baseline: Mapping[str, Any], key: str, limit: float) -> bool:
-    """Whether a configuration of findings is beyond a limit, as `Problem.excesses` says it."""
+def _breaks(row: ConfigurationRow, baseline: ConfigurationRow | None, key: str, limit: float) -> bool:
+    """Return whether a configuration of a result is beyond a limit, as `Problem.excesses` says it."""
     if not key.removesuffix("_relative").endswith(DROP):
-        return bool({**entry["metrics"], **entry["costs"]}.get(key, 0.0) > limit)
+        return {**row.metrics, **row.costs}.get(key, 0.0) > limit
     name = "AP" if key.startswith("ap_drop") else key.removesuffix(DROP)
-    baseline_value = baseline["metrics"].get(name, 0.0)
-    return bool(
-        baseline_value - entry["metrics"].get(name, baseline_value)
-        > limit * (baseline_value if key.endswith("_relative") else 1)
-    )
+    baseline_value = 0.0 if baseline is None else baseline.metrics.get(name, 0.0)
+    drop = baseline_value - row.metrics.get(name, baseline_value)
+    return drop > limit * (baseline_value if key.endswith("_relative") else 1)
 
 
 Judge = Callable[[Sequence[Assignment]], Mapping[Assignment, Judgement]]

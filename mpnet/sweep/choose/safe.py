@@ -36,7 +36,8 @@ MOST_TESTED = 16
 @dataclass(frozen=True)
 class Tested:
     """One configuration. losses: of the measures that count. images_to_tell: about how many images that test would tell,
-    None where they tell already, or the loss is too near to the margin for any number."""
+    None where they tell already, or the loss is too near to the margin for any number.
+    """
 
     configuration: Assignment
     state: State
@@ -69,7 +70,8 @@ class SafetyTests:
 
 def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name: str, margins: Margins) -> list[Assignment]:
     """The configurations to test, from accurate to cheap: at most MOST_TESTED of the front of cost and `measure_name`, the
-    agreement or accuracy on the images that select, with those left out that lose more than the margin there already."""
+    agreement or accuracy on the images that select, with those left out that lose more than the margin there already.
+    """
     baseline = Assignment(problem.baseline)
     baseline_trial = trials.get(baseline)
     if baseline_trial is None or not trials:

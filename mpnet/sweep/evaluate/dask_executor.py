@@ -199,7 +199,8 @@ class DaskExecutor:
 
     def _check(self) -> None:
         """Raises: EngineError when the scheduler is gone, or has had no worker for a while; ConfigError when a worker is of
-        another release, which it is asked for in a way that every release answers."""
+        another release, which it is asked for in a way that every release answers.
+        """
         if self._client.status != "running":
             raise self._lost()
         try:

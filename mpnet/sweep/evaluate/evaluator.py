@@ -157,7 +157,8 @@ class Evaluator:
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
-        fails."""
+        fails.
+        """
         digest = hashlib.sha256()
         for options, key in enumerate(self.context.known_keys):
             outputs = [np.zeros((1, *shape), np.float32) for shape in self.context.network.output_shapes]
@@ -189,7 +190,8 @@ class Evaluator:
 
     def baseline(self, key: str) -> Baseline:
         """Run a configuration as the one that others are compared with. Raises: EngineError that names the layer, for values
-        that are not finite."""
+        that are not finite.
+        """
         count = len(self._images)
         tensors: list[NDArray[np.float32]] = [
             np.empty((count, *shape), np.float32) for shape in self.context.network.output_shapes
@@ -363,7 +365,8 @@ class _PartialRuns:
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
         """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What
-        fails there has no figures."""
+        fails there has no figures.
+        """
         if not keys:
             return
         count, before = len(self._evaluator.context.geometry), len(self._images)

@@ -65,7 +65,8 @@ class PartialRuns(Protocol):
 
     def predictions(self, keys: Sequence[str], since: int) -> Any:
         """What some keys of the last call of `run` find in the images of all calls from number `since` on, one key after the
-        other."""
+        other.
+        """
 
 
 class Race:
@@ -86,7 +87,8 @@ class Race:
 
     def survivors(self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Costs) -> tuple[Survivors, Counter[int]]:
         """The keys that did not fail and are not certain to be dominated by a rival; and how many were ruled out after how many
-        images. costs: of a key, by name."""
+        images. costs: of a key, by name.
+        """
         if rivals.names not in self._bounds:
             self._bounds[rivals.names] = self._kit.upper_bounds(self._dataset, self._baseline, rivals.names, self._order)
         bounds = self._bounds[rivals.names]
@@ -132,7 +134,8 @@ class Race:
 @dataclass(frozen=True)
 class Survivors:
     """Of a race. names: of the objectives; points: (keys, objectives), the most that each can be; images: how many they ran
-    on."""
+    on.
+    """
 
     keys: tuple[str, ...]
     names: tuple[str, ...]
@@ -225,7 +228,8 @@ class _Field:
 
     def choose_next_check(self, rows: NDArray[np.intp], number: int) -> None:
         """Choose the round, after round `number`, in which rows are checked next: the first after which a rival is expected to
-        dominate them. A prediction, which decides when time is spent on a proof, never what is proven."""
+        dominate them. A prediction, which decides when time is spent on a proof, never what is proven.
+        """
         growth = LOSS_GROWTH * self._ends[number + 1 :] / self._ends[number]
         losses = (HIGHEST - self.points[rows])[:, None, :] * growth[None, :, None]
         later = np.where(self._bounded, HIGHEST - losses, self.points[rows][:, None, :])

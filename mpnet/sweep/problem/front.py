@@ -47,7 +47,8 @@ class Rivals:
 
 def dominated(points: Points, rivals: Points) -> NDArray[np.bool_]:
     """bool (n,): whether one of the rivals (m, k) is nowhere worse than each point (n, k) and somewhere better, all to be
-    minimised."""
+    minimised.
+    """
     columns = points[:, None, :]
     is_beaten: NDArray[np.bool_] = np.all(rivals <= columns, axis=2) & np.any(rivals < columns, axis=2)
     return np.asarray(np.any(is_beaten, axis=1))

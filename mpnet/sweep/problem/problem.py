@@ -67,7 +67,8 @@ class Problem:
     @property
     def front_name(self) -> str:
         """What its front is of: objectives and choices, in words that do not depend on the order of either. What one of them
-        rules out may well be on another's front."""
+        rules out may well be on another's front.
+        """
         choices = [f"{','.join(map(str, v.positions))}={''.join(sorted(v.codes))}" for v in self.space.variables]
         options = sorted(option_set.text for option_set in self.space.option_sets)
         return f"{' '.join(sorted(self.names))} of {' '.join(choices)} {options}"

@@ -33,7 +33,8 @@ class PassSeconds:
 
 def seconds_per_pass(bench: Workbench, space: Space) -> PassSeconds:
     """Times two passes of one image at each precision of the space; one whose values overflow says nothing, and 0 is said
-    where all do."""
+    where all do.
+    """
     options = replace(bench.options, ranges={}, layers={}, complete={})
     keys = dict.fromkeys(space.lowered(PRECISIONS[name].code) for name in space.precisions)
     plans = [build_plan(bench.network, assign_key(bench.network, key), options) for key in keys]

@@ -110,7 +110,8 @@ def check_trial(key: Any, values: Mapping[str, Any]) -> None:
 @cache
 def _range(name: str) -> tuple[float, float, Within]:
     """The least and greatest value of a trial's column, and both as a kind; -1 percent says that there was nothing to measure.
-    Of decibels infinity is one as well: equal tensors have an infinite ratio."""
+    Of decibels infinity is one as well: equal tensors have an infinite ratio.
+    """
     quantity = measure(name)
     percent = quantity.unit == "%" and not quantity.cost
     kind = Within(-1, 100 + 1e-6) if percent else DECIBELS if quantity.unit == "dB" else _AMOUNT

@@ -393,7 +393,8 @@ class TrialStore:
 
     def ruled_out_after(self, contexts: Iterable[int], front: str) -> dict[int, int]:
         """How many configurations were ruled out after so many images, fewest images first; of those that a version ruled out
-        which did not count them nothing is known."""
+        which did not count them nothing is known.
+        """
         total: Counter[int] = Counter()
         for context in contexts:
             counts = self.document(f"{_AFTER}/{context}").get(front, {})

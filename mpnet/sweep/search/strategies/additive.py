@@ -21,7 +21,8 @@ _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along
 
 def additive(problem: Problem) -> Walk:
     """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
-    budget of trials leaves, from one end of the front to the other."""
+    budget of trials leaves, from one end of the front to the other.
+    """
     for options in range(len(problem.space.option_sets)):
         results = yield Batch(only_lowered(problem, options))
         room = MAX_VERIFIED

@@ -64,7 +64,8 @@ def around_front(problem: Problem) -> Walk:
 
 def check_bounds(problem: Problem) -> None:
     """Raises: ConfigError for objectives that nothing bounds from part of the images, and for a budget of trials or limits
-    that would need the figures of what is no longer measured."""
+    that would need the figures of what is no longer measured.
+    """
     for row in problem.objectives:
         bounded = [name for task in TASKS.values() if row.task in ("", task.name) for name in (task.quality, task.agreement)]
         if row.higher and row.name not in bounded:

@@ -24,7 +24,8 @@ def greedy(problem: Problem) -> Walk:
 
 def _walk(problem: Problem, options: int, down: bool) -> Walk:
     """From all high, lower what harms least per MAC until nothing can be lowered; or from all low, raise what harms
-    most until everything is high."""
+    most until everything is high.
+    """
     start = problem.space.highest() if down else problem.space.lowest()
     current = Assignment(start, options)
     results = yield Batch([current])
