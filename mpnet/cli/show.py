@@ -28,6 +28,7 @@ from mpnet.engine.options import resolve_options, with_some_ranges
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.atomic import write_text
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.report.text.layers import describe_layer, print_layers
@@ -163,7 +164,7 @@ def _draw(
 
 def _document(plan: Plan) -> dict[str, Any]:
     network = plan.network
-    rows = [row | {"detail": describe_layer(network.layers[row["index"]])} for row in layer_costs(plan)]
+    rows = [as_json(row) | {"detail": describe_layer(network.layers[row.index])} for row in layer_costs(plan)]
     return {
         "cfg": network.source,
         "digest": network.digest,

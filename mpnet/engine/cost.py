@@ -7,7 +7,8 @@ layout, without making plans.
 
 from __future__ import annotations
 
-from typing import Any, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Callable, Collection, Iterable, Mapping
 
 from mpnet.engine.fuse import fuse, fuse_plan
 from mpnet.engine.layout import lay_out
@@ -15,6 +16,7 @@ from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan
+from mpnet.model.keys import json_key
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, Precision
@@ -31,29 +33,50 @@ LAYER_COSTS: dict[str, Callable[[Lowering], int]] = {
 multiply-accumulates, padding counted; those in int8; macs * weight bits * activation bits."""
 
 
-def layer_costs(plan: Plan) -> list[dict[str, Any]]:
-    """One row per layer, in order, as result.json and `mpnet show --json` hold it.
+@dataclass(frozen=True)
+class LayerCost:
+    """What a layer is, at which precision, and what it costs, as result.json and `mpnet show --json` hold it.
 
-    conversions: inserted on its behalf, such as `fp32 -> int8`. activation_bytes: its result, for one image, as stored.
+    origin:      who chose its precision. conversions: inserted on its behalf, such as `fp32 -> int8`.
+    in_shape, shape: [h, w, c] of its input and its output.
+    activation_bytes: of its result, for one image, as stored.
     """
-    return [
-        {
-            "index": layer.index,
-            "type": layer.kind,
-            "name": layer.name,
-            "selectors": list(selectors),
-            "precision": str(low.precision),
-            "origin": plan.precision.origins[layer.index],
-            "conversions": [f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]],
-            "in_shape": list(layer.in_shape),
-            "shape": list(layer.out_shape),
-            "macs": layer.macs,
-            "parameters": layer.parameters,
-            "weight_bytes": LAYER_COSTS["weight_bytes"](low),
-            "activation_bytes": layer.activations * low.result.stored.item_bytes,
-        }
+
+    index: int
+    type: str = ""
+    name: str = ""
+    selectors: tuple[str, ...] = ()
+    precision: str = ""
+    origin: str = field(default="", metadata=json_key(omit_default=True))
+    conversions: tuple[str, ...] = ()
+    in_shape: tuple[int, ...] = field(default=(), metadata=json_key(omit_default=True))
+    shape: tuple[int, ...] = ()
+    macs: int = 0
+    parameters: int = 0
+    weight_bytes: float = 0
+    activation_bytes: float = 0
+
+
+def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
+    """Return one row per layer, in order."""
+    return tuple(
+        LayerCost(
+            index=layer.index,
+            type=layer.kind,
+            name=layer.name,
+            selectors=tuple(selectors),
+            precision=str(low.precision),
+            origin=plan.precision.origins[layer.index],
+            conversions=tuple(f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]),
+            in_shape=tuple(layer.in_shape),
+            shape=tuple(layer.out_shape),
+            macs=layer.macs,
+            parameters=layer.parameters,
+            weight_bytes=LAYER_COSTS["weight_bytes"](low),
+            activation_bytes=layer.activations * low.result.stored.item_bytes,
+        )
         for layer, selectors, low in zip(plan.network.layers, layer_selectors(plan.network), plan.lowerings, strict=True)
-    ]
+    )
 
 
 def plan_cost(plan: Plan) -> dict[str, int]:

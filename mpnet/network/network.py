@@ -24,6 +24,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.cache import open_cache
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
@@ -124,7 +125,7 @@ class Network:
     @property
     def layers(self) -> Table:
         """One row a layer: what it is, its precision, and what it costs."""
-        return layer_table(layer_costs(self.plan), str(self.spec.source))
+        return layer_table([as_json(layer) for layer in layer_costs(self.plan)], str(self.spec.source))
 
     def _repr_html_(self) -> str:
         return f"<p>{escape(repr(self))}</p>{self.layers.html()}"

@@ -51,20 +51,19 @@ def _results_and_stores(folder: Path, deep: int) -> Iterator[Path]:
 
 
 def _result(result: Result) -> dict[str, Any]:
-    document, folder = result.document, result.folder
-    task = result.task
-    agreement = document.get("agreement") or {}
+    run, folder, task = result.run, result.folder, result.task
+    agreement = {} if run.agreement is None else run.agreement.values
     return {
         "folder": str(folder),
         "name": result.name,
         "id": result.id,
-        "created": document.get("created"),
+        "created": run.created or None,
         "latest": _leads_to(folder.parent / LATEST, folder.name),
-        "images": document["protocol"].get("images"),
-        "precision": document["precision"].get("key"),
+        "images": run.protocol["images"],
+        "precision": run.precision.key,
         "quality": {task.quality: result.metrics.get(task.quality)},
         "agreement": agreement.get(task.agreement.removeprefix("agreement_")),
-        "engine": (document.get("deployed") or {}).get("engine"),
+        "engine": None if run.deployed is None else run.deployed.engine,
     }
 
 

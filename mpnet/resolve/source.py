@@ -25,6 +25,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.network.class_names import class_names
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.reopen import experiment_of, reopen
+from mpnet.trial.run_result import Provenance
 
 if TYPE_CHECKING:
     from mpnet.resolve.stored import StoredConfiguration
@@ -71,11 +72,11 @@ def experiment_named(source: str, files: Files = NO_FILES, overrides: Sequence[s
         path = files.cfg or path
         model = ModelSection(path, files.weights or path.with_suffix(".weights"), files.names)
         return Experiment(path.stem, model, source=str(path)), ""
-    stored, document = _stored(source, files)
-    network, _, remark = _measured_cfg(document)
+    stored, provenance = _stored(source, files)
+    network, _, remark = _measured_cfg(provenance)
     section = precision_section(network, assign_key(network, stored.key))
     precision = {"default": section.default, "layers": dict(section.layers)}
-    return experiment_of(document, precision, stored.output, overrides), remark
+    return experiment_of(provenance, precision, stored.output, overrides), remark
 
 
 def configuration_named(
@@ -136,19 +137,27 @@ def _of_experiment(experiment: Experiment, complete: bool) -> NamedConfiguration
 
 
 def _of_stored(source: str, files: Files, complete: bool) -> NamedConfiguration:
-    stored, document = _stored(source, files)
-    path = Path(document["sources"]["cfg"])
+    stored, provenance = _stored(source, files)
+    path = Path(provenance.sources["cfg"])
     if complete:
-        bench = reopen(document, stored.output)
+        bench = reopen(provenance, stored.output)
+        document = {} if stored.result is None else stored.result.document
         known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
         values = {"values": dict(stored.values)} if stored.values else {}
         return NamedConfiguration(bench.configuration(assign_key(bench.network, stored.key), {**known, **values}), path)
 
     def open_material() -> Material:
-        bench = reopen(document, stored.output)
+        bench = reopen(provenance, stored.output)
         return bench.options, bench.prepared
 
-    network, content, remark = _measured_cfg(document)
+    network, content, remark = _measured_cfg(provenance)
+    document = {
+        **({} if stored.result is None else stored.result.document),
+        "name": provenance.name,
+        "protocol": provenance.protocol,
+        "digests": provenance.digests,
+        "sources": provenance.sources,
+    }
     return NamedConfiguration(
         Configuration(network, assign_key(network, stored.key), open_material, content, document=document),
         path,
@@ -156,23 +165,23 @@ def _of_stored(source: str, files: Files, complete: bool) -> NamedConfiguration:
     )
 
 
-def _stored(source: str, files: Files) -> tuple[StoredConfiguration, dict[str, Any]]:
-    """A result or a sweep's trial, and its document with the files where they are now."""
+def _stored(source: str, files: Files) -> tuple[StoredConfiguration, Provenance]:
+    """Return a result or a sweep's trial, and its provenance with the files where they are now."""
     from mpnet.resolve.stored import find_configuration  # brings sweeps
 
     stored = find_configuration(source)
-    sources = files.over(stored.document.get("sources") or {})
+    sources = files.over(stored.provenance.sources)
     if not sources.get("cfg"):
         raise StoreError(f"{source}: does not name its network file; name it with --cfg")
-    return stored, {**stored.document, "sources": sources}
+    return stored, replace(stored.provenance, sources=sources)
 
 
-def _measured_cfg(document: Mapping[str, Any]) -> tuple[NetworkSpec, bytes, str]:
-    """The network file that a document names, what it holds, and '' or that it is another one than was measured."""
-    path = Path(document["sources"]["cfg"])
+def _measured_cfg(provenance: Provenance) -> tuple[NetworkSpec, bytes, str]:
+    """Return the network file that a provenance names, what it holds, and '' or that it is another one than was measured."""
+    path = Path(provenance.sources["cfg"])
     content = read_cfg_bytes(path)
-    network = parse_cfg(content, str(path), (document.get("protocol") or {}).get("dialect", "auto"))
-    same = hashlib.sha256(content).hexdigest() == document["digests"].get("cfg")
+    network = parse_cfg(content, str(path), provenance.protocol.get("dialect", "auto"))
+    same = hashlib.sha256(content).hexdigest() == provenance.digests.get("cfg")
     return (
         network,
         content,

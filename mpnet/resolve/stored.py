@@ -10,7 +10,7 @@ import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.config.measures import HELD_OUT
 from mpnet.errors import StoreError
@@ -22,7 +22,8 @@ from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.result import SweepResult
 from mpnet.sweep.store.latest import is_store, store_at
-from mpnet.trial.result import holds_result, read_result
+from mpnet.trial.result import Result, holds_result, read_result
+from mpnet.trial.run_result import Provenance
 
 NEAREST = "nearest"
 """What a sweep whose limits nothing meets has instead of picks."""
@@ -30,23 +31,26 @@ NEAREST = "nearest"
 
 @dataclass(frozen=True)
 class StoredConfiguration:
-    """key: precision string. document: name, protocol, sources and digests of what was measured.
+    """A result or a sweep's trial.
+
+    key:    precision string. provenance: what was measured on what. result: of a run, None for a sweep's trial.
 
     values: of a sweep's trial by column name; held-out ones too. store: its file, None for a run.
     path:   the store, or the folder of the run.
     """
 
     key: str
-    document: Mapping[str, Any]
+    provenance: Provenance
     values: Mapping[str, float]
     store: Path | None = None
     path: Path = Path()
+    result: Result | None = None
 
     @property
     def output(self) -> Path | None:
         """The folder of all results that this one is in, as `mpnet run` and `mpnet sweep` lay them out; None: elsewhere."""
         folder = self.path.absolute().parent
-        return folder.parent if folder.name == self.document["name"] else None
+        return folder.parent if folder.name == self.provenance.name else None
 
     @property
     def held_out(self) -> dict[str, float]:
@@ -124,11 +128,11 @@ def find_configuration(source: str) -> StoredConfiguration:
     path, number, key = in_store(source)
     if not is_store(path):
         result = read_result(path)
-        return StoredConfiguration(str(result.document["precision"].get("key", "")), result.document, {}, path=result.folder)
+        return StoredConfiguration(result.run.precision.key, result.run.provenance, {}, path=result.folder, result=result)
     stored = read_sweep(path, None if key in (None, "baseline") else key, number)
     table = stored.configurations
     row = table.baseline if key == "baseline" else table.chosen
     if row is None:
         raise StoreError(f"{path}: has no baseline among its finished trials; name a precision string")
     values = {name: table.value(row, name) for name in table.columns if math.isfinite(table.value(row, name))}
-    return StoredConfiguration(table.keys[row], stored.document, values, path, path)
+    return StoredConfiguration(table.keys[row], stored.provenance, values, path, path)

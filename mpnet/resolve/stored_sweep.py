@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mpnet.config.measures import measure, names_of
 from mpnet.errors import StoreError
-from mpnet.formats.documents.typed import as_json
+from mpnet.formats.documents.typed import as_json, build
 from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
 from mpnet.sweep.choose.findings import failures
@@ -21,6 +21,7 @@ from mpnet.sweep.choose.picks import PICK_RULES
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damaged
+from mpnet.trial.run_result import CalibrationImages, Provenance
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,8 @@ class StoredSweep:
     options: the text of the option set. other_options: how many further sets the sweep tried.
     failed: why configurations under these options have no figures, as `findings.failures`.
     verified: rows of the findings that were checked in another engine under these options.
-    created: seconds since 1970 as the store notes them. document: of what was measured, as a result's: name, protocol,
-    sources, digests, holdout, calibration, seed.
+    created: seconds since 1970 as the store notes them. provenance: what was measured on what.
+    holdout: share of the images that only report. seed: that chose them.
     """
 
     configurations: Configurations
@@ -46,7 +47,9 @@ class StoredSweep:
     failed: Sequence[Mapping[str, Any]]
     verified: Sequence[Mapping[str, Any]]
     created: str | None
-    document: Mapping[str, Any]
+    provenance: Provenance
+    holdout: float = 0.0
+    seed: int = 0
 
 
 def read_sweep(path: Path, choose: str | None = None, number: int | None = None, *, finished: bool = True) -> StoredSweep:
@@ -93,18 +96,34 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         digests = _digests(store, contexts[context], context, keys[chosen])
     identity = contexts[context].get("identity") or {}
     protocol = dict(sweep.get("protocol") or {})
-    document = {
-        "name": str(sweep.get("name") or path.stem),
+    provenance = Provenance(
+        str(sweep.get("name") or path.stem),
         # of this set of quantisation options
-        "protocol": {**protocol, "quantization": identity["options"]} if "options" in identity else protocol,
-        "sources": sweep.get("sources") or {},
-        "digests": digests,
-        "holdout": sweep.get("holdout", 0.0),
-        "calibration": sweep.get("calibration"),
-        "seed": (contexts[context].get("measures") or {}).get("seed"),
-    }
+        {**protocol, "quantization": identity["options"]} if "options" in identity else protocol,
+        sweep.get("sources") or {},
+        digests,
+        build(CalibrationImages, sweep["calibration"]) if sweep.get("calibration") else None,
+    )
     table = replace(table, chosen=chosen)
-    return StoredSweep(table, why_chosen, sweep, findings, options, others, failed, verified, created, document)
+    return StoredSweep(
+        table,
+        why_chosen,
+        sweep,
+        findings,
+        options,
+        others,
+        failed,
+        verified,
+        created,
+        provenance,
+        sweep.get("holdout") or 0.0,
+        _seed(contexts[context]),
+    )
+
+
+def _seed(context: Mapping[str, Any]) -> int:
+    seed = (context.get("measures") or {}).get("seed")
+    return seed if isinstance(seed, int) else 0
 
 
 def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:

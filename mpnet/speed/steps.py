@@ -6,7 +6,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Mapping, Sequence
+from typing import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +18,10 @@ from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.weights import read_weights
-from mpnet.kernels.environment import cpu_count, cpu_name
+from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import Weights, random_weights
-from mpnet.speed.clock import NOISY, Times, Work, in_turn, together
+from mpnet.speed.clock import Times, Work, in_turn, together
 
 LATENCY_RUNS, LATENCY_LEAST, LATENCY_SECONDS = 20, 3, 2.0
 ATTEMPTS = 3
@@ -95,23 +95,6 @@ def steps_of(session: Session, calls: Sequence[tuple[int, Work]], taken: Sequenc
     return tuple(step_times)
 
 
-def latency_of(times: Times, isa: str, threads: int, steps: list[dict[str, Any]]) -> dict[str, Any]:
-    """The `latency` of a result. doubt: why it should not be believed, '' where nothing speaks against it."""
-    low, high = times.quartiles_ms
-    return {
-        "isa": isa,
-        "threads": threads,
-        "cpu": cpu_name(),
-        "median_ms": times.median_ms,
-        "min_ms": times.min_ms,
-        "low_ms": low,
-        "high_ms": high,
-        "images": len(times.ms),
-        "doubt": times.doubt(threads, cpu_count()),
-        "steps": steps,
-    }
-
-
 def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
     """Measure again, a few times, while the machine is too busy; the calmest attempt.
 
@@ -130,59 +113,3 @@ def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:
     return believable(
         lambda: in_turn(*passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)), threads
     )
-
-
-def latency_with_steps(session: Session, batch: NDArray[np.float32], times: Times) -> dict[str, Any]:
-    """The `latency` of a session's passes; its steps are timed now."""
-    return latency_of(
-        times,
-        session.prepared.kernels.name,
-        session.threads,
-        [
-            {"step": timed.name, "layer": timed.step.layer, "ms": timed.median_ms}
-            for timed in time_steps(session, batch, STEP_RUNS)
-        ],
-    )
-
-
-def layer_ms(latency: Mapping[str, Any] | None) -> dict[int, float]:
-    """Milliseconds by layer index of a result's latency: a layer's steps added up, conversions before it included."""
-    times: dict[int, float] = {}
-    for step in (latency or {}).get("steps") or []:
-        if step.get("layer") is not None and step.get("ms") is not None:
-            times[int(step["layer"])] = times.get(int(step["layer"]), 0.0) + float(step["ms"])
-    return times
-
-
-def doubt_of(latency: Mapping[str, Any] | None) -> str:
-    """Why a stored latency should not be believed, ''; 0.1.0's say it by their figures alone."""
-    if not latency:
-        return ""
-    least = latency.get("min_ms") or 0.0
-    return str(
-        latency.get("doubt")
-        or (
-            ""
-            if latency["median_ms"] <= NOISY * least or not least
-            else f"the median is {latency['median_ms'] / least:.1f} times the least"
-        )
-    )
-
-
-def stale(latency: Mapping[str, Any] | None, isa: str, threads: int) -> bool:
-    """Whether a stored latency should be measured again: in doubt, or taken on another machine or with other threads."""
-    if not latency or doubt_of(latency):
-        return True
-    return (latency.get("cpu"), latency["isa"], latency["threads"]) != (cpu_name(), isa, threads)
-
-
-def latency_text(latency: Mapping[str, Any]) -> str:
-    """Median and middle half, for people; said so when it is not to be believed."""
-    low, high = latency.get("low_ms"), latency.get("high_ms")
-    middle = f"{latency['median_ms']:.2f} ms" + (f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else "")
-    return f"unreliable: {middle}" if doubt_of(latency) else middle
-
-
-def short_latency(latency: Mapping[str, Any]) -> str:
-    """The same for narrow tables: what is not to be believed without its middle half."""
-    return f"unreliable, {latency['median_ms']:.2f} ms" if doubt_of(latency) else latency_text(latency)

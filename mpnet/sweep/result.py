@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any, Mapping
+from typing import Annotated, Mapping
 
 from mpnet.config.measures import DEPLOYED
 from mpnet.formats.documents.schema import Count, Many
 from mpnet.model.keys import json_key
 from mpnet.model.task import TASKS
-from mpnet.trial.result_schema import KEY, LATENCY
+from mpnet.speed.latency import Latency
+from mpnet.trial.run_result import KEY
 
 RESULT_FORMAT, RESULT_VERSION = "mpnet-sweep-result", 1
 QUALITIES = tuple(name for task in TASKS.values() for name in (task.quality, task.agreement))
@@ -377,4 +378,4 @@ class SweepResult:
     layers: tuple[LayerRank, ...] = ()
     verified: VerifiedRows | None = field(default=None, metadata=json_key(omit_default=True))
     conditions: ConditionRows | None = field(default=None, metadata=json_key(omit_default=True))
-    times: Mapping[str, Annotated[Mapping[str, Any], LATENCY]] = field(default_factory=dict)
+    times: Mapping[str, Latency] = field(default_factory=dict)

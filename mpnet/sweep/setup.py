@@ -22,6 +22,7 @@ from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.typed import as_json
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
@@ -284,7 +285,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "versions": versions(),
             "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
-            "layers": layer_costs(top),
+            "layers": [as_json(layer) for layer in layer_costs(top)],
             "notes": bench.notes(_rows(bench, setup.space)),
             "objectives": list(section.objectives),
             "front_name": front_name,
@@ -306,7 +307,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
     """Which images any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
-    return next((images for bench in setup.benches if (images := bench.calibration_images(rows)) is not None), None)
+    return next((as_json(images) for bench in setup.benches if (images := bench.calibration_images(rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

@@ -21,6 +21,7 @@ from mpnet.formats.documents.predictions import predictions_json, read_predictio
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import CLASSIFICATION
 from mpnet.trial.kit import Compared, Kit
+from mpnet.trial.run_result import ClassResult
 
 # Part of what identifies stored results, so its words never change.
 METRIC = "share of the pictures with the right class first, and among the five best"
@@ -138,12 +139,12 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
     return {"task": CLASSIFICATION.name, "classes": len(dataset.categories), "metric": METRIC}
 
 
-def measure_classifications(predictions: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def measure_classifications(predictions: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[ClassResult]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
     rows = per_class(dataset.of_labelled(predictions), dataset.labels, len(dataset.categories))
-    named = zip(dataset.categories, rows, strict=True)
     return ClassMeter(dataset).values(predictions), [
-        {"id": category.id, "name": category.name, **row} for category, row in named
+        ClassResult(category.id, category.name, int(row["truths"]), {name: row[name] for name in TOP})
+        for category, row in zip(dataset.categories, rows, strict=True)
     ]
 
 

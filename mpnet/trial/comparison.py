@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from typing import Any, Mapping, Sequence
+from typing import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +14,15 @@ from mpnet.backends.deployment import Deployment, deploy, uniforms
 from mpnet.backends.mixed import deploy_mixed
 from mpnet.backends.placement import placements, warnings_of
 from mpnet.config.identity import TrialIdentity
-from mpnet.config.measures import AGREEMENT, DEPLOYED, names_of
+from mpnet.config.measures import AGREEMENT
 from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
 from mpnet.errors import NonFiniteError
 from mpnet.progress import Advance, unseen
 from mpnet.trial.inference import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
-from mpnet.trial.result import build_document
+from mpnet.trial.result import run_result_of
+from mpnet.trial.run_result import EngineRun, PlacedLayer, RunResult
 from mpnet.trial.workbench import Workbench
 
 BASELINE = "baseline"
@@ -104,9 +105,9 @@ class Comparison:
             uniform = uniforms(self.deployment.engine, self.bench.configuration(self.plan.precision, {"sources": {}}))
         return measure_in_turn(self.bench, self.plans, self.deployment, uniform)
 
-    def document(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> dict[str, Any]:
-        """The result.json of a side."""
-        document = build_document(
+    def result(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> RunResult:
+        """Return the result of a side."""
+        run = run_result_of(
             self.bench,
             outcomes[name],
             baseline=None if self.reference is None else outcomes[self.reference],
@@ -115,33 +116,31 @@ class Comparison:
             latency=turns.latency(name),
         )
         if name == IN_ENGINE and self.deployment is not None:
-            _add_deployed(document, self, self.deployment, outcomes[name], turns)
-        return document
+            return _with_engine(run, self, self.deployment, outcomes[name], turns)
+        return run
 
 
-def _add_deployed(
-    document: dict[str, Any], comparison: Comparison, deployment: Deployment, outcome: Outcome, turns: Turns
-) -> None:
-    """What an engine's result says beyond a result of mpnet's own."""
+def _with_engine(run: RunResult, comparison: Comparison, deployment: Deployment, outcome: Outcome, turns: Turns) -> RunResult:
+    """Return the result of an engine's run with what it says beyond a result of mpnet's own."""
     bench, precisions = comparison.bench, comparison.plan.precision
     layers = placements(bench.configuration(precisions), deployment.exported, deployment.executed)
     task = bench.kit.task
-    document["deployed"] = {
-        "engine": deployment.engine,
-        "version": deployment.version,
-        "reference": bench.identity(precisions).id,
-        task.quality: document["metrics"][task.quality],
-        task.agreement: (document["agreement"] or {}).get(task.agreement.removeprefix(AGREEMENT)),
+    agreement = {} if run.agreement is None else run.agreement.values
+    values = {
+        task.quality: run.metrics[task.quality],
+        task.agreement: agreement.get(task.agreement.removeprefix(AGREEMENT)),
         "head_error": outcome.head_error,
         **turns.both(),
-        "layers": [{**asdict(layer), "ms": (turns.layer_ms or {}).get(layer.index)} for layer in layers],
     }
-    document["notes"] = [
-        *document["notes"],
+    placed = tuple(PlacedLayer(**asdict(layer), ms=(turns.layer_ms or {}).get(layer.index)) for layer in layers)
+    notes = (
+        *run.notes,
         f"forward passes by {deployment.engine} {deployment.version}",
         *deployment.notes,
         *warnings_of(layers, deployment.engine),
-    ]
+    )
+    engine_run = EngineRun(deployment.engine, deployment.version, bench.identity(precisions).id, values, placed)
+    return replace(run, deployed=engine_run, notes=notes)
 
 
 def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Comparison:
@@ -160,13 +159,3 @@ def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> 
     """The workbench's configuration in an engine; the files say where it comes from, but not where that lies."""
     configuration = bench.configuration(plan.precision, {"sources": {}})
     return deploy(engine, configuration) if isinstance(engine, str) else deploy_mixed(engine, configuration)
-
-
-def deployed_values(document: Mapping[str, Any]) -> dict[str, float]:
-    """The measures of kind `deployed` that a result holds."""
-    deployed = document.get("deployed") or {}
-    return {
-        name: float(deployed[name.removeprefix(DEPLOYED)])
-        for name in names_of("deployed")
-        if deployed.get(name.removeprefix(DEPLOYED)) is not None
-    }

@@ -25,7 +25,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.network.class_names import class_names
 from mpnet.progress import Progress, silent
-from mpnet.speed.steps import stale
+from mpnet.speed.latency import stale
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.comparison import BASELINE, Comparison, comparison_of
 from mpnet.trial.inputs import Inputs
@@ -133,7 +133,7 @@ def run_experiment(
     reused = len(known) == len(kernels)
     if reused:
         mark_latest(known[comparison.requested].folder)
-        if any(stale(result.document.get("latency"), kernels[name], bench.threads) for name, result in known.items()):
+        if any(stale(result.run.latency, kernels[name], bench.threads) for name, result in known.items()):
             known = renewed(known, comparison.turns())
     else:
         check_writable(folder)  # what would end an evaluation before its result is stored is found first
@@ -143,9 +143,9 @@ def run_experiment(
         turns = comparison.turns()
         known = renewed(known, turns)
         for name in (name for name in outcomes if name not in known):
-            document = comparison.document(name, outcomes, turns, command)
+            run = comparison.result(name, outcomes, turns, command)
             predictions = bench.kit.to_json(outcomes[name].predictions, bench.dataset)
-            known[name] = publish(document, predictions, folder / document["id"])
+            known[name] = publish(run, predictions, folder / run.id)
         mark_latest(known[comparison.requested].folder)
     return RunReport(known[IN_MPNET], known.get(BASELINE), reused, bench, known.get(IN_ENGINE))
 
@@ -159,7 +159,7 @@ def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:
         results = {
             name: result
             for name, result in results.items()
-            if name == comparison.reference or (result.document.get("agreement") or {}).get("baseline") == reference
+            if name == comparison.reference or (result.run.agreement is not None and result.run.agreement.baseline == reference)
         }
     return results
 

@@ -22,6 +22,7 @@ from mpnet.evaluation.compare import Interval
 from mpnet.evaluation.noninferiority import Losses
 from mpnet.model.network import NetworkSpec
 from mpnet.model.task import Task
+from mpnet.trial.run_result import BaselineAgreement, ClassResult
 
 F = TypeVar("F")
 F_co = TypeVar("F_co", covariant=True)
@@ -32,7 +33,7 @@ class Decoder(Protocol[F_co]):
     """From output tensors to predictions; workers of sweeps get a copy."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Any:
-        """What one output tensor says of a few images: (n, h, w, c). places: (n, 4), see `geometry_array`.
+        """What one output tensor says of a few images: (n, h, w, c). geometry: (n, 4), see `geometry_array`.
 
         The answer has `nbytes`.
         """
@@ -119,7 +120,7 @@ class Kit(Generic[F]):
     meter: Callable[[Dataset, F | None], Meter[F]]
     image_order: Callable[[Dataset, F | None, Collection[str], F], NDArray[np.intp]]
     upper_bounds: Callable[[Dataset, F | None, Collection[str], NDArray[np.intp] | None], UpperBounds[F]]
-    measure: Callable[[F, Dataset], tuple[dict[str, float], list[dict[str, Any]]]]
+    measure: Callable[[F, Dataset], tuple[dict[str, float], list[ClassResult]]]
     loss: Callable[[Dataset, F], Callable[[F], Compared]]
     intervals_by: str
     to_json: Callable[[F, Dataset], bytes]
@@ -127,14 +128,14 @@ class Kit(Generic[F]):
 
     def agreement(
         self, baseline: F, predictions: F, dataset: Dataset, trial: str, outputs_db: Sequence[float]
-    ) -> dict[str, Any]:
-        """The `agreement` of a result with the baseline of this trial id: measures, and SQNR of each output.
+    ) -> BaselineAgreement:
+        """Return the agreement of a result with the baseline of this trial id: measures, and SQNR of each output.
 
         An output that equals the baseline's bit for bit has no error to compare with: its SQNR is None.
         """
         values = self.meter(dataset, baseline).values(predictions, ())
-        return {
-            "baseline": trial,
-            **{name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement", task=self.task)},
-            "head_sqnr_db": [value if math.isfinite(value) else None for value in outputs_db],
-        }
+        return BaselineAgreement(
+            trial,
+            {name.removeprefix(AGREEMENT): values[name] for name in names_of("agreement", task=self.task)},
+            tuple(value if math.isfinite(value) else None for value in outputs_db),
+        )

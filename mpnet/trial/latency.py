@@ -4,9 +4,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, Mapping
+from typing import Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +18,8 @@ from mpnet.engine.session import Session
 from mpnet.errors import StoreError
 from mpnet.export import Configuration
 from mpnet.speed.clock import Times, Work, in_turn
-from mpnet.speed.steps import latency_of, latency_with_steps, passes_in_turn, random_image
+from mpnet.speed.latency import Latency, StepLatency, latency_of, latency_with_steps
+from mpnet.speed.steps import passes_in_turn, random_image
 from mpnet.trial.result import Result, republish
 from mpnet.trial.workbench import Workbench
 
@@ -41,13 +42,13 @@ class Turns:
     times: Mapping[str, Times]
     layer_ms: Mapping[int, float] | None = None
 
-    def latency(self, name: str) -> dict[str, Any]:
-        """The `latency` of a result."""
+    def latency(self, name: str) -> Latency:
+        """Return the latency of one of those that took turns."""
         if name in self.sessions:
             return latency_with_steps(self.sessions[name], self.image, self.times[name])
         session = next(iter(self.sessions.values()))
         steps = [
-            {"step": session.plan.network.layers[index].name, "layer": index, "ms": ms}
+            StepLatency(session.plan.network.layers[index].name, index, ms)
             for index, ms in sorted((self.layer_ms or {}).items())
         ]
         return latency_of(self.times[name], self.engine, self.threads, steps)
@@ -100,10 +101,10 @@ def renewed(results: Mapping[str, Result], turns: Turns) -> dict[str, Result]:
     stored, what cannot be is shown all the same."""
     fresh = {}
     for name, result in results.items():
-        document = {**result.document, "latency": turns.latency(name)}
-        if name == IN_ENGINE:
-            document["deployed"] = {**document["deployed"], **turns.both()}
-        fresh[name] = Result(result.folder, document)
+        run = replace(result.run, latency=turns.latency(name))
+        if name == IN_ENGINE and run.deployed is not None:
+            run = replace(run, deployed=replace(run.deployed, values={**run.deployed.values, **turns.both()}))
+        fresh[name] = Result(result.folder, run)
         with suppress(StoreError):
-            fresh[name] = republish(result, document)
+            republish(fresh[name])
     return fresh

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Collection, Mapping, Sequence
+from typing import Collection, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from mpnet.evaluation.metrics import CocoEvaluator, CocoResult, darknet_ap50, da
 from mpnet.evaluation.upper_bound import PartialOutcomes, UpperBound, most_informative
 from mpnet.model.task import DETECTION
 from mpnet.quantization.measure import sqnr_db
+from mpnet.trial.run_result import ClassResult
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,18 +105,17 @@ class DetectionUpperBounds:
         return {name: bound.of([[part[name] for part in run] for run in runs]) for name, bound in self._bounds.items()}
 
 
-def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[dict[str, Any]]]:
+def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[ClassResult]]:
     """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
     measured = Meter(dataset).measure(detections)
     assert measured.darknet_ap50 is not None
     per_class = [
-        {
-            "id": category.id,
-            "name": category.name,
-            "truths": int(row["truths"]),
-            **{name: float(row[name]) for name in ("AP", "AP50", "AR100")},
-            "darknet_AP50": float(darknet),
-        }
+        ClassResult(
+            category.id,
+            category.name,
+            int(row["truths"]),
+            {**{name: float(row[name]) for name in ("AP", "AP50", "AR100")}, "darknet_AP50": float(darknet)},
+        )
         for category, row, darknet in zip(dataset.categories, measured.coco.per_class(), measured.darknet_ap50, strict=True)
     ]
     return {name: measured.values[name] for name in names_of("accuracy", task=DETECTION)}, per_class

@@ -20,15 +20,17 @@ from mpnet.detection.images import image
 from mpnet.errors import DataError, MpnetError, StoreError
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.experiment import parse_experiment
+from mpnet.formats.documents.typed import as_json
 from mpnet.formats.labels.yolo import read_names
 from mpnet.model.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.run_result import Provenance
 from mpnet.trial.workbench import Workbench
 
 
-def open_dataset(document: Mapping[str, Any]) -> Dataset:
+def open_dataset(provenance: Provenance) -> Dataset:
     """The data set that a result was measured on. Raises: DataError when it is not there any more or has changed."""
-    sources, protocol = _sources(document), document["protocol"]
+    sources, protocol = _sources(provenance), provenance.protocol
     kind = str(protocol.get("dataset", ""))
     names = read_names(Path(sources["names"])) if sources.get("names") else None
     try:
@@ -43,12 +45,12 @@ def open_dataset(document: Mapping[str, Any]) -> Dataset:
         )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
-    return _unchanged(dataset, document)
+    return _unchanged(dataset, provenance)
 
 
-def image_loader(document: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
+def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
     """From a record to the image, uint8 (h, w, 3), as the network of a result saw it: under its condition, if it had one."""
-    text = document["protocol"].get("condition")
+    text = protocol.get("condition")
     if not text:
         return image
     under = condition(text, "protocol.condition")
@@ -61,7 +63,7 @@ def _labelled(protocol: Mapping[str, Any]) -> int:
 
 
 def experiment_of(
-    document: Mapping[str, Any],
+    provenance: Provenance,
     precision: Mapping[str, Any] | None = None,
     output: Path | None = None,
     overrides: Sequence[str] = (),
@@ -70,17 +72,17 @@ def experiment_of(
 
     precision: its `precision` section; output: folder of results, None: the default. overrides: KEY=VALUE over all of it.
     """
-    sources, protocol = _sources(document), document["protocol"]
+    sources, protocol = _sources(provenance), provenance.protocol
     model = {key: sources[key] for key in ("cfg", "weights", "names") if sources.get(key)}
     data = {key: sources[key] for key in ("images", "labels", "annotations", "unlabelled") if sources.get(key)}
     tree: dict[str, Any] = {
-        "name": document["name"],
+        "name": provenance.name,
         "model": {**model, "batch_norm": protocol["batch_norm"], "dialect": protocol.get("dialect", "auto")},
         "data": {
             **({"format": protocol["dataset"], "limit": _labelled(protocol)} if protocol["dataset"] else {}),
             **data,
             **({"condition": protocol["condition"]} if protocol.get("condition") else {}),
-            **({"calibration": document["calibration"]} if document.get("calibration") else {}),
+            **({"calibration": as_json(provenance.calibration)} if provenance.calibration else {}),
         },
         **({"precision": precision} if precision else {}),
         **({"output": str(output)} if output else {}),
@@ -93,10 +95,10 @@ def experiment_of(
     if protocol.get("quantization"):
         tree["quantization"] = protocol["quantization"]
     # JSON is YAML, and quotes what a path may contain.
-    return parse_experiment(json.dumps(tree), overrides, source=f"{document['name']}: its own record")
+    return parse_experiment(json.dumps(tree), overrides, source=f"{provenance.name}: its own record")
 
 
-def reopen(document: Mapping[str, Any], output: Path | None = None, unlabelled: Path | None = None) -> Workbench:
+def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path | None = None) -> Workbench:
     """The network, weights and images behind a result, ready to run again.
 
     output: folder of its results, where its calibrated ranges are kept as well; None: the default.
@@ -104,31 +106,31 @@ def reopen(document: Mapping[str, Any], output: Path | None = None, unlabelled: 
     Raises: MpnetError, one line, when a file is gone or has changed.
     """
     others = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
-    bench = open_workbench(experiment_of(document, output=output, overrides=others))
-    digests = document["digests"]
+    bench = open_workbench(experiment_of(provenance, output=output, overrides=others))
+    digests = provenance.digests
     if unlabelled is None:
         data = bench.dataset.digest
-    elif _sources(document).get("unlabelled"):
-        data = open_dataset(document).digest
+    elif _sources(provenance).get("unlabelled"):
+        data = open_dataset(provenance).digest
     else:
-        data = _unchanged(bench.dataset.without_unlabelled(), document).digest
+        data = _unchanged(bench.dataset.without_unlabelled(), provenance).digest
     held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": data}
     for name, digest in held.items():
         if digests.get(name) != digest:
-            source = _sources(document).get(name, name)
+            source = _sources(provenance).get(name, name)
             raise StoreError(f"{source}: has changed since this was measured; measure again")
     statistics = digests.get("lessons")
     if digests.get("calibration") not in (None, bench.calibration) or (
         statistics is not None and statistics != bench.statistics_digest(PRECISIONS.values())
     ):
-        raise StoreError(f"{document['name']}: was calibrated on other images than its record says; name its experiment file")
+        raise StoreError(f"{provenance.name}: was calibrated on other images than its record says; name its experiment file")
     return bench
 
 
-def _unchanged(dataset: Dataset, document: Mapping[str, Any]) -> Dataset:
+def _unchanged(dataset: Dataset, provenance: Provenance) -> Dataset:
     """The data set itself. Raises: DataError when it is not the one that a result was measured on."""
-    if dataset.digest != document["digests"].get("data"):
-        raise DataError(f"{_sources(document).get('images', '?')}: images or labels have changed since this was measured")
+    if dataset.digest != provenance.digests.get("data"):
+        raise DataError(f"{_sources(provenance).get('images', '?')}: images or labels have changed since this was measured")
     return dataset
 
 
@@ -137,8 +139,7 @@ def reason(error: MpnetError) -> str:
     return " ".join(str(error).split())
 
 
-def _sources(document: Mapping[str, Any]) -> Mapping[str, str]:
-    sources = document.get("sources")
-    if not isinstance(sources, dict) or not sources:
+def _sources(provenance: Provenance) -> Mapping[str, str]:
+    if not provenance.sources:
         raise DataError("the result does not name its files; measure it again with this version of mpnet")
-    return sources
+    return provenance.sources

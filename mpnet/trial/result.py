@@ -9,6 +9,7 @@ import os
 import re
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Mapping
 
@@ -16,14 +17,15 @@ from mpnet.config.identity import ID_DIGITS, TrialIdentity
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.engine.cost import layer_costs, plan_cost
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import as_json, build
 from mpnet.formats.files.atomic import recover, write_folder, write_link
 from mpnet.kernels.environment import versions
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import Task, task_of_protocol
-from mpnet.speed.steps import doubt_of, layer_ms
+from mpnet.speed.latency import Latency, doubt_of, layer_ms
 from mpnet.tables import Chart, Table, Tabular, columns_of, layer_table
 from mpnet.trial.inference import Outcome
-from mpnet.trial.result_schema import RESULT
+from mpnet.trial.run_result import RUN_RESULT, Precisions, RunResult
 from mpnet.trial.workbench import Workbench
 
 RESULT_FILE = "result.json"
@@ -33,65 +35,69 @@ _ID = re.compile(rf"[0-9a-f]{{{ID_DIGITS}}}\Z")
 
 @dataclass(frozen=True)
 class Result(Tabular):
-    """A finished run. document: the whole of result.json, as docs/architecture.md describes it."""
+    """A finished run. folder: where it is stored. run: what its result.json holds."""
 
     folder: Path
-    document: Mapping[str, Any]
+    run: RunResult
+
+    @cached_property
+    def document(self) -> dict[str, Any]:
+        """The whole of result.json, as docs/architecture.md describes it."""
+        return {**RUN_RESULT.head, **as_json(self.run)}
 
     @property
     def name(self) -> str:
         """The experiment's name."""
-        return str(self.document["name"])
+        return self.run.name
 
     @property
     def id(self) -> str:
         """First 16 hex digits of the trial's digest."""
-        return str(self.document["id"])
+        return self.run.id
 
     @property
     def metrics(self) -> Mapping[str, float]:
         """AP, AP50, AP75, AR100, darknet_mAP50, ... in percent; -1 where nothing could be measured."""
-        metrics: Mapping[str, float] = self.document["metrics"]
-        return metrics
+        return self.run.metrics
 
     @property
     def words(self) -> str:
         """The precisions for people: `int8, but fp16 in heads`."""
-        precision = self.document["precision"]
-        return PlanWords.of_rows(precision.get("layers", ()))(str(precision.get("key", "")))
+        weighted = (layer for layer in self.run.precision.layers if layer.parameters)
+        return PlanWords.of((layer.name or layer.type, layer.selectors) for layer in weighted)(self.run.precision.key)
 
     @property
     def task(self) -> Task:
         """What the network is for."""
-        return task_of_protocol(self.document["protocol"])
+        return task_of_protocol(self.run.protocol)
 
     @property
     def measures(self) -> dict[str, float]:
         """What is known of the accuracy by names of measures, agreement with the baseline among them; percent."""
-        agreement = {AGREEMENT + name: value for name, value in (self.document.get("agreement") or {}).items()}
+        stored = {} if self.run.agreement is None else self.run.agreement.values
+        agreement = {AGREEMENT + name: value for name, value in stored.items()}
         values = {**self.metrics, **{name: agreement[name] for name in names_of("agreement") if name in agreement}}
         return {name: float(value) for name, value in values.items() if value is not None and value >= 0}
 
     @property
     def table(self) -> Table:
         """One row a measure, agreement with the baseline among them."""
-        known = self.measures
+        measures = self.measures
         title = f"{self.name}, {self.words}"
-        return Table({"measure": list(known), "percent": list(known.values())}, title, Chart("percent", "measure"))
+        return Table({"measure": list(measures), "percent": list(measures.values())}, title, Chart("percent", "measure"))
 
     @property
     def layers(self) -> Table:
         """One row a layer: what it is, its precision, and what it costs; milliseconds where they can be believed."""
-        latency = self.document.get("latency")
-        return layer_table(
-            self.document["precision"].get("layers", []), self.name, None if doubt_of(latency) else layer_ms(latency)
-        )
+        latency = self.run.latency
+        rows = [as_json(layer) for layer in self.run.precision.layers]
+        return layer_table(rows, self.name, None if doubt_of(latency) else layer_ms(latency))
 
     @property
     def classes(self) -> Table:
         """One row a class: how often it is labelled, and its measures in percent."""
         quality = self.task.quality
-        rows = [{**row, quality: math.nan} if row[quality] < 0 else row for row in self.document["per_class"]]
+        rows = [{**as_json(row), **({quality: math.nan} if row.values[quality] < 0 else {})} for row in self.run.per_class]
         return Table(columns_of(rows), f"{self.name}: {quality} by class", Chart(quality, "name"))
 
     @property
@@ -100,19 +106,19 @@ class Result(Tabular):
         return self.folder / self.task.file
 
 
-def build_document(
+def run_result_of(
     bench: Workbench,
     outcome: Outcome,
     *,
     baseline: Outcome | None,
     command: str,
     identity: TrialIdentity | None = None,
-    latency: Mapping[str, Any] | None,
-) -> dict[str, Any]:
-    """The result.json of one outcome, as docs/architecture.md describes it.
+    latency: Latency | None,
+) -> RunResult:
+    """Return the result of one outcome.
 
     baseline: what it is compared with. command: the command line, for the record.
-    identity: of an outcome of another engine; None: mpnet's own. latency: as `speed.steps.latency_of` gives it.
+    identity: of an outcome of another engine; None: mpnet's own. latency: None where nothing was timed.
     """
     identity = identity or bench.identity(outcome.plan.precision)
     kit, dataset = bench.kit, bench.dataset
@@ -121,45 +127,44 @@ def build_document(
     compared = None if baseline is None else bench.identity(baseline.plan.precision).id
     if baseline is not None and compared is not None and compared != identity.id:
         agreement = kit.agreement(baseline.predictions, outcome.predictions, dataset, compared, outcome.head_sqnr_db)
-    return {
-        **RESULT.head,
-        "name": bench.experiment.name,
-        "id": identity.id,
-        "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "command": command,
-        "digests": identity.digests(),
-        "protocol": bench.protocol,
-        "precision": {"key": outcome.plan.precision.key, "layers": layer_costs(outcome.plan)},
-        "metrics": metrics,
-        "agreement": agreement,
-        "per_class": per_class,
-        "cost": plan_cost(outcome.plan),
-        "latency": latency,
-        "versions": versions(),
-        "sources": dict(bench.sources or {}),
-        "calibration": bench.calibration_images(outcome.plan.precision.of_weights),
-        "notes": bench.notes(outcome.plan.precision.of_weights),
-    }
+    return RunResult(
+        name=bench.experiment.name,
+        id=identity.id,
+        created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        command=command,
+        digests=identity.digests(),
+        protocol=bench.protocol,
+        precision=Precisions(outcome.plan.precision.key, layer_costs(outcome.plan)),
+        metrics=metrics,
+        agreement=agreement,
+        per_class=tuple(per_class),
+        cost=plan_cost(outcome.plan),
+        latency=latency,
+        versions=versions(),
+        sources=dict(bench.sources or {}),
+        calibration=bench.calibration_images(outcome.plan.precision.of_weights),
+        notes=tuple(bench.notes(outcome.plan.precision.of_weights)),
+    )
 
 
-def publish(document: Mapping[str, Any], predictions: bytes, folder: Path) -> Result:
+def publish(run: RunResult, predictions: bytes, folder: Path) -> Result:
     """Write result.json and the predictions (`Result.predictions_path`) into `folder`, which appears complete or not at all.
 
     A result that is there already is replaced. Raises: StoreError naming the folder when it cannot be written.
     """
-    text = json.dumps(document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
-    result = Result(folder, document)
+    result = Result(folder, run)
+    text = json.dumps(result.document, indent=1, ensure_ascii=True, allow_nan=False) + "\n"
     write_folder(folder, {result.task.file: predictions, RESULT_FILE: text.encode()})
     return result
 
 
-def republish(result: Result, document: Mapping[str, Any]) -> Result:
-    """Write a result anew with another document and the detections that it has. Raises: StoreError as `publish`."""
+def republish(result: Result) -> Result:
+    """Write a result that was changed anew, with the detections that it has. Raises: StoreError as `publish`."""
     try:
         predictions = result.predictions_path.read_bytes()
     except OSError as error:
         raise StoreError(f"{result.predictions_path}: cannot be read ({error.strerror}); run the experiment again") from None
-    return publish(document, predictions, result.folder)
+    return publish(result.run, predictions, result.folder)
 
 
 def mark_latest(folder: Path) -> None:
@@ -188,10 +193,10 @@ def read_result(path: str | Path) -> Result:
     if not (folder / RESULT_FILE).is_file():
         folder = _only_result(folder)
     file = folder / RESULT_FILE
-    result = Result(folder, RESULT.read(file))
-    for row in result.document["per_class"]:
-        if result.task.quality not in row:
-            raise RESULT.damaged(file, f"per_class: {result.task.quality} of {row['name'][:40]!r} is missing")
+    result = Result(folder, build(RunResult, RUN_RESULT.read(file)))
+    for row in result.run.per_class:
+        if result.task.quality not in row.values:
+            raise RUN_RESULT.damaged(file, f"per_class: {result.task.quality} of {row.name[:40]!r} is missing")
     return result
 
 

@@ -31,6 +31,7 @@ from mpnet.model.weights import Weights
 from mpnet.trial.image_statistics import ImageStatistics
 from mpnet.trial.inputs import Inputs
 from mpnet.trial.kit import Decoder, Kit
+from mpnet.trial.run_result import CalibrationImages
 from mpnet.trial.task import kit_of, task_of
 
 
@@ -101,7 +102,7 @@ class Workbench:
 
     @cached_property
     def decoder(self) -> Decoder[Any]:
-        """From output tensors to findings."""
+        """From output tensors to predictions."""
         return self.kit.decoder(self.experiment, self.network, self.dataset)
 
     def assign(self, overrides: Mapping[int, Precision] | None = None) -> PrecisionPlan:
@@ -176,13 +177,13 @@ class Workbench:
         needed = any(options.needs_statistics(precision) for precision in set(precisions) for options in kinds)
         return self.statistics.digest if self.statistics is not None and needed else None
 
-    def calibration_images(self, precisions: Iterable[Precision]) -> dict[str, Any] | None:
-        """Which images calibration took, as an experiment file says it; None where nothing was calibrated."""
+    def calibration_images(self, precisions: Iterable[Precision]) -> CalibrationImages | None:
+        """Return which images calibration took; None where nothing was calibrated."""
         if self.experiment.data is None or (self.calibration is None and self.statistics_digest(precisions) is None):
             return None
         section = self.experiment.data.calibration
-        images = {} if section.images is None else {"images": os.path.abspath(section.images)}
-        return {**images, "count": section.count, "seed": section.seed}
+        images = None if section.images is None else os.path.abspath(section.images)
+        return CalibrationImages(images, count=section.count, seed=section.seed)
 
     def identity(self, precisions: PrecisionPlan, among: Iterable[Precision] = ()) -> TrialIdentity:
         """What decides the result of this plan. among: precisions of other plans that its parts shall do for."""

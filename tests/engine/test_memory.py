@@ -84,8 +84,8 @@ def test_costs_by_hand() -> None:
     assert cost["peak_activation_bytes"] == 512 + 256
     rows = layer_costs(plan)
     names = ("name", "precision", "conversions", "parameters", "activation_bytes")
-    assert [tuple(row[name] for name in names) for row in rows] == [
-        ("conv-1", "int8", ["fp32 -> int8"], 144 + 32, 512),
-        ("conv-2", "fp16", ["fp32 -> fp16", "fp16 -> fp32"], 36, 32),
+    assert [tuple(getattr(row, name) for name in names) for row in rows] == [
+        ("conv-1", "int8", ("fp32 -> int8",), 144 + 32, 512),
+        ("conv-2", "fp16", ("fp32 -> fp16", "fp16 -> fp32"), 36, 32),
     ]
-    assert rows[0]["selectors"] == ["0", "conv-1", "first", "3x3"]
+    assert rows[0].selectors == ("0", "conv-1", "first", "3x3")

@@ -74,7 +74,7 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
         for name in {"AP", "AP50", "AP75", "AR100"} | (accuracy & set(trial.values)):
             assert trial.values[name] == metrics[name], (key, name)
         for name in names_of("agreement", stored="trials", task=DETECTION):
-            assert trial.values[name] == agreement[name.removeprefix(AGREEMENT)], (key, name)
+            assert trial.values[name] == agreement.values[name.removeprefix(AGREEMENT)], (key, name)
 
 
 def test_the_counted_work_is_the_theory(prepared: Prepared) -> None:

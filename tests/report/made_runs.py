@@ -12,8 +12,10 @@ from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.detections import detections_json
+from mpnet.formats.documents.typed import as_json, from_json
 from mpnet.trial.measure import measure_detections
 from mpnet.trial.result import Result, publish
+from mpnet.trial.run_result import RunResult
 
 NAMES = ("circle", "<script>alert(1)</script>", "a \"quoted\" 'name'")
 
@@ -93,7 +95,7 @@ def publish_run(folder: Path, dataset: Dataset, data: Path, detections: Detectio
         "precision": {"key": key, "layers": layers},
         "metrics": metrics,
         "agreement": None,
-        "per_class": per_class,
+        "per_class": [as_json(row) for row in per_class],
         "cost": {
             "weight_bytes": sum(row["weight_bytes"] for row in layers),
             "peak_activation_bytes": 9000,
@@ -113,7 +115,7 @@ def publish_run(folder: Path, dataset: Dataset, data: Path, detections: Detectio
         "sources": {"images": str(data / "images"), "labels": str(data / "labels"), "names": str(data / "net.names")},
         "notes": [],
     }
-    return publish(document, detections_json(detections, dataset), folder / name / trial)
+    return publish(from_json(RunResult, document, "made"), detections_json(detections, dataset), folder / name / trial)
 
 
 def make_runs(folder: Path) -> tuple[Result, Result, Result]:

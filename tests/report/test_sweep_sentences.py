@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from mpnet.messages import whole_text
 from mpnet.report.data.sweep_sentences import time_lines
+from mpnet.speed.latency import Latency
 
 
-def latency(median_ms: float, doubt: str = "") -> dict[str, Any]:
-    return {"isa": "avx2", "threads": 2, "cpu": "some CPU", "median_ms": median_ms, "min_ms": median_ms, "doubt": doubt}
+def latency(median_ms: float, doubt: str = "") -> Latency:
+    return Latency(isa="avx2", threads=2, cpu="some CPU", median_ms=median_ms, min_ms=median_ms, doubt=doubt)
 
 
 def test_a_slower_pick_is_named() -> None:

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,8 +11,9 @@ import pytest
 from mpnet.errors import ConfigError
 from mpnet.kernels.environment import cpu_name
 from mpnet.speed.clock import Times, in_turn, together
+from mpnet.speed.latency import Latency, doubt_of, latency_of, latency_text, stale
 from mpnet.speed.latency_table import BOUND_PERCENT, LatencyTable
-from mpnet.speed.steps import believable, doubt_of, latency_of, latency_text, stale
+from mpnet.speed.steps import believable
 from tests.sweep.sweep_networks import tiny_yolo
 
 CALM = Times((10.0, 10.1, 10.2, 10.4))
@@ -30,15 +32,15 @@ def test_what_speaks_against_a_figure_is_said(times: Times, threads: int, cores:
 
 
 def test_a_stored_latency_shows_its_middle_half_and_its_doubt() -> None:
-    calm, noisy = (latency_of(times, "scalar", 1, []) for times in (CALM, NOISY))
+    calm, noisy = (latency_of(times, "scalar", 1) for times in (CALM, NOISY))
     assert latency_text(calm) == "10.15 ms (10.07 to 10.25)"
     assert latency_text(noisy).startswith("unreliable: 30.50 ms")
     assert (doubt_of(calm), bool(doubt_of(noisy)), doubt_of(None)) == ("", True, "")
 
 
 def test_figures_of_0_1_0_are_doubted_by_what_they_hold() -> None:
-    assert doubt_of({"isa": "avx2", "threads": 1, "median_ms": 432.0, "min_ms": 28.0}) == "the median is 15.4 times the least"
-    assert doubt_of({"isa": "avx2", "threads": 1, "median_ms": 28.6, "min_ms": 28.0}) == ""
+    assert doubt_of(Latency(isa="avx2", threads=1, median_ms=432.0, min_ms=28.0)) == "the median is 15.4 times the least"
+    assert doubt_of(Latency(isa="avx2", threads=1, median_ms=28.6, min_ms=28.0)) == ""
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_figures_of_0_1_0_are_doubted_by_what_they_hold() -> None:
     [({}, False), ({"isa": "avx2"}, True), ({"threads": 7}, True), ({"cpu": "another"}, True), ({"doubt": "noise"}, True)],
 )
 def test_a_latency_of_another_machine_is_measured_again(change: dict[str, Any], again: bool) -> None:
-    latency = {**latency_of(CALM, "scalar", 1, []), "doubt": "", "cpu": cpu_name(), **change}
+    latency = replace(latency_of(CALM, "scalar", 1), **{"doubt": "", "cpu": cpu_name(), **change})
     assert stale(latency, "scalar", 1) is again
     assert stale(None, "scalar", 1)
 

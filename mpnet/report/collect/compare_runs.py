@@ -22,7 +22,7 @@ from mpnet.sweep.store.latest import is_store
 from mpnet.trial.inference import run_plans
 from mpnet.trial.latency import measure_in_turn
 from mpnet.trial.reopen import image_loader, reason, reopen
-from mpnet.trial.result import Result, build_document, read_result
+from mpnet.trial.result import Result, read_result, run_result_of
 
 
 def compare_runs(
@@ -55,7 +55,7 @@ def compare_runs(
         return compare_results(results, reason=reason(error))
     comparison = compare_results(results, dataset, predictions, draws=draws, seed=seed, score=score)
     if images is not None:
-        tools, load = prediction_tools(comparison.task), image_loader(results[0].document)
+        tools, load = prediction_tools(comparison.task), image_loader(results[0].run.protocol)
         return _with_images(comparison, tools, dataset, predictions, images, load)
     return comparison
 
@@ -99,20 +99,20 @@ def _sides(sources: Sequence[str], unlabelled: Path | None, progress: Progress) 
 def _run_again(
     configurations: Sequence[StoredConfiguration], unlabelled: Path | None, progress: Progress
 ) -> list[ComparedResult]:
-    runner = NetworkRunner(reopen(configurations[0].document, configurations[0].output, unlabelled))
+    runner = NetworkRunner(reopen(configurations[0].provenance, configurations[0].output, unlabelled))
     bench = runner.bench
     with progress("images", len(bench.inputs)) as advance:
         outcomes = run_plans(bench, [runner.plan(configuration.key) for configuration in configurations], advance)
     sides: list[ComparedResult] = []
     turns = measure_in_turn(bench, {outcome.plan.precision.key: outcome.plan for outcome in outcomes})
     for configuration, outcome in zip(configurations, outcomes, strict=True):
-        document = build_document(
+        run_result = run_result_of(
             bench, outcome, baseline=outcomes[0], command="mpnet compare", latency=turns.latency(outcome.plan.precision.key)
         )
         if configuration.held_out:
             selection = {name: configuration.values[name] for name in configuration.held_out if name in configuration.values}
-            document["selection"], document["held_out"] = selection, configuration.held_out
-        sides.append(ComparedResult(Result(configuration.store or Path(), document), outcome.predictions, bench.dataset))
+            run_result = replace(run_result, selection=selection, held_out=configuration.held_out)
+        sides.append(ComparedResult(Result(configuration.store or Path(), run_result), outcome.predictions, bench.dataset))
     return sides
 
 

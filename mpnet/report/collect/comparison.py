@@ -110,7 +110,7 @@ def _compared_run(
         differences=differences,
         intervals={} if pair is None else {name: DifferenceInterval.of(name, i) for name, i in pair.metrics.items()},
         cost=dict(result.document["cost"]),
-        latency=result.document.get("latency"),
+        latency=result.run.latency,
         deployed=result.document.get("deployed"),
         agreement=agreement,
         selection=result.document.get("selection"),

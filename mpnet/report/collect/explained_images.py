@@ -25,5 +25,5 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
         record, name = dataset.images[lost_object.position], dataset.names[lost_object.category]
         box = (x, y, x + width, y + height)
         crops.append(ObjectChange(lost_object.kind, record.path, name, lost_object.before, 0.0, box, size_of(lost_object.area)))
-    gallery = Gallery(dataset, *explanation.detections, image_loader({"protocol": explanation.bench.protocol}))
+    gallery = Gallery(dataset, *explanation.detections, image_loader(explanation.bench.protocol))
     return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Mapping, Sequence
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from mpnet.data.dataset import Dataset
 from mpnet.errors import ConfigError, MpnetError, StoreError
 from mpnet.evaluation.compare import DRAWS
 from mpnet.formats.cfg.read import read_cfg_bytes
+from mpnet.formats.documents.typed import as_json
 from mpnet.progress import Progress
 from mpnet.report.collect.additions import (
     with_changes,
@@ -37,12 +38,13 @@ from mpnet.report.collect.sweep_store import from_store
 from mpnet.report.collect.task import prediction_tools
 from mpnet.report.data.report_data import Omission, ReportData, Status
 from mpnet.resolve.stored import find_configuration, split_source
-from mpnet.resolve.stored_sweep import read_sweep
+from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
 from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
+from mpnet.trial.run_result import Provenance
 
 FRONT_RUNS = 32
 """Most configurations of a front that run again for their intervals; of more, evenly spread ones."""
@@ -92,7 +94,7 @@ def collect(
         data = _with_layers(data, results, predictions, progress, explain_worst)
     else:
         data = with_omissions(data, _not_computed("Error and time per layer"))
-    return _with_cfg(data, results[-1].document)
+    return _with_cfg(data, results[-1].run.provenance)
 
 
 def _of_sweep(
@@ -109,30 +111,30 @@ def _of_sweep(
     status = sweep_status(path, sweep)
     state = {"finished": "finished", "stopped": "finished", "running": "running"}.get(status["state"], "interrupted")
     stored_sweep = read_sweep(path, choose, sweep, finished=state == "finished")
-    document = stored_sweep.document
     data = from_store(stored_sweep, path, Status(state, int(status["trials"]), status["total"]))
-    data = _with_cfg(data, document)
+    data = _with_cfg(data, stored_sweep.provenance)
     contents = "Intervals, classes, lost and gained objects, images, error and time per layer"
     if not compute:
         return with_omissions(data, _not_computed(contents))
     try:
-        runner = NetworkRunner(reopen(document))
+        runner = NetworkRunner(reopen(stored_sweep.provenance))
     except MpnetError as error:
         return with_omissions(data, Omission(contents, reason(error), "Put the files back, or sweep again."))
     key = data.configurations.keys[data.configurations.chosen or 0]
     data = replace(data, layers=layers_of(runner.rows(key)))
 
     def compute_all() -> ReportData:
-        return _with_errors(_with_front(data, runner, document, progress, draws, seed, score, explain_worst), runner)
+        return _with_errors(_with_front(data, runner, stored_sweep, progress, draws, seed, score, explain_worst), runner)
 
-    deciding = [data, document, runner.bench.kernels.name, draws, seed, score, explain_worst]
+    measured = [as_json(stored_sweep.provenance), stored_sweep.holdout, stored_sweep.seed]
+    deciding = [data, measured, runner.bench.kernels.name, draws, seed, score, explain_worst]
     return _timed(load_or_compute(deciding, compute_all, lambda result: result.omissions == data.omissions), runner, progress)
 
 
 def _with_front(
     data: ReportData,
     runner: NetworkRunner,
-    document: Mapping[str, Any],
+    stored_sweep: StoredSweep,
     progress: Progress,
     draws: int,
     seed: int,
@@ -157,7 +159,7 @@ def _with_front(
             runner.bench.dataset,
             predictions[rows.index(table.chosen)],
         )
-        sets = _sets(dataset, document)
+        sets = _sets(dataset, stored_sweep)
         pairing_of_all = tools.pairing(dataset, predictions[0], draws, seed)
         with progress("intervals", len(sets) * (len(rows) - 1)) as advance:
             for prefix, positions in sets.items():
@@ -176,7 +178,7 @@ def _with_front(
         data = with_changes(
             data,
             pairing_of_all.pair(chosen_predictions),
-            tools.gallery(dataset, predictions[0], chosen_predictions, image_loader(document)),
+            tools.gallery(dataset, predictions[0], chosen_predictions, image_loader(stored_sweep.provenance.protocol)),
         )
         if explain_worst:
             keys = table.keys[table.baseline], table.keys[table.chosen]
@@ -198,11 +200,10 @@ def _with_losses(data: ReportData) -> ReportData:
     return replace(data, picks=tuple(picks))
 
 
-def _sets(dataset: Dataset, document: Mapping[str, Any]) -> dict[str, NDArray[np.intp]]:
+def _sets(dataset: Dataset, stored_sweep: StoredSweep) -> dict[str, NDArray[np.intp]]:
     """Return the images of a sweep's columns by their prefix: those that select and those that only report, or all."""
     ids = [image.sha256 for image in dataset.images]
-    seed = document.get("seed")
-    select, report = split_positions(ids, document.get("holdout") or 0.0, seed if isinstance(seed, int) else 0)
+    select, report = split_positions(ids, stored_sweep.holdout, stored_sweep.seed)
     return {"": select, HELD_OUT: report} if len(report) else {"": select}
 
 
@@ -223,22 +224,23 @@ def _with_layers(
 
     predictions: of all runs; empty where they could not be opened, so that no object is explained.
     """
-    document, baseline_document = results[-1].document, results[0].document
+    run, baseline_run = results[-1].run, results[0].run
+    document = results[-1].document
     try:
-        runner = NetworkRunner(reopen(document))
-        key = str(document["precision"]["key"])
+        runner = NetworkRunner(reopen(run.provenance))
+        key = run.precision.key
         identity = runner.bench.identity(runner.plan(key).precision).id
-        if identity != (document.get("deployed") or {}).get("reference", document["id"]):
+        if identity != (run.id if run.deployed is None else run.deployed.reference):
             raise StoreError("network, data or arithmetic are not what was measured (another identity)")
         if explain_worst and predictions:
-            if any(baseline_document["digests"].get(name) != document["digests"].get(name) for name in ("cfg", "weights")):
+            if any(baseline_run.digests.get(name) != run.digests.get(name) for name in ("cfg", "weights")):
                 raise StoreError("the baseline is of another network, so its layers cannot be raised to")
-            keys = str(baseline_document["precision"]["key"]), key
+            keys = baseline_run.precision.key, key
 
             def explain_objects(data: ReportData = data) -> ReportData:
                 return with_explained(data, runner, keys, predictions, explain_worst, progress)
 
-            data = load_or_compute([data, document, baseline_document, explain_worst], explain_objects)
+            data = load_or_compute([data, document, results[0].document, explain_worst], explain_objects)
         analysed = load_or_compute(
             [data, document], lambda: _with_errors(data, runner), lambda result: result.omissions == data.omissions
         )
@@ -279,18 +281,21 @@ def _with_baseline(results: list[Result]) -> list[Result]:
     """Return a single run after its baseline, and one of another engine after mpnet's own, when these are there."""
     if len(results) > 1:
         return results
-    related = [_find_related(results[0], "agreement", "baseline"), _find_related(results[0], "deployed", "reference")]
+    run = results[0].run
+    related = [
+        _find_related(results[0], None if run.agreement is None else run.agreement.baseline),
+        _find_related(results[0], None if run.deployed is None else run.deployed.reference),
+    ]
     by_id = {result.id: result for result in related if result is not None}
     return [*by_id.values(), *results]
 
 
-def _find_related(result: Result, section: str, key: str) -> Result | None:
-    """Return another result that one names, when it is there."""
-    reference = result.document.get(section)
-    if not isinstance(reference, dict):
+def _find_related(result: Result, trial: str | None) -> Result | None:
+    """Return the result of another trial id in the same folder, when it is there."""
+    if trial is None:
         return None
     try:
-        related = finished(result.folder.parent / str(reference.get(key, "")))
+        related = finished(result.folder.parent / trial)
     except StoreError:
         return None
     return related if related is not None and related.id != result.id else None
@@ -312,7 +317,7 @@ def _with_comparison(
             pairing = tools.pairing(dataset, predictions[0], draws, seed)
             pairs = {row: pairing.pair(run_predictions) for row, run_predictions in enumerate(predictions) if row}
             data = with_pairs(data, pairs, pairing.intervals_by)
-            load = image_loader(runs[-1].result.document)
+            load = image_loader(runs[-1].result.run.protocol)
             data = with_changes(data, pairs[len(runs) - 1], tools.gallery(dataset, predictions[0], predictions[-1], load))
             data = with_operating_point(data, dataset, predictions[0], predictions[-1], score, draws, seed)
             return with_confusion(data, tools, dataset, predictions[0], predictions[-1])
@@ -327,14 +332,14 @@ def _with_comparison(
     return data, predictions
 
 
-def _with_cfg(data: ReportData, document: Mapping[str, Any]) -> ReportData:
-    sources = document.get("sources") or {}
+def _with_cfg(data: ReportData, provenance: Provenance) -> ReportData:
+    sources = provenance.sources
     try:
         if not sources.get("cfg"):
             raise StoreError("the result does not name its network file")
-        path = Path(str(sources["cfg"]))
+        path = Path(sources["cfg"])
         content = read_cfg_bytes(path)
-        if hashlib.sha256(content).hexdigest() != document["digests"].get("cfg"):
+        if hashlib.sha256(content).hexdigest() != provenance.digests.get("cfg"):
             raise StoreError(f"{path}: has changed since this was measured")
         return replace(data, cfg=cfg_template(content, data.configurations.keys, path.name))
     except MpnetError as error:

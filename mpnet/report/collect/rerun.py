@@ -16,6 +16,7 @@ from mpnet.engine.lowering import range_owner
 from mpnet.engine.plan import Plan
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.typed import as_json
 from mpnet.kernels.environment import cpu_count
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.progress import Advance, Progress
@@ -28,7 +29,7 @@ from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
 from mpnet.trial.reopen import open_dataset, reopen
-from mpnet.trial.result import Result, build_document
+from mpnet.trial.result import Result, run_result_of
 from mpnet.trial.task import kit_of
 from mpnet.trial.workbench import Workbench
 
@@ -50,7 +51,7 @@ def open_predictions(sides: Sequence[ComparedResult]) -> tuple[Dataset, list[Any
     Raises: DataError or StoreError, one line, when something is missing or not what was measured.
     """
     baseline = sides[0]
-    dataset = open_dataset(baseline.result.document) if baseline.dataset is None else baseline.dataset
+    dataset = open_dataset(baseline.result.run.provenance) if baseline.dataset is None else baseline.dataset
     return dataset, [
         kit_of(side.result.task).read(side.result.predictions_path, dataset) if side.predictions is None else side.predictions
         for side in sides
@@ -73,7 +74,7 @@ class NetworkRunner:
 
     def rows(self, key: str) -> list[dict[str, Any]]:
         """Return the layers, as result.json holds them."""
-        return layer_costs(self.plan(key))
+        return [as_json(layer) for layer in layer_costs(self.plan(key))]
 
     def errors(self, key: str, images: int = ANALYSIS_IMAGES) -> tuple[LayerError, ...]:
         """Measure the error of every lowered layer, in network order, on images spread evenly over the data set.
@@ -90,20 +91,20 @@ class NetworkRunner:
 
         The second value says why the times should not be believed, '' where nothing speaks against them.
         """
-        steps, doubts = zip(*map(self._steps, (baseline, chosen)), strict=True)
-        documents = [
-            {"precision": {"layers": self.rows(key)}, "latency": {"steps": steps_of_key}}
-            for key, steps_of_key in zip((baseline, chosen), steps, strict=True)
-        ]
-        return layer_pairs(*documents), next(filter(None, doubts), "")
+        times, doubts = zip(*map(self._layer_ms, (baseline, chosen)), strict=True)
+        layers = (layer_costs(self.plan(baseline)), layer_costs(self.plan(chosen)))
+        return layer_pairs(layers, (times[0], times[1])), next(filter(None, doubts), "")
 
-    def _steps(self, key: str) -> tuple[list[dict[str, Any]], str]:
+    def _layer_ms(self, key: str) -> tuple[dict[int, float], str]:
         session = Session(self.bench.prepared, self.plan(key), self.bench.threads)
         session.forward(next(self.bench.inputs.batches(1, [0])).x, copy=False)
         calls = step_calls(session, 1)
         times = in_turn(*(work for _, work in calls), repeats=TIME_REPEATS, warm_up=0)
         doubt = together(times).doubt(self.bench.threads, cpu_count())
-        return [{"layer": step.step.layer, "ms": step.median_ms} for step in steps_of(session, calls, times)], doubt
+        layer_ms: dict[int, float] = {}
+        for step in steps_of(session, calls, times):
+            layer_ms[step.step.layer] = layer_ms.get(step.step.layer, 0.0) + step.median_ms
+        return layer_ms, doubt
 
 
 def errors_of(analysis: Analysis, plan: Plan) -> tuple[LayerError, ...]:
@@ -158,13 +159,14 @@ def _number(value: float | None) -> float:
 
 def run_with_unlabelled(run: StoredConfiguration, unlabelled: Path, progress: Progress) -> ComparedResult:
     """Run a result's network on its own images and unlabelled ones. Raises: ConfigError for one of another engine."""
-    engine = (run.document.get("deployed") or {}).get("engine")
-    if engine is not None:
+    assert run.result is not None
+    if run.result.run.deployed is not None:
+        engine = run.result.run.deployed.engine
         raise ConfigError(f"{run.path}: ran in {engine}; run it anew with `mpnet run --engine {engine} --unlabelled ...`")
-    runner = NetworkRunner(reopen(run.document, run.output, unlabelled))
+    runner = NetworkRunner(reopen(run.provenance, run.output, unlabelled))
     with progress("images", len(runner.bench.inputs)) as advance:
         (outcome,) = run_plans(runner.bench, [runner.plan(run.key)], advance)
-    document = build_document(
-        runner.bench, outcome, baseline=None, command=str(run.document.get("command", "")), latency=run.document.get("latency")
+    run_result = run_result_of(
+        runner.bench, outcome, baseline=None, command=run.result.run.command, latency=run.result.run.latency
     )
-    return ComparedResult(Result(run.path, document), outcome.predictions, runner.bench.dataset)
+    return ComparedResult(Result(run.path, run_result), outcome.predictions, runner.bench.dataset)

@@ -11,14 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.measures import AGREEMENT, MEASURES, names_of
+from mpnet.engine.cost import LayerCost
 from mpnet.errors import ConfigError
+from mpnet.formats.documents.typed import as_json
 from mpnet.model.plan_key import split_key
 from mpnet.quantization.measure import decibels
 from mpnet.report.data.report_data import Layer, LayerPair, ReportData, Status
 from mpnet.resolve.configurations import Configurations, axes, by_axis, front_rows
-from mpnet.speed.steps import doubt_of, layer_ms
-from mpnet.trial.comparison import deployed_values
+from mpnet.speed.latency import doubt_of, layer_ms
 from mpnet.trial.result import Result
+from mpnet.trial.run_result import RunResult
 
 ROWS_SHOWN = 12_000
 """Most configurations on a page; of more, the front and the most accurate ones stay, the rest is sampled evenly."""
@@ -29,76 +31,69 @@ def from_results(results: Sequence[Result]) -> ReportData:
 
     Raises: ConfigError for runs on different data.
     """
-    documents = [result.document for result in results]
-    for document in documents[1:]:
-        if document["digests"].get("data") != documents[0]["digests"].get("data"):
+    runs = [result.run for result in results]
+    for run in runs[1:]:
+        if run.digests.get("data") != runs[0].digests.get("data"):
             raise ConfigError("runs on different images or labels cannot share a report; name runs on the same data")
-    chosen = documents[-1]
-    rows = [result_values(document, baseline=str(documents[0].get("id", ""))) for document in documents]
+    chosen = runs[-1]
+    rows = [result_values(run, baseline=runs[0].id) for run in runs]
     # A baseline agrees with itself; result.json leaves that out.
     baseline_values = {m.name: m.itself for m in MEASURES if m.itself is not None and any(m.name in row for row in rows[1:])}
     rows[0] = {**baseline_values, **rows[0]}
     columns = _columns(rows)
     table = Configurations(
-        tuple(str(d["precision"].get("key", "")) for d in documents),
+        tuple(run.precision.key for run in runs),
         columns,
         front_rows(columns, *axes(columns)),
         *axes(columns),
         baseline=0,
-        chosen=len(documents) - 1,
+        chosen=len(runs) - 1,
     )
     doubts = [
-        f"The latency of {d['precision'].get('key')} was unreliable ({doubt_of(d.get('latency'))}) and is left out; "
+        f"The latency of {run.precision.key} was unreliable ({doubt_of(run.latency)}) and is left out; "
         "`mpnet run` measures it again."
-        for d in documents
-        if doubt_of(d.get("latency"))
+        for run in runs
+        if doubt_of(run.latency)
     ]
     return ReportData(
-        title=str(chosen["name"]),
+        title=chosen.name,
         kind="run" if len(results) == 1 else "runs",
         source=", ".join(str(result.folder) for result in results),
-        created=str(chosen.get("created", "")),
+        created=chosen.created,
         status=Status("finished", len(results), len(results)),
         configurations=table,
-        layers=layers_of(chosen["precision"].get("layers", [])),
-        costs=layer_pairs(documents[0], chosen),
-        protocol=chosen["protocol"],
-        versions=chosen.get("versions", {}),
-        digests={str(name): str(value) for name, value in chosen["digests"].items() if value is not None},
-        latency={name: value for name, value in (chosen.get("latency") or {}).items() if name != "steps"},
-        notes=(*(str(note) for note in chosen.get("notes", [])), *doubts),
+        layers=layers_of([as_json(layer) for layer in chosen.precision.layers]),
+        costs=layer_pairs(
+            (runs[0].precision.layers, chosen.precision.layers), (layer_ms(runs[0].latency), layer_ms(chosen.latency))
+        ),
+        protocol=chosen.protocol,
+        versions=chosen.versions,
+        digests={str(name): str(value) for name, value in chosen.digests.items() if value is not None},
+        latency={} if chosen.latency is None else {n: value for n, value in as_json(chosen.latency).items() if n != "steps"},
+        notes=(*chosen.notes, *doubts),
     )
 
 
-def result_values(document: Mapping[str, Any], baseline: str) -> dict[str, float]:
+def result_values(run: RunResult, baseline: str) -> dict[str, float]:
     """Return a result's numbers under the names of report columns.
 
     -1 (nothing to measure) is left out, and so is agreement with another run than `baseline`, the id of the page's own.
     """
-    values = {name: float(value) for name, value in document["metrics"].items() if value is not None and value >= 0}
-    agreement = document.get("agreement")
-    if agreement and agreement.get("baseline") == baseline:
-        values.update(
-            {
-                name: float(agreement[name.removeprefix(AGREEMENT)])
-                for name in names_of("agreement")
-                if agreement.get(name.removeprefix(AGREEMENT)) is not None
-            }
-        )
-        heads = agreement.get("head_sqnr_db") or []
-        if heads:
-            values["head_sqnr_db"] = mean_sqnr(heads)
-    cost = document["cost"]
-    values.update(
-        {quantity.name: float(cost[quantity.name]) for quantity in by_axis(True) if cost.get(quantity.name) is not None}
-    )
+    values = {name: float(value) for name, value in run.metrics.items() if value >= 0}
+    agreement = run.agreement
+    if agreement is not None and agreement.baseline == baseline:
+        stored = {name: agreement.values.get(name.removeprefix(AGREEMENT)) for name in names_of("agreement")}
+        values.update({name: float(value) for name, value in stored.items() if value is not None})
+        if agreement.head_sqnr_db:
+            values["head_sqnr_db"] = mean_sqnr(agreement.head_sqnr_db)
+    cost = run.cost
+    values.update({quantity.name: float(cost[quantity.name]) for quantity in by_axis(True) if quantity.name in cost})
     if cost.get("macs"):
         values["fp_mac_share"] = 100 * (1 - cost.get("int8_macs", 0) / cost["macs"])
-    latency = document.get("latency") or {}
     # What cannot be believed is no point of a plot.
-    if latency.get("median_ms") is not None and not doubt_of(latency):
-        values["latency_ms"] = float(latency["median_ms"])
-    return {**values, **deployed_values(document)}
+    if run.latency is not None and not doubt_of(run.latency):
+        values["latency_ms"] = float(run.latency.median_ms)
+    return values if run.deployed is None else {**values, **run.deployed.measures}
 
 
 def mean_sqnr(heads: Iterable[float | None]) -> float:
@@ -168,20 +163,24 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
     return tuple(layers)
 
 
-def layer_pairs(baseline: Mapping[str, Any], chosen: Mapping[str, Any]) -> tuple[LayerPair, ...]:
-    """Return milliseconds and weight bytes per layer, for layers that have either."""
-    tables = [{layer["index"]: layer for layer in document["precision"].get("layers", [])} for document in (baseline, chosen)]
-    times = [layer_ms(document.get("latency")) for document in (baseline, chosen)]
+def layer_pairs(
+    layers: tuple[Sequence[LayerCost], Sequence[LayerCost]], times: tuple[Mapping[int, float], Mapping[int, float]]
+) -> tuple[LayerPair, ...]:
+    """Return milliseconds and weight bytes per layer, for layers that have either.
+
+    layers: of the baseline and of the chosen configuration; times: milliseconds by layer index of both.
+    """
+    tables = [{layer.index: layer for layer in rows} for rows in layers]
     pairs = []
     for index, layer in tables[1].items():
-        baseline_layer = tables[0].get(index, {})
+        baseline_layer = tables[0].get(index)
         cost = LayerPair(
-            int(index),
-            str(layer.get("name") or layer.get("type", "")),
+            index,
+            layer.name or layer.type,
             times[0].get(index, math.nan),
             times[1].get(index, math.nan),
-            float(baseline_layer.get("weight_bytes", 0)),
-            float(layer.get("weight_bytes", 0)),
+            0.0 if baseline_layer is None else float(baseline_layer.weight_bytes),
+            float(layer.weight_bytes),
         )
         if cost.chosen_bytes or cost.baseline_bytes or cost.chosen_ms > 0 or cost.baseline_ms > 0:
             pairs.append(cost)

@@ -16,7 +16,7 @@ from mpnet.report.data.report_data import Layer, Pick, ReportData, Status, image
 from mpnet.report.data.sweep_sentences import failed_text, judged_by, ruled_out_needed, time_lines
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
-from mpnet.speed.steps import doubt_of, latency_text
+from mpnet.speed.latency import Latency, doubt_of, latency_text
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.result import FailedLayer, Stability, SweepResult, VerifiedRow, VerifiedRows
 
@@ -52,7 +52,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
     if sweep.get("holdout"):
         protocol["selected on"] = f"{sweep.get('selecting')} of {sweep.get('images')} images; the rest only reports"
     return ReportData(
-        title=str(stored_sweep.document["name"]),
+        title=stored_sweep.provenance.name,
         kind="sweep",
         source=str(path),
         created=_date(stored_sweep.created),
@@ -60,7 +60,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
         layers=_layers(sweep.get("layers") or (), table.keys[0]),
         configurations=table,
         protocol=protocol,
-        digests=stored_sweep.document["digests"],
+        digests={name: digest for name, digest in stored_sweep.provenance.digests.items() if digest is not None},
         held_out=held_out,
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
@@ -113,7 +113,7 @@ def _picks(result: SweepResult, table: Configurations, options: str) -> tuple[Pi
     return tuple(picks)
 
 
-def _time(latency: Mapping[str, Any]) -> str:
+def _time(latency: Latency) -> str:
     """Return a time as a sentence goes on: `takes 3.10 ms (3.05 to 3.20), which is unreliable`."""
     text = latency_text(latency)
     return f"{text.removeprefix('unreliable: ')}, which is unreliable" if doubt_of(latency) else text

@@ -12,6 +12,7 @@ from mpnet.evaluation.compare import Interval, verdict
 from mpnet.formats.documents.typed import as_json
 from mpnet.model.task import Task
 from mpnet.report.data.differences import Change, RunDifferences
+from mpnet.speed.latency import Latency
 from mpnet.tables import Chart, Table, Tabular, columns_of
 
 
@@ -58,7 +59,7 @@ class ComparedRun:
     differences: Mapping[str, float]
     intervals: Mapping[str, DifferenceInterval]
     cost: Mapping[str, float]
-    latency: Mapping[str, Any] | None
+    latency: Latency | None
     deployed: Mapping[str, Any] | None
     agreement: Mapping[str, Any] | None
     selection: Mapping[str, float] | None
@@ -71,6 +72,7 @@ class ComparedRun:
         """Return the run as `mpnet compare --json` prints it."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["intervals"] = {name: as_json(interval) for name, interval in self.intervals.items()}
+        values["latency"] = None if self.latency is None else as_json(self.latency)
         values["changes"] = [change.as_json() for change in self.changes]
         return values
 

@@ -4,14 +4,14 @@
 from __future__ import annotations
 
 from itertools import accumulate
-from typing import Any, Container, Mapping, Sequence
+from typing import Container, Mapping, Sequence
 
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
 from mpnet.model.task import TASKS
 from mpnet.report.data.summary import bounds
 from mpnet.report.data.words import clean
-from mpnet.speed.steps import doubt_of
+from mpnet.speed.latency import Latency, doubt_of
 from mpnet.sweep.result import FailedLayer, SetLosses, SweepResult
 
 WHOLE_SETS = ("held_out", "all")
@@ -48,21 +48,21 @@ def failed_text(failures: Sequence[FailedLayer], space: int | None = None) -> st
     return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {reasons}{more_text}"
 
 
-def time_lines(times: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def time_lines(times: Mapping[str, Latency]) -> list[str]:
     """Return sentences about a sweep's `times`: the baseline's time, which picks are slower, and any doubt."""
     baseline = times.get("baseline")
     if baseline is None:
         return []
     lines = [
-        f"The baseline takes {baseline['median_ms']:.2f} ms an image ({baseline['cpu']}, {baseline['isa']}, "
-        f"{baseline['threads']} thread{'' if baseline['threads'] == 1 else 's'})."
+        f"The baseline takes {baseline.median_ms:.2f} ms an image ({baseline.cpu}, {baseline.isa}, "
+        f"{baseline.threads} thread{'' if baseline.threads == 1 else 's'})."
     ]
     doubts = [doubt for latency in times.values() if (doubt := doubt_of(latency))]
-    slower = [name for name, latency in times.items() if latency["median_ms"] > baseline["median_ms"]]
+    slower = [name for name, latency in times.items() if latency.median_ms > baseline.median_ms]
     if doubts:
         lines.append(f"These times are unreliable ({doubts[0]}); the same sweep measures them again on a quiet machine.")
     if slower:
-        ratios = ", ".join(f"{name} {times[name]['median_ms'] / baseline['median_ms'] - 1:+.0%}" for name in slower)
+        ratios = ", ".join(f"{name} {times[name].median_ms / baseline.median_ms - 1:+.0%}" for name in slower)
         subject = "By them slower than the baseline" if doubts else "Slower than the baseline on this machine"
         lines.append(f"{subject}, although it costs fewer bit operations: {ratios} time.")
     return lines

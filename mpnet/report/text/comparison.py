@@ -18,7 +18,7 @@ from mpnet.report.data.task_words import words_of
 from mpnet.report.data.words import clean, number_text
 from mpnet.report.text.operating_point import print_operating_point
 from mpnet.report.text.terminal import Share, precision_text, print_table, signed_bar, utf8
-from mpnet.speed.steps import doubt_of, short_latency
+from mpnet.speed.latency import doubt_of, short_latency
 
 CLASSES_SHOWN = 12
 CHANGES_SHOWN = 12
@@ -153,14 +153,14 @@ def _costs(comparison: Comparison, console: Console) -> None:
         if any(value == value for value in values):
             show = bytes_text if measure(name).unit == "B" else count_text
             rows.append([name.replace("_", " "), *_shares(values, [show(v) for v in values])])
-    times = [float((run.latency or {}).get("median_ms", float("nan"))) for run in runs]
+    times = [float("nan") if run.latency is None else float(run.latency.median_ms) for run in runs]
     if any(time == time for time in times):
         texts = [short_latency(run.latency) if run.latency else "-" for run in runs]
         # Bars and shares of what cannot be believed would be believed.
         comparable = not any(doubt_of(run.latency) for run in runs)
         nothing = [float("nan")] * len(runs)
         rows.append(["latency", *_shares(times if comparable else nothing, texts)])
-    machines = sorted({f"{run.latency.get('isa')}, {run.latency.get('threads')} threads" for run in runs if run.latency})
+    machines = sorted({f"{run.latency.isa}, {run.latency.threads} threads" for run in runs if run.latency})
     title = "cost" + (f" (latency: {'; '.join(machines)})" if machines else "")
     columns = [""]
     for position, name in enumerate(_names(comparison)):

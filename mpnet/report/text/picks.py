@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import shlex
-from typing import Any, Mapping, Sequence
+from typing import Sequence
 
 from rich.console import Console
 
@@ -16,7 +16,7 @@ from mpnet.report.data.sweep_sentences import change_text, images_text, judged_b
 from mpnet.report.text.front import LATENCY, list_measures, row_value, value_text
 from mpnet.report.text.safety import print_safety
 from mpnet.report.text.terminal import print_table
-from mpnet.speed.steps import doubt_of
+from mpnet.speed.latency import Latency, doubt_of
 from mpnet.sweep.choose.picks import rule_of
 from mpnet.sweep.result import NearestRow, Pick, SweepResult
 
@@ -74,8 +74,8 @@ def _print_table(result: SweepResult, console: Console) -> None:
     print_table(console, names, list(zip(*cells, strict=True)), title, left=(0, 1))
 
 
-def _time_text(latency: Mapping[str, Any]) -> str:
-    return f"{'unreliable, ' if doubt_of(latency) else ''}{latency['median_ms']:.2f} ms"
+def _time_text(latency: Latency) -> str:
+    return f"{'unreliable, ' if doubt_of(latency) else ''}{latency.median_ms:.2f} ms"
 
 
 def _quality(picks: Sequence[Pick]) -> str:

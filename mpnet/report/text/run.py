@@ -15,7 +15,7 @@ from mpnet.model.task import Task
 from mpnet.report.data.task_words import words_of
 from mpnet.report.text.operating_point import print_operating_point
 from mpnet.report.text.terminal import print_table
-from mpnet.speed.steps import doubt_of, short_latency
+from mpnet.speed.latency import Latency, doubt_of, short_latency
 from mpnet.trial.result import Result
 
 Row = list[object]
@@ -97,7 +97,7 @@ def _cost_rows(runs: Sequence[Result]) -> Iterator[Row]:
 
 
 def _latency_rows(runs: Sequence[Result]) -> Iterator[Row]:
-    times = [run.document.get("latency") for run in runs]
+    times = [run.run.latency for run in runs]
     yield ["latency", *[short_latency(latency) if latency else "-" for latency in times]]
     yield ["  taken with", *[_machine(latency) for latency in times]]
 
@@ -122,7 +122,7 @@ def _uniform_times(deployed: Result) -> dict[str, float]:
 
 
 def _print_notes(runs: Sequence[Result], deployed: Result | None, console: Console) -> None:
-    doubts = {doubt for run in runs if (doubt := doubt_of(run.document.get("latency")))}
+    doubts = {doubt for run in runs if (doubt := doubt_of(run.run.latency))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
     if deployed is not None:
@@ -146,5 +146,5 @@ def _int8_share(cost: dict[str, Any]) -> str:
     return f"{100 * cost['int8_macs'] / cost['macs']:.1f} %" if cost.get("macs") else "-"
 
 
-def _machine(latency: dict[str, Any] | None) -> str:
-    return f"{latency['isa']}, {latency['threads']} thread{'s' if latency['threads'] != 1 else ''}" if latency else ""
+def _machine(latency: Latency | None) -> str:
+    return f"{latency.isa}, {latency.threads} thread{'s' if latency.threads != 1 else ''}" if latency else ""

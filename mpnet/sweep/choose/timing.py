@@ -9,7 +9,9 @@ from typing import Any
 
 from mpnet.engine.assign import assign_key
 from mpnet.engine.session import Session
-from mpnet.speed.steps import latency_of, passes_in_turn, stale
+from mpnet.formats.documents.typed import as_json, build
+from mpnet.speed.latency import Latency, latency_of, stale
+from mpnet.speed.steps import passes_in_turn
 from mpnet.sweep.result import ConfigurationRow, SweepResult
 from mpnet.sweep.setup import OpenSweep
 
@@ -17,7 +19,7 @@ BASELINE = "baseline"
 _NOTE = "times/1"
 
 
-def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, dict[str, Any]]:
+def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, Latency]:
     """Return latencies, without steps, for `baseline` and each pick, from passes of one image that took turns.
 
     Times of the same configurations are taken from the store if they were measured on this machine and can be believed.
@@ -31,7 +33,7 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, dict[str, Any
     isa, threads = bench.kernels.name, bench.threads
     latencies: dict[str, dict[str, Any]] = sweep.store.document(_NOTE) or {}
     if latencies.keys() != {row.trial for row in rows.values()} or any(
-        stale(latency, isa, threads) for latency in latencies.values()
+        stale(build(Latency, latency), isa, threads) for latency in latencies.values()
     ):
         image = bench.inputs.take([0]).x  # on which none of them fails, as on a random image it may
         passes = {}
@@ -40,6 +42,8 @@ def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, dict[str, Any
             plan = under_options.plan(assign_key(bench.network, row.precision))
             passes[row.trial] = partial(Session(under_options.prepared, plan, threads).forward, image)
         times = passes_in_turn(list(passes.values()), threads)
-        latencies = {trial: latency_of(pass_times, isa, threads, []) for trial, pass_times in zip(passes, times, strict=True)}
+        latencies = {
+            trial: as_json(latency_of(pass_times, isa, threads)) for trial, pass_times in zip(passes, times, strict=True)
+        }
         sweep.store.set_note(_NOTE, json.dumps(latencies))
-    return {name: latencies[row.trial] for name, row in rows.items()}
+    return {name: build(Latency, latencies[row.trial]) for name, row in rows.items()}

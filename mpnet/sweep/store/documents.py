@@ -10,18 +10,20 @@ from typing import Any, Mapping
 
 from mpnet.config.identity import TrialIdentity
 from mpnet.config.measures import measure
+from mpnet.engine.cost import LayerCost
 from mpnet.errors import FormatError
 from mpnet.formats.documents.json_text import parse_json
 from mpnet.formats.documents.schema import Fields, Kind, Many, Maybe, Named, Within, mismatch
 from mpnet.formats.documents.typed import kind_of
 from mpnet.messages import shown
+from mpnet.speed.latency import Latency
 from mpnet.sweep.result import SweepResult, VerifiedRows
-from mpnet.trial.result_schema import CALIBRATION, DECIBELS, KEY, LATENCY, LAYER
+from mpnet.trial.run_result import DECIBELS, KEY, CalibrationImages
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
 _SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
-_TIMES = Named(LATENCY)
+_TIMES = Named(kind_of(Latency))
 _IDENTITY = Fields(
     {
         "options": dict,
@@ -47,7 +49,7 @@ DOCUMENTS: Mapping[str, Kind] = {
             "created": str,
             "versions": Named(Maybe(str)),
             "digests": Named(Maybe(str)),
-            "layers": Many(LAYER),
+            "layers": Many(kind_of(LayerCost)),
             "notes": Many(str),
             "objectives": Many(str),
             "holdout": Within(0, 1),
@@ -59,7 +61,7 @@ DOCUMENTS: Mapping[str, Kind] = {
             "protocol": dict,
             "constraints": Maybe(dict),
             "sources": Maybe(Named(str)),
-            "calibration": Maybe(CALIBRATION),
+            "calibration": Maybe(kind_of(CalibrationImages)),
             "latency": Maybe(dict),
         },
     ),

@@ -10,7 +10,7 @@ from typing import Any, Iterable, Iterator, Sequence
 
 from mpnet.formats.documents.schema import mismatch
 from mpnet.messages import shown
-from mpnet.trial.result_schema import KEY
+from mpnet.trial.run_result import KEY
 
 TABLE = (
     "failed (context INTEGER NOT NULL, key TEXT NOT NULL, layer INTEGER NOT NULL, reason TEXT NOT NULL, "

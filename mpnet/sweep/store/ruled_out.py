@@ -9,7 +9,7 @@ import zlib
 from dataclasses import dataclass
 from typing import Any, Iterable, Iterator
 
-from mpnet.trial.result_schema import KEY
+from mpnet.trial.run_result import KEY
 
 TABLE = "ruled_out (context INTEGER NOT NULL, front TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, keys BLOB NOT NULL)"
 """One row for each unit; keys: rising, one a line, by zlib; first and last of them by themselves, to find them."""
