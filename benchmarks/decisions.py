@@ -34,6 +34,7 @@ from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.export import export
 from mpnet.export.naming import layer_of
+from mpnet.trial.identity import configuration_of
 from mpnet.trial.inference import run_plans
 from mpnet.trial.workbench import Workbench
 
@@ -85,7 +86,7 @@ class Judge:
 
 def float_model(bench: Workbench) -> bytes:
     """The network in fp32 as ONNX."""
-    return export("onnx", bench.configuration(bench.uniform("fp32"))).content
+    return export("onnx", configuration_of(bench, bench.uniform("fp32"))).content
 
 
 def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:

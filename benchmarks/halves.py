@@ -33,9 +33,10 @@ from mpnet.evaluation.compare import draw_images
 from mpnet.evaluation.intervals import Resampled, agreement_interval, difference_interval
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.selectors import select_layers
-from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.problem.front import non_dominated
+from mpnet.trial.setup import CalibratedOptions
 from mpnet.trial.workbench import Workbench
 
 IMAGES_AT_ONCE, DRAWS = 32, 100
@@ -57,7 +58,7 @@ def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
     batches = list(bench.inputs.batches(4))
     context = SweepContext(
         network=bench.network,
-        options=(OptionsInForce(bench.weights, bench.options),),
+        options=(CalibratedOptions(bench.weights, bench.options),),
         unweighted={},
         decoder=bench.decoder,
         dataset=bench.dataset,

@@ -171,7 +171,7 @@ def main() -> None:
     for row in ready:
         groups.setdefault(equalisation_digest(row[1].options.equalise), []).append(row)
     for group in groups.values():
-        bench = next((bench for _, bench, _ in group if bench.channel_means), group[0][1])
+        bench = next((bench for _, bench, _ in group if bench.calibration.channel_means), group[0][1])
         done = 0
 
         def advance(count: int, total: int = len(bench.inputs)) -> None:

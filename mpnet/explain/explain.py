@@ -38,6 +38,7 @@ from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress, silent
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.identity import identity_of
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import in_order
 from mpnet.trial.workbench import Workbench
@@ -74,7 +75,7 @@ class Explanation:
             "baseline_key": self.baseline.key,
             "words": words(self.plan.key),
             "baseline_words": words(self.baseline.key),
-            "digests": self.bench.identity(self.plan).digests(),
+            "digests": identity_of(self.bench, self.plan).digests(),
             "images": len(self.bench.inputs),
             "lost": {kind: kinds[kind] for kind in (LOST, MOVED, DOUBLED)},
             "orders": 2 * self.pairs,

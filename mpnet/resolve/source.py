@@ -24,6 +24,7 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.network.class_names import class_names
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.identity import configuration_of
 from mpnet.trial.reopen import experiment_of, reopen
 from mpnet.trial.run_result import Provenance
 
@@ -115,7 +116,7 @@ def _of_experiment(experiment: Experiment, complete: bool) -> NamedConfiguration
     model = experiment.model
     if complete:
         bench = open_workbench(experiment)
-        return NamedConfiguration(bench.configuration(bench.assign()), model.cfg)
+        return NamedConfiguration(configuration_of(bench, bench.assign()), model.cfg)
 
     def open_material() -> Material:
         bench = open_workbench(experiment)
@@ -144,7 +145,7 @@ def _of_stored(source: str, files: Files, complete: bool) -> NamedConfiguration:
         document = {} if stored.result is None else stored.result.document
         known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
         values = {"values": dict(stored.values)} if stored.values else {}
-        return NamedConfiguration(bench.configuration(assign_key(bench.network, stored.key), {**known, **values}), path)
+        return NamedConfiguration(configuration_of(bench, assign_key(bench.network, stored.key), {**known, **values}), path)
 
     def open_material() -> Material:
         bench = reopen(provenance, stored.output)

@@ -29,7 +29,7 @@ from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.quantization import LEARNT
 from mpnet.progress import Progress, silent
 from mpnet.speed.latency_table import LatencyTable, read_table
-from mpnet.sweep.evaluate.context import Baseline, OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.context import Baseline, SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import Executor, InlineExecutor, ProcessExecutor
 from mpnet.sweep.evaluate.race import SAMPLE, SAMPLED_FROM
@@ -41,6 +41,8 @@ from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import LAST, write_record
 from mpnet.trial.calibration import calibrated
+from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
+from mpnet.trial.setup import CalibratedOptions, Calibration
 from mpnet.trial.workbench import Workbench
 
 
@@ -129,7 +131,7 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
-        parts = asdict(chosen.identity(plan, _rows(bench, space)))
+        parts = asdict(identity_of(chosen, plan, _rows(bench, space)))
         del parts["plan"], parts["engine"]
         if parts["lessons"] is None:
             del parts["lessons"]
@@ -171,8 +173,7 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
     overlaid = quantization.options.overlaid(option_set.options)
     options = resolve_options(bench.network, overlaid, quantization.layers, batch_norm=bench.options.batch_norm)
     weights = bench.weights if option_set.weights is None else option_set.weights
-    uncalibrated = replace(bench, weights=weights, options=options, calibration=None, channel_means=None, statistics=None)
-    return calibrated(uncalibrated)
+    return calibrated(replace(bench, weights=weights, options=options, calibration=Calibration()))
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:
@@ -185,10 +186,11 @@ def _statistics(bench: Workbench, space: Space) -> CalibrationStatistics | None:
     """The bench's statistics as far as workers need them."""
     pairs = [(index, precision) for precision in _rows(bench, space) for index in space.layers]
     needed = [(index, precision) for index, precision in pairs if bench.options.of(index).needs_statistics(precision)]
-    if bench.statistics is None or not needed:
+    statistics = bench.calibration.statistics
+    if statistics is None or not needed:
         return None
     schemes = [(index, bench.options.of(index).rounded_to(precision)[0]) for index, precision in needed]
-    return bench.statistics.stored((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
+    return statistics.stored((index, scheme) for index, scheme in schemes if scheme.rounding == LEARNT)
 
 
 def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool) -> SweepContext:
@@ -205,7 +207,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
     context = SweepContext(
         network=bench.network,
         options=tuple(
-            OptionsInForce(each.weights, each.options, each.channel_means, _statistics(each, setup.space))
+            CalibratedOptions(each.weights, each.options, each.calibration.channel_means, _statistics(each, setup.space))
             for each in setup.benches
         ),
         unweighted={i: plan[i] for i in plan.keyed},
@@ -284,9 +286,9 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
             "command": command,
             "created": datetime.now(timezone.utc).isoformat(timespec="seconds"),
             "versions": versions(),
-            "digests": {**bench.identity(top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
+            "digests": {**identity_of(bench, top.precision, _rows(bench, setup.space)).digests(), "plan": None, "trial": None},
             "layers": [as_json(layer) for layer in layer_costs(top)],
-            "notes": bench.notes(_rows(bench, setup.space)),
+            "notes": notes_of(bench, _rows(bench, setup.space)),
             "objectives": list(section.objectives),
             "front_name": front_name,
             "contexts": list(contexts),
@@ -295,9 +297,9 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
             "baseline": setup.baseline,
             "selecting": len(setup.select),
             "images": len(bench.dataset.images),
-            "protocol": bench.protocol,
+            "protocol": protocol_of(bench),
             "constraints": section.constraints.as_json(),
-            "sources": dict(bench.sources or {}),
+            "sources": dict(bench.sources),
             "calibration": _calibrated(setup),
             "latency": dict(setup.table.machine) if setup.table is not None else None,
         },
@@ -307,7 +309,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
     """Which images any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
-    return next((as_json(images) for bench in setup.benches if (images := bench.calibration_images(rows)) is not None), None)
+    return next((as_json(images) for bench in setup.benches if (images := calibration_images(bench, rows)) is not None), None)
 
 
 def say(store: TrialStore, state: str, strategy: str, total: int | None) -> None:

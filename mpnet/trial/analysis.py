@@ -20,6 +20,7 @@ from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
 from mpnet.trial.experiment import open_workbench
+from mpnet.trial.identity import identity_of
 from mpnet.trial.inputs import spread
 from mpnet.trial.proposal import Measured, Proposal, propose, raising_costs
 from mpnet.trial.workbench import Workbench
@@ -48,7 +49,7 @@ class AnalysisReport:
             "name": self.bench.experiment.name,
             "images": analysis.images,
             "precision_key": self.plan.precision.key,
-            "digests": self.bench.identity(self.plan.precision).digests(),
+            "digests": identity_of(self.bench, self.plan.precision).digests(),
             "quantization": self.bench.quantization,
             "head_sqnr_db": list(analysis.head_db),
             "layers": [self._layer(layer) for layer in analysis.layers],

@@ -27,6 +27,7 @@ from mpnet.formats.labels.yolo import list_files
 from mpnet.model.ranges import CalibratedRanges
 from mpnet.trial.image_statistics import CalibrationImages, ImageStatistics
 from mpnet.trial.inputs import Inputs
+from mpnet.trial.setup import CalibratedOptions, Calibration
 from mpnet.trial.workbench import Workbench
 
 
@@ -47,7 +48,7 @@ def calibrated(bench: Workbench) -> Workbench:
     options = bench.options
     requests = range_requests(bench.network, options)
     corrected = any(options.of(layer.index).corrected for layer in bench.network.convolutions)
-    measured = replace(bench, statistics=_statistics(bench))
+    measured = replace(bench, calibration=Calibration(statistics=_statistics(bench)))
     if not requests and not corrected and images is None:
         return measured
     images = images or _Images(bench)
@@ -78,16 +79,15 @@ def calibrated(bench: Workbench) -> Workbench:
         options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
         parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, images.batches(), bench.threads) if corrected else {}
-    return replace(
-        measured, options=options, calibration=digest_of(parts), channel_means=means, calibrated_on=images.among(bench.dataset)
+    calibration = replace(
+        measured.calibration, digest=digest_of(parts), channel_means=means, evaluated_images=images.among(bench.dataset)
     )
+    return replace(measured, options=options, calibration=calibration)
 
 
 def _statistics(bench: Workbench) -> ImageStatistics:
     options, cache = bench.options, open_cache()
-    prepared = Prepared(
-        bench.network, bench.weights, bench.kernels, batch_norm=options.batch_norm, equalise=options.equalise, cache=cache
-    )
+    prepared = CalibratedOptions(bench.weights, options).prepare(bench.network, bench.kernels)
 
     def images() -> CalibrationImages:
         chosen = _Images(bench)

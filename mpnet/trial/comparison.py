@@ -19,6 +19,7 @@ from mpnet.engine.bind import LayerFailure
 from mpnet.engine.plan import Plan
 from mpnet.errors import NonFiniteError
 from mpnet.progress import Advance, unseen
+from mpnet.trial.identity import configuration_of, identity_of
 from mpnet.trial.inference import Forward, Outcome, Runner, own_runner, run_all
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, Turns, measure_in_turn
 from mpnet.trial.result import run_result_of
@@ -76,7 +77,7 @@ class Comparison:
 
     def identities(self) -> dict[str, TrialIdentity]:
         """What decides each side's result. The engine's: all that decides mpnet's own, and who it is and what it was given."""
-        identities = {name: self.bench.identity(plan.precision) for name, plan in self.plans.items()}
+        identities = {name: identity_of(self.bench, plan.precision) for name, plan in self.plans.items()}
         if self.deployment is not None:
             identities[IN_ENGINE] = replace(identities[IN_MPNET], engine=self.deployment.identity)
         return identities
@@ -102,7 +103,7 @@ class Comparison:
         """Times of every side's passes."""
         uniform = {}
         if self.deployment is not None:
-            uniform = uniforms(self.deployment.engine, self.bench.configuration(self.plan.precision, {"sources": {}}))
+            uniform = uniforms(self.deployment.engine, configuration_of(self.bench, self.plan.precision, {"sources": {}}))
         return measure_in_turn(self.bench, self.plans, self.deployment, uniform)
 
     def result(self, name: str, outcomes: Mapping[str, Outcome], turns: Turns, command: str) -> RunResult:
@@ -123,7 +124,7 @@ class Comparison:
 def _with_engine(run: RunResult, comparison: Comparison, deployment: Deployment, outcome: Outcome, turns: Turns) -> RunResult:
     """Return the result of an engine's run with what it says beyond a result of mpnet's own."""
     bench, precisions = comparison.bench, comparison.plan.precision
-    layers = placements(bench.configuration(precisions), deployment.exported, deployment.executed)
+    layers = placements(configuration_of(bench, precisions), deployment.exported, deployment.executed)
     task = bench.kit.task
     agreement = {} if run.agreement is None else run.agreement.values
     values = {
@@ -139,7 +140,7 @@ def _with_engine(run: RunResult, comparison: Comparison, deployment: Deployment,
         *deployment.notes,
         *warnings_of(layers, deployment.engine),
     )
-    engine_run = EngineRun(deployment.engine, deployment.version, bench.identity(precisions).id, values, placed)
+    engine_run = EngineRun(deployment.engine, deployment.version, identity_of(bench, precisions).id, values, placed)
     return replace(run, deployed=engine_run, notes=notes)
 
 
@@ -157,5 +158,5 @@ def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Compa
 
 def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
     """The workbench's configuration in an engine; the files say where it comes from, but not where that lies."""
-    configuration = bench.configuration(plan.precision, {"sources": {}})
+    configuration = configuration_of(bench, plan.precision, {"sources": {}})
     return deploy(engine, configuration) if isinstance(engine, str) else deploy_mixed(engine, configuration)

@@ -83,11 +83,11 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
     quantization = experiment.quantization
     repaired: list[str] = []
     bench = Workbench(
-        experiment,
-        network,
-        weights,
-        dataset,
-        Inputs(
+        experiment=experiment,
+        network=network,
+        weights=weights,
+        dataset=dataset,
+        inputs=Inputs(
             dataset.images,
             network,
             experiment.detection.fitted,
@@ -95,9 +95,9 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
             workers=threads,
             condition=under,
         ),
-        resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
-        kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
-        threads,
+        options=resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
+        kernels=kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
+        threads=threads,
         sources=_sources(experiment, data),
         names=names,
         repaired=repaired,

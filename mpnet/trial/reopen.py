@@ -120,7 +120,7 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
             source = _sources(provenance).get(name, name)
             raise StoreError(f"{source}: has changed since this was measured; measure again")
     statistics = digests.get("lessons")
-    if digests.get("calibration") not in (None, bench.calibration) or (
+    if digests.get("calibration") not in (None, bench.calibration.digest) or (
         statistics is not None and statistics != bench.statistics_digest(PRECISIONS.values())
     ):
         raise StoreError(f"{provenance.name}: was calibrated on other images than its record says; name its experiment file")

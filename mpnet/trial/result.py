@@ -24,6 +24,7 @@ from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import Task, task_of_protocol
 from mpnet.speed.latency import Latency, doubt_of, layer_ms
 from mpnet.tables import Chart, Table, Tabular, columns_of, layer_table
+from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
 from mpnet.trial.inference import Outcome
 from mpnet.trial.run_result import RUN_RESULT, Precisions, RunResult
 from mpnet.trial.workbench import Workbench
@@ -120,11 +121,11 @@ def run_result_of(
     baseline: what it is compared with. command: the command line, for the record.
     identity: of an outcome of another engine; None: mpnet's own. latency: None where nothing was timed.
     """
-    identity = identity or bench.identity(outcome.plan.precision)
+    identity = identity or identity_of(bench, outcome.plan.precision)
     kit, dataset = bench.kit, bench.dataset
     metrics, per_class = kit.measure(outcome.predictions, dataset)
     agreement = None
-    compared = None if baseline is None else bench.identity(baseline.plan.precision).id
+    compared = None if baseline is None else identity_of(bench, baseline.plan.precision).id
     if baseline is not None and compared is not None and compared != identity.id:
         agreement = kit.agreement(baseline.predictions, outcome.predictions, dataset, compared, outcome.head_sqnr_db)
     return RunResult(
@@ -133,7 +134,7 @@ def run_result_of(
         created=datetime.now(timezone.utc).isoformat(timespec="seconds"),
         command=command,
         digests=identity.digests(),
-        protocol=bench.protocol,
+        protocol=protocol_of(bench),
         precision=Precisions(outcome.plan.precision.key, layer_costs(outcome.plan)),
         metrics=metrics,
         agreement=agreement,
@@ -141,9 +142,9 @@ def run_result_of(
         cost=plan_cost(outcome.plan),
         latency=latency,
         versions=versions(),
-        sources=dict(bench.sources or {}),
-        calibration=bench.calibration_images(outcome.plan.precision.of_weights),
-        notes=tuple(bench.notes(outcome.plan.precision.of_weights)),
+        sources=dict(bench.sources),
+        calibration=calibration_images(bench, outcome.plan.precision.of_weights),
+        notes=tuple(notes_of(bench, outcome.plan.precision.of_weights)),
     )
 
 

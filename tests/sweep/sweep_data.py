@@ -14,9 +14,10 @@ from mpnet.engine.options import resolve_options
 from mpnet.model.network import NetworkSpec
 from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.model.weights import random_weights
-from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.trial.detection import DetectionDecoder
+from mpnet.trial.setup import CalibratedOptions
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
 
@@ -45,7 +46,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     return replace(
         SweepContext(
             network=network,
-            options=tuple(OptionsInForce(random_weights(network, 3), o) for o in options),
+            options=tuple(CalibratedOptions(random_weights(network, 3), o) for o in options),
             unweighted={},
             decoder=DetectionDecoder(yolo_heads(network), NmsOptions(), 0.45, None, data.sizes),
             dataset=data,

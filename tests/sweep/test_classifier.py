@@ -18,10 +18,11 @@ from mpnet.engine.session import Session
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights
-from mpnet.sweep.evaluate.context import OptionsInForce, SweepContext
+from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.trial.classification import CLASSIFICATION_KIT, ClassificationDecoder
+from mpnet.trial.setup import CalibratedOptions
 from tests.sweep.sweep_networks import conv, parse, pool
 
 KEYS = ("fff", "ffq", "fqf", "qff", "qqq", "hhh", "hqh", "qqh")
@@ -37,7 +38,7 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
     )
     return SweepContext(
         network=network,
-        options=(OptionsInForce(random_weights(network, 3), resolve_options(network)),),
+        options=(CalibratedOptions(random_weights(network, 3), resolve_options(network)),),
         unweighted={},
         decoder=ClassificationDecoder(),
         dataset=data,

@@ -9,6 +9,7 @@ from mpnet.evaluation.metrics import size_of
 from mpnet.explain.explain import Explanation
 from mpnet.report.collect.images import Gallery, write_changes
 from mpnet.report.data.differences import ObjectChange
+from mpnet.trial.identity import protocol_of
 from mpnet.trial.reopen import image_loader
 
 
@@ -25,5 +26,5 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
         record, name = dataset.images[lost_object.position], dataset.names[lost_object.category]
         box = (x, y, x + width, y + height)
         crops.append(ObjectChange(lost_object.kind, record.path, name, lost_object.before, 0.0, box, size_of(lost_object.area)))
-    gallery = Gallery(dataset, *explanation.detections, image_loader(explanation.bench.protocol))
+    gallery = Gallery(dataset, *explanation.detections, image_loader(protocol_of(explanation.bench)))
     return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

@@ -42,6 +42,7 @@ from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.evaluate.scoring import split_positions
 from mpnet.sweep.store.latest import is_store
+from mpnet.trial.identity import identity_of
 from mpnet.trial.reopen import image_loader, reason, reopen
 from mpnet.trial.result import Result, finished, read_result
 from mpnet.trial.run_result import Provenance
@@ -229,7 +230,7 @@ def _with_layers(
     try:
         runner = NetworkRunner(reopen(run.provenance))
         key = run.precision.key
-        identity = runner.bench.identity(runner.plan(key).precision).id
+        identity = identity_of(runner.bench, runner.plan(key).precision).id
         if identity != (run.id if run.deployed is None else run.deployed.reference):
             raise StoreError("network, data or arithmetic are not what was measured (another identity)")
         if explain_worst and predictions:

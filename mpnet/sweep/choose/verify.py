@@ -29,6 +29,7 @@ from mpnet.sweep.result import ConfigurationRow, SweepResult, VerifiedRow, Verif
 from mpnet.sweep.setup import OpenSweep
 from mpnet.sweep.store import Trial
 from mpnet.trial.comparison import Comparison, deployment_of
+from mpnet.trial.identity import configuration_of
 from mpnet.trial.latency import IN_ENGINE, IN_MPNET, measure_in_turn
 from mpnet.trial.workbench import Workbench
 
@@ -148,7 +149,7 @@ class Verification:
         )
         in_mpnet, in_engine = (meter.values(outcomes[name].predictions, ()) for name in (IN_MPNET, IN_ENGINE))
         times = measure_in_turn(bench, {IN_MPNET: plan}, deployment).both()
-        layers = placements(bench.configuration(plan.precision), deployment.exported, deployment.executed)
+        layers = placements(configuration_of(bench, plan.precision), deployment.exported, deployment.executed)
         measures = {
             **{name: in_mpnet.get(name) for name in self._measure_names},
             "latency_ms": times["mpnet_latency_ms"],

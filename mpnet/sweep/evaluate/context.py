@@ -10,13 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.data.dataset import Dataset
-from mpnet.engine.calibration_statistics import CalibrationStatistics
-from mpnet.engine.options import EngineOptions
 from mpnet.errors import StoreError
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import Precision
-from mpnet.model.weights import Weights
 from mpnet.trial.kit import Decoder
+from mpnet.trial.setup import CalibratedOptions
 
 Array = str | NDArray[np.float32]
 """float32 values, or the path of an .npy file with them that all workers of this machine can map."""
@@ -31,19 +29,6 @@ def values_of(array: Array) -> NDArray[np.float32]:
     except (OSError, ValueError) as error:
         raise StoreError(f"{array}: cannot be read ({error}); run the sweep again") from None
     return mapped
-
-
-@dataclass(frozen=True, eq=False)
-class OptionsInForce:
-    """One option set, made complete: everything that decides a result beside precisions.
-
-    channel_means, statistics: see engine.prepare.Prepared.
-    """
-
-    weights: Weights
-    engine: EngineOptions
-    channel_means: Mapping[int, NDArray[np.float64]] | None = None
-    statistics: CalibrationStatistics | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,7 +61,7 @@ class SweepContext:
     """
 
     network: NetworkSpec
-    options: tuple[OptionsInForce, ...]
+    options: tuple[CalibratedOptions, ...]
     unweighted: Mapping[int, Precision]
     decoder: Decoder[Any]
     dataset: Dataset

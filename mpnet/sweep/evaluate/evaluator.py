@@ -23,7 +23,6 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import EngineError
 from mpnet.evaluation.signal import squared_sum
-from mpnet.formats.files.cache import open_cache
 from mpnet.kernels.isa import kernels
 from mpnet.speed.latency_table import predicted_ms
 from mpnet.sweep.evaluate.context import Baseline, SweepContext, values_of
@@ -63,17 +62,7 @@ class Evaluator:
     def prepared(self, options: int) -> Prepared:
         """Return the packed weights of an option set; no two sets share any."""
         if options not in self._prepared:
-            option_set = self.context.options[options]
-            self._prepared[options] = Prepared(
-                self.context.network,
-                option_set.weights,
-                self._kernels,
-                batch_norm=option_set.engine.batch_norm,
-                equalise=option_set.engine.equalise,
-                channel_means=option_set.channel_means,
-                statistics=option_set.statistics,
-                cache=open_cache(),
-            )
+            self._prepared[options] = self.context.options[options].prepare(self.context.network, self._kernels)
         return self._prepared[options]
 
     @cached_property
