@@ -32,6 +32,16 @@ TOPICS = {
     "sweep": {"classifier", "costs", "integer", "narrow", "sweep"},
 }
 
+# Rooms of mpnet/ without tests of their own, and why.
+TESTED_ELSEWHERE: dict[str, str] = {}
+
+
+def test_every_room_has_tests(repository: Path) -> None:
+    """A room of mpnet/ has a folder of that name in tests/ with tests in it, or says where it is tested."""
+    rooms = {path.parent.name for path in (repository / "mpnet").glob("*/__init__.py")}
+    untested = {room for room in rooms if not any((repository / "tests" / room).rglob("test_*.py"))}
+    assert untested == TESTED_ELSEWHERE.keys()
+
 
 def test_tests_of_a_module_have_its_name(repository: Path) -> None:
     """A file of tests in a room's folder is named test_<module>, test_<module>_<part of it>, or after one of TOPICS."""

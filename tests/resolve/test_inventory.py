@@ -1,0 +1,36 @@
+# SPDX-License-Identifier: MIT
+"""What `mpnet list` finds below a folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from mpnet.resolve.inventory import inventory
+from mpnet.trial.result import Result
+
+
+def test_a_run_is_listed_with_what_tells_it_apart(result: Result, tmp_path: Path) -> None:
+    document = inventory(tmp_path)
+    [row] = document["results"]
+    assert row == {
+        "folder": str(result.folder),
+        "name": result.name,
+        "id": result.id,
+        "created": result.run.created,
+        "latest": True,
+        "images": 5,
+        "precision": result.run.precision.key,
+        "quality": {"AP": result.metrics["AP"]},
+        "agreement": None,
+        "engine": None,
+    }
+    assert (document["sweeps"], document["unreadable"]) == ([], [])
+
+
+def test_what_cannot_be_read_is_listed_with_the_reason(result: Result, tmp_path: Path) -> None:
+    (result.folder / "result.json").write_text("{}", encoding="utf-8")
+    document = inventory(tmp_path)
+    assert document["results"] == []
+    [row] = document["unreadable"]
+    assert row["path"] == str(result.folder / "result.json")
+    assert "is no result of mpnet" in row["reason"]
