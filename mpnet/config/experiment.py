@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """An experiment: one network, one data set, one protocol, a precision per layer and perhaps a sweep. Frozen, no I/O.
 
-Each field says what its key in an experiment file may hold; `formats.experiment_yaml` reads files by that, and
+Each field says what its key in an experiment file may hold; `formats.documents.experiment` reads files by that, and
 docs/experiments.md lists every key.
 """
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Mapping
 
+from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
 from mpnet.model.precision import BY_CODE
 from mpnet.model.quantization import LEARNT
@@ -16,6 +17,8 @@ FORMAT = "mpnet-trial-1"
 ARITHMETIC_VERSION = "1"
 """Raised whenever docs/arithmetic.md changes a bit of any result, so that stored results are not taken for new ones."""
 ID_DIGITS = 16
+_STATISTICS = "lessons"
+"""The stored key of `TrialIdentity.statistics`; digests have it in them."""
 
 
 def digest_of(document: Any) -> str:
@@ -37,8 +40,8 @@ class TrialIdentity:
     options:             quantisation options as plain values.
     protocol:            how images become boxes and boxes become metrics, as plain values.
     arithmetic:          version of the arithmetic contract.
-    lessons:             digest of the calibration statistics of weights of fewer than eight bits, if any; a plan
-                         without any has nothing to do with it.
+    statistics:          digest of the calibration statistics of weights of fewer than eight bits, if any; a plan
+                         without any has nothing to do with it. Stored as `lessons`.
     engine:              who ran it, if not mpnet's engine alone: name, version, digest of what it was given.
     """
 
@@ -51,12 +54,14 @@ class TrialIdentity:
     protocol: Mapping[str, Any]
     arithmetic: str
     engine: Mapping[str, Any] | None = None
-    lessons: str | None = None
+    statistics: str | None = field(default=None, metadata=json_key(_STATISTICS, omit_default=True))
 
     def digests(self) -> dict[str, str | None]:
         """The `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
-            part.name: digest_of(value) if part.name in ("plan", "options", "protocol", "engine") else value
+            _STATISTICS if part.name == "statistics" else part.name: digest_of(value)
+            if part.name in ("plan", "options", "protocol", "engine")
+            else value
             for part in fields(self)
             for value in [getattr(self, part.name)]
             if value is not None or part.name == "calibration"  # the others: identities without them are those of 0.1.0
@@ -67,7 +72,7 @@ class TrialIdentity:
             for code in split_key(self.plan)[0]
             if (row := BY_CODE.get(code)) is not None
         ):
-            parts.pop("lessons", None)
+            parts.pop(_STATISTICS, None)
         return {**parts, "trial": digest_of({"format": FORMAT, **parts})}
 
     @property

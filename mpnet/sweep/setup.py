@@ -131,10 +131,8 @@ def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
     select, report = split_positions([image.sha256 for image in bench.dataset.images], holdout, section.seed)
     documents: list[dict[str, Any]] = []
     for number, chosen in enumerate(benches):
-        parts = asdict(identity_of(chosen, plan, _rows(bench, space)))
+        parts = as_json(identity_of(chosen, plan, _rows(bench, space)))
         del parts["plan"], parts["engine"]
-        if parts["lessons"] is None:
-            del parts["lessons"]
         documents.append(
             {
                 "identity": parts,

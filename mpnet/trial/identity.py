@@ -48,7 +48,7 @@ def identity_of(bench: Workbench, precisions: PrecisionPlan, shared_with: Iterab
         bench.quantization,
         {key: value for key, value in protocol_of(bench).items() if key not in separate},
         ARITHMETIC_VERSION,
-        lessons=bench.statistics_digest([*precisions.of_weights, *shared_with]),
+        statistics=bench.statistics_digest([*precisions.of_weights, *shared_with]),
     )
 
 

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
 from functools import cache
 from typing import Any, Mapping
 
@@ -24,17 +23,9 @@ _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
 _SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
 _TIMES = Named(kind_of(Latency))
-_IDENTITY = Fields(
-    {
-        "options": dict,
-        "protocol": dict,
-        "arithmetic": str,
-        **dict.fromkeys(("cfg", "weights", "data"), str),
-        "calibration": Maybe(str),
-    },
-    {"engine": Maybe(dict), "lessons": Maybe(str)},
-)
-assert {*_IDENTITY.required, *_IDENTITY.optional, "plan"} == {field.name for field in fields(TrialIdentity)}
+_WHOLE_IDENTITY = kind_of(TrialIdentity)
+# Contexts are shared by plans.
+_IDENTITY = Fields({name: kind for name, kind in _WHOLE_IDENTITY.required.items() if name != "plan"}, _WHOLE_IDENTITY.optional)
 
 DOCUMENTS: Mapping[str, Kind] = {
     "order": Fields({}, {"images": Many(int)}),
