@@ -17,8 +17,8 @@ from mpnet.lazy import lazy_names
 if TYPE_CHECKING:
     from mpnet.deploy import ExportReport
     from mpnet.errors import MpnetError
-    from mpnet.evaluation.dataset import load_dataset
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
+    from mpnet.formats.labels.dataset import load_dataset
     from mpnet.network.network import Box, Boxes, Label, Network, load_network
     from mpnet.report.data.comparison import Comparison
     from mpnet.report.notebook import Page, SweepResult, compare, export, report, sweep
@@ -62,7 +62,7 @@ __getattr__ = lazy_names(
     {
         "mpnet.deploy": ("ExportReport",),
         "mpnet.errors": ("MpnetError",),
-        "mpnet.evaluation.dataset": ("load_dataset",),
+        "mpnet.formats.labels.dataset": ("load_dataset",),
         "mpnet.formats.documents.experiment": ("parse_experiment", "read_experiment"),
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),

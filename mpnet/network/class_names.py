@@ -20,7 +20,7 @@ def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | 
     """
     classes = spec.classes
     if path is None and data is not None:
-        from mpnet.evaluation.dataset import names_in
+        from mpnet.formats.labels.dataset import names_in
 
         given = names_in(data)
         if given is not None and classes and len(given) != classes:

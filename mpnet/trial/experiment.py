@@ -14,11 +14,11 @@ from mpnet.detection.conditions import condition
 from mpnet.detection.images import image
 from mpnet.engine.options import resolve_options
 from mpnet.errors import ConfigError
-from mpnet.evaluation.dataset import dataset_of
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import check_writable
 from mpnet.formats.files.cache import open_cache
+from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels

@@ -18,9 +18,9 @@ from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.detection.conditions import condition
 from mpnet.detection.images import image
 from mpnet.errors import DataError, MpnetError, StoreError
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.documents.typed import as_json
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
 from mpnet.model.precision import PRECISIONS
 from mpnet.trial.experiment import open_workbench

@@ -15,11 +15,11 @@ from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
 from mpnet.engine.options import layer_quantization
 from mpnet.errors import ConfigError
-from mpnet.evaluation.dataset import dataset_of
 from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.images.read import SUFFIXES, unread_kinds
+from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import PRECISIONS, USUAL_NAMES

@@ -9,10 +9,10 @@ import pytest
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.data.detections import Detections
 from mpnet.errors import DataError
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.match import Truths
 from mpnet.evaluation.metrics import CocoEvaluator, mean_of_present
 from mpnet.formats.documents.detections import read_detections
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
 from tests.evaluation.coco_oracle import pycocotools_summary
 from tests.evaluation.evaluation_cases import random_dataset, random_detections

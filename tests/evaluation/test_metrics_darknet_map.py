@@ -8,9 +8,9 @@ import pytest
 
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.data.detections import Detections
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.metrics import darknet_ap50, darknet_map50
 from mpnet.formats.documents.detections import read_detections
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
 
 TRUTH = [10.0, 10.0, 20.0, 20.0]

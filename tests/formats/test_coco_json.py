@@ -17,9 +17,9 @@ from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.detection.images import image
 from mpnet.errors import ConfigError, DataError, FormatError, MpnetError
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.detections import detections_json, read_detections
 from mpnet.formats.labels.coco import read_coco
+from mpnet.formats.labels.dataset import load_dataset
 from tests.formats.test_labels_yolo import write_images
 
 GOOD: dict[str, Any] = {

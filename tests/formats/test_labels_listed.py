@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from mpnet.data.dataset import Dataset
 from mpnet.errors import MpnetError
-from mpnet.evaluation.dataset import load_dataset
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.listed import describe_listed, read_listed
 from mpnet.formats.labels.yolo import read_yolo
 from tests.networks import NAMES, write_images

@@ -36,13 +36,13 @@ from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
 from mpnet.evaluation.compare import MIN_DRAWS
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.formats.documents.detections import read_detections
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.documents.ranges import read_ranges, write_ranges
 from mpnet.formats.files.cache import FileCache
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
 from mpnet.formats.weights import read_weights
 from mpnet.importing import import_model

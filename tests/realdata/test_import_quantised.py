@@ -20,10 +20,10 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.evaluation.metrics import CocoEvaluator
 from mpnet.export import Configuration, export
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.weights import parse_weights, read_weights
 from mpnet.importing import Choices, Imported, import_model
 from mpnet.kernels.environment import int8_sums_saturate

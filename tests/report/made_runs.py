@@ -10,9 +10,9 @@ import numpy as np
 
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
-from mpnet.evaluation.dataset import load_dataset
 from mpnet.formats.documents.detections import detections_json
 from mpnet.formats.documents.typed import as_json, from_json
+from mpnet.formats.labels.dataset import load_dataset
 from mpnet.trial.measure import measure_detections
 from mpnet.trial.result import Result, publish
 from mpnet.trial.run_result import RunResult
