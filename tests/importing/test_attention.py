@@ -100,7 +100,7 @@ def test_it_is_one_layer_and_gives_onnx_runtimes_values(
         node.op_type != "Conv" for node in b.nodes
     )
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+    for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         # Sums of 64 shares and of 12 products, in other orders.
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
     assert heads_of(imported, x, "int8")[0].shape == heads_of(imported, x)[0].shape

@@ -97,12 +97,12 @@ def test_boxes_are_onnx_runtimes(kind: str, joined: bool, importing: Callable[..
     decoded = [
         decode_head(x, head, [geometry], 0.0) for x, head in zip(heads_of(imported, x), yolo_heads(network), strict=True)
     ]
-    own = np.concatenate([np.c_[found.category, found.score, found.box * SIDE] for found in decoded])
+    decoded_boxes = np.concatenate([np.c_[found.category, found.score, found.box * SIDE] for found in decoded])
     for row, box in zip(table, boxes, strict=True):
         for category, score in enumerate(row[4 : 4 + CLASSES]):
             expected = [category, score, *box[:4]]
             # Some thirty float32 roundings of pixels up to 128; oriented boxes are longer.
-            assert np.abs(own - expected).max(axis=1).min() <= 2e-4 * max(1, np.abs(box[:4]).max() / 128)
+            assert np.abs(decoded_boxes - expected).max(axis=1).min() <= 2e-4 * max(1, np.abs(box[:4]).max() / 128)
     decoders = [yolo.decoder for yolo in network.yolos]  # type: ignore[attr-defined]
     assert decoders == ["yolov8_obb" if kind.startswith("oriented") else "yolov8"] * 3 + ["none"] * {
         "masks": 4,

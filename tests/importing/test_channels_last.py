@@ -136,9 +136,9 @@ def built(form: Callable[[Builder, str], str]) -> Any:
 def test_values_are_onnx_runtimes(form: Callable[[Builder, str], str], importing: Callable[..., tuple[Path, Imported]]) -> None:
     path, imported = importing(built(form))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+    for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         # Some ten layers of sums of at most 216 products in other orders; erf is good to 1.5e-7.
-        assert np.abs(own - other).max() <= 4e-6 * np.abs(other).max()
+        assert np.abs(head - reference).max() <= 4e-6 * np.abs(reference).max()
     assert np.isfinite(heads_of(imported, x, "int8")[0]).all()
 
 

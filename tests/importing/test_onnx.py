@@ -35,8 +35,8 @@ def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
     x = np.random.default_rng(1).random((1, *network.in_shape), np.float32)
     found, expected = heads_of(imported, x), reference_heads(path, imported, x)
     assert len(found) == len(expected)
-    for own, other in zip(found, expected, strict=True):
-        assert np.abs(own - other).max() <= BOUND * np.abs(other).max()
+    for head, reference in zip(found, expected, strict=True):
+        assert np.abs(head - reference).max() <= BOUND * np.abs(reference).max()
     assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())  # type: ignore[attr-defined]
     if name in DECODERS:
         assert len(imported.names) == network.classes
@@ -45,7 +45,7 @@ def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
 
 def test_anchors_come_out_of_the_graph(importing: Importing) -> None:
     _, imported = importing(MODELS["yolov5n"]())
-    assert [yolo.anchors for yolo in imported.network.yolos] == [tuple(map(tuple, own.tolist())) for own in ANCHORS]
+    assert [yolo.anchors for yolo in imported.network.yolos] == [tuple(map(tuple, anchors.tolist())) for anchors in ANCHORS]
 
 
 def test_names_come_from_the_metadata(importing: Importing) -> None:
@@ -152,9 +152,9 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
 def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None:
     path, imported = importing(small(then=FORMS[name]))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
-        assert own.shape == other.shape
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        assert head.shape == reference.shape
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
 @pytest.mark.parametrize("groups", [2, 3, 4])
@@ -169,8 +169,8 @@ def test_channel_shuffles_are_layers_of_their_own(groups: int, importing: Import
     path, imported = importing(small(then=then))
     assert [layer.groups for layer in imported.network.layers if layer.kind == "shuffle"] == [groups]  # type: ignore[attr-defined]
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    [own], [other] = heads_of(imported, x), reference_heads(path, imported, x)
-    assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    [head], [reference] = heads_of(imported, x), reference_heads(path, imported, x)
+    assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
 @pytest.mark.parametrize("groups", [1, 8])
@@ -190,10 +190,10 @@ def test_branches_are_merged_as_networks_with_them_are_deployed(groups: int, imp
     _, apart = importing(small(then=then), merged=False)
     assert [layer.kind for layer in apart.network.layers].count("shortcut") == 2
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    [other] = reference_heads(path, imported, x)
+    [reference] = reference_heads(path, imported, x)
     for one in (imported, apart):
-        [own] = heads_of(one, x)
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+        [head] = heads_of(one, x)
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
 REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
@@ -236,8 +236,8 @@ def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> No
     path, imported = importing(yolov8n(64, classes=3, w=8), heads=names)
     assert [yolo.decoder for yolo in imported.network.yolos] == ["none", "none"]  # type: ignore[attr-defined]
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
 def test_heads_of_keypoints_are_not_joined_to_those_of_boxes(importing: Importing) -> None:
@@ -261,5 +261,5 @@ def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:
     x = np.random.default_rng(2).random((1, 16, 16, 3), np.float32)
     # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted image's.
     given = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)
-    [own], [other] = heads_of(shifted, x), heads_of(plain, given)
-    np.testing.assert_allclose(own, other, rtol=2e-5, atol=2e-5)
+    [head], [reference] = heads_of(shifted, x), heads_of(plain, given)
+    np.testing.assert_allclose(head, reference, rtol=2e-5, atol=2e-5)

@@ -80,8 +80,8 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     expected = reference_heads(path, imported, x)
     as_deployed, less_rounded = (
         [
-            np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2))
-            for own, other in zip(heads_of(found, x), expected, strict=True)
+            np.sqrt(np.mean((head - reference) ** 2) / np.mean(reference**2))
+            for head, reference in zip(heads_of(found, x), expected, strict=True)
         ]
         for found in (imported, exacter)
     )
@@ -115,9 +115,9 @@ def test_integers_of_16_bits_around_zero_run_as_they_are(kind: str, tmp_path: Pa
     symmetric = {"ActivationSymmetric": True}
     path = quantised(model, tmp_path, True, activation_type=quantization.QuantType[kind], extra_options=symmetric)
     imported = import_model(path)
-    own = [str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None]
-    assert own == ["int16"] * 3
+    precisions = [str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None]
+    assert precisions == ["int16"] * 3
     assert range_requests(imported.network, resolve_options(imported.network)) == {}
     x = np.random.default_rng(9).random((1, *imported.network.in_shape), np.float32)
-    for mine, other in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
-        np.testing.assert_allclose(mine, other, atol=2e-4 * np.abs(other).max())
+    for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
+        np.testing.assert_allclose(head, reference, atol=2e-4 * np.abs(reference).max())

@@ -68,8 +68,8 @@ def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
     ]
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     # The first convolution's batch norm is folded.
-    [own], [before] = heads_of(imported, x), Session(prepared, configuration.plan).forward(x)
-    np.testing.assert_allclose(own, before, rtol=1e-5, atol=1e-6)
+    [head], [exported_head] = heads_of(imported, x), Session(prepared, configuration.plan).forward(x)
+    np.testing.assert_allclose(head, exported_head, rtol=1e-5, atol=1e-6)
 
 
 def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:
@@ -118,9 +118,9 @@ def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_pa
     assert second.weights == first.weights
     assert decoders(second) == decoders(first)
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
-    for own, before, other in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
-        assert own.tobytes() == before.tobytes()
-        assert np.abs(own - other.reshape(own.shape)).max() <= 2e-6 * np.abs(other).max()
+    for head, exported_head, reference in zip(heads_of(second, x), heads_of(first, x), litert(path, x), strict=True):
+        assert head.tobytes() == exported_head.tobytes()
+        assert np.abs(head - reference.reshape(head.shape)).max() <= 2e-6 * np.abs(reference).max()
 
 
 @pytest.mark.parametrize("flavour", ["openvino", "onnxruntime", "onnxruntime-fast"])
@@ -142,11 +142,11 @@ def test_a_mixture_keeps_its_precisions_ranges_and_integers(flavour: str, ranges
     assert imported.names == NAMES
     assert len(imported.network.yolos) == len(network.yolos)
     chosen = [layer.declared.precision for layer in imported.network.convolutions if layer.declared is not None]
-    own = [precision for precision in chosen if str(precision) == "int8"]
-    assert len(own) == sum(precisions[layer.index].name == "int8" for layer in network.convolutions)
-    assert imported.cfg.count(f"int8=1\nquantize_activations={ranges}") == len(own)
+    int8_layers = [precision for precision in chosen if str(precision) == "int8"]
+    assert len(int8_layers) == sum(precisions[layer.index].name == "int8" for layer in network.convolutions)
+    assert imported.cfg.count(f"int8=1\nquantize_activations={ranges}") == len(int8_layers)
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     expected = Session(prepared, build_plan(network, precisions, options)).forward(x)
-    for head, other in zip(heads_of(imported, x), expected, strict=True):
+    for head, reference in zip(heads_of(imported, x), expected, strict=True):
         # Scales of ranges are computed in another order; a batch norm in the weights moves a value between two codes.
-        assert np.abs(head - other).max() <= 1e-3 * np.abs(other).max()
+        assert np.abs(head - reference).max() <= 1e-3 * np.abs(reference).max()

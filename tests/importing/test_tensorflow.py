@@ -88,10 +88,10 @@ def litert(tf: Any, path: Path, x: np.ndarray) -> list[np.ndarray]:
     return [engine.get_tensor(output["index"]) for output in engine.get_output_details()]
 
 
-def _pairs(own: list[np.ndarray], other: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
-    """By their sizes, since a file's outputs come in an order of its own."""
-    for mine, theirs in zip(sorted(own, key=np.size), sorted(other, key=np.size), strict=True):
-        yield mine, theirs.reshape(mine.shape)
+def _pair_heads(heads: list[np.ndarray], references: list[np.ndarray]) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Pair heads by their sizes, since the outputs of a file come in an order of its own."""
+    for head, reference in zip(sorted(heads, key=np.size), sorted(references, key=np.size), strict=True):
+        yield head, reference.reshape(head.shape)
 
 
 @pytest.mark.slow
@@ -100,8 +100,8 @@ def test_heads_equal_litert(name: str, tensorflow_here: Any, tmp_path: Path) -> 
     path = converted(tensorflow_here, name, tmp_path)
     imported = import_model(path)
     x = np.random.default_rng(4).random((1, SIDE, SIDE, 3), np.float32)
-    for own, other in _pairs(heads_of(imported, x), litert(tensorflow_here, path, x)):
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    for head, reference in _pair_heads(heads_of(imported, x), litert(tensorflow_here, path, x)):
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
 @pytest.mark.slow
@@ -128,6 +128,6 @@ def test_quantised_files_keep_their_integers(calibrated: bool, tensorflow_here: 
         made, _ = quantize_weights(weights.layers[layer.index].weights, WeightScheme())
         assert np.sort(made.ravel()).tobytes() in stored
     for x in images[:2]:
-        for own, other in _pairs(heads_of(imported, x), litert(tf, path, x)):
+        for head, reference in _pair_heads(heads_of(imported, x), litert(tf, path, x)):
             # Shares of ten classes; LiteRT rounds after every operator.
-            assert np.abs(own - other).max() < 0.05
+            assert np.abs(head - reference).max() < 0.05

@@ -65,8 +65,8 @@ def test_heads_equal_litert_and_the_weights_those_exported(text: str, tmp_path: 
     path = exported(network, random_weights(network, 3), "fp32", "litert", tmp_path)
     imported = import_model(path)
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), litert(path, x), strict=True):
-        assert np.abs(own - other).max() <= 2e-6 * np.abs(other).max()
+    for head, reference in zip(heads_of(imported, x), litert(path, x), strict=True):
+        assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
     again = exported(imported.network, parse_weights(imported.weights, imported.network, "w"), "fp32", "litert", tmp_path)
     assert import_model(again).weights == imported.weights
     if network.yolos:
@@ -80,9 +80,9 @@ def test_int8_files_keep_their_integers(flavour: str, ranges: str, tmp_path: Pat
     weights = random_weights(network, 3)
     path = exported(network, weights, "int8", flavour, tmp_path)
     imported = import_model(path)
-    own = [layer for layer in imported.network.convolutions if layer.declared is not None]
-    assert len(own) == 13
-    assert {str(layer.declared.precision) for layer in own if layer.declared is not None} == {"int8"}
+    quantized_layers = [layer for layer in imported.network.convolutions if layer.declared is not None]
+    assert len(quantized_layers) == 13
+    assert {str(layer.declared.precision) for layer in quantized_layers if layer.declared is not None} == {"int8"}
     assert imported.cfg.count(f"quantize_activations={ranges}") >= 13
     prepared = Prepared(network, weights, kernels())
     read = parse_weights(imported.weights, imported.network, "w")
@@ -91,9 +91,9 @@ def test_int8_files_keep_their_integers(flavour: str, ranges: str, tmp_path: Pat
         made, _ = quantize_weights(read.layers[new.index].weights[:, :, : old.size, : old.size], WeightScheme())
         assert made.tobytes() == codes.tobytes()
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
-    for own, other in zip(heads_of(imported, x), litert(path, x), strict=True):
+    for head, reference in zip(heads_of(imported, x), litert(path, x), strict=True):
         # One step of the ranges above, 6 / 255, is a tenth of what these heads hold; LiteRT rounds sums as well.
-        assert np.sqrt(np.mean((own - other) ** 2) / np.mean(other**2)) < 0.15
+        assert np.sqrt(np.mean((head - reference) ** 2) / np.mean(reference**2)) < 0.15
 
 
 @pytest.mark.parametrize("text", [tiny_cfg(), MOBILE], ids=["tiny", "mobile"])
@@ -101,13 +101,13 @@ def test_int16_files_run_as_they_are(text: str, tmp_path: Path) -> None:
     network = parse_cfg(text, "t.cfg")
     path = exported(network, random_weights(network, 3), "int16", "litert", tmp_path)
     imported = import_model(path)
-    own = {str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None}
-    assert own == {"int16"}
+    precisions = {str(layer.declared.precision) for layer in imported.network.convolutions if layer.declared is not None}
+    assert precisions == {"int16"}
     assert range_requests(imported.network, resolve_options(imported.network)) == {}  # nothing is left to be calibrated
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
-    for mine, other in zip(heads_of(imported, x), litert(path, x), strict=True):
+    for head, reference in zip(heads_of(imported, x), litert(path, x), strict=True):
         # LiteRT scales sums by factors of 16 bits, so that codes are one off; a head's, of -6 to 6, is 4e-4 of what it holds.
-        assert np.sqrt(np.mean((mine - other) ** 2) / np.mean(other**2)) < 2e-3
+        assert np.sqrt(np.mean((head - reference) ** 2) / np.mean(reference**2)) < 2e-3
 
 
 def test_what_has_no_form_is_refused_by_name(tmp_path: Path) -> None:
