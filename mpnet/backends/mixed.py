@@ -70,8 +70,8 @@ class Elsewhere(Operation):
         return self.shape
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        calls = [Call(self.run.forward, (inputs[0].data,), 0)] if self.first else []
-        return [*calls, Call(self.run.copy_result, (self.position, out.data))]
+        calls = [Call(self.run.forward, (inputs[0].host(),), 0)] if self.first else []
+        return [*calls, Call(self.run.copy_result, (self.position, out.host()))]
 
 
 class MixedModel:

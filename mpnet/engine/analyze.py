@@ -31,7 +31,7 @@ from mpnet.engine.operations import (
 )
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import ConfigError, DataError, KernelError, PrecisionError
 from mpnet.model.network import NETWORK_INPUT
 from mpnet.model.precision import FP32, Precision
@@ -149,7 +149,7 @@ def _walk(
     threads: int,
 ) -> dict[int, Floats]:
     """One batch through configuration, fp32 and local steps; the fp32 result of every layer, by index."""
-    actual: dict[int, Tensor] = {0: Tensor(batch, FP32)}
+    actual: dict[int, Tensor] = {0: host_tensor(batch)}
     reference: dict[int, Floats] = {0: batch}
     local: dict[int, Tensor] = {}
     by_layer: dict[int, Floats] = {NETWORK_INPUT: batch}
@@ -164,7 +164,7 @@ def _walk(
             if rounds:
                 inputs = [
                     # Codes are always results of local steps.
-                    local.get(slot) or _as_reals(Tensor(reference[slot]), plan.slots[slot].precision, prepared)
+                    local.get(slot) or _as_reals(host_tensor(reference[slot]), plan.slots[slot].precision, prepared)
                     for slot in step.inputs
                 ]
                 alone = execute(operation, inputs, prepared, threads)
@@ -209,7 +209,7 @@ def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threa
         operation = Add(operation.activation)
     elif isinstance(operation, IntegerConcat):
         operation = Concat()
-    data: Floats = execute(operation, [Tensor(x, FP32) for x in inputs], prepared, threads).data
+    data: Floats = execute(operation, [host_tensor(x) for x in inputs], prepared, threads).host()
     # In whole numbers LeakyReLU is a step of its own, behind the sums.
     return np.where(data < 0, data / np.float32(LEAKY_SLOPE), data) if leaky else data
 
@@ -223,8 +223,8 @@ def _as_reals(tensor: Tensor, precision: Precision, prepared: Prepared) -> Tenso
 def _values(tensor: Tensor, prepared: Prepared) -> Floats:
     """What a tensor stands for, float32; codes as the integer kernels read them."""
     if tensor.params is not None:
-        return activations.dequantize_activations(tensor.data, tensor.params, tensorflow=False)
-    data: Floats = _as_reals(tensor, FP32, prepared).data
+        return activations.dequantize_activations(tensor.host(), tensor.params, tensorflow=False)
+    data: Floats = _as_reals(tensor, FP32, prepared).host()
     return data
 
 
@@ -238,7 +238,7 @@ def _observe(meter: ErrorMeter, tensor: Tensor, exact: Floats, prepared: Prepare
             values[image],
             exact[image],
             scale=float(params["scale"]),
-            codes=tensor.data[image],
+            codes=tensor.host()[image],
             low=int(params["low"]),
             high=int(params["high"]),
         )
@@ -252,7 +252,7 @@ def _measure_alone(
     changed: dict[int, Tensor] = {}
 
     def value(tensor: int) -> Tensor:
-        return changed.get(tensor) or Tensor(references[tensor], FP32)
+        return changed.get(tensor) or host_tensor(references[tensor])
 
     for layer in network.layers[index:]:
         if layer.index == index or any(tensor in changed for tensor in layer.inputs):

@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from typing import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -10,27 +12,28 @@ from mpnet.engine.memory import Arena, allocate
 from mpnet.engine.operations import Cast, Context, Convolve, Operation, Quantize
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import ScaleCall, Tensor
+from mpnet.engine.tensor import Tensor
 from mpnet.errors import EngineError, KernelError, MpnetError, NonFiniteError, PrecisionError
 from mpnet.kernels.call import Call
 from mpnet.kernels.core import NONFINITE
+from mpnet.kernels.device import HOST, Failure, Storage
 from mpnet.messages import bytes_text
 from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 
 
 def run_call(operation: Operation, call: Call) -> None:
-    """One call of an operation. Raises: KernelError, PrecisionError."""
+    """Run one call of an operation. Raises: KernelError, PrecisionError."""
     status = call.function(*call.arguments)
     if status:
         raise failure(operation, call, status)
 
 
 def failure(operation: Operation, call: Call, status: int) -> KernelError | PrecisionError:
-    """The error that a status other than MP_OK stands for."""
+    """Return the error that a status other than MP_OK stands for."""
     if status == NONFINITE:
         return NonFiniteError(f"{operation.name}: a value is NaN or infinite")
-    if isinstance(call, ScaleCall):
-        return PrecisionError(f"the range of its input is too narrow or too wide for mode {call.mode}; use affine")
+    if call.scaled_mode:
+        return PrecisionError(f"the range of its input is too narrow or too wide for mode {call.scaled_mode}; use affine")
     return KernelError(f"{operation.name}: the kernel refused its arguments (status {status})")
 
 
@@ -95,30 +98,35 @@ class BoundPlan:
     calls: (step number, call), in the order of running.
     """
 
-    def __init__(self, prepared: Prepared, plan: Plan, arena: Arena, images: int, threads: int) -> None:
+    def __init__(self, prepared: Prepared, plan: Plan, arenas: Mapping[str, Arena], images: int, threads: int) -> None:
         self._plan = plan
-        try:
-            arrays, self._memory = allocate(arena, plan, images, prepared.arenas)
-        except MemoryError:
-            raise EngineError(
-                f"a batch of {images} needs {bytes_text(arena.size_bytes * images)} for activations; use a smaller batch"
-            ) from None
+        by_device = {each.kernels.device.name: each for each in (prepared.on_host, prepared)}
+        contexts = {name: Context.of(each, threads) for name, each in by_device.items()}
+        self._devices = [context.device for context in contexts.values() if context.device is not HOST]
+        storages: dict[int, Storage] = {}
+        for name, arena in arenas.items():
+            try:
+                allocated, _ = allocate(arena, plan, images, by_device[name].arenas)
+            except MemoryError:
+                raise EngineError(
+                    f"a batch of {images} needs {bytes_text(arena.size_bytes * images)} for activations; use a smaller batch"
+                ) from None
+            storages |= {slot: storage for slot, storage in enumerate(allocated) if storage is not None}
         # Stands for the image until the first run, which reads the caller's array in place.
-        arrays[0] = self._image = np.empty((images, *plan.network.in_shape), np.float32)
+        self._image = np.empty((images, *plan.network.in_shape), np.float32)
+        storages[0] = HOST.upload(self._image)
         measured = {
             step.inputs[0] for step in plan.steps if isinstance(step.operation, Quantize) and step.operation.range is None
         }
         tensors = {
-            slot: Tensor(data, plan.slots[slot].precision, measured=slot in measured)
-            for slot, data in enumerate(arrays)
-            if data is not None
+            slot: Tensor(storage, plan.slots[slot].precision, measured=slot in measured) for slot, storage in storages.items()
         }
         joined = image_conversions(plan)
-        context = Context.of(prepared, threads)
         self.calls: list[tuple[int, Call]] = []
         self._image_calls: list[Call] = []
         for number, step in enumerate(plan.steps):
             inputs, out, operation = [tensors[slot] for slot in step.inputs], tensors[step.output], step.operation
+            context = contexts[plan.slots[step.output].device]
             try:
                 if number in joined:
                     assert isinstance(operation, Quantize | Cast)
@@ -131,24 +139,40 @@ class BoundPlan:
                 raise named_error(plan.network, step.layer, error) from None
             self.calls += [(number, call) for call in calls]
             self._image_calls += calls if 0 in step.inputs or inputs[0].unconverted is not None else []
-        context.binder.finish()
+        for context in contexts.values():
+            context.binder.finish()
+        binder = contexts[HOST.name].binder
         for slot, number in plan.unchecked_outputs:
-            check = context.binder.value_range(tensors[slot].data, np.zeros((images, 2), np.float32))
+            check = binder.value_range(tensors[slot].storage, np.zeros((images, 2), np.float32))
             self.calls.append((number, check))
             self._image_calls += [check] if slot == 0 else []
-        self.heads: list[NDArray[np.float32]] = [tensors[slot].data for slot in plan.outputs]
+        self.heads: list[NDArray[np.float32]] = [tensors[slot].host() for slot in plan.outputs]
 
     def run(self, x: NDArray[np.float32]) -> None:
-        """One forward pass of x, which is C-contiguous float32 of the bound shape. Raises: EngineError."""
+        """Run one forward pass of x, which is C-contiguous float32 of the bound shape. Raises: EngineError."""
         self.set_image(x)
-        number = 0
+        number, failed = 0, None
         try:
-            for number, call in self.calls:
+            for number, call in self.calls:  # noqa: B007
                 status = call.function(*call.arguments)
                 if status:
-                    raise failure(self._plan.steps[number].operation, call, status)
+                    failed = Failure(call, status)
+                    break
+            if self._devices:
+                number, failed = self._first_failure(number, failed)
+            if failed is not None:
+                raise failure(self._plan.steps[number].operation, *failed)
         except (KernelError, PrecisionError) as error:
             raise named_error(self._plan.network, self._plan.steps[number].layer, error) from None
+
+    def _first_failure(self, number: int, failed: Failure | None) -> tuple[int, Failure | None]:
+        """Wait for the devices. Returns the first call that failed there, else the one that failed here."""
+        failures = [failure for device in self._devices if (failure := device.finish()) is not None]
+        for step, call in self.calls:
+            for failure in failures:
+                if failure.call is call:
+                    return step, failure
+        return number, failed
 
     def set_image(self, x: NDArray[np.float32]) -> None:
         """Let the first steps read x in place; it must stay alive until `run` is over."""
@@ -161,5 +185,7 @@ class BoundPlan:
                     self.heads[position] = x
 
     def run_call(self, number: int, call: Call) -> None:
-        """One of `calls`, for measurements. Raises: KernelError, PrecisionError."""
+        """Run one of `calls`, for measurements. Raises: KernelError, PrecisionError."""
         run_call(self._plan.steps[number].operation, call)
+        for device in self._devices:
+            device.finish()

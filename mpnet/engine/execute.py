@@ -6,12 +6,9 @@ An operation is bound and its calls run once; `Session` binds whole plans and ru
 
 from __future__ import annotations
 
-from typing import Any, Sequence
+from typing import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mpnet.engine.bind import named_error, run_call
+from mpnet.engine.bind import failure, named_error, run_call
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import (
     Context,
@@ -20,13 +17,17 @@ from mpnet.engine.operations import (
     Operation,
     PreparedConvolution,
     PreparedWeights,
+    Transfer,
     conversion_steps,
 )
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
+from mpnet.engine.placement import is_supported
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import KernelError, MpnetError, PrecisionError
-from mpnet.kernels.call import ImageScales, scratch
+from mpnet.kernels.call import Call
+from mpnet.kernels.device import HOST, Storage
+from mpnet.kernels.scales import ImageScales
 from mpnet.model.precision import Precision
 
 
@@ -36,44 +37,77 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     Raises: KernelError or PrecisionError; `run_layer` adds the layer's name.
     """
     first = inputs[0]
+    prepared = prepared_for(operation, first, prepared)
+    inputs = [on_device(tensor, prepared) for tensor in inputs]
     if operation.is_head:
-        return first
+        return inputs[0]
     gives = operation.gives(first.precision)
     if gives is None:
         raise KernelError(f"{operation.name} does not take tensors of {first.precision}")
     shape = operation.result_shape(prepared.network, [tensor.shape for tensor in inputs])
-    result = Tensor(np.empty((first.images, *shape), gives.stored.dtype), gives)
     context = Context.of(prepared, threads)
+    result = Tensor(context.device.allocate((first.images, *shape), gives.stored.dtype), gives)
     try:
         calls = context.bind(operation, inputs, result)
         # Nothing of it outlives the calls, so the thread's scratch memory serves all operations.
-        context.binder.finish(scratch)
-        for call in calls:
-            run_call(operation, call)
+        context.binder.finish(at_once=True)
+        run_calls(operation, calls, context)
     except MpnetError:
-        first.ranges = None  # bound, but perhaps not measured
+        inputs[0].ranges = None  # bound, but perhaps not measured
         raise
     return result
+
+
+def run_calls(operation: Operation, calls: Sequence[Call], context: Context) -> None:
+    """Run calls of an operation and wait until all have run. Raises: KernelError, PrecisionError."""
+    for call in calls:
+        run_call(operation, call)
+    failed = context.device.finish()
+    if failed is not None:
+        raise failure(operation, *failed)
+
+
+def prepared_for(operation: Operation, x: Tensor, prepared: Prepared) -> Prepared:
+    """Return the weights for the kernels that run an operation on x: of their device, or of the CPU where it must."""
+    if prepared.kernels.device is HOST:
+        return prepared
+    by_tensorflow = x.code_map is not None and x.code_map.is_tensorflow
+    return prepared if is_supported(operation, x.precision, prepared.kernels, by_tensorflow=by_tensorflow) else prepared.on_host
+
+
+def on_device(tensor: Tensor, prepared: Prepared) -> Tensor:
+    """Return the tensor where these kernels read it; a copy on another device is made once and kept with it."""
+    device = prepared.kernels.device
+    if tensor.storage.device is device:
+        return tensor
+    transfer = Transfer(device.name)
+    copy = tensor.converted.get(transfer)
+    if copy is None:
+        copy = Tensor(device.allocate(tensor.storage.shape, tensor.storage.dtype), tensor.precision)
+        for call in transfer.bind(Context.of(prepared, 1), [tensor], copy):
+            run_call(transfer, call)
+        tensor.converted[transfer] = copy
+    return copy
 
 
 def convolve(
     operation: Convolve,
     ready: PreparedConvolution,
-    x: NDArray[Any],
-    out: NDArray[Any],
+    x: Storage,
+    out: Storage,
     scales: ImageScales | None,
     prepared: PreparedWeights,
     threads: int,
     *,
-    ranges: NDArray[np.float32] | None = None,
-    sums: NDArray[np.int32] | None = None,
+    ranges: Storage | None = None,
+    sums: Storage | None = None,
 ) -> None:
     """Fill out with a convolution by some of an operation's weights; arguments as `Binder.conv` takes them.
 
     Raises: KernelError, of values that are not finite as well.
     """
-    binder = Context.of(prepared, threads).binder
-    call = binder.conv(
+    context = Context.of(prepared, threads)
+    call = context.binder.conv(
         ready.packed,
         x,
         out,
@@ -84,8 +118,8 @@ def convolve(
         ranges=ranges,
         sums=sums,
     )
-    binder.finish(scratch)
-    run_call(operation, call)
+    context.binder.finish(at_once=True)
+    run_calls(operation, [call], context)
 
 
 def convert(tensor: Tensor, conversion: Conversion | None, prepared: Prepared, threads: int = 1) -> Tensor:

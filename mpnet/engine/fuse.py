@@ -133,7 +133,7 @@ def _codes_of_parts(layout: Layout, concat: Step, whole: Step, makers: dict[int,
         step, maker = whole._replace(inputs=(slot,)), makers.get(slot)
         if maker is not None and maker.operation.keeps_order and maker.inputs[0] in parts:
             step = maker._replace(inputs=(parts[maker.inputs[0]],), takes=whole.gives, gives=whole.gives)
-        parts[slot] = layout.add_slot(layout.shapes[slot], whole.gives, layout.layers[slot])
+        parts[slot] = layout.add_slot(layout.shapes[slot], whole.gives, layout.layers[slot], layout.devices[slot])
         steps.append(step._replace(output=parts[slot]))
     inputs = tuple([parts[slot] for slot in concat.inputs])
     return [*steps, Step(IntegerConcat(), concat.layer, inputs, whole.output, whole.gives, whole.gives)]
@@ -177,7 +177,7 @@ def _quantize_before_upsample(layout: Layout, number: int, readers: list[int], w
         return False
     upsample, codes = steps[position], quantize.gives
     [source] = upsample.inputs
-    slot = layout.add_slot(layout.shapes[source], codes, layout.layers[source])
+    slot = layout.add_slot(layout.shapes[source], codes, layout.layers[source], layout.devices[source])
     readers.append(1)
     writers.append(position)
     writers[quantize.output] = number

@@ -12,11 +12,10 @@ from typing import NamedTuple, Sequence
 
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import Operation, conversion_between, conversion_steps
+from mpnet.kernels.device import HOST
+from mpnet.kernels.memory import ALIGNMENT
 from mpnet.model.network import NETWORK_INPUT, Shape
 from mpnet.model.precision import FP32, Precision
-
-ALIGNMENT = 64
-"""Bytes: one cache line, and the widest vector."""
 
 
 class Step(NamedTuple):
@@ -38,6 +37,7 @@ class Layout:
     shapes, precisions, layers: by slot: of one image, its storage, the layer whose values it holds.
     outputs:    slots of the tensors that leave the network.
     results:    for each layer the slot of its result. lowerings: for each layer what it does.
+    devices:    by slot: the name of the device where it lies; a layout begins on the CPU, `placement.place` moves it.
     """
 
     shapes: list[Shape]
@@ -47,18 +47,21 @@ class Layout:
     outputs: list[int] = field(default_factory=list)
     results: list[int] = field(default_factory=list)
     lowerings: list[Lowering] = field(default_factory=list)
+    devices: list[str] = field(default_factory=lambda: [HOST.name])
 
     def add(self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision) -> int:
         """Append a step that writes a slot of its own."""
-        slot = self.add_slot(shape, gives, self.layers[inputs[0]] if operation.is_conversion else layer)
+        owner = self.layers[inputs[0]] if operation.is_conversion else layer
+        slot = self.add_slot(shape, gives, owner, self.devices[inputs[0]])
         self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], gives))
         return slot
 
-    def add_slot(self, shape: Shape, precision: Precision, layer: int) -> int:
-        """Append a slot, which no step writes yet."""
+    def add_slot(self, shape: Shape, precision: Precision, layer: int, device: str) -> int:
+        """Append a slot, which no step writes yet. device: the name of the one where it lies."""
         self.shapes.append(shape)
         self.precisions.append(precision)
         self.layers.append(layer)
+        self.devices.append(device)
         return len(self.shapes) - 1
 
     def readers(self) -> list[int]:

@@ -204,8 +204,10 @@ def _operations(layer: LayerSpec, precision: Precision, how: LayerQuantization |
 
 
 def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Operation | None, ...]:
-    part = RULES[type(layer)].part
-    return tuple([None if part is None else part(layer, network.shape_of(tensor)) for tensor in layer.inputs])
+    slice_input = RULES[type(layer)].slice_input
+    if slice_input is None:
+        return (None,) * len(layer.inputs)
+    return tuple([slice_input(layer, network.shape_of(tensor)) for tensor in layer.inputs])
 
 
 def _shapes(

@@ -4,16 +4,12 @@
 from __future__ import annotations
 
 import contextlib
-import weakref
 from collections import deque
 from dataclasses import dataclass
-from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mpnet.engine.layout import ALIGNMENT, peak_bytes, stored_bytes
+from mpnet.engine.layout import peak_bytes, stored_bytes
 from mpnet.engine.plan import Plan
+from mpnet.kernels.device import HOST, Device, Storage
 
 
 @dataclass(frozen=True)
@@ -30,14 +26,21 @@ class Arena:
     peak_bytes: int
 
 
-def plan_arena(plan: Plan) -> Arena:
-    """Place the slots, largest first, each at the lowest offset that is free during its life."""
+def plan_arena(plan: Plan, device: str | None = None) -> Arena:
+    """Place the slots, largest first, each at the lowest offset that is free during its life.
+
+    device: whose slots, by its name; None: all, as if there were one device.
+    """
     slots = plan.slots
     sizes = [stored_bytes(slot.shape, slot.precision) for slot in slots]
     offsets = [-1] * len(slots)
     placed: list[int] = []
     # A fused plan has slots that nothing writes: they live nowhere and need nothing.
-    used = [index for index in range(1, len(slots)) if slots[index].first <= slots[index].last]
+    used = [
+        index
+        for index in range(1, len(slots))
+        if slots[index].first <= slots[index].last and device in (None, slots[index].device)
+    ]
     for index in sorted(used, key=lambda i: (-sizes[i], i)):
         offset = 0
         meeting = sorted(
@@ -57,41 +60,36 @@ def plan_arena(plan: Plan) -> Arena:
 
 
 class ArenaPool:
-    """Memory of plans that are gone, kept for the next: fresh pages cost more than a small network's forward pass.
+    """Memory of a device that plans which are gone have left, kept for the next: fresh pages cost more than a small network's
+    forward pass.
 
-    Safe to use from threads. Memory comes back when the last array that lies in it is gone.
+    Safe to use from threads. Memory comes back when the last tensor that lies in it is gone.
     """
 
-    def __init__(self, spare: int = 2) -> None:
-        self._spare: deque[NDArray[np.uint8]] = deque(maxlen=spare)
+    def __init__(self, device: Device = HOST, spare: int = 2) -> None:
+        self._device = device
+        self._spare: deque[Storage] = deque(maxlen=spare)
 
-    def take(self, size_bytes: int) -> NDArray[np.uint8]:
-        """At least so many bytes, of unknown content. Raises: MemoryError."""
-        raw = None
+    def take(self, size_bytes: int) -> Storage:
+        """Return at least so many bytes, of unknown content. Raises: MemoryError."""
+        memory = None
         with contextlib.suppress(IndexError):
-            raw = self._spare.pop()
-        if raw is None or raw.nbytes < size_bytes:
-            raw = np.empty(size_bytes, np.uint8)
-        # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
-        memory = np.frombuffer(raw.data, np.uint8)
-        weakref.finalize(memory, self._spare.append, raw)
-        return memory
+            memory = self._spare.pop()
+        if memory is None or memory.nbytes < size_bytes:
+            memory = self._device.arena(size_bytes)
+        return memory.lent(self._spare.append)
 
 
-def allocate(arena: Arena, plan: Plan, images: int, pool: ArenaPool) -> tuple[list[NDArray[Any] | None], NDArray[np.uint8]]:
-    """(arrays by slot as (images, h, w, c), the memory behind them); None where the offset is -1.
+def allocate(arena: Arena, plan: Plan, images: int, pool: ArenaPool) -> tuple[list[Storage | None], Storage]:
+    """Return (storages by slot as (images, h, w, c), the memory behind them); None where the offset is -1.
 
     Raises: MemoryError.
     """
-    memory = pool.take(arena.size_bytes * images + ALIGNMENT)
-    start = -memory.ctypes.data % ALIGNMENT
-    arrays: list[NDArray[Any] | None] = []
+    memory = pool.take(arena.size_bytes * images)
+    storages: list[Storage | None] = []
     for slot, offset in zip(plan.slots, arena.offsets, strict=True):
         if offset < 0:
-            arrays.append(None)
-            continue
-        dtype = slot.precision.stored.dtype
-        low = start + offset * images
-        part = memory[low : low + slot.values * images * dtype.itemsize]
-        arrays.append(part.view(dtype).reshape(images, *slot.shape))
-    return arrays, memory
+            storages.append(None)
+        else:
+            storages.append(memory.cut(offset * images, (images, *slot.shape), slot.precision.stored.dtype))
+    return storages, memory

@@ -53,7 +53,7 @@ def observe_tensors(
         # A layer may take several steps; the last one's tensor is its result.
         if not step.operation.is_head and step.output == plan.layer_slots[step.layer]:
             for observer in watching:
-                observer(step.layer, tensor.data)
+                observer(step.layer, tensor.host())
 
     images = 0
     for batch in batches:

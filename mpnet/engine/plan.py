@@ -9,8 +9,10 @@ from functools import cached_property
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.engine.layout import Layout, Step, lay_out
 from mpnet.engine.lowering import Lowering, Lowerings
+from mpnet.engine.operations import Transfer
 from mpnet.engine.options import DEFAULT_OPTIONS, EngineOptions
 from mpnet.errors import EngineError
+from mpnet.kernels.device import HOST
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import FP32, Precision
 
@@ -22,6 +24,7 @@ class Slot:
     """One tensor of the plan: shape (h, w, c) for one image, storage, and the layer whose values it holds.
 
     first, last: the steps that write it and read it last; -1 and len(steps) for the image and for outputs.
+    device: the name of the one where it lies.
     """
 
     shape: Shape
@@ -29,6 +32,7 @@ class Slot:
     layer: int
     first: int
     last: int
+    device: str
 
     @property
     def values(self) -> int:
@@ -69,11 +73,14 @@ class Plan:
     def unchecked_outputs(self) -> tuple[tuple[int, int], ...]:
         """(slot, step that writes it, 0 for the image) of outputs that no convolution has checked to be finite."""
         writers = {step.output: number for number, step in enumerate(self.steps) if not step.operation.is_head}
-        return tuple(
-            (slot, writers.get(slot, 0))
-            for slot in dict.fromkeys(self.outputs)
-            if slot not in writers or not self.steps[writers[slot]].operation.checks_result
-        )
+        unchecked = []
+        for slot in dict.fromkeys(self.outputs):
+            number = writers.get(slot, -1)
+            while number >= 0 and isinstance(self.steps[number].operation, Transfer):
+                number = writers.get(self.steps[number].inputs[0], -1)
+            if number < 0 or not self.steps[number].operation.checks_result:
+                unchecked.append((slot, writers.get(slot, 0)))
+        return tuple(unchecked)
 
     def text(self) -> str:
         """One line per step, for people and for tests."""
@@ -103,7 +110,7 @@ def build_plan(network: NetworkSpec, precision_plan: PrecisionPlan, options: Eng
 
 def plan_of(network: NetworkSpec, precision_plan: PrecisionPlan, options: EngineOptions, layout: Layout) -> Plan:
     """A layout as a plan, verified. Raises: EngineError."""
-    slots = zip(layout.shapes, layout.precisions, layout.layers, *layout.lifetimes(), strict=True)
+    slots = zip(layout.shapes, layout.precisions, layout.layers, *layout.lifetimes(), layout.devices, strict=True)
     plan = Plan(
         network,
         precision_plan,
@@ -129,11 +136,12 @@ def layout_of(plan: Plan) -> Layout:
         list(plan.outputs),
         list(plan.layer_slots),
         list(plan.lowerings),
+        [slot.device for slot in slots],
     )
 
 
 def verify_plan(plan: Plan) -> None:
-    """Check that no step gets a precision, a shape or a tensor that it does not declare.
+    """Check that no step gets a precision, a shape, a device or a tensor that it does not declare.
 
     Raises: EngineError that names the step and the layer.
     """
@@ -147,6 +155,8 @@ def verify_plan(plan: Plan) -> None:
     for slot in plan.outputs:
         if slot not in written or plan.slots[slot].precision is not FP32:
             raise EngineError(f"output slot {slot} is not written as fp32")
+        if plan.slots[slot].device != HOST.name:
+            raise EngineError(f"output slot {slot} lies on {plan.slots[slot].device}; transfer it")
 
 
 def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
@@ -156,6 +166,11 @@ def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
             return f"reads slot {slot} before it is written"
         if plan.slots[slot].precision is not step.takes:
             return f"declares {step.takes} but slot {slot} holds {plan.slots[slot].precision}"
+        if isinstance(operation, Transfer):
+            if plan.slots[slot].device == out.device or operation.target != out.device:
+                return f"transfers slot {slot} on {plan.slots[slot].device} to slot {step.output} on {out.device}"
+        elif plan.slots[slot].device != out.device:
+            return f"reads slot {slot} on {plan.slots[slot].device} but runs on {out.device}"
     if out.precision is not step.gives:
         return f"declares to give {step.gives} but slot {step.output} holds {out.precision}"
     if operation.is_head:

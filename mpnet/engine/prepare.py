@@ -22,6 +22,7 @@ from mpnet.errors import ConfigError, EngineError, KernelError, PrecisionError
 from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import exponentials
+from mpnet.kernels.device import HOST
 from mpnet.kernels.interface import ConvShape, PackedConv
 from mpnet.model.network import ConvolutionSpec, NetworkSpec, ShortcutSpec
 from mpnet.model.precision import Precision
@@ -151,7 +152,8 @@ class Prepared:
         self._folding = threading.Lock()
         self._folded: dict[int, FoldedConvolution] | None = None
         self._threads = 1
-        self.arenas = ArenaPool()
+        self.arenas = ArenaPool(kernels.device)
+        self._on_host: Prepared | None = None
 
     def on(self, kernels: Kernels) -> Prepared:
         """The same weights for another table of kernels."""
@@ -164,6 +166,16 @@ class Prepared:
             channel_means=self.channel_means,
             statistics=self.statistics,
         )
+
+    @property
+    def on_host(self) -> Prepared:
+        """The same weights for kernels of the CPU, which run what these do not support."""
+        if self.kernels.device is HOST:
+            return self
+        with self._lock:
+            if self._on_host is None:
+                self._on_host = self.on(self.kernels.host_kernels)
+        return self._on_host
 
     @property
     def folded(self) -> dict[int, FoldedConvolution]:

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Runs a plan: memory planned, weights packed and every kernel call bound before the first image arrives."""
+"""Runs a plan: memory planned, weights packed and every kernel call bound before the first image arrives.
+
+The way of a pass: `Session.forward` -> `BoundPlan.run` -> the `Call` that `Operation.bind` made through `Binder` and
+`NativeKernels.call` -> mp_<function> of csrc/mpnet.h.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +18,12 @@ from mpnet.engine.execute import execute
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import Arena, plan_arena
 from mpnet.engine.operations import Convolve
+from mpnet.engine.placement import place_plan
 from mpnet.engine.plan import Plan, Step
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import DataError, EngineError, KernelError, PrecisionError
-from mpnet.model.precision import FP32
+from mpnet.kernels.device import HOST
 
 MAX_BATCH = 4096
 Observer = Callable[[int, Step, Sequence[Tensor], Tensor], None]
@@ -38,10 +43,12 @@ class Session:
         if prepared.network is not plan.network and prepared.network != plan.network:
             raise EngineError("the weights were prepared for another network than the plan's")
         self.prepared = prepared
-        self.plan = plan
+        self.plan = plan = place_plan(plan, prepared.kernels)
         self.threads = threads
         self.run_plan = fuse_plan(plan) if fuse else plan
         self.arena: Arena = plan_arena(self.run_plan)
+        names = dict.fromkeys(slot.device for slot in self.run_plan.slots)
+        self._arenas = {name: plan_arena(self.run_plan, name) for name in names} if len(names) > 1 else {HOST.name: self.arena}
         self._bound: dict[int, BoundPlan] = {}
         self._lock = threading.Lock()
 
@@ -61,7 +68,7 @@ class Session:
     def observe(self, batch: NDArray[np.float32], observer: Observer) -> list[NDArray[np.float32]]:
         """As `forward`, unfused and step by step, showing each step's result to `observer`."""
         plan = self.plan
-        tensors: dict[int, Tensor] = {0: Tensor(self._check(batch), FP32)}
+        tensors: dict[int, Tensor] = {0: host_tensor(self._check(batch))}
         for number, step in enumerate(plan.steps):
             inputs = [tensors[slot] for slot in step.inputs]
             try:
@@ -75,10 +82,10 @@ class Session:
                     tensors.pop(slot, None)  # a step may read one slot twice
         for slot, number in plan.unchecked_outputs:
             try:
-                self.prepared.kernels.value_range(tensors[slot].data, threads=self.threads)
+                self.prepared.on_host.kernels.value_range(tensors[slot].host(), threads=self.threads)
             except KernelError as error:
                 raise named_error(plan.network, plan.steps[number].layer, error) from None
-        return [tensors[slot].data for slot in plan.outputs]
+        return [tensors[slot].host() for slot in plan.outputs]
 
     def bound(self, images: int) -> BoundPlan:
         """The calls for batches of this many images, for measurements."""
@@ -91,9 +98,12 @@ class Session:
             # Batches come in one size and a last, smaller one; more would only hold memory.
             if len(self._bound) >= 2:
                 self._bound.pop(next(iter(self._bound)))
-            wanted = [step.operation.alone for step in self.run_plan.steps if isinstance(step.operation, Convolve)]
-            self.prepared.pack(wanted, self.threads)
-            bound = BoundPlan(self.prepared, self.run_plan, self.arena, images, self.threads)
+            slots = self.run_plan.slots
+            for prepared in {self.prepared, self.prepared.on_host}:
+                name = prepared.kernels.device.name
+                steps = [step for step in self.run_plan.steps if slots[step.output].device == name]
+                prepared.pack([s.operation.alone for s in steps if isinstance(s.operation, Convolve)], self.threads)
+            bound = BoundPlan(self.prepared, self.run_plan, self._arenas, images, self.threads)
             self._bound[images] = bound
         return bound
 

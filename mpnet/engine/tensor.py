@@ -4,14 +4,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Hashable
+from typing import Any, Hashable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels.call import Call, ImageScales
-from mpnet.kernels.codes import PARAMS, scale_call
+from mpnet.kernels.call import Call
+from mpnet.kernels.calls import Binder
+from mpnet.kernels.codes import PARAMS
+from mpnet.kernels.device import HOST, Device, HostStorage, Storage, copy_call
 from mpnet.kernels.interface import CodeRules
+from mpnet.kernels.scales import ImageScales
 from mpnet.model.network import Shape
 from mpnet.model.precision import FP32, Precision
 from mpnet.model.quantization import ACTIVATION_MODES, TENSORFLOW_MODES
@@ -19,111 +22,135 @@ from mpnet.quantization import native as activations
 from mpnet.quantization.codes import Codes, range_of
 from mpnet.quantization.scheme import ActivationScheme
 
+_SCALES = ("scale", "inv_scale", "zero_point", "offset")
+
 
 class CodeMap:
     """How the codes of a batch mean reals, per image.
 
-    params: (n,) of mpnet.kernels.codes.PARAMS. scales: the part of them that kernels read, as arrays.
+    params:   (n,) of mpnet.kernels.codes.PARAMS, where the codes lie.
+    scales:   the part of them that kernels read.
+    mode:     of the scheme that made the codes.
+    is_fixed: whether it is known before anything runs; else calls fill it.
     """
 
-    def __init__(self, params: NDArray[Any]) -> None:
-        self.params = params
-        # The fields of one row already lie as arrays of one value.
-        fields = [params[name] for name in ("scale", "inv_scale", "zero_point", "offset")]
-        self.scales = ImageScales(*(fields if len(params) == 1 else [values.copy() for values in fields]))
+    def __init__(self, params: Storage, rows: NDArray[Any], mode: str, is_fixed: bool = True) -> None:
+        """params, and rows, the same (n,) as a NumPy array."""
+        device = params.device
+        self.params, self.mode, self.is_fixed = params, mode, is_fixed
+        if device is HOST:
+            # The fields of one row already lie as arrays of one value.
+            columns = [HostStorage(rows[name] if len(rows) == 1 else rows[name].copy()) for name in _SCALES]
+            self.scales = ImageScales(*columns)
+        else:
+            self.scales = ImageScales(*(device.upload(rows[name].copy()) for name in _SCALES))
 
     @classmethod
-    def unknown(cls, images: int, scheme: ActivationScheme) -> CodeMap:
-        """The map of codes whose ranges are found when the calls of `filled_from` run."""
+    def from_rows(cls, params: NDArray[Any], device: Device) -> CodeMap:
+        """Return the map of codes on a device whose params (n,) are known."""
+        return cls(device.upload(params), params, ACTIVATION_MODES[int(params["mode"][0])])
+
+    @classmethod
+    def unmeasured(cls, images: int, scheme: ActivationScheme, device: Device) -> CodeMap:
+        """Return the map of codes whose ranges are found when the calls of `filled_from` run."""
         params = np.zeros(images, PARAMS)
         params["mode"] = ACTIVATION_MODES.index(scheme.mode)
-        return cls(params)
+        return cls(device.upload(params), params, scheme.mode, is_fixed=False)
 
     @classmethod
-    def of(cls, codes: Codes, images: int) -> CodeMap:
-        """The map of codes that are known beforehand, the same for all images."""
+    def fixed(cls, codes: Codes, images: int, device: Device) -> CodeMap:
+        """Return the map of codes that are known beforehand, the same for all images."""
         params = np.zeros(images, PARAMS)
         low, high = range_of(codes)
-        known = {"scale": codes.scale, "inv_scale": np.float32(1) / np.float32(codes.scale), "zero_point": codes.zero_point}
+        scales = {"scale": codes.scale, "inv_scale": np.float32(1) / np.float32(codes.scale), "zero_point": codes.zero_point}
         ends = {"low": codes.least, "high": codes.largest, "range_min": low, "range_max": high}
-        for name, value in (known | ends | {"mode": ACTIVATION_MODES.index("affine")}).items():
+        for name, value in (scales | ends | {"mode": ACTIVATION_MODES.index("affine")}).items():
             params[name] = value
-        return cls(params)
+        return cls.from_rows(params, device)
 
-    @property
-    def mode(self) -> str:
-        """Of the scheme that made the codes."""
-        return ACTIVATION_MODES[int(self.params["mode"][0])]
+    @classmethod
+    def joined(cls, maps: Sequence[CodeMap]) -> CodeMap:
+        """Return the maps of consecutive groups of images, whose calls have run, as one."""
+        return cls.from_rows(np.concatenate([each.params.host() for each in maps]), maps[0].params.device)
+
+    def images(self, first: int, end: int) -> CodeMap:
+        """Return the map of the images at these positions, once its calls have run."""
+        return CodeMap.from_rows(self.params.host()[first:end], self.params.device)
+
+    def of_images(self, positions: NDArray[np.intp]) -> CodeMap:
+        """Return the map of some images, once its calls have run: image positions[i] becomes image i."""
+        return CodeMap.from_rows(self.params.host()[positions], self.params.device)
 
     @property
     def is_tensorflow(self) -> bool:
         """Whether the codes are of one of TensorFlow's modes."""
         return self.mode in TENSORFLOW_MODES
 
-    def filled_from(self, ranges: NDArray[np.float32], scheme: ActivationScheme) -> list[Call]:
-        """The calls that fill this from the [min, max] of each image (n, 2)."""
-        function, arguments = scale_call(ranges, self.params, activations.c_scheme(scheme))
-        calls: list[Call] = [ScaleCall(function, arguments, keep=(self,))]
-        if len(ranges) > 1:
-            calls.append(Call(self._spread, ()))
-        return calls
+    def filled_from(self, ranges: Storage, scheme: ActivationScheme, binder: Binder) -> list[Call]:
+        """Return the calls that fill this from the [min, max] of each image (n, 2)."""
+        return binder.ranges_to_scales(ranges, self.params, self.scales, activations.c_scheme(scheme), scheme.mode)
 
-    def _spread(self) -> None:
-        for name in ("scale", "inv_scale", "zero_point", "offset"):
-            getattr(self.scales, name)[...] = self.params[name]
-
-
-class ScaleCall(Call):
-    """Ranges to scales; it fails where a mode cannot scale a range."""
-
-    @property
-    def mode(self) -> str:
-        """The scheme's."""
-        code_map: CodeMap = self.keep[0]
-        return code_map.mode
+    def moved(self, device: Device) -> tuple[CodeMap, list[Call]]:
+        """Return the same map on another device, and the calls that copy what other calls fill before they run."""
+        if self.is_fixed:
+            return CodeMap.from_rows(self.params.host(), device), []
+        rows = np.zeros(self.params.shape, PARAMS)
+        copy = CodeMap(device.upload(rows), rows, self.mode, is_fixed=False)
+        pairs = [(self.params, copy.params), *((getattr(self.scales, name), getattr(copy.scales, name)) for name in _SCALES)]
+        return copy, [copy_call(source, target).with_fixed_input() for source, target in pairs]
 
 
 @dataclass(frozen=True, eq=False)
-class PartSums:
-    """int32 (n, h, w, c): sums over some of a convolution's input channels, for codes that mean this."""
+class ChannelSums:
+    """Sums over some of a convolution's input channels, int32 (n, h, w, c), for codes that mean this."""
 
-    sums: NDArray[np.int32]
+    sums: Storage
     code_map: CodeMap
 
 
 @dataclass(eq=False)
 class Tensor:
-    """data: (n, h, w, c), dense, of the precision's stored type.
+    """A value between two steps.
 
-    code_map:  what codes mean, per image; None for reals.
-    ranges:    (n, 2) minimum and maximum per image where they are known already.
-    measured:  whether an operation that gets the ranges of its result for nothing should leave them here.
-    unconverted: (the tensor that it is made of, how), where nothing is written here and who reads it converts.
-    converted: conversions of this tensor that were made before, by their operation; they live as long as it does.
-    part_sums: likewise, by convolution: sums over its channels of one that reads it beside other tensors.
+    storage:      where it lies: (n, h, w, c), dense, of the precision's stored type, on one device.
+    code_map:     what codes mean, per image; None for reals.
+    ranges:       float32 (n, 2), minimum and maximum per image, where they have been measured; on the same device.
+    measured:     whether an operation that gets the ranges of its result for nothing should leave them here.
+    unconverted:  (the tensor that it is made of, how), where nothing is written here and who reads it converts.
+    converted:    conversions of this tensor that were made before, by their operation; they live as long as it does.
+    channel_sums: likewise, by convolution: sums over its channels of one that reads it beside other tensors.
     """
 
-    data: NDArray[Any]
+    storage: Storage
     precision: Precision = FP32
     code_map: CodeMap | None = None
-    ranges: NDArray[np.float32] | None = None
+    ranges: Storage | None = None
     measured: bool = True
     unconverted: tuple[Tensor, CodeRules] | None = field(default=None, repr=False)
     converted: dict[Hashable, Tensor] = field(default_factory=dict, repr=False)
-    part_sums: dict[Hashable, PartSums] = field(default_factory=dict, repr=False)
+    channel_sums: dict[Hashable, ChannelSums] = field(default_factory=dict, repr=False)
 
     @property
     def images(self) -> int:
         """The number of images, n."""
-        return int(self.data.shape[0])
+        return int(self.storage.shape[0])
 
     @property
     def shape(self) -> Shape:
         """The shape of one image: (height, width, channels)."""
-        _, height, width, channels = self.data.shape
+        _, height, width, channels = self.storage.shape
         return height, width, channels
 
     @property
     def params(self) -> NDArray[Any] | None:
-        """(n,) of PARAMS for codes, None for reals."""
-        return None if self.code_map is None else self.code_map.params
+        """What its codes mean, (n,) of PARAMS; None for reals."""
+        return None if self.code_map is None else self.code_map.params.host()
+
+    def host(self) -> NDArray[Any]:
+        """Return the values as a NumPy array (n, h, w, c): the memory itself on the CPU, else a copy."""
+        return self.storage.host()
+
+
+def host_tensor(array: NDArray[Any], precision: Precision = FP32) -> Tensor:
+    """Return an array (n, h, w, c) as a tensor on the CPU. It is read in place where it is C-contiguous."""
+    return Tensor(HOST.upload(array), precision)

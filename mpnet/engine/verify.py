@@ -106,20 +106,24 @@ class Verifier:
     def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:
         operation, x = step.operation, inputs[0]
         if isinstance(operation, _WHOLE):
-            wanted = execute(operation, inputs, self._oracle).data
-            wrong = int(np.count_nonzero(result.data != wanted))
-            largest = float(np.abs(result.data.astype(np.float64) - wanted).max())
-            self._add(number, step, result.data.size, wrong, largest, float(wrong > 0))
+            wanted = execute(operation, inputs, self._oracle).host()
+            wrong = int(np.count_nonzero(result.host() != wanted))
+            largest = float(np.abs(result.host().astype(np.float64) - wanted).max())
+            self._add(number, step, result.host().size, wrong, largest, float(wrong > 0))
         elif isinstance(operation, Quantize):
             assert result.params is not None
             wrong = sum(
-                int(np.count_nonzero(result.data[i] != quantize_activation(widened(x.data[i]), quant_params(result.params, i))))
+                int(
+                    np.count_nonzero(
+                        result.host()[i] != quantize_activation(widened(x.host()[i]), quant_params(result.params, i))
+                    )
+                )
                 for i in range(x.images)
             )
-            self._add(number, step, result.data.size, wrong, float(wrong > 0), float(wrong > 0))
+            self._add(number, step, result.host().size, wrong, float(wrong > 0), float(wrong > 0))
         elif isinstance(operation, Convolve) and operation.weights is not None:
             simulated, bound = self._simulate(number, operation, x)
-            difference = np.abs(result.data.astype(np.float64) - simulated)
+            difference = np.abs(result.host().astype(np.float64) - simulated)
             share = np.divide(difference, bound, out=np.where(difference > 0, np.inf, 0.0), where=bound > 0)
             self._add(
                 number, step, difference.size, int(np.count_nonzero(share > 1)), float(difference.max()), float(share.max())
@@ -161,7 +165,7 @@ class Verifier:
     def _padded(self, x: Tensor, padding: int) -> Floats:
         """The input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
         assert x.params is not None
-        values = dequantize_activations(x.data, x.params, tensorflow=False)
+        values = dequantize_activations(x.host(), x.params, tensorflow=False)
         if padding == 0:
             return values
         n, height, width, channels = values.shape

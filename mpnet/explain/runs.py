@@ -9,7 +9,7 @@ import numpy as np
 
 from mpnet.detection.preprocess import geometry_array
 from mpnet.engine.assign import PrecisionPlan
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.evaluation.match import Truths
 from mpnet.explain.objects import Finds, find
 from mpnet.model.network import NetworkSpec
@@ -31,7 +31,7 @@ class ImageRuns:
     def __init__(self, bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, position: int, truths: Truths) -> None:
         self._bench, self._given, self._baseline, self._truths = bench, given, baseline, truths
         batch = bench.inputs.take([position])
-        self._image, self._geometry = Tensor(batch.x), geometry_array(batch.geometry)
+        self._image, self._geometry = host_tensor(batch.x), geometry_array(batch.geometry)
         self._decoder = bench.decoder.of_images(np.array([position]))
         self.known: dict[Layers, Finds] = {}
 
@@ -54,7 +54,7 @@ class ImageRuns:
         decoded: list[dict[str, Any]] = [{} for _ in graph.heads]
 
         def on_head(head: int, name: str, tensor: Tensor) -> None:
-            decoded[head][name] = self._decoder.decode(head, tensor.data, self._geometry)
+            decoded[head][name] = self._decoder.decode(head, tensor.host(), self._geometry)
 
         stem = run_stem(graph, self._image, prepared)
         run_graph(graph, stem, prepared, on_head, image=self._image if graph.reads_image else None)

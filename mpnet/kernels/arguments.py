@@ -6,9 +6,9 @@ from __future__ import annotations
 from typing import Any, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
+from mpnet.kernels.device import HostStorage, Storage, Values
 from mpnet.kernels.interface import ConvShape
 from mpnet.model.precision import STORED_TYPES
 
@@ -22,17 +22,12 @@ ANY: Types = REALS + CODES
 MAX_THREADS = 1024
 
 
-def aligned(size_bytes: int) -> NDArray[np.uint8]:
-    """Uninitialised bytes that start at a multiple of 64."""
-    raw = np.empty(size_bytes + 64, np.uint8)
-    start = -raw.ctypes.data % 64
-    return raw[start : start + size_bytes]
-
-
-def check(array: NDArray[Any], what: str, types: Types, shape: tuple[int, ...] | None = None) -> None:
-    """Raises KernelError unless array is C-contiguous, of one of the types and of the shape."""
+def check(values: Values, what: str, types: Types, shape: tuple[int, ...] | None = None) -> None:
+    """Refuse values that are not C-contiguous, of one of the types and of the shape. Raises: KernelError."""
+    array = values.array if type(values) is HostStorage else values
     if not isinstance(array, np.ndarray):
-        raise KernelError(f"{what} is a {type(array).__name__}; pass a NumPy array")
+        _check_foreign(array, what, types, shape)
+        return
     if array.dtype not in types:
         raise KernelError(f"{what} is {array.dtype}; it must be {' or '.join(map(str, types))}")
     flags = array.flags
@@ -44,17 +39,28 @@ def check(array: NDArray[Any], what: str, types: Types, shape: tuple[int, ...] |
         raise KernelError(f"{what} has shape {array.shape}; it must be {shape}")
 
 
-def check_images(array: NDArray[Any], what: str, types: Types) -> None:
-    check(array, what, types)
-    if array.ndim != 4 or array.size == 0:
-        raise KernelError(f"{what} has shape {array.shape}; it must be (n, h, w, c), each at least 1")
+def _check_foreign(values: Any, what: str, types: Types, shape: tuple[int, ...] | None) -> None:
+    """Refuse memory of another device by its type and shape, and what is no tensor at all."""
+    if not isinstance(values, Storage):
+        raise KernelError(f"{what} is a {type(values).__name__}; pass a NumPy array")
+    if values.dtype not in types:
+        raise KernelError(f"{what} is {values.dtype}; it must be {' or '.join(map(str, types))}")
+    if shape is not None and values.shape != shape:
+        raise KernelError(f"{what} has shape {values.shape}; it must be {shape}")
 
 
-def pooled_size(shape: ConvShape, out: NDArray[Any]) -> tuple[int, int]:
-    """(height, width) of a convolution's result after 2x2/2 pooling, with or without incomplete windows as out says."""
+def check_images(values: Values, what: str, types: Types) -> None:
+    """Refuse what is no batch of images (n, h, w, c) of one of the types. Raises: KernelError."""
+    check(values, what, types)
+    if len(values.shape) != 4 or values.size == 0:
+        raise KernelError(f"{what} has shape {values.shape}; it must be (n, h, w, c), each at least 1")
+
+
+def pooled_size(shape: ConvShape, out: Values) -> tuple[int, int]:
+    """Return (height, width) of a convolution's result after 2x2/2 pooling, with or without incomplete windows as out says."""
     sides = []
     for axis, side in ((1, shape.out_h), (2, shape.out_w)):
-        pooled = out.shape[axis] if out.ndim == 4 else 0
+        pooled = out.shape[axis] if len(out.shape) == 4 else 0
         allowed = sorted({max(side // 2, 1), (side + 1) // 2})
         if pooled not in allowed:
             raise KernelError(f"out has shape {out.shape}; pooling {side} makes {' or '.join(map(str, allowed))}")
@@ -62,11 +68,16 @@ def pooled_size(shape: ConvShape, out: NDArray[Any]) -> tuple[int, int]:
     return sides[0], sides[1]
 
 
-def check_output(out: NDArray[Any], *inputs: NDArray[Any]) -> None:
-    if not out.flags.writeable:
+def check_output(out: Values, *inputs: Values) -> None:
+    """Refuse a result that may not be written, or that lies where an input does. Raises: KernelError."""
+    array = out.array if type(out) is HostStorage else out
+    if not isinstance(array, np.ndarray):
+        return
+    if not array.flags.writeable:
         raise KernelError("out is read-only; pass an array that may be written")
     for x in inputs:
-        if np.may_share_memory(out, x):
+        other = x.array if type(x) is HostStorage else x
+        if isinstance(other, np.ndarray) and np.may_share_memory(array, other):
             raise KernelError("out overlaps an input; pass a separate array")
 
 

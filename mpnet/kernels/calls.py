@@ -17,11 +17,16 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
 from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, WIDE_INT, check, check_images, check_output, code_of
-from mpnet.kernels.call import Call, Floats, ImageScales, per_image, scales_of, scratch
+from mpnet.kernels.call import Call
+from mpnet.kernels.codes import CScheme, scale_call
+from mpnet.kernels.device import HOST, Device, Storage, Values, array_of
 from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.memory import aligned, scratch
+from mpnet.kernels.scales import ImageScales, per_image, scales_of
 from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
+Floats = NDArray[np.float32]
 Quant = TensorQuant | ImageScales | None
 """How images of codes map to reals: given as such, or ready with the reciprocals."""
 
@@ -30,39 +35,44 @@ class Binder:
     """Makes calls for one table of kernels and one number of threads. All calls share one scratch memory, so they must
     not run at the same time. `Kernels` runs the methods of the same names at once.
 
+    Tensors lie on the kernels' device. NumPy arrays among the arguments are tensors on the CPU, and constants elsewhere.
     Raises: KernelError that names the argument that does not fit.
     """
 
     def __init__(self, kernels: Kernels, threads: int) -> None:
         self._kernels = kernels
+        self._device = kernels.device
         self._threads = arguments.check_threads(threads)
         self._scratch_bytes = 64
         self._convolutions: list[Call] = []
 
-    def finish(self, memory: Callable[[int], NDArray[np.uint8]] = arguments.aligned) -> None:
-        """Give the convolutions their scratch memory; call once, after the last binding."""
-        scratch = memory(self._scratch_bytes)
+    def finish(self, *, at_once: bool = False) -> None:
+        """Give the convolutions their scratch memory; call once, after the last binding.
+
+        at_once: whether all calls run before the thread binds others; its scratch memory then serves them all.
+        """
+        memory = (scratch if at_once else aligned)(self._scratch_bytes)
         for call in self._convolutions:
-            call.use_scratch(scratch)
+            call.use_scratch(memory)
 
     def conv(
         self,
         packed: PackedConv,
-        x: NDArray[Any],
-        out: NDArray[Any],
+        x: Values,
+        out: Values,
         *,
-        bias: Floats,
+        bias: Values,
         activation: str = "linear",
-        weight_scale: Floats | None = None,
+        weight_scale: Values | None = None,
         in_quant: Quant = None,
         out_quant: Quant = None,
         out_rounding: str = "half_to_even",
         out_low: int = -128,
         out_high: int = 127,
-        ranges: Floats | None = None,
+        ranges: Values | None = None,
         pool: bool = False,
         converts: CodeRules | None = None,
-        sums: NDArray[np.int32] | None = None,
+        sums: Values | None = None,
         whole: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int32]] | None = None,
         leaky: tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]] | None = None,
     ) -> Call:
@@ -87,7 +97,7 @@ class Binder:
         if packed.made_by != self._kernels.name:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
-        images = len(x) if isinstance(x, np.ndarray) and x.ndim else 0
+        images = x.shape[0] if isinstance(x, np.ndarray | Storage) and x.shape else 0
         check(
             x,
             "x",
@@ -163,34 +173,52 @@ class Binder:
             fields["ranges"] = ranges
         if pool:
             fields |= {"pool_h": height, "pool_w": width}
-        call = self._kernels.conv_call(packed, x, fields)
+        if self._device is not HOST:
+            fields = {name: self._placed(value) for name, value in fields.items()}
+        call = self._kernels.conv_call(packed, self._placed(x), fields)
         self._scratch_bytes = max(self._scratch_bytes, call.scratch_bytes)
         self._convolutions.append(call)
         return call
 
-    def _call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+    def _call(self, function: str, x: Values, *rest: Any) -> Call:
+        if self._device is not HOST:
+            x, rest = self._placed(x), tuple(map(self._placed, rest))
         return self._kernels.call(function, x, *rest, self._threads)
 
-    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+    def _placed(self, value: Any) -> Any:
+        """Return an argument as the kernels take it: constants on their device. Raises: KernelError for another device's."""
+        if self._device is HOST:
+            return value
+        if isinstance(value, np.ndarray):
+            return self._device.constant(value)
+        if isinstance(value, Storage) and value.device is not self._device:
+            raise KernelError(f"a tensor {value!r} went to kernels of {self._device.name}; transfer it first")
+        return value
+
+    def call(self, function: str, x: Values, *rest: Any) -> Call:
         """A call of what has no method here: arrays, dtypes and numbers as csrc/mpnet.h declares mp_<function>.
 
         Whoever calls it knows that shapes fit each other.
         """
         for array in (x, *rest):
-            if isinstance(array, np.ndarray):
+            if isinstance(array, np.ndarray | Storage):
                 check(array, f"an argument of {function}", (*ANY, *INT))
         return self._call(function, x, *rest)
 
-    def value_range(self, x: NDArray[Any], ranges: Floats) -> Call:
+    def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
+        """Return the calls that fill params (n,) of `codes.PARAMS`, and scales, from the [min, max] of each image (n, 2)."""
+        return self._kernels.ranges_to_scales(ranges, params, scales, scheme, mode)
+
+    def value_range(self, x: Values, ranges: Values) -> Call:
         """The call that fills ranges (n, 2) with the minimum and maximum of each image of x."""
         check(x, "x", REALS)
-        if x.size == 0 or x.ndim < 1:
+        if x.size == 0 or not x.shape:
             raise KernelError(f"x has shape {x.shape}; an empty tensor has no range")
-        check(ranges, "ranges", FLOAT, (len(x), 2))
-        return self._call("value_range", x, x.dtype, len(x), x.size // len(x), ranges)
+        check(ranges, "ranges", FLOAT, (x.shape[0], 2))
+        return self._call("value_range", x, x.dtype, x.shape[0], x.size // x.shape[0], ranges)
 
     def quantize(
-        self, x: NDArray[Any], out: NDArray[Any], quant: Quant, rounding: str = "half_to_even", low: int = -128, high: int = 127
+        self, x: Values, out: Values, quant: Quant, rounding: str = "half_to_even", low: int = -128, high: int = 127
     ) -> Call:
         """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
         scales = scales_of(quant, "quant", written=True)
@@ -204,15 +232,15 @@ class Binder:
             x.dtype,
             out,
             out.dtype,
-            len(x),
-            x.size // len(x),
-            *per_image(scales, len(x), "quant", "inv_scale", "zero_point"),
+            x.shape[0],
+            x.size // x.shape[0],
+            *per_image(scales, x.shape[0], "quant", "inv_scale", "zero_point"),
             code_of(rounding, ROUNDINGS, "rounding"),
             low,
             high,
         )
 
-    def dequantize(self, x: NDArray[Any], out: NDArray[Any], quant: Quant) -> Call:
+    def dequantize(self, x: Values, out: Values, quant: Quant) -> Call:
         """out (reals) = (q - zero_point) * scale + offset."""
         check_images(x, "x", CODES)
         check(out, "out", REALS, x.shape)
@@ -223,19 +251,19 @@ class Binder:
             x.dtype,
             out,
             out.dtype,
-            len(x),
-            x.size // len(x),
-            *per_image(scales_of(quant, "quant"), len(x), "quant", "scale", "zero_point", "offset"),
+            x.shape[0],
+            x.size // x.shape[0],
+            *per_image(scales_of(quant, "quant"), x.shape[0], "quant", "scale", "zero_point", "offset"),
         )
 
-    def cast(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
+    def cast(self, x: Values, out: Values) -> Call:
         """Reals of one stored type as those of another, to nearest even."""
         check(x, "x", REALS)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
         return self._call("cast", x, x.dtype, out, out.dtype, x.size)
 
-    def maxpool(self, x: NDArray[Any], out: NDArray[Any], size: int, stride: int, padding: int) -> Call:
+    def maxpool(self, x: Values, out: Values, size: int, stride: int, padding: int) -> Call:
         """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
         check_images(x, "x", ANY)
         if min(size, stride) < 1 or padding < 0 or max(size, stride, padding) > 1 << 24:
@@ -248,7 +276,7 @@ class Binder:
         check_output(out, x)
         return self._call("maxpool", x, out, x.dtype, n, h, w, c, out_h, out_w, size, stride, padding)
 
-    def avgpool(self, x: NDArray[Any], out: NDArray[Any]) -> Call:
+    def avgpool(self, x: Values, out: Values) -> Call:
         """Global mean per channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
         check_images(x, "x", REALS)
         n, h, w, c = x.shape
@@ -256,7 +284,7 @@ class Binder:
         check_output(out, x)
         return self._call("avgpool", x, out, x.dtype, n, h, w, c)
 
-    def upsample(self, x: NDArray[Any], out: NDArray[Any], factor: int) -> Call:
+    def upsample(self, x: Values, out: Values, factor: int) -> Call:
         """Nearest neighbour; any stored type."""
         check_images(x, "x", ANY)
         if not 1 <= factor <= 1 << 16:
@@ -266,7 +294,7 @@ class Binder:
         check_output(out, x)
         return self._call("upsample", x, out, x.dtype, n, h, w, c, factor)
 
-    def concat(self, inputs: Sequence[NDArray[Any]], out: NDArray[Any]) -> list[Call]:
+    def concat(self, inputs: Sequence[Values], out: Values) -> list[Call]:
         """Along channels, of one stored type; one call per input."""
         if not inputs:
             raise KernelError("concat: there are no inputs")
@@ -285,7 +313,7 @@ class Binder:
             raise KernelError(f"concat: the inputs have {at} channels, out has {width}")
         return calls
 
-    def take_channels(self, x: NDArray[Any], out: NDArray[Any], start: int) -> Call:
+    def take_channels(self, x: Values, out: Values, start: int) -> Call:
         """The channels of out, from channel `start` of x; of one stored type."""
         check_images(x, "x", ANY)
         channels, width = out.shape[-1], x.shape[3]
@@ -295,7 +323,7 @@ class Binder:
         check_output(out, x)
         return self._call("copy_channels", x, out, x.dtype, x.size // width, width, start, channels, 0, channels)
 
-    def add(self, a: NDArray[Any], b: NDArray[Any], out: NDArray[Any], activation: str = "linear") -> Call:
+    def add(self, a: Values, b: Values, out: Values, activation: str = "linear") -> Call:
         """activation(a + b) in float32, stored as reals."""
         check(a, "a", REALS)
         check(b, "b", (a.dtype,), a.shape)
@@ -306,27 +334,60 @@ class Binder:
 
 
 def _at_once(bind: Callable[..., Call | list[Call]], name: str) -> Callable[..., None]:
-    """A method of `Kernels` that runs the calls of one of `Binder` as soon as they are made. name: for messages."""
+    """Return a method of `Kernels` that runs the calls of one of `Binder` as soon as they are made. name: for messages."""
 
     def run(kernels: Kernels, *arguments: Any, threads: int = 1, **options: Any) -> None:
+        arrays: list[tuple[NDArray[Any], Storage]] = []
+        if kernels.device is not HOST:
+            arguments = _uploaded(arguments, kernels.device, arrays)
+            options = {key: _uploaded(value, kernels.device, arrays) for key, value in options.items()}
         binder = Binder(kernels, threads)
         calls = bind(binder, *arguments, **options)
-        binder.finish(scratch)
+        binder.finish(at_once=True)
         for call in calls if isinstance(calls, list) else [calls]:
-            kernels._run(call, name)
+            kernels.run_call(call, name)
+        for array, storage in arrays:
+            if array.flags.writeable:
+                kernels.device.download(storage, array)
 
     run.__doc__ = bind.__doc__
     return run
 
 
+def _uploaded(value: Any, device: Device, arrays: list[tuple[NDArray[Any], Storage]]) -> Any:
+    """Return an argument with a copy on the device in place of each array; both are added to `arrays`."""
+    if isinstance(value, np.ndarray):
+        arrays.append((value, device.upload(value)))
+        return arrays[-1][1]
+    if type(value) in (list, tuple):
+        return type(value)(_uploaded(part, device, arrays) for part in value)
+    return value
+
+
 class Kernels(ABC):
-    """One implementation of the kernels: an ISA level's C table, or the NumPy oracle.
+    """One implementation of the kernels: an ISA level's C table, the NumPy oracle, or those of another device.
 
     Its methods make the calls of `Binder`'s and run them at once; engines bind calls and run them many times. `threads`
     never changes a result. Raises: KernelError for arguments that do not fit.
+    name:   of the level, as reports show it. device: where the tensors of its calls lie.
     """
 
     name: str
+    device: Device = HOST
+
+    @property
+    def host_kernels(self) -> Kernels:
+        """Kernels of the CPU, which run what these do not support."""
+        assert self.device is HOST
+        return self
+
+    def supports(self, function: str, precision: Precision) -> bool:
+        """Whether calls of mp_<function> can be made for tensors of this precision; of `conv`, for weights of it.
+
+        Beside the functions of csrc/mpnet.h: `integer_conv`, a convolution that gives codes by integers alone, and
+        `ranges_to_params`, which is `ranges_to_scales` here.
+        """
+        return True
 
     @abstractmethod
     def precisions(self) -> tuple[str, ...]:
@@ -349,30 +410,47 @@ class Kernels(ABC):
         product after the other was chosen for them."""
 
     @abstractmethod
-    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
-        """The call of mp_<function>, which takes what csrc/mpnet.h says: arrays for addresses, dtypes for types."""
+    def call(self, function: str, x: Values, *rest: Any) -> Call:
+        """Return the call of mp_<function>, which takes what csrc/mpnet.h says: tensors for addresses, dtypes for types.
+
+        Tensors lie on the kernels' device; on the CPU they may be arrays as well.
+        """
 
     @abstractmethod
-    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
-        """The call of mp_conv. fields: of mp_conv_args, as `call` takes them."""
+    def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
+        """Return the call of mp_conv. fields: of mp_conv_args, as `call` takes them."""
+
+    def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
+        """Return the calls of `Binder.ranges_to_scales`."""
+        function, arguments = scale_call(array_of(ranges), array_of(params), scheme)
+        calls = [Call(function, arguments, keep=(ranges, params), scaled_mode=mode)]
+        if params.size > 1:
+            columns = [(array_of(getattr(scales, name)), name) for name in ("scale", "inv_scale", "zero_point", "offset")]
+            calls.append(Call(_spread, (array_of(params), columns)))
+        return calls
 
     def check_status(self, status: int | None, what: str) -> None:
         """Raises what a status other than MP_OK means."""
         if status:
             raise KernelError(f"{what}: status {status}")
 
-    def _run(self, call: Call, what: str) -> None:
+    def run_call(self, call: Call, what: str) -> None:
+        """Run a call and wait for it. what: it is, for messages. Raises: KernelError."""
         self.check_status(call.function(*call.arguments), what)
+        failed = self.device.finish()
+        if failed is not None:
+            self.check_status(failed.status, what)
 
     def value_range(self, x: NDArray[Any], *, threads: int = 1) -> Floats:
-        """The minimum and maximum of each image of reals, (n, 2). Raises: NonFiniteError when a value is not finite."""
+        """Return the minimum and maximum of each image of reals, (n, 2). Raises: NonFiniteError when a value is not finite."""
         ranges = np.empty((*np.shape(x)[:1], 2), np.float32)
         try:
-            self._run(Binder(self, threads).value_range(x, ranges), "value_range")
+            self._fill_range(x, ranges, threads=threads)
         except NonFiniteError:
             raise NonFiniteError("a tensor to be quantised holds NaN or infinity") from None
         return ranges
 
+    _fill_range = _at_once(Binder.value_range, "value_range")
     conv = _at_once(Binder.conv, "convolution")
     quantize = _at_once(Binder.quantize, "quantize")
     dequantize = _at_once(Binder.dequantize, "dequantize")
@@ -383,3 +461,9 @@ class Kernels(ABC):
     concat = _at_once(Binder.concat, "concat")
     take_channels = _at_once(Binder.take_channels, "take_channels")
     add = _at_once(Binder.add, "add")
+
+
+def _spread(params: NDArray[Any], columns: Sequence[tuple[NDArray[Any], str]]) -> None:
+    """Copy fields of params (n,) to arrays of their own."""
+    for array, name in columns:
+        array[...] = params[name]

@@ -89,7 +89,6 @@ class PackedConv:
     size_bytes: int
     data: NDArray[Any] = field(repr=False)
     c_shape: Any = field(repr=False, default=None)
-    scratch_bytes: dict[tuple[bool, int], int] = field(repr=False, default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.arguments import FLOAT, aligned, check
+from mpnet.kernels.arguments import FLOAT, check
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.core import C_ARRAY, address
+from mpnet.kernels.device import HostStorage, Storage, Values, array_of
 from mpnet.kernels.interface import ConvShape, PackedConv
+from mpnet.kernels.memory import aligned
 from mpnet.model.precision import PRECISIONS, STORED_TYPES, Precision
 
 PRECISION_CODE: dict[str, int] = {
@@ -30,13 +32,17 @@ _CONV_ARGS = ffi.typeof("mp_conv_args *")
 
 
 def _passed(values: Iterable[Any]) -> list[Any]:
-    """Arrays as their addresses, dtypes as the codes of their stored types, numbers as they are."""
+    """Return tensors as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
         value
         if type(value) is int or type(value) is float
+        else ffi.from_buffer(C_ARRAY[value.dtype], value.array)
+        if type(value) is HostStorage
         else ffi.from_buffer(C_ARRAY[value.dtype], value)
         if isinstance(value, np.ndarray)
+        else address(array_of(value))
+        if isinstance(value, Storage)
         else TYPE_CODE[value]
         for value in values
     ]
@@ -127,19 +133,16 @@ class NativeKernels(Kernels):
         """Implements `Kernels.takes_sums`."""
         return bool(lib.mp_conv_takes_sums(self.table, address(packed.data)))
 
-    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *rest: Any) -> Call:
         """Implements `Kernels.call`."""
-        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, address(x), *_passed(rest)), 1)
+        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, *_passed((x, *rest))), 1)
 
-    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
+    def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
         """Implements `Kernels.conv_call`."""
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data
-        setattr(args, "in", address(x))
-        wanted = "pool_h" in fields, fields["threads"]
-        size = packed.scratch_bytes.get(wanted)
-        if size is None:
-            size = packed.scratch_bytes[wanted] = lib.mp_conv_scratch_bytes(self.table, data, *wanted)
+        setattr(args, "in", address(array_of(x)))
+        scratch_bytes = lib.mp_conv_scratch_bytes(self.table, data, "pool_h" in fields, fields["threads"])
         # A struct does not keep alive what it points to.
-        return _ConvCall(lib.mp_conv, (self.table, args), None, (packed, x, fields), size)
+        return _ConvCall(lib.mp_conv, (self.table, args), None, (packed, x, fields), scratch_bytes)

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError, KernelError
 from mpnet.kernels._core import ffi, lib
-from mpnet.kernels.arguments import aligned
 from mpnet.kernels.core import address, call
 from mpnet.kernels.interface import ConvShape
+from mpnet.kernels.memory import aligned
 from mpnet.kernels.native import PRECISION_CODE
 from mpnet.model.precision import Precision
 

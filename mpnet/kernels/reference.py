@@ -16,6 +16,7 @@ from mpnet.errors import KernelError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
+from mpnet.kernels.device import Storage, Values, array_of
 from mpnet.kernels.interface import ALL_ACTIVATIONS, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma, times_32, times_64
 from mpnet.kernels.reference_operations import FUNCTIONS, cast, extremes, maxpool, per_image, quantize, refuse_not_finite
@@ -292,10 +293,15 @@ class ReferenceKernels(Kernels):
         """Implements `Kernels.takes_sums`."""
         return packed.precision.multiplies_bytes
 
-    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *rest: Any) -> Call:
         """Implements `Kernels.call`."""
-        return Call(FUNCTIONS[function], (x, *rest), 0)
+        return Call(FUNCTIONS[function], (array_of(x), *map(_array, rest)), 0)
 
-    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: Fields) -> Call:
+    def conv_call(self, packed: PackedConv, x: Values, fields: Fields) -> Call:
         """Implements `Kernels.conv_call`."""
-        return Call(_conv, (x, packed, fields), 0)
+        return Call(_conv, (array_of(x), packed, {name: _array(value) for name, value in fields.items()}), 0)
+
+
+def _array(value: Any) -> Any:
+    """Return an argument with the array in place of a tensor."""
+    return array_of(value) if isinstance(value, Storage) else value

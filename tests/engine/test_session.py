@@ -20,7 +20,7 @@ from mpnet.engine.options import resolve_options, without_statistics
 from mpnet.engine.plan import Plan, build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import DataError, EngineError
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
@@ -138,13 +138,13 @@ def test_fused_calibrated_plans_need_less_memory(prepared: Prepared, ranges: dic
 def test_single_layers_give_what_the_session_gives(prepared: Prepared, batch: Batch) -> None:
     network = prepared.network
     precisions = assign(network, "int8", {0: "fp16", "heads": "fp16"})
-    image = Tensor(batch)
+    image = host_tensor(batch)
     results: list[Tensor] = []
     for layer in network.layers:
         inputs = [image if index < 0 else results[index] for index in layer.inputs]
         results.append(run_layer(layer.index, precisions[layer.index], inputs, prepared))
     expected = Session(prepared, build_plan(network, precisions)).forward(batch)
-    assert equal([results[yolo.index].data for yolo in network.yolos], expected)
+    assert equal([results[yolo.index].host() for yolo in network.yolos], expected)
     # Conversions stay with the tensor that they are of.
     assert [op.name for op in results[0].converted] == ["Quantize", "Cast"]  # type: ignore[attr-defined]
 

@@ -57,7 +57,10 @@ def test_every_tensor_is_litert_s_to_the_bit(text: str, keys: tuple[str, ...], a
         image = batch_of(configuration.network)[:1]
         made: list[Any] = []
         session = Session(configuration.prepared, configuration.plan)
-        session.observe(image, lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.data.copy()))  # noqa: B023
+        session.observe(
+            image,
+            lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.host().copy()),  # noqa: B023
+        )
         theirs, heads = tensors_in_litert(configuration, image)
         assert len(made) == len(theirs)
         for ours, other in zip(made, theirs, strict=True):

@@ -180,7 +180,7 @@ def bound(function: str, x: NDArray[Any], *rest: Any) -> Any:
     """A call for `agree` of what has no method of its own; out follows x, threads come last."""
 
     def call(kernels: Kernels, out: NDArray[Any], threads: int) -> None:
-        kernels._run(Binder(kernels, threads).call(function, x, out, *rest), function)
+        kernels.run_call(Binder(kernels, threads).call(function, x, out, *rest), function)
 
     return call
 

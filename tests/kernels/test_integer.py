@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels import isa
-from mpnet.kernels.arguments import aligned
 from mpnet.kernels.calls import Binder
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.reference_math import times_32, times_64
@@ -87,7 +86,7 @@ def convolved(
         whole=(bias.astype(np.int32 if is_byte else np.int64), multiplier, shift),
         leaky=(after[0][:2].copy(), after[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
     )
-    binder.finish(aligned)
+    binder.finish()
     kernels.check_status(made.function(*made.arguments), "convolution")
     return out
 

@@ -11,10 +11,9 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError
 from mpnet.kernels import isa
-from mpnet.kernels.arguments import aligned
-from mpnet.kernels.call import ImageScales
 from mpnet.kernels.calls import Binder
 from mpnet.kernels.interface import ConvShape
+from mpnet.kernels.scales import ImageScales
 from mpnet.model.precision import INT8, PRECISIONS, Precision, precision
 from tests.kernels.oracle import oracle
 from tests.kernels.test_conv import in_groups
@@ -60,7 +59,7 @@ def convolved(
         in_quant=SCALES,
         **{"ranges": None, **more},
     )
-    binder.finish(aligned)
+    binder.finish()
     kernels.check_status(call.function(*call.arguments), "convolution")
     return out
 

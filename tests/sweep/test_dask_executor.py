@@ -17,7 +17,7 @@ from typing import Any, Iterator
 import numpy as np
 import pytest
 
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.choose.findings import front_of
@@ -96,7 +96,7 @@ def test_an_error_in_a_dask_worker_arrives_as_it_is(scheduler: str, task: Proble
 
 
 def _wrong_values(self: Evaluator, positions: Any) -> Tensor:
-    return Tensor(np.ascontiguousarray(self._images[positions]) * np.float32(0.999))
+    return host_tensor(np.ascontiguousarray(self._images[positions]) * np.float32(0.999))
 
 
 _changed: list[tuple[Any, str, object]] = []

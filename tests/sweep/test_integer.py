@@ -11,7 +11,7 @@ from mpnet.engine.cost import CostModel, plan_cost
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.formats.cfg.read import parse_cfg
 from mpnet.kernels.isa import kernels
 from mpnet.model.weights import random_weights
@@ -35,9 +35,9 @@ def test_all_configurations_and_the_baseline_are_as_they_run_alone(text: str, co
     heads: dict[tuple[int, str], bytes] = {}
 
     def keep(head: int, name: str, tensor: Tensor) -> None:
-        heads[head, name] = tensor.data.tobytes()
+        heads[head, name] = tensor.host().tobytes()
 
-    run_graph(graph, run_stem(graph, Tensor(images), prepared), prepared, keep, image=Tensor(images))
+    run_graph(graph, run_stem(graph, host_tensor(images), prepared), prepared, keep, image=host_tensor(images))
     for key in graph.keys:
         plan = build_plan(network, assign_key(network, key), options)
         swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]

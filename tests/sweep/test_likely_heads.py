@@ -14,7 +14,7 @@ from mpnet.engine.execute import run_lowering
 from mpnet.engine.operations import Convolve, PreparedConvolution
 from mpnet.engine.options import resolve_options
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import EngineError, NonFiniteError
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.isa import kernels, usable_levels
@@ -55,7 +55,7 @@ def found(
     decoder = DetectionDecoder(yolo_heads(network), NmsOptions(), confidence, None, np.zeros((IMAGES, 2), np.float32))
     heads, prepared = LikelyHeads(network, decoder), Prepared(network, random_weights(network, 3), table or kernels())
     places, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
-    given = Tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
+    given = host_tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
     boxes: Found = {}
     tensors = {}
 
@@ -77,7 +77,7 @@ def assert_same(some: Found, others: Found) -> None:
 
 def bound(tensor: Tensor, share: float) -> float:
     """The confidence that this share of the images has no box above."""
-    objectness = tensor.data.reshape(IMAGES, -1, 8)[:, :, 4].max(axis=1)
+    objectness = tensor.host().reshape(IMAGES, -1, 8)[:, :, 4].max(axis=1)
     return float(np.quantile(1 / (1 + np.exp(-objectness)), share))
 
 
@@ -117,7 +117,7 @@ def test_images_without_a_box_on_every_level(level: str, share: float) -> None:
 def test_a_batch_without_any_likely_cell() -> None:
     some, cells = found(wide(), ["qqq", "qq4", "fff"], 0.9999)
     assert [len(boxes) for boxes in some.values()] == [0, 0, 0]
-    assert all(tensor.data.shape == (0, 1, BLOCK, 24) for tensor in cells.values())
+    assert all(tensor.host().shape == (0, 1, BLOCK, 24) for tensor in cells.values())
 
 
 @pytest.mark.parametrize(

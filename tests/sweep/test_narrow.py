@@ -14,7 +14,7 @@ from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.formats.files.cache import FileCache
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
@@ -68,9 +68,9 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
         heads: dict[tuple[int, str], bytes] = {}
 
         def keep(head: int, name: str, tensor: Tensor, to: dict[tuple[int, str], bytes] = heads) -> None:
-            to[head, name] = tensor.data.tobytes()
+            to[head, name] = tensor.host().tobytes()
 
-        run_graph(graph, run_stem(graph, Tensor(images), prepared), prepared, keep, image=Tensor(images))
+        run_graph(graph, run_stem(graph, host_tensor(images), prepared), prepared, keep, image=host_tensor(images))
         for key in graph.keys:
             swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]
             session = Session(prepared, build_plan(network, assign_key(network, key), options), threads=2)

@@ -11,7 +11,7 @@ from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import host_tensor
 from mpnet.kernels.isa import kernels
 from mpnet.model.quantization import NarrowOptions, QuantizationOptions
 from mpnet.model.weights import random_weights
@@ -54,10 +54,10 @@ def assert_direct(graph: SharedGraph, images: np.ndarray, options: EngineOptions
     found: dict[str, bytes] = {}
     run_graph(
         graph,
-        run_stem(graph, Tensor(images), prepared),
+        run_stem(graph, host_tensor(images), prepared),
         prepared,
-        lambda head, name, tensor: found.update({name: tensor.data.tobytes()}),
-        image=Tensor(images),
+        lambda head, name, tensor: found.update({name: tensor.host().tobytes()}),
+        image=host_tensor(images),
     )
     for key in graph.keys:
         [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(images)

@@ -16,7 +16,7 @@ from mpnet.engine.options import EngineOptions, resolve_options
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import ConfigError, EngineError
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
@@ -65,12 +65,12 @@ def run(graph: SharedGraph, network: NetworkSpec, images: np.ndarray, options: E
 
     def on_head(head: int, name: str, tensor: Tensor) -> None:
         assert (head, name) not in heads
-        heads[head, name] = tensor.data.copy()
+        heads[head, name] = tensor.host().copy()
 
     # The stem image by image, the rest all at once: groups change no bit.
-    stems = [run_stem(graph, Tensor(images[i : i + 1]), prepared) for i in range(len(images))]
+    stems = [run_stem(graph, host_tensor(images[i : i + 1]), prepared) for i in range(len(images))]
     joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
-    run_graph(graph, joined, prepared, on_head, image=Tensor(images))
+    run_graph(graph, joined, prepared, on_head, image=host_tensor(images))
     return heads
 
 

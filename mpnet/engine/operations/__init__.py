@@ -3,7 +3,7 @@
 
 from mpnet.engine.operations.attention import Attention
 from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights, Yolo
-from mpnet.engine.operations.convert import Cast, Dequantize, Quantize, conversion_between, conversion_steps
+from mpnet.engine.operations.convert import Cast, Dequantize, Quantize, Transfer, conversion_between, conversion_steps
 from mpnet.engine.operations.convolve import Convolve
 from mpnet.engine.operations.elementwise import Add, Combine, Constant, Map, Multiply, Normalize
 from mpnet.engine.operations.integer import (

@@ -23,6 +23,7 @@ class Attention(Operation):
     areas: int
     scale: float
     bundle: ClassVar[str] = "ATTENTION"
+    functions: ClassVar[tuple[str, ...]] = ("attention",)
 
     @property
     def detail(self) -> str:
@@ -37,10 +38,10 @@ class Attention(Operation):
         return (height, width, channels - 2 * self.heads * self.key)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x = inputs[0].data
+        x = inputs[0].storage
         n, height, width, _ = x.shape
-        sizes = (n, height * width, self.heads, self.key, out.data.shape[3] // self.heads, self.areas)
-        return [context.binder.call("attention", x, out.data, *sizes, self.scale)]
+        sizes = (n, height * width, self.heads, self.key, out.storage.shape[3] // self.heads, self.areas)
+        return [context.binder.call("attention", x, out.storage, *sizes, self.scale)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"factor": self.heads, "length": self.key, "segments": self.areas, "parameters": [self.scale, 0.0, 0.0, 0.0]}

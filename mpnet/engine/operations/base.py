@@ -13,6 +13,7 @@ from mpnet.engine.options import LayerQuantization
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder, Kernels
+from mpnet.kernels.device import Device, Storage
 from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
@@ -57,9 +58,18 @@ class Context:
     binder: Binder
     threads: int
 
+    @property
+    def device(self) -> Device:
+        """Where the tensors of its calls lie."""
+        return self.prepared.kernels.device
+
+    def allocate(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Storage:
+        """Return new memory on the device, of unknown content."""
+        return self.device.allocate(shape, np.dtype(dtype))
+
     @classmethod
     def of(cls, prepared: PreparedWeights, threads: int) -> Context:
-        """A context with a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
+        """Return a context with a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
         return cls(prepared, Binder(prepared.kernels, threads), threads)
 
     def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
@@ -78,6 +88,7 @@ class Operation:
     moves_values:  whether each value of its result is one of its input's: the result keeps the input's scale.
     keeps_order:   whether a quantisation by a fixed range may as well come before it, to the same bits.
     checks_result: whether it refuses a result that is not finite.
+    functions:     the kernels that it calls, by their names in `Kernels.supports`; (): those of the CPU must run it.
     bundle:        its name in bundles, MPB_<name> of csrc/mprun/bundle.h; '': they do not have it.
     """
 
@@ -86,6 +97,7 @@ class Operation:
     moves_values: ClassVar[bool] = False
     keeps_order: ClassVar[bool] = False
     checks_result: ClassVar[bool] = False
+    functions: ClassVar[tuple[str, ...]] = ()
     bundle: ClassVar[str] = ""
 
     @property
@@ -101,6 +113,10 @@ class Operation:
     def gives(self, takes: Precision) -> Precision | None:
         """How its result is stored when its inputs are stored as `takes`; None when it cannot take them."""
         return takes if self.moves_values or not takes.carries_scale else None
+
+    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+        """Return what a device must support to run it on inputs stored as `takes`, as `Kernels.supports` asks; (): the CPU."""
+        return tuple((function, takes) for function in self.functions)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         """The shape (h, w, c) of the result for one image, from the shapes of the inputs."""
@@ -147,11 +163,11 @@ class Rule:
 
     operations: for (layer, precision, how it is quantised): the first on all inputs, each further one on the result before
                 it; (): it passes its only input on.
-    part:       what it takes of an input of a shape, or how that is rearranged first; None: all of it, as it is.
+    slice_input: what it takes of an input of a shape, or how that is rearranged first; None: all of it, as it is.
     """
 
     operations: Callable[[Any, Precision, LayerQuantization], tuple[Operation, ...]]
-    part: Callable[[Any, Shape], Operation | None] | None = None
+    slice_input: Callable[[Any, Shape], Operation | None] | None = None
 
 
 RULES: dict[type[LayerSpec], Rule] = {}

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations.base import Context, Operation
 from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.device import Device, copy_call
 from mpnet.kernels.interface import CodeRules
 from mpnet.model.precision import FP32, INT8, Precision
 from mpnet.model.quantization import ACTIVATION_MODES, SCHEME_ROUNDINGS
@@ -39,10 +40,16 @@ class Quantize(Operation):
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale else self.target
 
-    def fixed_map(self, images: int) -> CodeMap:
-        """Of the calibrated range. Raises: PrecisionError when it cannot be scaled."""
+    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+        if self.scheme.is_tensorflow:
+            return ()
+        names = ("quantize",) if self.range is not None else ("value_range", "ranges_to_params", "quantize")
+        return tuple([(name, takes) for name in names])
+
+    def fixed_map(self, images: int, device: Device) -> CodeMap:
+        """Return the map of the calibrated range, on a device. Raises: PrecisionError when it cannot be scaled."""
         ranges = np.repeat(np.array([self.range], np.float32), images, axis=0)
-        return CodeMap(activations.ranges_to_params(ranges, self.scheme))
+        return CodeMap.from_rows(activations.ranges_to_params(ranges, self.scheme), device)
 
     @property
     def rules(self) -> CodeRules | None:
@@ -56,13 +63,13 @@ class Quantize(Operation):
         scheme = self.scheme
         calls: list[Call] = []
         if self.range is not None:
-            out.code_map = self.fixed_map(x.images)
+            out.code_map = self.fixed_map(x.images, context.device)
         else:
             if x.ranges is None:
-                x.ranges = np.zeros((x.images, 2), np.float32)
-                calls.append(context.binder.value_range(x.data, x.ranges))
-            out.code_map = CodeMap.unknown(x.images, scheme)
-            calls += out.code_map.filled_from(x.ranges, scheme)
+                x.ranges = context.allocate((x.images, 2))
+                calls.append(context.binder.value_range(x.storage, x.ranges))
+            out.code_map = CodeMap.unmeasured(x.images, scheme, context.device)
+            calls += out.code_map.filled_from(x.ranges, scheme, context.binder)
         return calls
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
@@ -70,12 +77,12 @@ class Quantize(Operation):
         calls = self.bind_scales(context, x, out)
         assert out.code_map is not None
         if scheme.is_tensorflow:
-            calls.append(Call(_quantize_tensorflow, (x.data, out.code_map.params, out.data, context.threads), 0))
+            calls.append(Call(_quantize_tensorflow, (x.host(), out.params, out.host(), context.threads), 0))
         else:
             assert scheme.rounding is not None
             calls.append(
                 context.binder.quantize(
-                    x.data, out.data, out.code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
+                    x.storage, out.storage, out.code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
                 )
             )
         return calls
@@ -105,12 +112,15 @@ class Dequantize(Operation):
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes.carries_scale else None
 
+    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+        return (("dequantize", takes),)
+
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x = inputs[0]
         assert x.code_map is not None
         if x.code_map.is_tensorflow:
-            return [Call(_dequantize_tensorflow, (x.data, x.code_map.params, out.data, context.threads), 0)]
-        return [context.binder.dequantize(x.data, out.data, x.code_map.scales)]
+            return [Call(_dequantize_tensorflow, (x.host(), x.params, out.host(), context.threads), 0)]
+        return [context.binder.dequantize(x.storage, out.storage, x.code_map.scales)]
 
 
 @dataclass(frozen=True)
@@ -120,6 +130,7 @@ class Cast(Operation):
     target: Precision = FP32
     is_conversion: ClassVar[bool] = True
     bundle: ClassVar[str] = "CAST"
+    functions: ClassVar[tuple[str, ...]] = ("cast",)
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale or takes is self.target else self.target
@@ -134,7 +145,30 @@ class Cast(Operation):
         return []
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.cast(inputs[0].data, out.data)]
+        return [context.binder.cast(inputs[0].storage, out.storage)]
+
+
+@dataclass(frozen=True)
+class Transfer(Operation):
+    """Copies a tensor to another device, as it is stored. target: the device's name."""
+
+    target: str
+    is_conversion: ClassVar[bool] = True
+
+    @property
+    def detail(self) -> str:
+        return f"to {self.target}"
+
+    def gives(self, takes: Precision) -> Precision | None:
+        return takes
+
+    def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        x, device = inputs[0], out.storage.device
+        calls = [copy_call(x.storage, out.storage)]
+        if x.code_map is not None:
+            out.code_map, copies = x.code_map.moved(device)
+            calls += copies
+        return calls
 
 
 def conversion_between(

@@ -6,8 +6,6 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Sequence
 
-import numpy as np
-
 from mpnet.engine.operations.base import Context, Operation
 from mpnet.engine.operations.convert import Quantize
 from mpnet.engine.operations.elementwise import Map
@@ -41,6 +39,7 @@ class Convolve(Operation):
     map: Map | None = field(default=None, kw_only=True)
     checks_result: ClassVar[bool] = True
     bundle: ClassVar[str] = "CONVOLVE"
+    functions: ClassVar[tuple[str, ...]] = ("conv",)
 
     @property
     def name(self) -> str:
@@ -55,6 +54,9 @@ class Convolve(Operation):
     def alone(self) -> Convolve:
         """Without what is done in the same pass: what its packed weights belong to."""
         return self._doing(None, None, None) if self.map or self.quantize or self.pool else self
+
+    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+        return tuple((function, self.precision) for function in self.functions)
 
     def layer_of(self, network: NetworkSpec) -> ConvolutionSpec:
         """The layer whose weights it has."""
@@ -109,16 +111,16 @@ class Convolve(Operation):
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, ready, binder = inputs[0], context.prepared.convolution(self.alone), context.binder
         shape = ready.packed.shape
-        source, converts = x.data, None
+        source, converts = x.storage, None
         if x.unconverted is not None:
             tensor, converts = x.unconverted
-            source = tensor.data
+            source = tensor.storage
         # What a connected layer reads as channels of one pixel lies in memory just so.
-        values = source.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels)
+        values = source.reshape((x.images, shape.in_h, shape.in_w, shape.in_channels))
         ranges = None
         target: dict[str, Any] = {}
         if self.quantize is not None:
-            out.code_map, scheme = self.quantize.fixed_map(x.images), self.quantize.scheme
+            out.code_map, scheme = self.quantize.fixed_map(x.images, context.device), self.quantize.scheme
             target = {
                 "out_quant": out.code_map.scales,
                 "out_rounding": scheme.rounding,
@@ -126,12 +128,12 @@ class Convolve(Operation):
                 "out_high": scheme.high,
             }
         elif out.measured:
-            ranges = out.ranges = np.zeros((x.images, 2), np.float32)
+            ranges = out.ranges = context.allocate((x.images, 2))
         calls = [
             binder.conv(
                 ready.packed,
                 values,
-                out.data,
+                out.storage,
                 bias=ready.bias,
                 activation=ready.activation if self.map is None else self.map.activation,
                 weight_scale=ready.weight_scale,
@@ -144,8 +146,8 @@ class Convolve(Operation):
         ]
         if ranges is not None and out.precision.stored is not FLOAT32:
             # They were measured before rounding, which never changes the order of values.
-            rounded = np.empty(ranges.shape, out.data.dtype)
-            calls.append(Call(_run_both, (binder.cast(ranges, rounded), binder.cast(rounded, ranges))))
+            rounded = context.allocate(ranges.shape, out.storage.dtype)
+            calls += [binder.cast(ranges, rounded).with_fixed_input(), binder.cast(rounded, ranges).with_fixed_input()]
         return calls
 
     def step_fields(self) -> dict[str, Any]:
@@ -153,7 +155,3 @@ class Convolve(Operation):
         for fused in (self.quantize, self.pool):
             fields |= {} if fused is None else fused.step_fields()
         return fields
-
-
-def _run_both(first: Call, second: Call) -> Any:
-    return first.function(*first.arguments) or second.function(*second.arguments)

@@ -25,9 +25,10 @@ class Add(Activated):
     """Gives activation(a + b) for two tensors of one shape."""
 
     bundle: ClassVar[str] = "ADD"
+    functions: ClassVar[tuple[str, ...]] = ("add",)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.add(inputs[0].data, inputs[1].data, out.data, activation=self.activation)]
+        return [context.binder.add(inputs[0].storage, inputs[1].storage, out.storage, activation=self.activation)]
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Map(Activated):
     scale: float = 1.0
     shift: float = 0.0
     bundle: ClassVar[str] = "MAP"
+    functions: ClassVar[tuple[str, ...]] = ("map",)
 
     @property
     def keeps_finite(self) -> bool:
@@ -49,7 +51,7 @@ class Map(Activated):
         return " ".join(filter(None, (line, super().detail)))
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, result = inputs[0].data, out.data
+        x, result = inputs[0].storage, out.storage
         code = code_of(self.activation, ALL_ACTIVATIONS, "activation")
         line = float(self.scale), float(self.shift)
         return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
@@ -72,6 +74,7 @@ class Combine(Activated):
     alpha: float = 1.0
     beta: float = 1.0
     bundle: ClassVar[str] = "COMBINE"
+    functions: ClassVar[tuple[str, ...]] = ("combine",)
 
     def weight_bytes(self, layer: LayerSpec) -> int:
         return 4 * layer.parameters
@@ -96,10 +99,10 @@ class Combine(Activated):
         calls = []
         factors = self.factors(context.prepared, [x.shape for x in inputs])
         for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
-            so_far, b = (inputs[0] if number == 1 else out).data, other.data
+            so_far, b = (inputs[0] if number == 1 else out).storage, other.storage
             code = code_of(self.activation if number == len(inputs) - 1 else "linear", ACTIVATIONS, "activation")
-            types, shapes = (so_far.dtype, out.data.dtype), (*so_far.shape, *b.shape[1:])
-            calls.append(context.binder.call("combine", so_far, b, out.data, *types, code, first, second, *shapes))
+            types, shapes = (so_far.dtype, out.storage.dtype), (*so_far.shape, *b.shape[1:])
+            calls.append(context.binder.call("combine", so_far, b, out.storage, *types, code, first, second, *shapes))
         return calls
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
@@ -113,6 +116,7 @@ class Multiply(Activated):
     operand: str = "same"
     swapped: bool = False
     bundle: ClassVar[str] = "MULTIPLY"
+    functions: ClassVar[tuple[str, ...]] = ("multiply",)
 
     @property
     def detail(self) -> str:
@@ -123,12 +127,12 @@ class Multiply(Activated):
         return inputs[1 if self.swapped else 0]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        a, b = (x.data for x in (inputs[::-1] if self.swapped else inputs))
+        a, b = (x.storage for x in (inputs[::-1] if self.swapped else inputs))
         n, height, width, channels = a.shape
         shapes = {"same": a.shape, "per_channel": (n, 1, 1, channels), "per_pixel": (n, height, width, 1)}
         kind, code = code_of(self.operand, OPERANDS, "operand"), code_of(self.activation, ACTIVATIONS, "activation")
         check(b, "the second factor", (a.dtype,), shapes[self.operand])
-        return [context.binder.call("multiply", a, b, out.data, a.dtype, out.data.dtype, code, kind, *a.shape)]
+        return [context.binder.call("multiply", a, b, out.storage, a.dtype, out.storage.dtype, code, kind, *a.shape)]
 
     def step_fields(self) -> dict[str, Any]:
         return {**super().step_fields(), "kind": OPERANDS.index(self.operand), "swapped": int(self.swapped)}
@@ -140,6 +144,7 @@ class Constant(Operation):
 
     layer: int = 0
     bundle: ClassVar[str] = "CONSTANT"
+    functions: ClassVar[tuple[str, ...]] = ("cast",)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         return network.layers[self.layer].out_shape
@@ -153,7 +158,7 @@ class Constant(Operation):
         return np.ascontiguousarray(np.broadcast_to(prepared.values[self.layer].T[:, None, :], shape), np.float32)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.cast(self.tiled(context.prepared, out.data.shape), out.data)]
+        return [context.binder.cast(self.tiled(context.prepared, out.storage.shape), out.storage)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
         return self.tiled(prepared, (1, *result))
@@ -176,6 +181,7 @@ class Normalize(Operation):
     tree: Tree | None = None
     whole: bool = False
     bundle: ClassVar[str] = "NORMALIZE"
+    functions: ClassVar[tuple[str, ...]] = ("normalize",)
 
     @property
     def detail(self) -> str:
@@ -192,11 +198,11 @@ class Normalize(Operation):
         return length, (0, length) if self.tree is None else self.tree.starts
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x = inputs[0].data
+        x = inputs[0].storage
         length, starts = self.rows(x.shape[1:])
         kind = code_of(self.kind, NORMALISATIONS, "kind")
         rows = (x.size // length, length, np.array(starts, np.int32), len(starts) - 1)
-        return [context.binder.call("normalize", x, out.data, x.dtype, kind, *rows, *self.four_parameters)]
+        return [context.binder.call("normalize", x, out.storage, x.dtype, kind, *rows, *self.four_parameters)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"kind": NORMALISATIONS.index(self.kind), "parameters": self.four_parameters}

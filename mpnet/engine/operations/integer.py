@@ -55,14 +55,15 @@ class IntegerQuantize(Operation):
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
     bundle: ClassVar[str] = "INTEGER_QUANTIZE"
+    functions: ClassVar[tuple[str, ...]] = ("quantize_by_division",)
 
     def gives(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale else self.target
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, codes = inputs[0].data, self.codes
-        out.code_map = CodeMap.of(codes, inputs[0].images)
-        arguments = (out.data, out.data.dtype, float(codes.scale), codes.zero_point, x.size)
+        x, codes = inputs[0].storage, self.codes
+        out.code_map = CodeMap.fixed(codes, inputs[0].images, context.device)
+        arguments = (out.storage, out.storage.dtype, float(codes.scale), codes.zero_point, x.size)
         return [context.binder.call("quantize_by_division", x, *arguments)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
@@ -78,6 +79,7 @@ class IntegerRescale(Operation):
     target: Precision = INT8
     is_conversion: ClassVar[bool] = True
     bundle: ClassVar[str] = "INTEGER_RESCALE"
+    functions: ClassVar[tuple[str, ...]] = ("rescale",)
 
     def gives(self, takes: Precision) -> Precision | None:
         return self.target if takes.carries_scale else None
@@ -98,11 +100,11 @@ class IntegerRescale(Operation):
         return factors
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, result = inputs[0].data, self.result
-        out.code_map = CodeMap.of(result, inputs[0].images)
+        x, result = inputs[0].storage, self.result
+        out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
         above, below = self.whole_factors()
         rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *above, *below)
-        return [context.binder.call("rescale", x, x.dtype, out.data, out.data.dtype, *rules, x.size)]
+        return [context.binder.call("rescale", x, x.dtype, out.storage, out.storage.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
         return _rules(self.result, self.result.least, self.result.largest, self.whole_factors())
@@ -128,6 +130,7 @@ class IntegerAdd(Operation):
     result: Codes = _NOTHING
     activation: str = "linear"
     bundle: ClassVar[str] = "INTEGER_ADD"
+    functions: ClassVar[tuple[str, ...]] = ("add_codes",)
 
     def gives(self, takes: Precision) -> Precision | None:
         return takes if takes.carries_scale else None
@@ -144,12 +147,12 @@ class IntegerAdd(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         (a, b), result, factors = self.codes, self.result, self.whole_factors()
-        out.code_map = CodeMap.of(result, inputs[0].images)
+        out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
         multipliers, shifts = (np.array(part, np.int32) for part in zip(*factors, strict=True))
         zero_points = np.array([a.zero_point, b.zero_point, result.zero_point], np.int32)
-        x = inputs[0].data
+        x = inputs[0].storage
         rules = (zero_points, multipliers, shifts, *bounds(result, self.activation))
-        return [context.binder.call("add_codes", x, inputs[1].data, out.data, x.dtype, *rules, x.size)]
+        return [context.binder.call("add_codes", x, inputs[1].storage, out.storage, x.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
         return _rules(self.result, *bounds(self.result, self.activation), self.whole_factors())
@@ -177,6 +180,7 @@ class IntegerConvolve(Convolve):
     leaky: IntegerLeaky | None = None
     target: Precision = INT8
     bundle: ClassVar[str] = "INTEGER_CONVOLVE"
+    functions: ClassVar[tuple[str, ...]] = ("integer_conv",)
 
     @property
     def name(self) -> str:
@@ -225,12 +229,12 @@ class IntegerConvolve(Convolve):
             multipliers, shifts = zip(*self.leaky.whole_factors(), strict=True)
             leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), self._steps
         low, high = self._bounds
-        out.code_map = CodeMap.of(target, x.images)
+        out.code_map = CodeMap.fixed(target, x.images, context.device)
         return [
             context.binder.conv(
                 ready.packed,
-                x.data.reshape(x.images, shape.in_h, shape.in_w, shape.in_channels),
-                out.data,
+                x.storage.reshape((x.images, shape.in_h, shape.in_w, shape.in_channels)),
+                out.storage,
                 bias=ready.bias,
                 weight_scale=ready.weight_scale,
                 in_quant=x.code_map.scales,

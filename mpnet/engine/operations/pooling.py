@@ -26,6 +26,7 @@ class MaxPool(Operation):
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
     bundle: ClassVar[str] = "MAXPOOL"
+    functions: ClassVar[tuple[str, ...]] = ("maxpool",)
 
     @property
     def detail(self) -> str:
@@ -37,7 +38,9 @@ class MaxPool(Operation):
         return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.maxpool(inputs[0].data, out.data, size=self.size, stride=self.stride, padding=self.padding)]
+        return [
+            context.binder.maxpool(inputs[0].storage, out.storage, size=self.size, stride=self.stride, padding=self.padding)
+        ]
 
     def step_fields(self) -> dict[str, Any]:
         return {"size": self.size, "stride": self.stride, "padding": self.padding}
@@ -48,12 +51,13 @@ class AvgPool(Operation):
     """Gives the mean of each channel over all pixels: (h, w, c) -> (1, 1, c)."""
 
     bundle: ClassVar[str] = "AVGPOOL"
+    functions: ClassVar[tuple[str, ...]] = ("avgpool",)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         return (1, 1, inputs[0][2])
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.avgpool(inputs[0].data, out.data)]
+        return [context.binder.avgpool(inputs[0].storage, out.storage)]
 
 
 one_operation(AvgpoolSpec, lambda layer: AvgPool())
@@ -67,6 +71,7 @@ class LocalAvgPool(Operation):
     strides: tuple[int, int] = (1, 1)
     padding: int = 0
     bundle: ClassVar[str] = "LOCAL_AVGPOOL"
+    functions: ClassVar[tuple[str, ...]] = ("local_avgpool",)
 
     @property
     def detail(self) -> str:
@@ -78,9 +83,9 @@ class LocalAvgPool(Operation):
         return ((height + rest) // self.strides[1] + 1, (width + rest) // self.strides[0] + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, sizes = inputs[0].data, out.data.shape[1:3]
+        x, sizes = inputs[0].storage, out.storage.shape[1:3]
         window = (self.size, *self.strides, self.padding)
-        return [context.binder.call("local_avgpool", x, out.data, x.dtype, *x.shape, *sizes, *window)]
+        return [context.binder.call("local_avgpool", x, out.storage, x.dtype, *x.shape, *sizes, *window)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"size": self.size, "stride": self.strides[0], "stride_y": self.strides[1], "padding": self.padding}
@@ -97,6 +102,7 @@ class ChannelMax(Operation):
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
     bundle: ClassVar[str] = "CHANNEL_MAX"
+    functions: ClassVar[tuple[str, ...]] = ("channel_max",)
 
     @property
     def detail(self) -> str:
@@ -106,8 +112,8 @@ class ChannelMax(Operation):
         return (*inputs[0][:2], self.channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, channels = inputs[0].data, inputs[0].shape[2]
-        return [context.binder.call("channel_max", x, out.data, x.dtype, x.size // channels, channels, self.channels)]
+        x, channels = inputs[0].storage, inputs[0].shape[2]
+        return [context.binder.call("channel_max", x, out.storage, x.dtype, x.size // channels, channels, self.channels)]
 
 
 @dataclass(frozen=True)
@@ -117,6 +123,7 @@ class Blur(Operation):
     kind: int = 1
     stride: int = 1
     bundle: ClassVar[str] = "CONVOLVE"  # a depthwise one
+    functions: ClassVar[tuple[str, ...]] = ("conv",)
 
     @property
     def size(self) -> int:
@@ -151,4 +158,4 @@ class Blur(Operation):
         x = inputs[0]
         shape = self.conv_shape(x.shape)
         packed = context.prepared.fixed(shape, x.precision, lambda: self.weights(shape.in_channels))
-        return [context.binder.conv(packed, x.data, out.data, bias=np.zeros(x.shape[2], np.float32))]
+        return [context.binder.conv(packed, x.storage, out.storage, bias=np.zeros(x.shape[2], np.float32))]

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from mpnet.engine.operations.base import Context, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
+from mpnet.kernels.device import Values, array_of
 from mpnet.model.layers import Reorg3dSpec, ReshapeSpec, ShuffleSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.precision import Precision
@@ -28,6 +29,7 @@ class Slice(Operation):
     stop: int = 0
     moves_values: ClassVar[bool] = True
     bundle: ClassVar[str] = "SLICE"
+    functions: ClassVar[tuple[str, ...]] = ("copy_channels",)
 
     @property
     def detail(self) -> str:
@@ -38,7 +40,7 @@ class Slice(Operation):
         return (height, width, self.stop - self.start)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.take_channels(inputs[0].data, out.data, self.start)]
+        return [context.binder.take_channels(inputs[0].storage, out.storage, self.start)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"first": self.start}
@@ -50,6 +52,7 @@ class Concat(Operation):
 
     moves_values: ClassVar[bool] = True
     bundle: ClassVar[str] = "CONCAT"
+    functions: ClassVar[tuple[str, ...]] = ("copy_channels",)
 
     def gives(self, takes: Precision) -> Precision | None:
         # Tensors of codes have scales of their own.
@@ -60,7 +63,7 @@ class Concat(Operation):
         return (height, width, sum(channels for _, _, channels in inputs))
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return context.binder.concat([x.data for x in inputs], out.data)
+        return context.binder.concat([x.storage for x in inputs], out.storage)
 
 
 @dataclass(frozen=True)
@@ -71,6 +74,7 @@ class Upsample(Operation):
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
     bundle: ClassVar[str] = "UPSAMPLE"
+    functions: ClassVar[tuple[str, ...]] = ("upsample",)
 
     @property
     def detail(self) -> str:
@@ -81,7 +85,7 @@ class Upsample(Operation):
         return (height * self.factor, width * self.factor, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        return [context.binder.upsample(inputs[0].data, out.data, factor=self.factor)]
+        return [context.binder.upsample(inputs[0].storage, out.storage, factor=self.factor)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"factor": self.factor}
@@ -95,14 +99,15 @@ class Shuffle(Operation):
     moves_values: ClassVar[bool] = True
     keeps_order: ClassVar[bool] = True
     bundle: ClassVar[str] = "SHUFFLE"
+    functions: ClassVar[tuple[str, ...]] = ("shuffle",)
 
     @property
     def detail(self) -> str:
         return f"{self.groups} groups"
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        x, channels = inputs[0].data, inputs[0].shape[2]
-        return [context.binder.call("shuffle", x, out.data, x.dtype, x.size // channels, channels, self.groups)]
+        x, channels = inputs[0].storage, inputs[0].shape[2]
+        return [context.binder.call("shuffle", x, out.storage, x.dtype, x.size // channels, channels, self.groups)]
 
     def step_fields(self) -> dict[str, Any]:
         return {"factor": self.groups}
@@ -117,6 +122,7 @@ class Rearrange(Operation):
 
     moves_values: ClassVar[bool] = True
     bundle: ClassVar[str] = "GATHER"
+    functions: ClassVar[tuple[str, ...]] = ("gather",)
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         """Of an input (h, w, c): the result as (c, h, w) of positions in the input's (c, h, w), -1 for 0."""
@@ -131,9 +137,9 @@ class Rearrange(Operation):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, index = inputs[0], self.index(inputs[0].shape)
-        fill = np.zeros(x.images, np.int32) if x.code_map is None else x.code_map.scales.zero_point
-        counts = x.images, x.data.size // x.images, index.size
-        return [context.binder.call("gather", x.data, out.data, x.data.dtype, *counts, index, fill)]
+        fill: Values = np.zeros(x.images, np.int32) if x.code_map is None else x.code_map.scales.zero_point
+        counts = x.images, x.storage.size // x.images, index.size
+        return [context.binder.call("gather", x.storage, out.storage, x.storage.dtype, *counts, index, fill)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Index:
         return self.index(inputs[0])
@@ -180,6 +186,9 @@ class Pad(Rearrange):
     back: int = 0
     edge: bool = False
 
+    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+        return super().needs(takes) if self.edge else ()
+
     def order(self, shape: Shape) -> NDArray[np.int64]:
         margins = ((self.front, self.back), (self.top, self.bottom), (self.left, self.right))
         if self.edge:
@@ -192,8 +201,10 @@ class Pad(Rearrange):
         x = inputs[0]
         height, width, channels = x.shape
         # Whole rows are copied faster than values are gathered.
-        inside = out.data[:, self.top : self.top + height, self.left : self.left + width, self.front : self.front + channels]
-        return [Call(_pad, (x.data, out.data, inside, None if x.code_map is None else x.code_map.scales.zero_point), 0)]
+        result = out.host()
+        inside = result[:, self.top : self.top + height, self.left : self.left + width, self.front : self.front + channels]
+        fill = None if x.code_map is None else array_of(x.code_map.scales.zero_point)
+        return [Call(_pad, (x.host(), result, inside, fill), 0)]
 
 
 def _pad(x: NDArray[Any], out: NDArray[Any], inside: NDArray[Any], fill: NDArray[np.int32] | None) -> None:

@@ -19,7 +19,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
         return f"[{layer.kind}] has no form in ONNX that mpnet writes"
     if precision.accumulates == "float16":
         return "sums in half by a fixed order are mpnet's own arithmetic; fp16 stores the same tensors"
-    input_slice = None if rule.part is None else rule.part(layer, layer.in_shape)
+    input_slice = None if rule.slice_input is None else rule.slice_input(layer, layer.in_shape)
     for operation in (*rule.operations(layer, precision, quantization), *([input_slice] if input_slice else [])):
         reason = "" if operation.is_head or isinstance(operation, Convolve) else problem(operation)
         if reason:

@@ -193,7 +193,7 @@ def _padded(size: int) -> int:
 
 
 def _aligned(size: int) -> Bytes:
-    from mpnet.kernels.arguments import aligned  # commands that only ask where the cache is do without
+    from mpnet.kernels.memory import aligned  # commands that only ask where the cache is do without
 
     return aligned(size)
 

@@ -20,7 +20,7 @@ from mpnet.engine.cost import CostModel
 from mpnet.engine.execute import run_lowering
 from mpnet.engine.plan import build_plan
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import Tensor
+from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import EngineError
 from mpnet.evaluation.signal import squared_sum
 from mpnet.kernels.isa import kernels
@@ -291,7 +291,7 @@ class Evaluator:
         return tensors[: len(graph.boundary)], {*steps}
 
     def _values(self, positions: NDArray[np.intp]) -> Tensor:
-        return Tensor(np.ascontiguousarray(self._images[positions]))
+        return host_tensor(np.ascontiguousarray(self._images[positions]))
 
 
 class _PartialRuns:

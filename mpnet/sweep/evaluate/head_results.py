@@ -58,9 +58,9 @@ class HeadResults:
         def receive(head: int, name: str, tensor: Tensor) -> None:
             self._decoded[head].setdefault(name, []).append(self._likely.decode(head, tensor, geometry))
             if self._keep:
-                self._keep[head][start : start + len(geometry)] = tensor.data
+                self._keep[head][start : start + len(geometry)] = tensor.host()
             elif baseline:
-                self._noise[head].setdefault(name, []).append(squared_sum(tensor.data, baseline[head]))
+                self._noise[head].setdefault(name, []).append(squared_sum(tensor.host(), baseline[head]))
 
         return receive
 

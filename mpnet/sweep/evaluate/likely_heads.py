@@ -16,15 +16,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.detection.decode import Cells, YoloHead
-from mpnet.engine.execute import convert, convolve, run_lowering
+from mpnet.engine.execute import convert, convolve, on_device, prepared_for, run_lowering
 from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Convolve, PreparedConvolution
 from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import NonFiniteError
-from mpnet.kernels.call import ImageScales
+from mpnet.kernels.device import Storage
 from mpnet.kernels.heads import likely_cells
 from mpnet.kernels.interface import ConvShape
+from mpnet.kernels.scales import ImageScales
 from mpnet.model.network import ConvolutionSpec, NetworkSpec
 from mpnet.model.precision import FP32, Precision
 from mpnet.trial.detection import DetectionDecoder
@@ -71,8 +72,8 @@ class LikelyHeads:
     def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Any:
         """What a head says: see `Decoder.decode`."""
         if isinstance(tensor, HeadCells) and isinstance(self._decoder, DetectionDecoder):
-            return self._decoder.decode(output, tensor.data, geometry, tensor.cells)
-        return self._decoder.decode(output, tensor.data, geometry)
+            return self._decoder.decode(output, tensor.host(), geometry, tensor.cells)
+        return self._decoder.decode(output, tensor.host(), geometry)
 
     def run(self, low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
         """As `run_lowering`; of convolutions that only heads read, `HeadCells` with all cells that can give a box."""
@@ -80,15 +81,17 @@ class LikelyHeads:
         if head is None or not isinstance(operation, Convolve) or low.result is not FP32 or low.rest or any(low.slices):
             return run_lowering(low, inputs, prepared, threads)
         x = convert(inputs[0], low.convert[0], prepared, threads)
+        prepared = prepared_for(operation, x, prepared)
+        x, device = on_device(x, prepared), prepared.kernels.device
         scales = None if x.code_map is None else x.code_map.scales
         objectness, first = self._objectness(operation, head, x, prepared, threads)
-        cells, gathered = self._gather(objectness, first, len(head.anchors), x.data)
+        cells, gathered = self._gather(objectness, first, len(head.anchors), x.host())
         if scales is not None:
-            scales = scales.of_images(np.repeat(np.arange(x.images), (cells.starts[1:] - cells.starts[:-1]) // BLOCK))
+            scales = scales.of_images(np.repeat(np.arange(x.images), (cells.starts[1:] - cells.starts[:-1]) // BLOCK), device)
         if (prepared, operation) not in self._whole:
             self._whole[prepared, operation] = _pack([operation], np.arange(head.channels), 1, BLOCK, prepared)
-        data = _convolved(operation, self._whole[prepared, operation], gathered, scales, prepared, threads)
-        return HeadCells(data, cells=cells)
+        result = _convolved(operation, self._whole[prepared, operation], device.upload(gathered), scales, prepared, threads)
+        return HeadCells(result, cells=cells)
 
     def _objectness(
         self, operation: Convolve, head: YoloHead, x: Tensor, prepared: Prepared, threads: int
@@ -105,11 +108,11 @@ class LikelyHeads:
         if known is None or known.shape[3] <= first:
             assert widths.ready is not None
             try:
-                known = widths.known[x] = _convolved(operation, widths.ready, x.data, scales, prepared, threads)
+                known = widths.known[x] = _convolved(operation, widths.ready, x.storage, scales, prepared, threads).host()
             except NonFiniteError:
                 # Perhaps of a width that nobody asked for.
                 alone = _pack([operation], filters, *x.shape[:2], prepared)
-                return _convolved(operation, alone, x.data, scales, prepared, threads), 0
+                return _convolved(operation, alone, x.storage, scales, prepared, threads).host(), 0
         return known, first
 
     def _gather(self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any]) -> tuple[Cells, NDArray[Any]]:
@@ -162,15 +165,10 @@ def _pack(
 
 
 def _convolved(
-    operation: Convolve,
-    ready: PreparedConvolution,
-    x: NDArray[Any],
-    scales: ImageScales | None,
-    prepared: Prepared,
-    threads: int,
-) -> NDArray[np.float32]:
+    operation: Convolve, ready: PreparedConvolution, x: Storage, scales: ImageScales | None, prepared: Prepared, threads: int
+) -> Storage:
     """The convolution of x (n, h, w, c)."""
     shape = ready.packed.shape
-    out = np.empty((len(x), shape.out_h, shape.out_w, shape.out_channels), np.float32)
+    out = x.device.allocate((x.shape[0], shape.out_h, shape.out_w, shape.out_channels), FP32.stored.dtype)
     convolve(operation, ready, x, out, scales, prepared, threads)
     return out

@@ -14,12 +14,13 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.bind import run_call
-from mpnet.engine.execute import convolve, run_lowering
+from mpnet.engine.execute import convolve, on_device, run_calls, run_lowering
 from mpnet.engine.lowering import Lowering
 from mpnet.engine.operations import Concat, Context, Convolve, PreparedConvolution, Quantize
+from mpnet.engine.placement import is_supported
 from mpnet.engine.prepare import Prepared
-from mpnet.engine.tensor import CodeMap, PartSums, Tensor
+from mpnet.engine.tensor import ChannelSums, CodeMap, Tensor
+from mpnet.kernels.device import Storage
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP32
 from mpnet.model.quantization import GROUP
@@ -113,77 +114,86 @@ def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: i
         return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
     assert isinstance(operation, Convolve)
     assert isinstance(quantize, Quantize)
+    if not (is_supported(quantize, FP32, prepared.kernels) and is_supported(operation, quantize.target, prepared.kernels)):
+        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
     of_own, of_shared = (prepared.part(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
     if not (prepared.kernels.takes_sums(of_own.packed) and prepared.kernels.takes_sums(of_shared.packed)):
         return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
     context = Context.of(prepared, threads)
+    parts = [on_device(part, prepared) for part in x.parts]
     codes = x.codes.get(quantize)
     if codes is None:
         # Measured on both, as on the whole.
-        ranges = np.stack([_ranges(part, context) for part in x.parts])
+        ranges = np.stack([_ranges(part, context).host() for part in parts])
         both = np.stack([ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)], axis=1)
-        codes = x.codes[quantize] = _quantized(x.parts[1 - x.shared], quantize, _code_map(quantize, both), context)
+        codes = x.codes[quantize] = _quantized(parts[1 - x.shared], quantize, _code_map(quantize, both, context), context)
     assert codes.code_map is not None
-    sums = _sums_for(x.parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
-    result = Tensor(np.empty((codes.images, *lowering.shapes[0]), np.float32))
-    result.ranges = np.empty((codes.images, 2), np.float32)
+    sums = _sums_for(parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
+    result = Tensor(context.allocate((codes.images, *lowering.shapes[0]), FP32.stored.dtype))
+    result.ranges = context.allocate((codes.images, 2))
     convolve(
-        operation, of_own, codes.data, result.data, codes.code_map.scales, prepared, threads, ranges=result.ranges, sums=sums
+        operation,
+        of_own,
+        codes.storage,
+        result.storage,
+        codes.code_map.scales,
+        prepared,
+        threads,
+        ranges=result.ranges,
+        sums=sums,
     )
     return result
 
 
 def _sums_for(
     x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
-) -> NDArray[np.int32]:
+) -> Storage:
     """The sums over a shared part, for codes that mean this."""
-    kept = x.part_sums.get(operation)
+    kept = x.channel_sums.get(operation)
     if kept is None:
-        part_map = _code_map(quantize, _ranges(x, context))
-        kept = x.part_sums[operation] = PartSums(_sums(x, part_map, operation, quantize, ready, context), part_map)
-    other = np.flatnonzero(kept.code_map.params != code_map.params)
+        part_map = _code_map(quantize, _ranges(x, context).host(), context)
+        kept = x.channel_sums[operation] = ChannelSums(_sums(x, part_map, operation, quantize, ready, context), part_map)
+    other = np.flatnonzero(kept.code_map.params.host() != code_map.params.host())
     if not len(other):
         return kept.sums
-    sums: NDArray[np.int32] = kept.sums.copy()
-    images = Tensor(np.ascontiguousarray(x.data[other]))
-    sums[other] = _sums(images, CodeMap(code_map.params[other]), operation, quantize, ready, context)
-    return sums
+    device = context.device
+    images = Tensor(device.take(x.storage, other))
+    sums = _sums(images, code_map.of_images(other), operation, quantize, ready, context)
+    return device.replaced(kept.sums, other, sums)
 
 
 def _sums(
     x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
-) -> NDArray[np.int32]:
+) -> Storage:
     shape = ready.packed.shape
-    sums = np.empty((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
+    sums = context.allocate((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
     codes = _quantized(x, quantize, code_map, context)
-    convolve(operation, ready, codes.data, sums, code_map.scales, context.prepared, context.threads)
+    convolve(operation, ready, codes.storage, sums, code_map.scales, context.prepared, context.threads)
     return sums
 
 
-def _ranges(x: Tensor, context: Context) -> NDArray[np.float32]:
+def _ranges(x: Tensor, context: Context) -> Storage:
     """(n, 2), measured once."""
     if x.ranges is None:
-        ranges = np.empty((x.images, 2), np.float32)
-        run_call(Quantize(), context.binder.value_range(x.data, ranges))
+        ranges = context.allocate((x.images, 2))
+        run_calls(Quantize(), [context.binder.value_range(x.storage, ranges)], context)
         x.ranges = ranges
     return x.ranges
 
 
-def _code_map(quantize: Quantize, ranges: NDArray[np.float32]) -> CodeMap:
+def _code_map(quantize: Quantize, ranges: NDArray[np.float32], context: Context) -> CodeMap:
     """What codes of tensors with these ranges (n, 2) mean."""
     if quantize.range is not None:
-        return quantize.fixed_map(len(ranges))
-    return CodeMap(activations.ranges_to_params(ranges, quantize.scheme))
+        return quantize.fixed_map(len(ranges), context.device)
+    return CodeMap.from_rows(activations.ranges_to_params(ranges, quantize.scheme), context.device)
 
 
 def _quantized(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Context) -> Tensor:
-    codes = Tensor(np.empty(x.data.shape, quantize.target.stored.dtype), quantize.target, code_map)
+    codes = Tensor(context.allocate(x.storage.shape, quantize.target.stored.dtype), quantize.target, code_map)
     scheme = quantize.scheme
     assert scheme.rounding is not None
-    run_call(
-        quantize,
-        context.binder.quantize(
-            x.data, codes.data, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
-        ),
+    call = context.binder.quantize(
+        x.storage, codes.storage, code_map.scales, rounding=scheme.rounding, low=scheme.low, high=scheme.high
     )
+    run_calls(quantize, [call], context)
     return codes

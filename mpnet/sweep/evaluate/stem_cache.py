@@ -54,7 +54,7 @@ class StemCache:
         """Cache tensors of nodes of the stem in place of what these images had."""
         group = _group(options, images)
         # Conversions are made for those who read a tensor now.
-        cached = {name: replace(tensors[i], converted={}, part_sums={}) for i, name in self._names(graph) if i in tensors}
+        cached = {name: replace(tensors[i], converted={}, channel_sums={}) for i, name in self._names(graph) if i in tensors}
         with self._lock:
             self._groups.pop(group, None)
             self._groups[group] = cached
@@ -73,4 +73,4 @@ def _group(options: int, images: NDArray[np.intp]) -> bytes:
 
 
 def _bytes(tensors: Mapping[_Name, Tensor]) -> int:
-    return sum(tensor.data.nbytes for tensor in tensors.values())
+    return sum(tensor.storage.nbytes for tensor in tensors.values())

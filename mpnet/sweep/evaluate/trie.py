@@ -131,9 +131,9 @@ def run_stem(
 
 def images_of(tensor: Tensor, first: int, end: int) -> Tensor:
     """A tensor of the images at these positions of a larger group."""
-    code_map = None if tensor.code_map is None else CodeMap(tensor.code_map.params[first:end])
-    ranges = None if tensor.ranges is None else tensor.ranges[first:end]
-    return Tensor(tensor.data[first:end], tensor.precision, code_map, ranges)
+    code_map = None if tensor.code_map is None else tensor.code_map.images(first, end)
+    ranges = None if tensor.ranges is None else tensor.ranges.images(first, end)
+    return Tensor(tensor.storage.images(first, end), tensor.precision, code_map, ranges)
 
 
 def join_tensors(parts: Sequence[Tensor]) -> Tensor:
@@ -141,10 +141,11 @@ def join_tensors(parts: Sequence[Tensor]) -> Tensor:
     if len(parts) == 1:
         return parts[0]
     first = parts[0]
-    maps = [part.code_map.params for part in parts if part.code_map is not None]
-    code_map = CodeMap(np.concatenate(maps)) if maps else None
-    ranges = None if first.ranges is None else np.concatenate([p.ranges for p in parts if p.ranges is not None])
-    return Tensor(np.concatenate([part.data for part in parts]), first.precision, code_map, ranges)
+    device = first.storage.device
+    maps = [part.code_map for part in parts if part.code_map is not None]
+    code_map = CodeMap.joined(maps) if maps else None
+    ranges = None if first.ranges is None else device.join([p.ranges for p in parts if p.ranges is not None])
+    return Tensor(device.join([part.storage for part in parts]), first.precision, code_map, ranges)
 
 
 def run_graph(
@@ -188,7 +189,7 @@ def run_graph(
                 result = results[number]
             if number in head_of:
                 tensor = convert(_tensor(result), graph.finish.get(number), prepared, threads)
-                if number in graph.unchecked and not np.isfinite(tensor.data).all():
+                if number in graph.unchecked and not np.isfinite(tensor.host()).all():
                     raise NonFiniteError("a value is NaN or infinite")
                 on_head(*head_of[number], tensor)
         except LayerFailure as failure:
