@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable
 import click
 
 from mpnet.cli.output import note
+from mpnet.config.limits import MAX_THREADS
 from mpnet.config.protocol import DIALECTS
 from mpnet.errors import ConfigError
 from mpnet.formats.files.cache import LIMIT_VARIABLE
@@ -66,7 +67,9 @@ QUIET = click.Option(["-q", "--quiet"], is_flag=True, help="Show no progress.")
 # Where kernels run. None: as the experiment says, else all cores and the best table.
 RUNTIME = (
     click.Option(["--isa"], help="Kernel table, as `mpnet info` lists them.  [default: the best]"),
-    click.Option(["--threads"], type=click.IntRange(1, 1024), help="Threads; changes speed only, never a bit of the result."),
+    click.Option(
+        ["--threads"], type=click.IntRange(1, MAX_THREADS), help="Threads; changes speed only, never a bit of the result."
+    ),
     click.Option(
         ["--no-cache"],
         is_flag=True,

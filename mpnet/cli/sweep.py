@@ -20,6 +20,7 @@ from mpnet.cli.options import (
 )
 from mpnet.cli.output import console, print_result, progress
 from mpnet.cli.sweep_view import SweepView
+from mpnet.config.limits import MAX_THREADS
 from mpnet.errors import ConfigError
 from mpnet.formats.documents import typed
 from mpnet.report.text.safety import print_forecast
@@ -64,7 +65,7 @@ NOTHING_FITS = 1
     metavar="STORE",
     help="Write what is readable of a damaged store into a new one, and leave.  [default: STORE-salvaged.sqlite]",
 )
-@click.option("--workers", type=click.IntRange(1, 1024), help="Processes on this machine.  [default: one per thread]")
+@click.option("--workers", type=click.IntRange(1, MAX_THREADS), help="Processes on this machine.  [default: one per thread]")
 @click.option("--scheduler", metavar="ADDRESS", help="Dask scheduler whose workers compute, such as tcp://host:8786.")
 @click.option(
     "--max-loss",

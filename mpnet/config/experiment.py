@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Mapping
 
+from mpnet.config.limits import MAX_THREADS
 from mpnet.config.measures import DROP, droppable, limits, objectives
 from mpnet.config.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
 from mpnet.model.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
@@ -40,7 +41,6 @@ HOLDOUT, MANY_IMAGES = 0.4, 200
 """What a sweep holds out when nobody says, and the images from which luck in choosing is small beside that of having
 these images at all."""
 MAX_IMAGES = 10_000_000
-MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)

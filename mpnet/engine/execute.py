@@ -37,16 +37,19 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     Raises: KernelError or PrecisionError; `run_layer` adds the layer's name.
     """
     first = inputs[0]
-    prepared = prepared_for(operation, first, prepared)
-    inputs = [on_device(tensor, prepared) for tensor in inputs]
     if operation.is_head:
-        return inputs[0]
+        return first
+    if prepared.kernels.device is not HOST:
+        prepared = prepared_for(operation, first, prepared)
+    device = prepared.kernels.device
+    if any([tensor.storage.device is not device for tensor in inputs]):
+        inputs = [on_device(tensor, prepared) for tensor in inputs]
     gives = operation.gives(first.precision)
     if gives is None:
         raise KernelError(f"{operation.name} does not take tensors of {first.precision}")
     shape = operation.result_shape(prepared.network, [tensor.shape for tensor in inputs])
     context = Context.of(prepared, threads)
-    result = Tensor(context.device.allocate((first.images, *shape), gives.stored.dtype), gives)
+    result = Tensor(device.allocate((first.images, *shape), gives.stored.dtype), gives)
     try:
         calls = context.bind(operation, inputs, result)
         # Nothing of it outlives the calls, so the thread's scratch memory serves all operations.

@@ -16,6 +16,7 @@ from mpnet.config.protocol import BATCH_NORMS
 from mpnet.engine.calibration_statistics import CalibrationStatistics
 from mpnet.engine.memory import ArenaPool
 from mpnet.engine.operations import Convolve, IntegerConvolve, PreparedConvolution
+from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepared_cache import PreparedCache
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import ConfigError, EngineError, KernelError, PrecisionError
@@ -138,7 +139,8 @@ class Prepared:
         self.batch_norm = batch_norm = network.dialect if batch_norm == "auto" else batch_norm
         self._shortcuts: dict[int, Floats] = {}
         self._fixed: dict[tuple[ConvShape, Precision], PackedConv] = {}
-        self._weights, self._given, self._equalise = weights, folded, equalise
+        self._weights, self._replacements, self._equalise = weights, folded, equalise
+        self._file_cache = cache
         self._cache = (
             PreparedCache(cache, network, weights, kernels, batch_norm, equalise)
             if cache is not None and weights.digest and folded is None
@@ -147,16 +149,62 @@ class Prepared:
         self.channel_means = dict(channel_means or {})
         self.statistics = statistics
         self._packed: dict[Convolve, PreparedConvolution] = {}
-        self._parts: dict[tuple[Convolve, int, int], PreparedConvolution] = {}
+        self._slices: dict[tuple[Convolve, int, int], PreparedConvolution] = {}
         self._lock = threading.Lock()
         self._folding = threading.Lock()
         self._folded: dict[int, FoldedConvolution] | None = None
-        self._threads = 1
         self.arenas = ArenaPool(kernels.device)
         self._on_host: Prepared | None = None
 
+    @classmethod
+    def under(
+        cls,
+        options: EngineOptions,
+        network: NetworkSpec,
+        weights: Weights,
+        kernels: Kernels,
+        *,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None,
+        statistics: CalibrationStatistics | None = None,
+        cache: FileCache | None = None,
+    ) -> Prepared:
+        """Return weights folded and equalised as options say; arguments as of the class."""
+        return cls(
+            network,
+            weights,
+            kernels,
+            batch_norm=options.batch_norm,
+            equalise=options.equalise,
+            channel_means=channel_means,
+            statistics=statistics,
+            cache=cache,
+        )
+
+    def with_weights(
+        self,
+        weights: Weights,
+        *,
+        channel_means: Mapping[int, NDArray[np.float64]] | None = None,
+        statistics: CalibrationStatistics | None = None,
+    ) -> Prepared:
+        """Return other weights of the same network, for the same kernels, folded and equalised alike.
+
+        What calibration images said of these weights does not hold of others and has to be given anew. Nothing is shared with
+        this but the cache on disk, whose keys hold the weights' digest.
+        """
+        return Prepared(
+            self.network,
+            weights,
+            self.kernels,
+            batch_norm=self.batch_norm,
+            equalise=self._equalise,
+            channel_means=channel_means,
+            statistics=statistics,
+            cache=self._file_cache,
+        )
+
     def on(self, kernels: Kernels) -> Prepared:
-        """The same weights for another table of kernels."""
+        """Return the same weights for another table of kernels."""
         return Prepared(
             self.network,
             self._weights,
@@ -180,14 +228,16 @@ class Prepared:
     @property
     def folded(self) -> dict[int, FoldedConvolution]:
         """Every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""
+        return self._fold(threads=1)
+
+    def _fold(self, threads: int) -> dict[int, FoldedConvolution]:
+        """Return `folded`, which is made at the first time, by so many threads."""
         with self._folding:
             if self._folded is None:
-                given = self._given
-                plain = (
-                    dict(given)
-                    if given is not None
-                    else fold_network(self.network, self._weights, self.batch_norm, self._threads)
-                )
+                if self._replacements is not None:
+                    plain = dict(self._replacements)
+                else:
+                    plain = fold_network(self.network, self._weights, self.batch_norm, threads)
                 if isinstance(self._equalise, bool):
                     self._folded = equalise_network(self.network, plain) if self._equalise else plain
                 else:
@@ -199,12 +249,11 @@ class Prepared:
         missing = [operation for operation in dict.fromkeys(operations) if operation not in self._packed]
         if threads < 2 or len(missing) < 2:
             return
-        self._threads = threads
         with ThreadPoolExecutor(threads) as pool:
-            made = {operation: pool.submit(self._kept_or_packed, operation) for operation in missing}
-        for operation, ready in made.items():
-            if ready.exception() is None:
-                self._packed.setdefault(operation, ready.result())
+            tasks = {operation: pool.submit(self._cached_or_packed, operation, threads) for operation in missing}
+        for operation, task in tasks.items():
+            if task.exception() is None:
+                self._packed.setdefault(operation, task.result())
 
     def convolution(self, operation: Convolve) -> PreparedConvolution:
         """The packed weights of one layer at one precision; packed on first use, then kept.
@@ -216,29 +265,29 @@ class Prepared:
             with self._lock:
                 ready = self._packed.get(operation)
                 if ready is None:
-                    ready = self._packed[operation] = self._kept_or_packed(operation)
+                    ready = self._packed[operation] = self._cached_or_packed(operation)
         return ready
 
-    def part(self, operation: Convolve, channels: slice) -> PreparedConvolution:
-        """The same with the weights of some input channels alone, as they are in the whole: what adds these channels' sums to
-        those of the others. Raises: as `convolution`."""
+    def input_slice(self, operation: Convolve, channels: slice) -> PreparedConvolution:
+        """Return the same with the weights of some input channels alone, as they are in all of them: what adds these channels'
+        sums to those of the others. Raises: as `convolution`."""
         key = (operation, channels.start, channels.stop)
-        if key not in self._parts:
-            self._parts[key] = self._pack(operation, channels)
-        return self._parts[key]
+        if key not in self._slices:
+            self._slices[key] = self._pack(operation, channels)
+        return self._slices[key]
 
-    def _kept_or_packed(self, operation: Convolve) -> PreparedConvolution:
+    def _cached_or_packed(self, operation: Convolve, threads: int = 1) -> PreparedConvolution:
         if self._cache is None:
-            return self._pack(operation)
+            return self._pack(operation, threads=threads)
         layer = operation.layer_of(self.network)
         key = self._cache.key(operation, layer, self._statistics_digest(operation))
-        kept = self._cache.load(key, conv_shape(layer), operation)
-        if kept is not None:
-            packed, bias, scale = kept
+        cached = self._cache.load(key, conv_shape(layer), operation)
+        if cached is not None:
+            packed, bias, scale = cached
             return PreparedConvolution(
                 packed, bias, scale, kernel_activation(layer.activation), self._whole(operation, bias, scale)
             )
-        ready = self._pack(operation)
+        ready = self._pack(operation, threads=threads)
         self._cache.store(key, ready.packed, ready.bias, ready.weight_scale)
         return ready
 
@@ -301,13 +350,14 @@ class Prepared:
             )
         return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
 
-    def constants(self, operation: Convolve) -> Constants:
-        """Weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
+    def constants(self, operation: Convolve, threads: int = 1) -> Constants:
+        """Return weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
 
+        threads: that fold the network, where nobody has asked for its weights yet.
         Raises: EngineError when calibration images are needed and none were shown, or sums could leave their bits.
         """
         layer = operation.layer_of(self.network)
-        folded = self.folded[layer.index]
+        folded = self._fold(threads)[layer.index]
         if operation.weights is None:
             return Constants(folded.weights, folded.bias, None)
         scheme = operation.weights
@@ -337,9 +387,9 @@ class Prepared:
             layer = operation.layer_of(self.network)
             raise EngineError(f"layer {layer.index} ({layer.name}) cannot run in whole numbers: {error}") from None
 
-    def _pack(self, operation: Convolve, channels: slice | None = None) -> PreparedConvolution:
+    def _pack(self, operation: Convolve, channels: slice | None = None, *, threads: int = 1) -> PreparedConvolution:
         layer = operation.layer_of(self.network)
-        constants, shape = self.constants(operation), conv_shape(layer)
+        constants, shape = self.constants(operation, threads), conv_shape(layer)
         weights = constants.weights
         if channels is not None:
             weights = np.ascontiguousarray(weights[:, channels])

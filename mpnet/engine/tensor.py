@@ -25,6 +25,11 @@ from mpnet.quantization.scheme import ActivationScheme
 _SCALES = ("scale", "inv_scale", "zero_point", "offset")
 
 
+def _placed(params: NDArray[Any], device: Device) -> Storage:
+    """Return params on a device: on the CPU the array itself, without being looked at, since sweeps make many."""
+    return HostStorage(params) if device is HOST else device.upload(params)
+
+
 class CodeMap:
     """How the codes of a batch mean reals, per image.
 
@@ -39,8 +44,9 @@ class CodeMap:
         device = params.device
         self.params, self.mode, self.is_fixed = params, mode, is_fixed
         if device is HOST:
-            # The fields of one row already lie as arrays of one value.
-            columns = [HostStorage(rows[name] if len(rows) == 1 else rows[name].copy()) for name in _SCALES]
+            columns = [rows[name] for name in _SCALES]
+            if len(rows) > 1:  # the fields of one row already lie as arrays of one value
+                columns = [column.copy() for column in columns]
             self.scales = ImageScales(*columns)
         else:
             self.scales = ImageScales(*(device.upload(rows[name].copy()) for name in _SCALES))
@@ -48,14 +54,14 @@ class CodeMap:
     @classmethod
     def from_rows(cls, params: NDArray[Any], device: Device) -> CodeMap:
         """Return the map of codes on a device whose params (n,) are known."""
-        return cls(device.upload(params), params, ACTIVATION_MODES[int(params["mode"][0])])
+        return cls(_placed(params, device), params, ACTIVATION_MODES[int(params["mode"][0])])
 
     @classmethod
     def unmeasured(cls, images: int, scheme: ActivationScheme, device: Device) -> CodeMap:
         """Return the map of codes whose ranges are found when the calls of `filled_from` run."""
         params = np.zeros(images, PARAMS)
         params["mode"] = ACTIVATION_MODES.index(scheme.mode)
-        return cls(device.upload(params), params, scheme.mode, is_fixed=False)
+        return cls(_placed(params, device), params, scheme.mode, is_fixed=False)
 
     @classmethod
     def fixed(cls, codes: Codes, images: int, device: Device) -> CodeMap:
@@ -97,7 +103,8 @@ class CodeMap:
         rows = np.zeros(self.params.shape, PARAMS)
         copy = CodeMap(device.upload(rows), rows, self.mode, is_fixed=False)
         pairs = [(self.params, copy.params), *((getattr(self.scales, name), getattr(copy.scales, name)) for name in _SCALES)]
-        return copy, [copy_call(source, target).with_fixed_input() for source, target in pairs]
+        storages = [tuple(HOST.upload(v) if isinstance(v, np.ndarray) else v for v in pair) for pair in pairs]
+        return copy, [copy_call(source, target).with_fixed_input() for source, target in storages]
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,7 +125,7 @@ class Tensor:
     measured:     whether an operation that gets the ranges of its result for nothing should leave them here.
     unconverted:  (the tensor that it is made of, how), where nothing is written here and who reads it converts.
     converted:    conversions of this tensor that were made before, by their operation; they live as long as it does.
-    channel_sums: likewise, by convolution: sums over its channels of one that reads it beside other tensors.
+    channel_sums: likewise, by weights and convolution: sums over its channels of one that reads it beside other tensors.
     """
 
     storage: Storage

@@ -7,9 +7,10 @@ from typing import Any, Sequence
 
 import numpy as np
 
+from mpnet.config.limits import MAX_THREADS
 from mpnet.errors import KernelError
 from mpnet.kernels.device import HostStorage, Storage, Values
-from mpnet.kernels.interface import ConvShape
+from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape
 from mpnet.model.precision import STORED_TYPES
 
 Types = tuple[np.dtype[Any], ...]
@@ -19,7 +20,6 @@ WIDE_INT: Types = (np.dtype(np.int64),)
 REALS: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if not stored.is_code)
 CODES: Types = tuple(stored.dtype for stored in STORED_TYPES.values() if stored.is_code)
 ANY: Types = REALS + CODES
-MAX_THREADS = 1024
 
 
 def check(values: Values, what: str, types: Types, shape: tuple[int, ...] | None = None) -> None:
@@ -91,6 +91,12 @@ def code_of(name: str, names: Sequence[str], what: str) -> int:
     if name not in names:
         raise KernelError(f"unknown {what} {name!r}; known are {', '.join(names)}")
     return names.index(name)
+
+
+def activation_code(word: str, words: Sequence[str]) -> int:
+    """Return the number of an activation in csrc/mpnet.h. words: those that a kernel has. Raises: KernelError for others."""
+    code_of(word, words, "activation")
+    return ACTIVATION_CODE[word]
 
 
 def check_codes(low: int, high: int, dtype: np.dtype[Any]) -> None:

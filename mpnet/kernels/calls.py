@@ -16,7 +16,19 @@ from numpy.typing import NDArray
 
 from mpnet.errors import KernelError, NonFiniteError
 from mpnet.kernels import arguments
-from mpnet.kernels.arguments import ANY, CODES, FLOAT, INT, REALS, WIDE_INT, check, check_images, check_output, code_of
+from mpnet.kernels.arguments import (
+    ANY,
+    CODES,
+    FLOAT,
+    INT,
+    REALS,
+    WIDE_INT,
+    activation_code,
+    check,
+    check_images,
+    check_output,
+    code_of,
+)
 from mpnet.kernels.call import Call
 from mpnet.kernels.codes import CScheme, scale_call
 from mpnet.kernels.device import HOST, Device, Storage, Values, array_of
@@ -27,6 +39,7 @@ from mpnet.model.precision import Precision
 from mpnet.model.quantization import ROUNDINGS
 
 Floats = NDArray[np.float32]
+_TENSORS = (np.ndarray, Storage)
 Quant = TensorQuant | ImageScales | None
 """How images of codes map to reals: given as such, or ready with the reciprocals."""
 
@@ -97,7 +110,7 @@ class Binder:
         if packed.made_by != self._kernels.name:
             raise KernelError(f"these weights were not packed by ISA level {self._kernels.name}; call its pack_conv")
         shape, precision = packed.shape, packed.precision
-        images = x.shape[0] if isinstance(x, np.ndarray | Storage) and x.shape else 0
+        images = x.shape[0] if isinstance(x, _TENSORS) and x.shape else 0
         check(
             x,
             "x",
@@ -115,7 +128,7 @@ class Binder:
             "out": out,
             "out_type": out.dtype,
             "bias": bias,
-            "activation": code_of(activation, ALL_ACTIVATIONS, "activation"),
+            "activation": activation_code(activation, ALL_ACTIVATIONS),
         }
         if precision.carries_scale:
             scale, zero_point, offset = per_image(in_scales, images, "in_quant", "scale", "zero_point", "offset")
@@ -174,8 +187,8 @@ class Binder:
         if pool:
             fields |= {"pool_h": height, "pool_w": width}
         if self._device is not HOST:
-            fields = {name: self._placed(value) for name, value in fields.items()}
-        call = self._kernels.conv_call(packed, self._placed(x), fields)
+            x, fields = self._placed(x), {name: self._placed(value) for name, value in fields.items()}
+        call = self._kernels.conv_call(packed, x, fields)
         self._scratch_bytes = max(self._scratch_bytes, call.scratch_bytes)
         self._convolutions.append(call)
         return call
@@ -186,9 +199,7 @@ class Binder:
         return self._kernels.call(function, x, *rest, self._threads)
 
     def _placed(self, value: Any) -> Any:
-        """Return an argument as the kernels take it: constants on their device. Raises: KernelError for another device's."""
-        if self._device is HOST:
-            return value
+        """Return an argument as kernels of another device take it: constants uploaded. Raises: KernelError."""
         if isinstance(value, np.ndarray):
             return self._device.constant(value)
         if isinstance(value, Storage) and value.device is not self._device:
@@ -201,7 +212,7 @@ class Binder:
         Whoever calls it knows that shapes fit each other.
         """
         for array in (x, *rest):
-            if isinstance(array, np.ndarray | Storage):
+            if isinstance(array, _TENSORS):
                 check(array, f"an argument of {function}", (*ANY, *INT))
         return self._call(function, x, *rest)
 
@@ -329,7 +340,7 @@ class Binder:
         check(b, "b", (a.dtype,), a.shape)
         check(out, "out", REALS, a.shape)
         check_output(out, a, b)
-        code = code_of(activation, ACTIVATIONS, "activation")
+        code = activation_code(activation, ACTIVATIONS)
         return self._call("add", a, b, out, a.dtype, out.dtype, code, a.size)
 
 

@@ -21,8 +21,14 @@ PARAMS = np.dtype(
 )
 
 
+_SCHEME = ffi.typeof("mp_activation_scheme *")
+_RANGES = ffi.typeof("float[]")
+_PARAMS = ffi.typeof("mp_quant_params[]")
+_IMAGE = ffi.typeof("size_t *")
+
+
 class CScheme(NamedTuple):
-    """An activation scheme as mp_activation_scheme has it: mode and rounding by number."""
+    """An activation scheme as mp_activation_scheme has it, in the order of its fields: mode and rounding by number."""
 
     mode: int
     rounding: int
@@ -36,8 +42,8 @@ def scale_call(
 ) -> tuple[Callable[..., int], tuple[Any, ...]]:
     """Return mp_ranges_to_params and its arguments, which fills params (n,) from ranges (n, 2), C-contiguous; they keep both
     alive. The last receives the number of the image that it cannot scale."""
-    words = ffi.new("mp_activation_scheme *", scheme._asdict())
-    arguments = ffi.from_buffer("float[]", ranges), len(ranges), words, _address(params), ffi.new("size_t *")
+    words = ffi.new(_SCHEME, scheme)
+    arguments = ffi.from_buffer(_RANGES, ranges), len(ranges), words, _address(params), ffi.new(_IMAGE)
     return lib.mp_ranges_to_params, arguments
 
 
@@ -60,4 +66,4 @@ def tf_dequantize(codes: NDArray[Any], reals: NDArray[np.float32], params: NDArr
 
 
 def _address(params: NDArray[Any]) -> Any:
-    return ffi.from_buffer("mp_quant_params[]", params)
+    return ffi.from_buffer(_PARAMS, params)

@@ -9,12 +9,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.kernels.core import constant
 from mpnet.model.layer import KERNEL_ACTIVATIONS, MAPPED_ACTIVATIONS
 from mpnet.model.precision import Precision
 
 ACTIVATIONS = KERNEL_ACTIVATIONS
 ALL_ACTIVATIONS = (*KERNEL_ACTIVATIONS, *MAPPED_ACTIVATIONS)
-"""Those of convolutions and of `map`, by their codes in csrc/mpnet.h."""
+"""Those of convolutions and of `map`."""
+ACTIVATION_CODE: dict[str, int] = {word: constant(f"MP_{word.upper()}") for word in ALL_ACTIVATIONS}
+"""The number of each in csrc/mpnet.h."""
+ACTIVATION_WORD: dict[int, str] = {code: word for word, code in ACTIVATION_CODE.items()}
 OPERANDS: tuple[str, ...] = ("same", "per_channel", "per_pixel")
 """What the second factor of a product has values for."""
 NORMALISATIONS: tuple[str, ...] = (

@@ -142,7 +142,7 @@ class NativeKernels(Kernels):
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data
-        setattr(args, "in", address(array_of(x)))
+        setattr(args, "in", address(x.array if type(x) is HostStorage else array_of(x)))
         scratch_bytes = lib.mp_conv_scratch_bytes(self.table, data, "pool_h" in fields, fields["threads"])
         # A struct does not keep alive what it points to.
         return _ConvCall(lib.mp_conv, (self.table, args), None, (packed, x, fields), scratch_bytes)

@@ -17,7 +17,7 @@ from mpnet.kernels.arguments import CODES
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Kernels
 from mpnet.kernels.device import Storage, Values, array_of
-from mpnet.kernels.interface import ALL_ACTIVATIONS, ConvShape, PackedConv
+from mpnet.kernels.interface import ACTIVATION_WORD, ConvShape, PackedConv
 from mpnet.kernels.reference_math import activate, fma, times_32, times_64
 from mpnet.kernels.reference_operations import FUNCTIONS, cast, extremes, maxpool, per_image, quantize, refuse_not_finite
 from mpnet.model.precision import PRECISIONS, Precision
@@ -217,7 +217,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
     with np.errstate(over="ignore", invalid="ignore"):
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
         refuse_not_finite(value, "a convolution's result")
-        value = activate(value, ALL_ACTIVATIONS[fields["activation"]])
+        value = activate(value, ACTIVATION_WORD[fields["activation"]])
     whole = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
         quantize(value, value.dtype, whole, out.dtype, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
-from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.interface import ACTIVATION_WORD, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma, times_32
 from mpnet.kernels.rounding import quantized, round_whole
 from mpnet.model.quantization import ROUNDINGS
@@ -95,7 +95,7 @@ def copy_channels(
 
 def add(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
     with np.errstate(over="ignore"):
-        out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATIONS[activation]), out_dtype)
+        out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATION_WORD[activation]), out_dtype)
 
 
 def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale: float, shift: float, *_: int) -> None:
@@ -103,7 +103,7 @@ def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale
         value = widened(x) * _f32(scale)
         if shift != 0:
             value = value + _f32(shift)
-        out[:] = narrowed(activate(value, ALL_ACTIVATIONS[activation]), out_dtype)
+        out[:] = narrowed(activate(value, ACTIVATION_WORD[activation]), out_dtype)
 
 
 def combine(
@@ -122,7 +122,7 @@ def combine(
             pixel[:, :shared] = fma(other, b_weight[:shared], pixel[:, :shared])
             value[:, y * spread, x * spread] = pixel
     with np.errstate(over="ignore"):
-        out[:] = narrowed(activate(value, ACTIVATIONS[activation]), out_dtype)
+        out[:] = narrowed(activate(value, ACTIVATION_WORD[activation]), out_dtype)
 
 
 def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, kind: int, *sizes: int) -> None:
@@ -130,7 +130,7 @@ def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activat
     shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
     with np.errstate(over="ignore"):
         product = widened(a) * widened(b).reshape(shape)
-        out[:] = narrowed(activate(product, ACTIVATIONS[activation]), out_dtype)
+        out[:] = narrowed(activate(product, ACTIVATION_WORD[activation]), out_dtype)
 
 
 def gather(

@@ -16,12 +16,12 @@ Shape = tuple[int, int, int]
 NETWORK_INPUT = -1
 """The input index that stands for the image itself."""
 KERNEL_ACTIVATIONS = ("linear", "leaky", "relu", "relu6", "logistic", "mish", "swish")
-"""Those that every kernel with an activation has, in the order of their codes in csrc/mpnet.h."""
+"""Those that every kernel with an activation has: MP_<WORD> of csrc/mpnet.h."""
 MAPPED_ACTIVATIONS = (
     *("loggy", "tanh", "relie", "ramp", "plse", "elu", "selu", "gelu", "stair", "hardtan", "lhtan"),
     *("hard_mish", "hard_sigmoid", "hard_swish", "gelu_erf"),
 )
-"""Those that a pass of its own computes, in the order of their codes behind the others."""
+"""Those that a pass of its own computes, or a convolution: MP_<WORD> as well."""
 CHANNEL_NORMALISATIONS = ("normalize_channels", "normalize_channels_softmax", "normalize_channels_softmax_maxval")
 ACTIVATIONS = (*KERNEL_ACTIVATIONS, *MAPPED_ACTIVATIONS, *CHANNEL_NORMALISATIONS, "revleaky")
 MAX_CHANNELS = 65536

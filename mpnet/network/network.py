@@ -280,5 +280,5 @@ def prepare_network(
     """A network whose weights are read and prepared here; arguments as of `load_network`, options and precisions resolved."""
     kept = open_cache() if cache else None
     constants = open_weights(weights, spec, kept)
-    prepared = Prepared(spec, constants, kernels(isa), batch_norm=options.batch_norm, equalise=options.equalise, cache=kept)
+    prepared = Prepared.under(options, spec, constants, kernels(isa), cache=kept)
     return Network(spec, names, prepared, options, precisions, threads or cpu_count())

@@ -205,7 +205,7 @@ def _of_cfg(path: Path, files: Files) -> NamedConfiguration:
         if not weights.is_file():
             raise ConfigError(f"{weights}: no such file; name the weights with --weights")
         values = read_weights(weights, network)
-        return options, Prepared(network, values, kernels(), batch_norm=options.batch_norm, equalise=options.equalise)
+        return options, Prepared.under(options, network, values, kernels())
 
     names = class_names(network, files.names)
     document = {"name": path.stem, "digests": {"cfg": network.digest}, "sources": {"cfg": str(path.absolute())}}

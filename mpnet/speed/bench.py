@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment
+from mpnet.config.limits import MAX_THREADS
 from mpnet.engine.assign import assign, assign_key
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import EngineOptions
@@ -216,7 +217,6 @@ def _step(prepared: Prepared, timed: StepTime, peak: Peak, threads: int) -> Benc
 
 
 DEFAULT_PRECISIONS = ("fp32", "fp32_winograd", "fp16", "int8", "mixed")
-MAX_THREADS = 1024
 
 
 @dataclass(frozen=True)
@@ -280,7 +280,7 @@ def bench_network(
     with progress("passes", len(levels) * len(counts) * len(names) * (repeats + 1)) as advance:
         for level in levels:
             peaks[level.name] = measure_peak(level)
-            prepared = Prepared(network, values, level, batch_norm=options.batch_norm, equalise=options.equalise)
+            prepared = Prepared.under(options, network, values, level)
             for count in counts:
                 cases += bench_level(prepared, options, peaks[level.name], names, count, repeats, advance)
     return Bench(network, peaks, tuple(cases))

@@ -134,13 +134,7 @@ def profile_network(
     for name in precisions:
         precision(name)
     network, values, options = open_network(source, weights, "choose for")
-    prepared = Prepared(
-        network,
-        values,
-        kernels(None if isa in (None, "auto") else isa),
-        batch_norm=options.batch_norm,
-        equalise=options.equalise,
-    )
+    prepared = Prepared.under(options, network, values, kernels(None if isa in (None, "auto") else isa))
     return measure_table(
         prepared, options, tuple(dict.fromkeys(precisions)), threads=threads or cpu_count(), repeats=repeats, progress=progress
     )

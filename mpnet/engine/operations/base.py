@@ -14,10 +14,10 @@ from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
 from mpnet.kernels.calls import Binder, Kernels
 from mpnet.kernels.device import Device, Storage
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape, PackedConv
+from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
-from mpnet.model.precision import FP32, Precision
+from mpnet.model.precision import FLOAT32, FP32, Precision
 from mpnet.quantization.fixed_point import WholeNumbers
 
 Floats = NDArray[np.float32]
@@ -52,25 +52,21 @@ class PreparedWeights(Protocol):
 
 @dataclass(eq=False)
 class Context:
-    """What operations need to bind their calls: weights, a binder, the number of threads."""
+    """What operations need to bind their calls: weights, a binder, the number of threads, where the tensors lie."""
 
     prepared: PreparedWeights
     binder: Binder
     threads: int
+    device: Device
 
-    @property
-    def device(self) -> Device:
-        """Where the tensors of its calls lie."""
-        return self.prepared.kernels.device
-
-    def allocate(self, shape: tuple[int, ...], dtype: Any = np.float32) -> Storage:
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any] = FLOAT32.dtype) -> Storage:
         """Return new memory on the device, of unknown content."""
-        return self.device.allocate(shape, np.dtype(dtype))
+        return self.device.allocate(shape, dtype)
 
     @classmethod
     def of(cls, prepared: PreparedWeights, threads: int) -> Context:
         """Return a context with a binder of its own. Raises: KernelError for a number of threads that makes no sense."""
-        return cls(prepared, Binder(prepared.kernels, threads), threads)
+        return cls(prepared, Binder(prepared.kernels, threads), threads, prepared.kernels.device)
 
     def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         """The calls that fill `out`. Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed."""
@@ -154,7 +150,7 @@ class Activated(Operation):
         return "" if self.activation == "linear" else self.activation
 
     def step_fields(self) -> dict[str, Any]:
-        return {"activation": ACTIVATIONS.index(self.activation)}
+        return {"activation": ACTIVATION_CODE[self.activation]}
 
 
 @dataclass(frozen=True)

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from mpnet.engine.operations.base import Activated, Context, Floats, Operation, PreparedWeights, one_operation
 from mpnet.engine.tensor import Tensor
-from mpnet.kernels.arguments import check, code_of
+from mpnet.kernels.arguments import activation_code, check, code_of
 from mpnet.kernels.call import Call
-from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, NORMALISATIONS, OPERANDS
+from mpnet.kernels.interface import ACTIVATION_CODE, ACTIVATIONS, ALL_ACTIVATIONS, NORMALISATIONS, OPERANDS
 from mpnet.model.layers import ImplicitSpec, L2normSpec, LayernormSpec, LayerSpec, LogisticSpec, NormalizationSpec
 from mpnet.model.network import NetworkSpec, Shape
 from mpnet.model.tree import Tree
@@ -52,12 +52,12 @@ class Map(Activated):
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, result = inputs[0].storage, out.storage
-        code = code_of(self.activation, ALL_ACTIVATIONS, "activation")
+        code = activation_code(self.activation, ALL_ACTIVATIONS)
         line = float(self.scale), float(self.shift)
         return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
 
     def step_fields(self) -> dict[str, Any]:
-        return {"activation": ALL_ACTIVATIONS.index(self.activation), "parameters": [self.scale, self.shift]}
+        return {"activation": ACTIVATION_CODE[self.activation], "parameters": [self.scale, self.shift]}
 
 
 one_operation(LogisticSpec, lambda layer: Map("logistic"))
@@ -100,7 +100,7 @@ class Combine(Activated):
         factors = self.factors(context.prepared, [x.shape for x in inputs])
         for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
             so_far, b = (inputs[0] if number == 1 else out).storage, other.storage
-            code = code_of(self.activation if number == len(inputs) - 1 else "linear", ACTIVATIONS, "activation")
+            code = activation_code(self.activation if number == len(inputs) - 1 else "linear", ACTIVATIONS)
             types, shapes = (so_far.dtype, out.storage.dtype), (*so_far.shape, *b.shape[1:])
             calls.append(context.binder.call("combine", so_far, b, out.storage, *types, code, first, second, *shapes))
         return calls
@@ -130,7 +130,7 @@ class Multiply(Activated):
         a, b = (x.storage for x in (inputs[::-1] if self.swapped else inputs))
         n, height, width, channels = a.shape
         shapes = {"same": a.shape, "per_channel": (n, 1, 1, channels), "per_pixel": (n, height, width, 1)}
-        kind, code = code_of(self.operand, OPERANDS, "operand"), code_of(self.activation, ACTIVATIONS, "activation")
+        kind, code = code_of(self.operand, OPERANDS, "operand"), activation_code(self.activation, ACTIVATIONS)
         check(b, "the second factor", (a.dtype,), shapes[self.operand])
         return [context.binder.call("multiply", a, b, out.storage, a.dtype, out.storage.dtype, code, kind, *a.shape)]
 

@@ -30,7 +30,7 @@ from mpnet.export.bundle.records import Data, Records, Texts, assembled
 from mpnet.export.bundle.weights import as_stored
 from mpnet.formats.documents.json_text import finite
 from mpnet.kernels.core import constant
-from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, ConvShape
+from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape
 from mpnet.kernels.native import PRECISION_CODE, TYPE_CODE
 from mpnet.kernels.packing import pack_for
 from mpnet.model.network import NETWORK_INPUT, LayerSpec, Shape
@@ -198,7 +198,7 @@ class _Bundle:
             weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,
             precision=PRECISION_CODE[operation.precision.name],
-            activation=ALL_ACTIVATIONS.index(word if integer_constants is None else "linear"),
+            activation=ACTIVATION_CODE[word if integer_constants is None else "linear"],
             shape=list(astuple(shape)),
             stands_in=stands_in,
             bias_words=0 if integer_constants is None else integer_constants.bias.itemsize // 4,
@@ -219,7 +219,7 @@ class _Bundle:
                 weights=self._data.piece(as_stored(weights, precision)),
                 layer=layer,
                 precision=PRECISION_CODE[precision.name],
-                activation=ACTIVATIONS.index("linear"),
+                activation=ACTIVATION_CODE["linear"],
                 shape=list(astuple(shape)),
                 stands_in=-1,
                 bias=self._data.piece(np.zeros(tensor[2], np.float32).tobytes()),

@@ -116,7 +116,7 @@ def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: i
     assert isinstance(quantize, Quantize)
     if not (is_supported(quantize, FP32, prepared.kernels) and is_supported(operation, quantize.target, prepared.kernels)):
         return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
-    of_own, of_shared = (prepared.part(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
+    of_own, of_shared = (prepared.input_slice(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
     if not (prepared.kernels.takes_sums(of_own.packed) and prepared.kernels.takes_sums(of_shared.packed)):
         return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
     context = Context.of(prepared, threads)
@@ -149,10 +149,12 @@ def _sums_for(
     x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
 ) -> Storage:
     """The sums over a shared part, for codes that mean this."""
-    kept = x.channel_sums.get(operation)
+    kept = x.channel_sums.get((context.prepared, operation))
     if kept is None:
         part_map = _code_map(quantize, _ranges(x, context).host(), context)
-        kept = x.channel_sums[operation] = ChannelSums(_sums(x, part_map, operation, quantize, ready, context), part_map)
+        kept = x.channel_sums[context.prepared, operation] = ChannelSums(
+            _sums(x, part_map, operation, quantize, ready, context), part_map
+        )
     other = np.flatnonzero(kept.code_map.params.host() != code_map.params.host())
     if not len(other):
         return kept.sums
@@ -166,7 +168,7 @@ def _sums(
     x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
 ) -> Storage:
     shape = ready.packed.shape
-    sums = context.allocate((x.images, shape.out_h, shape.out_w, shape.out_channels), np.int32)
+    sums = context.allocate((x.images, shape.out_h, shape.out_w, shape.out_channels), np.dtype(np.int32))
     codes = _quantized(x, quantize, code_map, context)
     convolve(operation, ready, codes.storage, sums, code_map.scales, context.prepared, context.threads)
     return sums
