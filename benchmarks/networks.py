@@ -55,7 +55,7 @@ def in_fp32(network: NetworkSpec, plan: Plan) -> str:
     computing = {
         step.layer
         for step in plan.steps
-        if not (step.operation.is_conversion or step.operation.is_head or step.takes.carries_scale)
+        if not (step.operation.is_conversion or step.operation.is_head or step.input_precision.carries_scale)
     }
     kinds = Counter(network.layers[index].kind for index in computing if not network.layers[index].has_weights)
     return ", ".join(f"{kind} {count}" for kind, count in sorted(kinds.items()))

@@ -16,7 +16,7 @@ from mpnet import __version__
 from mpnet.backends import Executed, Model
 from mpnet.backends.cut import cut
 from mpnet.backends.deployment import Deployment, deploy
-from mpnet.backends.partition import SCALAR, Part, Partition, partition
+from mpnet.backends.partition import SCALAR, Partition, Segment, partition
 from mpnet.engine.operations import Operation
 from mpnet.engine.plan import Plan, Step, layout_of, plan_of
 from mpnet.engine.prepare import Prepared
@@ -63,7 +63,7 @@ class Elsewhere(Operation):
     def detail(self) -> str:
         return self.backend
 
-    def gives(self, takes: Precision) -> Precision | None:
+    def output_precision(self, takes: Precision) -> Precision | None:
         return None if takes.carries_scale else self.stored
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
@@ -78,7 +78,11 @@ class MixedModel:
     """A configuration whose layers several backends run; see mpnet.backends.Model."""
 
     def __init__(
-        self, configuration: Configuration, layer_partition: Partition, parts: Sequence[tuple[Part, Deployment]], threads: int
+        self,
+        configuration: Configuration,
+        layer_partition: Partition,
+        parts: Sequence[tuple[Segment, Deployment]],
+        threads: int,
     ) -> None:
         self.version = version_of(parts)
         runs = [(part, _Run(deployment.open(threads)), deployment.engine) for part, deployment in parts]
@@ -107,7 +111,7 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
     refuses its part.
     """
     layer_partition = partition(configuration.network, configuration.precisions, configuration.options, names)
-    parts = [(part, deploy(part.backend, cut(configuration, part))) for part in layer_partition.parts]
+    parts = [(part, deploy(part.backend, cut(configuration, part))) for part in layer_partition.segments]
     executed: dict[int, tuple[str, str]] = {}
     layers: dict[int, tuple[str, str, str]] = {}
     for part, deployment in parts:
@@ -121,12 +125,12 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
             }
         )
     for index in configuration.precisions.weighted:
-        if layer_partition.who(index) == layer_partition.fallback:
+        if layer_partition.backend_of(index) == layer_partition.fallback:
             executed[index] = (configuration.precisions[index].name, f"in {layer_partition.fallback}")
     notes = [note for _, deployment in parts for note in deployment.notes]
     digest = hashlib.sha256(json.dumps([(part.backend, part.layers, d.digest) for part, d in parts]).encode()).hexdigest()
     return Deployment(
-        "+".join(dict.fromkeys([*(part.backend for part in layer_partition.parts), layer_partition.fallback])),
+        "+".join(dict.fromkeys([*(part.backend for part in layer_partition.segments), layer_partition.fallback])),
         version_of(parts),
         digest,
         Exported({}, {}, layers),
@@ -136,7 +140,7 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
     )
 
 
-def version_of(parts: Sequence[tuple[Part, Deployment]]) -> str:
+def version_of(parts: Sequence[tuple[Segment, Deployment]]) -> str:
     """The versions of all that run, mpnet's last."""
     return "+".join(dict.fromkeys([*(deployment.version for _, deployment in parts), __version__]))
 
@@ -147,18 +151,18 @@ def _with_fallback(prepared: Prepared, layer_partition: Partition) -> Prepared:
     return prepared.on(kernels("scalar"))
 
 
-def _replaced(plan: Plan, part: Part, run: _Run, name: str) -> Plan:
+def _replaced(plan: Plan, part: Segment, run: _Run, name: str) -> Plan:
     """The plan with the part's steps taken out, and one for each of its results in their place."""
     layout = layout_of(plan)
     inside = set(part.layers)
-    given = 0 if part.given == NETWORK_INPUT else layout.results[part.given]
+    given = 0 if part.input_tensor == NETWORK_INPUT else layout.results[part.input_tensor]
     steps = [step for step in layout.steps if step.layer not in inside or step.operation.is_head]
     gone = [step for step in layout.steps if step.layer in inside and not step.operation.is_head]
     first = next(number for number, step in enumerate(layout.steps) if step.layer in inside)
     at = sum(step in steps for step in layout.steps[:first])
     mine: list[Step] = []
     there = {given}  # layers that pass a tensor on share its slot
-    for position, slot in enumerate(layout.results[index] for index in part.gives):
+    for position, slot in enumerate(layout.results[index] for index in part.output_layers):
         if slot not in there:
             operation = Elsewhere(run, name, position, not mine, layout.shapes[slot], layout.precisions[slot])
             mine.append(Step(operation, part.layers[-1], (given,), slot, layout.precisions[given], layout.precisions[slot]))

@@ -24,7 +24,7 @@ ENGINE, SCALAR = "mpnet", "reference"
 
 
 @dataclass(frozen=True)
-class Part:
+class Segment:
     """Consecutive layers that one backend runs.
 
     given: the tensor that they read: a layer's index, or NETWORK_INPUT. gives: layers whose results others read, in order.
@@ -32,8 +32,8 @@ class Part:
 
     backend: str
     layers: tuple[int, ...]
-    given: int
-    gives: tuple[int, ...]
+    input_tensor: int
+    output_layers: tuple[int, ...]
 
 
 @dataclass(frozen=True)
@@ -42,12 +42,12 @@ class Partition:
     backend does not run, by layer index."""
 
     fallback: str
-    parts: tuple[Part, ...]
+    segments: tuple[Segment, ...]
     reasons: dict[int, str]
 
-    def who(self, index: int) -> str:
+    def backend_of(self, index: int) -> str:
         """The name of the backend that runs a layer."""
-        return next((part.backend for part in self.parts if index in part.layers), self.fallback)
+        return next((part.backend for part in self.segments if index in part.layers), self.fallback)
 
 
 def check_backends(names: Sequence[str]) -> None:
@@ -70,20 +70,20 @@ def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOp
     candidates = {name: (candidate := backend(name), target(candidate.target)) for name in preferred}
     reasons: dict[int, str] = {}
     chosen = [_choice(network, precisions, options, index, candidates, reasons) for index in range(len(network.layers))]
-    parts: list[Part] = []
+    parts: list[Segment] = []
     for name, layers in _runs(network, precisions, chosen, reasons):
         if any(network.layers[index].has_weights for index in layers):
             inside = set(layers)
-            [given] = {tensor for index in layers for tensor in network.layers[index].inputs} - inside
-            parts.append(Part(name, layers, given, _read_outside(network, layers)))
+            [input_tensor] = {tensor for index in layers for tensor in network.layers[index].inputs} - inside
+            parts.append(Segment(name, layers, input_tensor, _read_outside(network, layers)))
         else:
             for index in layers:
                 reasons.setdefault(index, "a run without convolutions is not worth the way there and back")
     messages = {}
     for index, reason in sorted(reasons.items()):
         layer = network.layers[index]
-        who = next((part.backend for part in parts if index in part.layers), fallback)
-        messages[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {who}: {reason}"
+        backend_of = next((part.backend for part in parts if index in part.layers), fallback)
+        messages[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {backend_of}: {reason}"
     return Partition(fallback, tuple(parts), messages)
 
 

@@ -92,7 +92,7 @@ def command(
     if names != OWN_BACKENDS:
         parts = partition(plan.network, plan.precision, plan.options, names)
         for row in document["layers"]:
-            row["backend"] = parts.who(row["index"])
+            row["backend"] = parts.backend_of(row["index"])
         for line in parts.reasons.values():
             note(line)
     if names_of_source:

@@ -53,7 +53,7 @@ class StepAnalysis:
     name: str
     operation: str
     detail: str
-    gives: Precision
+    output_precision: Precision
     local: TensorError | None
     cumulative: TensorError
     histogram: tuple[int, ...]
@@ -160,7 +160,7 @@ def _walk(
         try:
             now = execute(operation, [actual[slot] for slot in step.inputs], prepared, threads)
             exact = _exact(operation, [reference[slot] for slot in step.inputs], prepared, threads)
-            rounds = step.takes is not FP32 or step.gives is not FP32
+            rounds = step.input_precision is not FP32 or step.output_precision is not FP32
             if rounds:
                 inputs = [
                     # Codes are always results of local steps.
@@ -177,7 +177,7 @@ def _walk(
         if rounds:
             meter.rounds = True
             _observe(meter.local, alone, exact, prepared)
-            if (operation.is_conversion or operation.moves_values) and step.gives is not FP32:
+            if (operation.is_conversion or operation.moves_values) and step.output_precision is not FP32:
                 local[step.output] = alone
         layer = result_of.get(step.output)
         if layer is not None:
@@ -270,7 +270,7 @@ def _step_analysis(plan: Plan, number: int, step: Step, meter: _Meters) -> StepA
         plan.network.layers[step.layer].name,
         step.operation.name,
         step.operation.detail,
-        step.gives,
+        step.output_precision,
         meter.local.result() if meter.rounds else None,
         meter.cumulative.result(),
         _bins(meter.values),
@@ -281,10 +281,10 @@ def _bins(values: GrowingHistogram) -> tuple[int, ...]:
     """The histogram as HISTOGRAM_BINS equal bins between the extremes."""
     centres, counts = values.filled()
     span = values.maximum - values.minimum
-    where = np.zeros(len(centres), np.int64)
+    bin_indices = np.zeros(len(centres), np.int64)
     if span > 0:
-        where = np.minimum((centres - values.minimum) / span * HISTOGRAM_BINS, HISTOGRAM_BINS - 1).astype(np.int64)
-    bins: list[int] = np.bincount(where, weights=counts, minlength=HISTOGRAM_BINS).astype(np.int64).tolist()
+        bin_indices = np.minimum((centres - values.minimum) / span * HISTOGRAM_BINS, HISTOGRAM_BINS - 1).astype(np.int64)
+    bins: list[int] = np.bincount(bin_indices, weights=counts, minlength=HISTOGRAM_BINS).astype(np.int64).tolist()
     return tuple(bins)
 
 

@@ -61,40 +61,40 @@ def assign(
     a layer cannot have, and a conversion that a `quantize=0` of the cfg promises away. `layers` lifts the promise of
     the layers that it chooses, `overrides` besides that of the layers that read them.
     """
-    chosen: dict[int, tuple[Precision, str]] = {}
+    assigned: dict[int, tuple[Precision, str]] = {}
     fallback = _default(network, default)
     for layer in network.layers:
         keys = layer.declared
         if keys is not None and keys.precision is not None:
-            chosen[layer.index] = (keys.precision, f"cfg line {keys.line}")
+            assigned[layer.index] = (keys.precision, f"cfg line {keys.line}")
         elif layer.has_weights:
-            chosen[layer.index] = fallback
+            assigned[layer.index] = fallback
     lifted: set[int] = set()
     for selector, name in (layers or {}).items():
-        wanted = name if isinstance(name, Precision) else precision(name)
+        requested = name if isinstance(name, Precision) else precision(name)
         for index in select_layers(network, selector):
-            chosen[index] = (wanted, f"experiment: {selector}")
+            assigned[index] = (requested, f"experiment: {selector}")
             lifted.add(index)
-    for index, wanted in (overrides or {}).items():
-        chosen[index] = (wanted, "sweep")
+    for index, requested in (overrides or {}).items():
+        assigned[index] = (requested, "sweep")
         lifted.add(index)
         lifted.update(network.readers_of(index))
 
     precisions: list[Precision] = []
     origins: list[str] = []
-    stored: list[Precision] = []
+    storages: list[Precision] = []
     for layer in network.layers:
-        inputs = [FP32 if index == NETWORK_INPUT else stored[index] for index in layer.inputs]
-        chosen_precision, origin = chosen.get(layer.index, (None, "input"))
+        inputs = [FP32 if index == NETWORK_INPUT else storages[index] for index in layer.inputs]
+        chosen_precision, origin = assigned.get(layer.index, (None, "input"))
         _check(network, layer, chosen_precision)
         result = layer_precision(layer, chosen_precision, inputs)
         precisions.append(result)
         origins.append("always" if layer.always_fp32 else origin)
-        stored.append(result_storage(layer, result))
+        storages.append(result_storage(layer, result))
         if layer.index not in lifted:
             _check_promise(network, layer, result, inputs, precisions)
     keyed = tuple(
-        layer.index for layer in network.layers if layer.index in chosen and not layer.has_weights and not layer.always_fp32
+        layer.index for layer in network.layers if layer.index in assigned and not layer.has_weights and not layer.always_fp32
     )
     return PrecisionPlan(tuple(precisions), tuple(origins), tuple(layer.index for layer in network.convolutions), keyed)
 
@@ -112,27 +112,27 @@ def _default(network: NetworkSpec, default: Precision | str | None) -> tuple[Pre
     return FP32, "default"
 
 
-def _check(network: NetworkSpec, layer: LayerSpec, chosen: Precision | None) -> None:
-    if chosen is None:
+def _check(network: NetworkSpec, layer: LayerSpec, requested: Precision | None) -> None:
+    if requested is None:
         return
     layer_text = f"{network.source}:{layer.line}: layer {layer.index} ({layer.name})"
-    if layer.always_fp32 and chosen is not FP32:
+    if layer.always_fp32 and requested is not FP32:
         raise PrecisionError(
-            f"{layer_text}: [{layer.kind}] is always fp32, {chosen} is not possible; leave it out of precision.layers"
+            f"{layer_text}: [{layer.kind}] is always fp32, {requested} is not possible; leave it out of precision.layers"
         )
-    if chosen is not chosen.tensor and not layer.has_weights:
-        raise PrecisionError(f"{layer_text}: {chosen} is for convolutions; use {chosen.tensor}")
+    if requested is not requested.tensor and not layer.has_weights:
+        raise PrecisionError(f"{layer_text}: {requested} is for convolutions; use {requested.tensor}")
 
 
 def _check_promise(
-    network: NetworkSpec, layer: LayerSpec, wanted: Precision, inputs: list[Precision], precisions: list[Precision]
+    network: NetworkSpec, layer: LayerSpec, requested: Precision, inputs: list[Precision], precisions: list[Precision]
 ) -> None:
     """quantize=0 promises that the layer's inputs already have its precision."""
     keys = layer.declared
     if keys is None or keys.quantize is not False:
         return
-    for index, stored in zip(layer.inputs, inputs, strict=True):
-        if stored is wanted.tensor:
+    for index, stored_as in zip(layer.inputs, inputs, strict=True):
+        if stored_as is requested.tensor:
             continue
         if index == NETWORK_INPUT:
             source = "the image, which is fp32"
@@ -143,7 +143,7 @@ def _check_promise(
                 source += f", whose sums are de-scaled to {precisions[maker].widened}"
         raise PrecisionError(
             f"{network.source}:{keys.quantize_line}: quantize=0 promises that layer {layer.index} ({layer.name}, "
-            f"{wanted}) needs no conversion, but it gets {stored} from {source}; set quantize=1 or one precision"
+            f"{requested}) needs no conversion, but it gets {stored_as} from {source}; set quantize=1 or one precision"
         )
 
 

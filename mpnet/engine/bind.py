@@ -25,10 +25,10 @@ def run_call(operation: Operation, call: Call) -> None:
     """Run one call of an operation. Raises: KernelError, PrecisionError."""
     status = call.function(*call.arguments)
     if status:
-        raise failure(operation, call, status)
+        raise make_failure(operation, call, status)
 
 
-def failure(operation: Operation, call: Call, status: int) -> KernelError | PrecisionError:
+def make_failure(operation: Operation, call: Call, status: int) -> KernelError | PrecisionError:
     """Return the error that a status other than MP_OK stands for."""
     if status == NONFINITE:
         return NonFiniteError(f"{operation.name}: a value is NaN or infinite")
@@ -49,7 +49,7 @@ class LayerFailure(EngineError):
     @classmethod
     def of(cls, network: NetworkSpec, layer: int, error: MpnetError) -> LayerFailure:
         """Not by arguments of its own, with which it could not be sent to another process."""
-        reason = with_layer(network, layer, error)
+        reason = describe_layer_error(network, layer, error)
         failure = cls(f"{network.source}: {reason}")
         failure.layer, failure.reason = layer, reason
         return failure
@@ -59,10 +59,10 @@ def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineEr
     """The error with the layer's name in front; a LayerFailure where values are not finite."""
     if isinstance(error, NonFiniteError | PrecisionError):
         return LayerFailure.of(network, index, error)
-    return EngineError(f"{network.source}: {with_layer(network, index, error)}")
+    return EngineError(f"{network.source}: {describe_layer_error(network, index, error)}")
 
 
-def with_layer(network: NetworkSpec, index: int, error: MpnetError) -> str:
+def describe_layer_error(network: NetworkSpec, index: int, error: MpnetError) -> str:
     """What went wrong, with number and name of the layer in front."""
     where = "the image" if index == NETWORK_INPUT else f"layer {index} ({network.layers[index].name})"
     return f"{where}: {error}"
@@ -100,8 +100,8 @@ class BoundPlan:
 
     def __init__(self, prepared: Prepared, plan: Plan, arenas: Mapping[str, Arena], images: int, threads: int) -> None:
         self._plan = plan
-        by_device = {each.kernels.device.name: each for each in (prepared.on_host, prepared)}
-        contexts = {name: Context.of(each, threads) for name, each in by_device.items()}
+        by_device = {weights.kernels.device.name: weights for weights in (prepared.on_host, prepared)}
+        contexts = {name: Context.of(weights, threads) for name, weights in by_device.items()}
         self._devices = [context.device for context in contexts.values() if context.device is not HOST]
         storages: dict[int, Storage] = {}
         for name, arena in arenas.items():
@@ -115,11 +115,12 @@ class BoundPlan:
         # Stands for the image until the first run, which reads the caller's array in place.
         self._image = np.empty((images, *plan.network.in_shape), np.float32)
         storages[0] = HOST.upload(self._image)
-        measured = {
+        measured_slots = {
             step.inputs[0] for step in plan.steps if isinstance(step.operation, Quantize) and step.operation.range is None
         }
         tensors = {
-            slot: Tensor(storage, plan.slots[slot].precision, measured=slot in measured) for slot, storage in storages.items()
+            slot: Tensor(storage, plan.slots[slot].precision, measured=slot in measured_slots)
+            for slot, storage in storages.items()
         }
         joined = image_conversions(plan)
         self.calls: list[tuple[int, Call]] = []
@@ -151,28 +152,28 @@ class BoundPlan:
     def run(self, x: NDArray[np.float32]) -> None:
         """Run one forward pass of x, which is C-contiguous float32 of the bound shape. Raises: EngineError."""
         self.set_image(x)
-        number, failed = 0, None
+        number, failure = 0, None
         try:
             for number, call in self.calls:  # noqa: B007
                 status = call.function(*call.arguments)
                 if status:
-                    failed = Failure(call, status)
+                    failure = Failure(call, status)
                     break
             if self._devices:
-                number, failed = self._first_failure(number, failed)
-            if failed is not None:
-                raise failure(self._plan.steps[number].operation, *failed)
+                number, failure = self._first_failure(number, failure)
+            if failure is not None:
+                raise make_failure(self._plan.steps[number].operation, *failure)
         except (KernelError, PrecisionError) as error:
             raise named_error(self._plan.network, self._plan.steps[number].layer, error) from None
 
-    def _first_failure(self, number: int, failed: Failure | None) -> tuple[int, Failure | None]:
+    def _first_failure(self, number: int, host_failure: Failure | None) -> tuple[int, Failure | None]:
         """Wait for the devices. Returns the first call that failed there, else the one that failed here."""
         failures = [failure for device in self._devices if (failure := device.finish()) is not None]
         for step, call in self.calls:
             for failure in failures:
                 if failure.call is call:
                     return step, failure
-        return number, failed
+        return number, host_failure
 
     def set_image(self, x: NDArray[np.float32]) -> None:
         """Let the first steps read x in place; it must stay alive until `run` is over."""

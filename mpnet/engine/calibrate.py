@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.integer import codes_owner
-from mpnet.engine.lowering import quantised_afterwards, range_owner
+from mpnet.engine.lowering import is_quantized_afterwards, range_owner
 from mpnet.engine.observe import observe_tensors
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -33,21 +33,21 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
         return _of_all_codes(network, options)
     requests: dict[int, tuple[Request, int]] = {}
     for layer in network.layers:
-        how = options.of(layer.index)
-        if not how.calibrated or layer.always_fp32:
+        layer_options = options.of(layer.index)
+        if not layer_options.calibrated or layer.always_fp32:
             continue
         tensors = list(layer.inputs)
-        if quantised_afterwards(layer):
+        if is_quantized_afterwards(layer):
             tensors.append(layer.index)
-        request = (scheme_of(CalibrationMethod, options.complete[layer.index].activations), how.activations)
+        request = (scheme_of(CalibrationMethod, options.complete[layer.index].activations), layer_options.activations)
         for tensor in (range_owner(network, tensor) for tensor in tensors):
             if tensor in network.stated_ranges:
                 continue
-            known = requests.setdefault(tensor, (request, layer.index))
-            if _decides(known[0]) != _decides(request):
+            earlier = requests.setdefault(tensor, (request, layer.index))
+            if _decides(earlier[0]) != _decides(request):
                 raise ConfigError(
-                    f"layers {known[1]} ({network.layers[known[1]].name}) and {layer.index} ({layer.name}) read one "
-                    f"tensor, but ask for calibration by {known[0][0]} ({known[0][1].mode}) and {request[0]} "
+                    f"layers {earlier[1]} ({network.layers[earlier[1]].name}) and {layer.index} ({layer.name}) read one "
+                    f"tensor, but ask for calibration by {earlier[0][0]} ({earlier[0][1].mode}) and {request[0]} "
                     f"({request[1].mode}); give both the same"
                 )
     return {tensor: request for tensor, (request, _) in sorted(requests.items())}

@@ -87,8 +87,8 @@ def plan_cost(plan: Plan) -> dict[str, int]:
     """
     arena = plan_arena(fuse_plan(plan))
     # In the order of result.json.
-    first = {"weight_bytes": 0, PEAK: arena.peak_bytes, "arena_bytes": arena.size_bytes}
-    return first | _sums(map(_counts, plan.lowerings))
+    memory = {"weight_bytes": 0, PEAK: arena.peak_bytes, "arena_bytes": arena.size_bytes}
+    return memory | _sums(map(_counts, plan.lowerings))
 
 
 class CostModel:
@@ -104,45 +104,45 @@ class CostModel:
         self._weighted = [layer.index for layer in network.convolutions]
         self._counts: dict[Lowering, tuple[int, ...]] = {}
         self._follows_later = options.integer_only
-        self._last: tuple[list[Precision | None], list[Lowering]] = [], []
-        self._sums_before = [(0,) * len(LAYER_COSTS)]  # of the last configuration's first layers: none, one, two, ...
+        self._previous: tuple[list[Precision | None], list[Lowering]] = [], []
+        self._previous_sums = [(0,) * len(LAYER_COSTS)]  # of the last configuration's first layers: none, one, two, ...
 
     def costs(self, key: str, names: Collection[str] | None = None) -> dict[str, int]:
         """What `plan_cost` says of a configuration, but for arena_bytes. names: of the measures that are needed, None:
         all; without the peak of memory, which asks for a layout, it takes a tenth of the time."""
-        wanted = self._nothing.copy()
+        requested = self._nothing.copy()
         for index, code in zip(self._weighted, split_key(key)[0], strict=True):
-            wanted[index] = BY_CODE[code]
+            requested[index] = BY_CODE[code]
         if names is not None and PEAK not in names:
-            return dict(zip(LAYER_COSTS, self._layer_sums(wanted), strict=True))
-        layout = lay_out(self._lowerings, wanted)
+            return dict(zip(LAYER_COSTS, self._layer_sums(requested), strict=True))
+        layout = lay_out(self._lowerings, requested)
         sums = _sums(map(self._counts_of, layout.lowerings))
         fuse(layout, self._lowerings.network)
         return sums | {PEAK: layout.peak_bytes()}
 
-    def _layer_sums(self, wanted: list[Precision | None]) -> tuple[int, ...]:
+    def _layer_sums(self, requested: list[Precision | None]) -> tuple[int, ...]:
         """The sums of LAYER_COSTS, of which those of the first layers are taken over from the call before."""
-        same, sums = 0, self._sums_before
+        shared_count, sums = 0, self._previous_sums
         if not self._follows_later:
-            last = self._last[0]
-            pairs = zip(wanted, last, strict=False)  # before the first call there is no last one
-            same = next((index for index, (one, other) in enumerate(pairs) if one is not other), len(last))
-        lowered = self._lowerings.chosen(wanted, self._last[1][:same])
-        del sums[same + 1 :]
-        for low in lowered[same:]:
-            sums.append(tuple([before + count for before, count in zip(sums[-1], self._counts_of(low), strict=True)]))
-        self._last = wanted, lowered
+            previous = self._previous[0]
+            pairs = zip(requested, previous, strict=False)  # before the first call there is no previous one
+            shared_count = next((index for index, (new, old) in enumerate(pairs) if new is not old), len(previous))
+        lowered = self._lowerings.lower_all(requested, self._previous[1][:shared_count])
+        del sums[shared_count + 1 :]
+        for lowering in lowered[shared_count:]:
+            sums.append(tuple([total + count for total, count in zip(sums[-1], self._counts_of(lowering), strict=True)]))
+        self._previous = requested, lowered
         return sums[-1]
 
-    def _counts_of(self, low: Lowering) -> tuple[int, ...]:
-        counts = self._counts.get(low)
+    def _counts_of(self, lowering: Lowering) -> tuple[int, ...]:
+        counts = self._counts.get(lowering)
         if counts is None:
-            counts = self._counts[low] = _counts(low)
+            counts = self._counts[lowering] = _counts(lowering)
         return counts
 
 
-def _counts(low: Lowering) -> tuple[int, ...]:
-    return tuple(count(low) for count in LAYER_COSTS.values())
+def _counts(lowering: Lowering) -> tuple[int, ...]:
+    return tuple(count(lowering) for count in LAYER_COSTS.values())
 
 
 def _sums(counts: Iterable[tuple[int, ...]]) -> dict[str, int]:

@@ -29,11 +29,11 @@ def _signature(step: Step, source: int) -> str:
     operation, name = step.operation, step.operation.name
     if isinstance(operation, Convolve):
         mapped = "" if operation.map is None else f" {operation.map.activation}"
-        return f"{step.layer} {name} {operation.precision} {step.gives}{mapped}"
+        return f"{step.layer} {name} {operation.precision} {step.output_precision}{mapped}"
     if operation.is_conversion:
-        return f"{source} {name} {step.takes} {step.gives}"
+        return f"{source} {name} {step.input_precision} {step.output_precision}"
     # Two slices of one layer differ by what they read.
-    return f"{step.layer} {name} {source} {step.takes}"
+    return f"{step.layer} {name} {source} {step.input_precision}"
 
 
 def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Sequence[str], seed: int = 0) -> list[Plan]:
@@ -45,17 +45,17 @@ def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Seq
     uniform = assign_key(network, keys[0])
     # Layers without weights follow their inputs, but for those that the cfg gives keys. Assigning every key takes longer.
     lowerings = Lowerings(network, options, {index: uniform[index] for index in uniform.keyed})
-    wanted: list[Precision | None] = [None] * len(network.layers)
-    seen: set[str] = set()
+    requested: list[Precision | None] = [None] * len(network.layers)
+    covered: set[str] = set()
     plans = []
     for key in keys:
         for layer, code in zip(network.convolutions, key, strict=True):
-            wanted[layer.index] = BY_CODE[code]
-        layout = lay_out(lowerings, wanted)
+            requested[layer.index] = BY_CODE[code]
+        layout = lay_out(lowerings, requested)
         fuse(layout, network)
-        new = {_signature(step, layout.layers[step.inputs[0]]) for step in layout.steps} - seen
-        if new:
-            seen |= new
+        uncovered = {_signature(step, layout.layers[step.inputs[0]]) for step in layout.steps} - covered
+        if uncovered:
+            covered |= uncovered
             plans.append(fuse_plan(build_plan(network, assign_key(network, key), options)))
     return plans
 
@@ -75,6 +75,6 @@ def _keys(layers: int, precisions: Sequence[str], seed: int) -> Iterator[str]:
     yield from (code * layers for code in codes)
     rng = random.Random(seed)
     # All of a small space, else a sample; the same for every machine.
-    tried = min(_TRIED_KEYS, len(codes) ** layers)
-    for _ in range(tried):
+    count = min(_TRIED_KEYS, len(codes) ** layers)
+    for _ in range(count):
         yield "".join(rng.choice(codes) for _ in range(layers))

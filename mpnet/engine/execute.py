@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Sequence
 
-from mpnet.engine.bind import failure, named_error, run_call
+from mpnet.engine.bind import make_failure, named_error, run_call
 from mpnet.engine.lowering import Lowering, Lowerings
 from mpnet.engine.operations import (
     Context,
@@ -44,12 +44,12 @@ def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, 
     device = prepared.kernels.device
     if any([tensor.storage.device is not device for tensor in inputs]):
         inputs = [on_device(tensor, prepared) for tensor in inputs]
-    gives = operation.gives(first.precision)
-    if gives is None:
+    output_precision = operation.output_precision(first.precision)
+    if output_precision is None:
         raise KernelError(f"{operation.name} does not take tensors of {first.precision}")
     shape = operation.result_shape(prepared.network, [tensor.shape for tensor in inputs])
     context = Context.of(prepared, threads)
-    result = Tensor(device.allocate((first.images, *shape), gives.stored.dtype), gives)
+    result = Tensor(device.allocate((first.images, *shape), output_precision.stored.dtype), output_precision)
     try:
         calls = context.bind(operation, inputs, result)
         # Nothing of it outlives the calls, so the thread's scratch memory serves all operations.
@@ -65,9 +65,9 @@ def run_calls(operation: Operation, calls: Sequence[Call], context: Context) -> 
     """Run calls of an operation and wait until all have run. Raises: KernelError, PrecisionError."""
     for call in calls:
         run_call(operation, call)
-    failed = context.device.finish()
-    if failed is not None:
-        raise failure(operation, *failed)
+    failure = context.device.finish()
+    if failure is not None:
+        raise make_failure(operation, *failure)
 
 
 def prepared_for(operation: Operation, x: Tensor, prepared: Prepared) -> Prepared:
@@ -128,24 +128,24 @@ def convolve(
 def convert(tensor: Tensor, conversion: Conversion | None, prepared: Prepared, threads: int = 1) -> Tensor:
     """The tensor converted, made once and kept with it."""
     for step in () if conversion is None else conversion_steps(tensor.precision, conversion):
-        known = tensor.converted.get(step)
-        if known is None:
-            known = tensor.converted[step] = execute(step, (tensor,), prepared, threads)
-        tensor = known
+        converted = tensor.converted.get(step)
+        if converted is None:
+            converted = tensor.converted[step] = execute(step, (tensor,), prepared, threads)
+        tensor = converted
     return tensor
 
 
-def run_lowering(low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:
+def run_lowering(lowering: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:
     """The result of one layer: conversions (kept with their tensors), slices, operations, conversion after."""
-    ready = [convert(tensor, op, prepared, threads) for op, tensor in zip(low.convert, inputs, strict=True)]
+    ready = [convert(tensor, op, prepared, threads) for op, tensor in zip(lowering.convert, inputs, strict=True)]
     ready = [
-        tensor if part is None else execute(part, (tensor,), prepared, threads)
-        for part, tensor in zip(low.slices, ready, strict=True)
+        tensor if slice_input is None else execute(slice_input, (tensor,), prepared, threads)
+        for slice_input, tensor in zip(lowering.slices, ready, strict=True)
     ]
     result = ready[0]
-    for number, operation in enumerate(low.operations):
+    for number, operation in enumerate(lowering.operations):
         result = execute(operation, [result] if number else ready, prepared, threads)
-    return convert(result, low.after, prepared, threads)
+    return convert(result, lowering.after, prepared, threads)
 
 
 def run_layer(
@@ -161,8 +161,8 @@ def run_layer(
     A yolo layer gives the fp32 tensor that enters box decoding.
     Raises: EngineError that names the layer.
     """
-    low = Lowerings(prepared.network, options).of(index, precision, tuple(tensor.precision for tensor in inputs))
+    lowering = Lowerings(prepared.network, options).lower(index, precision, tuple(tensor.precision for tensor in inputs))
     try:
-        return run_lowering(low, inputs, prepared, threads)
+        return run_lowering(lowering, inputs, prepared, threads)
     except (KernelError, PrecisionError) as error:
         raise named_error(prepared.network, index, error) from None

@@ -24,7 +24,7 @@ from mpnet.engine.operations import (
     Map,
     Operation,
 )
-from mpnet.engine.operations.integer import WHOLE_ACTIVATIONS
+from mpnet.engine.operations.integer import INTEGER_ACTIVATIONS
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
 from mpnet.errors import PrecisionError
@@ -33,27 +33,27 @@ from mpnet.model.network import NETWORK_INPUT, NetworkSpec
 from mpnet.model.precision import FP32, INT8, INT16, Precision
 from mpnet.quantization.codes import Codes, codes_of, leaky_sums
 
-ACTIVATIONS = (*WHOLE_ACTIVATIONS, "leaky")
+ACTIVATIONS = (*INTEGER_ACTIVATIONS, "leaky")
 
 
-def check_precisions(network: NetworkSpec, wanted: Mapping[int, Precision]) -> None:
-    """Refuse layers of reals beside layers of codes. wanted: what layers have of their own, by index.
+def check_precisions(network: NetworkSpec, requested: Mapping[int, Precision]) -> None:
+    """Refuse layers of reals beside layers of codes. requested: what layers have of their own, by index.
 
     A network all of fp32 is what others are compared with. One layer at a time may be of reals beside others, so that analyses
     find what it does; a whole configuration may not. Raises: PrecisionError naming the first.
     """
-    if all(precision is FP32 for precision in wanted.values()):
+    if all(precision is FP32 for precision in requested.values()):
         return
     for layer in network.layers:
-        where, precision = f"layer {layer.index} ({layer.name})", wanted.get(layer.index, FP32)
-        if (layer.has_weights or layer.index in wanted) and not layer.always_fp32 and not precision.carries_scale:
+        place, precision = f"layer {layer.index} ({layer.name})", requested.get(layer.index, FP32)
+        if (layer.has_weights or layer.index in requested) and not layer.always_fp32 and not precision.carries_scale:
             raise PrecisionError(
-                f"{where}: {precision} is no precision of whole numbers; under quantization.integer_only set it to int8 or "
+                f"{place}: {precision} is no precision of whole numbers; under quantization.integer_only set it to int8 or "
                 "int16, or all layers to fp32"
             )
         if layer.always_fp32 and not is_head(layer):
             raise PrecisionError(
-                f"{where}: [{layer.kind}] is always fp32 and has no form in whole numbers; leave quantization.integer_only out"
+                f"{place}: [{layer.kind}] is always fp32 and has no form in whole numbers; leave quantization.integer_only out"
             )
 
 
@@ -81,30 +81,30 @@ def codes_of_tensor(network: NetworkSpec, options: EngineOptions, tensor: int, p
     name = "the image" if owner < 0 else f"layer {owner} ({network.layers[owner].name})"
     if owner not in options.ranges:
         raise PrecisionError(f"{name} has no calibrated range, which quantization.integer_only needs; calibrate first")
-    how = options.of(reader if owner == NETWORK_INPUT else owner)
+    layer_options = options.of(reader if owner == NETWORK_INPUT else owner)
     try:
-        return codes_of(how.codes_of(precision), *options.ranges[owner])
+        return codes_of(layer_options.codes_of(precision), *options.ranges[owner])
     except PrecisionError as error:
         raise PrecisionError(f"{name}: {error}") from None
 
 
-def given_storage(
-    network: NetworkSpec, wanted: Mapping[int, Precision], keyed: Mapping[int, Precision], index: int
+def storage_for_readers(
+    network: NetworkSpec, requested: Mapping[int, Precision], keyed: Mapping[int, Precision], index: int
 ) -> Precision:
     """What a layer of weights gives: int16 of int8 where a layer that reads it, past those that follow it, is of int16.
 
-    wanted: precisions of layers with weights, by index; keyed: of the others that have one.
+    requested: precisions of layers with weights, by index; keyed: of the others that have one.
     """
-    stored = wanted[index].tensor
-    waiting = [index] if stored is INT8 else []
-    while waiting:
-        for reader in network.consumers[waiting.pop()]:
-            precision = wanted.get(reader) or keyed.get(reader)
+    own_precision = requested[index].tensor
+    pending = [index] if own_precision is INT8 else []
+    while pending:
+        for reader in network.consumers[pending.pop()]:
+            precision = requested.get(reader) or keyed.get(reader)
             if precision is not None and precision.tensor is INT16:
                 return INT16
             if precision is None and not network.layers[reader].always_fp32:
-                waiting.append(reader)
-    return stored
+                pending.append(reader)
+    return own_precision
 
 
 def plain_operations(layer: LayerSpec) -> tuple[Operation, ...]:
@@ -113,13 +113,13 @@ def plain_operations(layer: LayerSpec) -> tuple[Operation, ...]:
 
 
 def operations_of(
-    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision, gives: Precision
+    network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision, output_precision: Precision
 ) -> tuple[Operation, ...]:
     """What the layer does on codes of a precision, giving int8 or int16.
 
     Raises: PrecisionError naming a layer that has no form in whole numbers.
     """
-    plain, index, how = plain_operations(layer), layer.index, options.of(layer.index)
+    plain, index, layer_options = plain_operations(layer), layer.index, options.of(layer.index)
 
     def codes(tensor: int, stored: Precision = precision.tensor) -> Codes:
         return codes_of_tensor(network, options, tensor, stored, index)
@@ -129,27 +129,27 @@ def operations_of(
     main = plain[0]
     activation = getattr(layer, "activation", "linear")
     if len(plain) > 1 or not isinstance(main, Convolve | Add | Map) or activation not in ACTIVATIONS:
-        what = next((operation.name for operation in plain if not isinstance(operation, Convolve | Add)), main.name)
-        unknown = f"activation {activation}" if activation not in ACTIVATIONS else f"[{layer.kind}], {what},"
+        name = next((operation.name for operation in plain if not isinstance(operation, Convolve | Add)), main.name)
+        unknown = f"activation {activation}" if activation not in ACTIVATIONS else f"[{layer.kind}], {name},"
         raise PrecisionError(
             f"layer {index} ({layer.name}): {unknown} has no form in whole numbers; leave quantization.integer_only out, or "
             f"use convolutions and sums with {', '.join(ACTIVATIONS[:-1])} or {ACTIVATIONS[-1]}, pooling, upsampling and routes"
         )
-    result = codes(index, gives)
+    result = codes(index, output_precision)
     if isinstance(main, Map):
         if activation != "leaky" or (main.scale, main.shift) != (1.0, 0.0):
             raise PrecisionError(f"layer {index} ({layer.name}): [{layer.kind}] has a form in whole numbers for leaky alone")
-        return (IntegerLeaky(codes(layer.inputs[0]), result, gives),)
+        return (IntegerLeaky(codes(layer.inputs[0]), result, output_precision),)
     leaky = activation == "leaky"
     sums = leaky_sums(result, options.ranges[index]) if leaky else result
     bound = "linear" if leaky else activation
-    follows = (IntegerLeaky(sums, result, gives),) if leaky else ()
+    follows = (IntegerLeaky(sums, result, output_precision),) if leaky else ()
     if isinstance(main, Add):
         terms = codes(layer.inputs[0]), codes(layer.inputs[1])
         return (IntegerAdd(terms, sums, bound), *follows)
-    scheme, corrected = how.rounded_to(precision)
+    scheme, corrected = layer_options.rounded_to(precision)
     x = codes(layer.inputs[0])
-    convolve = IntegerConvolve(index, precision, scheme, corrected, None, None, x, sums, bound, target=gives)
+    convolve = IntegerConvolve(index, precision, scheme, corrected, None, None, x, sums, bound, target=output_precision)
     return (convolve, *follows)
 
 

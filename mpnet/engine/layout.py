@@ -19,14 +19,14 @@ from mpnet.model.precision import FP32, Precision
 
 
 class Step(NamedTuple):
-    """One operation on slots, on behalf of `layer`. takes, gives: the storage that it declares."""
+    """One operation on slots, on behalf of `layer`, with the storage that it declares for its inputs and its result."""
 
     operation: Operation
     layer: int
     inputs: tuple[int, ...]
     output: int
-    takes: Precision
-    gives: Precision
+    input_precision: Precision
+    output_precision: Precision
 
 
 @dataclass(eq=False)
@@ -49,11 +49,11 @@ class Layout:
     lowerings: list[Lowering] = field(default_factory=list)
     devices: list[str] = field(default_factory=lambda: [HOST.name])
 
-    def add(self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, gives: Precision) -> int:
+    def add(self, operation: Operation, layer: int, inputs: tuple[int, ...], shape: Shape, output_precision: Precision) -> int:
         """Append a step that writes a slot of its own."""
         owner = self.layers[inputs[0]] if operation.is_conversion else layer
-        slot = self.add_slot(shape, gives, owner, self.devices[inputs[0]])
-        self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], gives))
+        slot = self.add_slot(shape, output_precision, owner, self.devices[inputs[0]])
+        self.steps.append(Step(operation, layer, inputs, slot, self.precisions[inputs[0]], output_precision))
         return slot
 
     def add_slot(self, shape: Shape, precision: Precision, layer: int, device: str) -> int:
@@ -91,7 +91,7 @@ class Layout:
 
     def peak_bytes(self) -> int:
         """The most that lives at one time, the image included."""
-        sizes = [stored_bytes(shape, kept) for shape, kept in zip(self.shapes, self.precisions, strict=True)]
+        sizes = [stored_bytes(shape, precision) for shape, precision in zip(self.shapes, self.precisions, strict=True)]
         return peak_bytes(sizes, *self.lifetimes(), len(self.steps))
 
 
@@ -112,8 +112,8 @@ def peak_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
     return max(accumulate(change))
 
 
-def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
-    """The steps of one forward pass, unfused. wanted: each layer's precision, None where it follows its inputs.
+def lay_out(lowerings: Lowerings, requested: Sequence[Precision | None]) -> Layout:
+    """The steps of one forward pass, unfused. requested: each layer's precision, None where it follows its inputs.
 
     Raises: PrecisionError for calibrated ranges that are missing.
     """
@@ -122,45 +122,45 @@ def lay_out(lowerings: Lowerings, wanted: Sequence[Precision | None]) -> Layout:
     shapes, precisions, results, add = layout.shapes, layout.precisions, layout.results, layout.add
     # By (slot, id): two consumers that want the same conversion of one slot share its step.
     shared: dict[tuple[int, int], int] = {}
-    layout.lowerings = lowerings.chosen(wanted)
-    for low in layout.lowerings:
-        layer, index = low.layer, low.layer.index
+    layout.lowerings = lowerings.lower_all(requested)
+    for lowering in layout.lowerings:
+        layer, index = lowering.layer, lowering.layer.index
         slots = [0 if i == NETWORK_INPUT else results[i] for i in layer.inputs]
-        for position, conversion in enumerate(low.convert):
+        for position, conversion in enumerate(lowering.convert):
             if conversion is not None:
-                for one in conversion_steps(precisions[slots[position]], conversion):
-                    step = lowerings.one(one) or one
-                    slot, known = slots[position], (slots[position], id(step))
-                    if known not in shared:
-                        shared[known] = add(step, index, (slot,), shapes[slot], step.target)
-                    slots[position] = shared[known]
-        for position, part in enumerate(low.slices):
-            if part is not None:
+                for conversion_step in conversion_steps(precisions[slots[position]], conversion):
+                    step = lowerings.intern(conversion_step) or conversion_step
+                    slot, key = slots[position], (slots[position], id(step))
+                    if key not in shared:
+                        shared[key] = add(step, index, (slot,), shapes[slot], step.target)
+                    slots[position] = shared[key]
+        for position, slice_input in enumerate(lowering.slices):
+            if slice_input is not None:
                 slot = slots[position]
-                shape = part.result_shape(network, [shapes[slot]])
-                slots[position] = add(part, index, (slot,), shape, precisions[slot])
-        slot, main = slots[0], low.main
+                shape = slice_input.result_shape(network, [shapes[slot]])
+                slots[position] = add(slice_input, index, (slot,), shape, precisions[slot])
+        slot, main = slots[0], lowering.main
         if main is not None and main.is_head:
             # A head reads its tensor and makes none: decoding works on what enters the yolo layer.
             layout.outputs.append(slot)
             layout.steps.append(Step(main, index, (slot,), slot, FP32, FP32))
         elif main is not None:
-            given = tuple(slots)
-            for operation, shape in zip(low.operations, low.shapes, strict=True):
-                gives = operation.gives(precisions[given[0]])
-                assert gives is not None  # as lowered
-                slot = add(operation, index, given, shape, gives)
-                given = (slot,)
-            if low.after is not None:
-                slot = add(low.after, index, (slot,), shapes[slot], low.result)
+            operands = tuple(slots)
+            for operation, shape in zip(lowering.operations, lowering.shapes, strict=True):
+                output_precision = operation.output_precision(precisions[operands[0]])
+                assert output_precision is not None  # as lowered
+                slot = add(operation, index, operands, shape, output_precision)
+                operands = (slot,)
+            if lowering.after is not None:
+                slot = add(lowering.after, index, (slot,), shapes[slot], lowering.result)
         results.append(slot)
     if not layout.outputs:
         output = network.outputs[0]
         slot = results[output]
-        last = lowerings.one(conversion_between(precisions[slot], FP32))
-        if last is not None and (slot, id(last)) in shared:
-            slot = shared[slot, id(last)]
-        elif last is not None:
-            slot = add(last, output, (slot,), shapes[slot], FP32)
+        final = lowerings.intern(conversion_between(precisions[slot], FP32))
+        if final is not None and (slot, id(final)) in shared:
+            slot = shared[slot, id(final)]
+        elif final is not None:
+            slot = add(final, output, (slot,), shapes[slot], FP32)
         layout.outputs.append(slot)
     return layout

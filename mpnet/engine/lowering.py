@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Mapping, Sequence
 
-from mpnet.engine.integer import check_precisions, conversion_of, given_storage, operations_of
+from mpnet.engine.integer import check_precisions, conversion_of, operations_of, storage_for_readers
 from mpnet.engine.operations import Conversion, Operation, Quantize, conversion_between
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.rules import RULES
@@ -48,13 +48,13 @@ class Lowering:
         return () if self.main is None else (self.main, *self.rest)
 
 
-def layer_precision(layer: LayerSpec, chosen: Precision | None, inputs: Sequence[Precision]) -> Precision:
+def layer_precision(layer: LayerSpec, requested: Precision | None, inputs: Sequence[Precision]) -> Precision:
     """A layer's precision: its own, else the highest of its input tensors; [yolo] is fp32, weights default to fp32."""
     if layer.always_fp32:
         return FP32
     if layer.has_weights:
-        return chosen or FP32
-    return chosen.tensor if chosen is not None else highest(inputs)
+        return requested or FP32
+    return requested.tensor if requested is not None else highest(inputs)
 
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
@@ -62,7 +62,7 @@ def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
     return _storages(_operations(layer, precision), precision.tensor)[1]
 
 
-def quantised_afterwards(layer: LayerSpec) -> bool:
+def is_quantized_afterwards(layer: LayerSpec) -> bool:
     """Whether some precision makes the layer compute in reals and quantise its result."""
     return any(_storages(_operations(layer, p), p.tensor)[0] is not p.tensor for p in PRECISIONS.values())
 
@@ -76,7 +76,7 @@ def range_owner(network: NetworkSpec, tensor: int) -> int:
     """The layer that made the values of this result: dropout and routes of one whole layer pass them on."""
     while tensor >= 0 and not makes_values(network, tensor):
         layer = network.layers[tensor]
-        if any(_parts(network, layer)):
+        if any(_input_slices(network, layer)):
             break
         tensor = layer.inputs[0]
     return tensor
@@ -92,92 +92,101 @@ class Lowerings:
         self.network = network
         self._options = options
         self._keyed = dict(keyed or {})
-        self._made: dict[tuple[int, Precision | None, tuple[Precision, ...], Precision | None], Lowering] = {}
+        self._lowerings: dict[tuple[int, Precision | None, tuple[Precision, ...], Precision | None], Lowering] = {}
         self._conversions: dict[Conversion, Conversion] = {}
 
-    def of(
-        self, index: int, wanted: Precision | None, inputs: tuple[Precision, ...], gives: Precision | None = None
+    def lower(
+        self, index: int, requested: Precision | None, inputs: tuple[Precision, ...], output_precision: Precision | None = None
     ) -> Lowering:
-        """What layer `index` does when its input tensors are stored as `inputs`.
+        """Return what layer `index` does when its input tensors are stored as `inputs`.
 
-        wanted: its precision, None where it follows its inputs. gives: as `given` says; None: as it is.
+        requested:        its precision, None where it follows its inputs.
+        output_precision: as `storage_for_readers` says; None: as it is.
         Raises: PrecisionError for calibrated ranges that are missing.
         """
-        key = (index, wanted, inputs, gives)
-        made = self._made.get(key)
-        if made is None:
-            chosen = wanted or self._keyed.get(index)
+        key = (index, requested, inputs, output_precision)
+        lowering = self._lowerings.get(key)
+        if lowering is None:
+            assigned = requested or self._keyed.get(index)
             if self._options.integer_only and not self.network.layers[index].has_weights:
-                chosen = self._keyed.get(index)  # what plans say of the others holds where convolutions give reals
-            precision = layer_precision(self.network.layers[index], chosen, inputs)
-            made = self._made[key] = self._lower(index, precision, inputs, gives)
-        return made
+                assigned = self._keyed.get(index)  # what plans say of the others holds where convolutions give reals
+            precision = layer_precision(self.network.layers[index], assigned, inputs)
+            lowering = self._lowerings[key] = self._lower(index, precision, inputs, output_precision)
+        return lowering
 
-    def given(self, index: int, wanted: Mapping[int, Precision]) -> Precision | None:
-        """What a layer gives because of those that read it; None: what it would give anyway.
+    def storage_for_readers(self, index: int, requested: Mapping[int, Precision]) -> Precision | None:
+        """Return how a layer stores its result because of those that read it; None: as it would anyway.
 
-        wanted: precisions of layers with weights, by index.
+        requested: precisions of layers with weights, by index.
         """
-        if not self._options.integer_only or index not in wanted or not wanted[index].carries_scale:
+        if not self._options.integer_only or index not in requested or not requested[index].carries_scale:
             return None
-        return given_storage(self.network, wanted, self._keyed, index)
+        return storage_for_readers(self.network, requested, self._keyed, index)
 
-    def chosen(self, wanted: Sequence[Precision | None], first: Sequence[Lowering] = ()) -> list[Lowering]:
-        """What every layer does, in order. wanted: each layer's precision, None where it follows its inputs.
+    def lower_all(self, requested: Sequence[Precision | None], earlier: Sequence[Lowering] = ()) -> list[Lowering]:
+        """Return what every layer does, in order. requested: each layer's precision, None where it follows its inputs.
 
-        first: what the first layers do, where the same was wanted of them before; not in whole numbers alone, where what a
-        layer gives follows from later ones. Raises: as `of`.
+        earlier: what the first layers do, where the same was requested of them before; not in whole numbers alone, where what a
+        layer gives follows from later ones. Raises: as `lower`.
         """
         of_weights: dict[int, Precision] = {}
         if self._options.integer_only:
-            of_weights = {layer.index: wanted[layer.index] or FP32 for layer in self.network.convolutions}
+            of_weights = {layer.index: requested[layer.index] or FP32 for layer in self.network.convolutions}
             check_precisions(self.network, of_weights | self._keyed)
-        lowered = list(first)
+        lowered = list(earlier)
         for layer in self.network.layers[len(lowered) :]:
             inputs = tuple([FP32 if i == NETWORK_INPUT else lowered[i].result for i in layer.inputs])
-            lowered.append(self.of(layer.index, wanted[layer.index], inputs, self.given(layer.index, of_weights)))
+            lowered.append(
+                self.lower(layer.index, requested[layer.index], inputs, self.storage_for_readers(layer.index, of_weights))
+            )
         return lowered
 
-    def _lower(self, index: int, precision: Precision, inputs: tuple[Precision, ...], gives: Precision | None) -> Lowering:
-        layer, wanted = self.network.layers[index], precision.tensor
-        if self._options.integer_only and wanted.carries_scale:
-            return self._lower_whole(layer, precision, inputs, gives or wanted)
+    def _lower(
+        self, index: int, precision: Precision, inputs: tuple[Precision, ...], output_precision: Precision | None
+    ) -> Lowering:
+        layer, tensor_precision = self.network.layers[index], precision.tensor
+        if self._options.integer_only and tensor_precision.carries_scale:
+            return self._lower_integer(layer, precision, inputs, output_precision or tensor_precision)
         operations = _operations(layer, precision, self._options.of(index))
-        target, result = _storages(operations, wanted)
+        target, result = _storages(operations, tensor_precision)
         convert = tuple(
             [
                 None if source is target else self._conversion(index, tensor, source, target)
                 for tensor, source in zip(layer.inputs, inputs, strict=True)
             ]
         )
-        after = None if target is wanted else self._conversion(index, index, target, wanted)
-        slices = _parts(self.network, layer)
+        conversion_after = None if target is tensor_precision else self._conversion(index, index, target, tensor_precision)
+        slices = _input_slices(self.network, layer)
         shapes = _shapes(self.network, layer, slices, operations)
         main = operations[0] if operations else None
-        return Lowering(layer, precision, convert, slices, main, operations[1:], after, result, shapes)
+        return Lowering(layer, precision, convert, slices, main, operations[1:], conversion_after, result, shapes)
 
-    def _lower_whole(self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...], gives: Precision) -> Lowering:
+    def _lower_integer(
+        self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...], output_precision: Precision
+    ) -> Lowering:
         """In whole numbers alone."""
         network, options, wanted = self.network, self._options, precision.tensor
         convert = tuple(
             [
-                self.one(conversion_of(network, options, layer, tensor, source, wanted))
+                self.intern(conversion_of(network, options, layer, tensor, source, wanted))
                 for tensor, source in zip(layer.inputs, inputs, strict=True)
             ]
         )
-        operations = operations_of(network, options, layer, precision, gives)
-        slices = _parts(network, layer)
+        operations = operations_of(network, options, layer, precision, output_precision)
+        slices = _input_slices(network, layer)
         shapes = _shapes(network, layer, slices, operations)
         main = operations[0] if operations else None
-        return Lowering(layer, precision, convert, slices, main, operations[1:], None, gives, shapes)
+        return Lowering(layer, precision, convert, slices, main, operations[1:], None, output_precision, shapes)
 
     def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
         """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""
         quantize = None
         if target.carries_scale:
-            how = self._options.of(layer)
-            quantize = Quantize(how.codes_of(target), self._range(layer, tensor) if how.calibrated else None, target)
-        return self.one(conversion_between(source, target, quantize))
+            layer_options = self._options.of(layer)
+            quantize = Quantize(
+                layer_options.codes_of(target), self._range(layer, tensor) if layer_options.calibrated else None, target
+            )
+        return self.intern(conversion_between(source, target, quantize))
 
     def _range(self, layer: int, tensor: int) -> tuple[float, float]:
         names, ranges = self.network.layers, self._options.ranges
@@ -191,19 +200,21 @@ class Lowerings:
         low, high = ranges[tensor]
         return float(low), float(high)
 
-    def one(self, operation: Conversion | None) -> Conversion | None:
-        """The object that stands for all conversions equal to this one."""
+    def intern(self, operation: Conversion | None) -> Conversion | None:
+        """Return the object that stands for all conversions equal to this one."""
         return None if operation is None else self._conversions.setdefault(operation, operation)
 
 
-def _operations(layer: LayerSpec, precision: Precision, how: LayerQuantization | None = None) -> tuple[Operation, ...]:
+def _operations(
+    layer: LayerSpec, precision: Precision, layer_options: LayerQuantization | None = None
+) -> tuple[Operation, ...]:
     rule = RULES.get(type(layer))
     if rule is None:
         raise EngineError(f"layer {layer.index} [{layer.kind}] cannot be run: mpnet.engine.rules has no rule for it")
-    return rule.operations(layer, precision, how or LayerQuantization())
+    return rule.operations(layer, precision, layer_options or LayerQuantization())
 
 
-def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Operation | None, ...]:
+def _input_slices(network: NetworkSpec, layer: LayerSpec) -> tuple[Operation | None, ...]:
     slice_input = RULES[type(layer)].slice_input
     if slice_input is None:
         return (None,) * len(layer.inputs)
@@ -213,23 +224,23 @@ def _parts(network: NetworkSpec, layer: LayerSpec) -> tuple[Operation | None, ..
 def _shapes(
     network: NetworkSpec, layer: LayerSpec, slices: tuple[Operation | None, ...], operations: tuple[Operation, ...]
 ) -> tuple[Shape, ...]:
-    given = [
-        network.shape_of(tensor) if part is None else part.result_shape(network, [network.shape_of(tensor)])
-        for tensor, part in zip(layer.inputs, slices, strict=True)
+    operands = [
+        network.shape_of(tensor) if slice_input is None else slice_input.result_shape(network, [network.shape_of(tensor)])
+        for tensor, slice_input in zip(layer.inputs, slices, strict=True)
     ]
     shapes: list[Shape] = []
     for operation in operations:
-        shapes.append(operation.result_shape(network, given))
-        given = shapes[-1:]
+        shapes.append(operation.result_shape(network, operands))
+        operands = shapes[-1:]
     return tuple(shapes)
 
 
-def _storages(operations: tuple[Operation, ...], wanted: Precision) -> tuple[Precision, Precision]:
+def _storages(operations: tuple[Operation, ...], requested: Precision) -> tuple[Precision, Precision]:
     """How the inputs of a layer are stored, and its result, when tensors are wanted so.
 
     Where some operation cannot take codes, all of them work in what those widen to; the result is quantised once, afterwards.
     """
-    stored: Precision | None = wanted
+    stored_as: Precision | None = requested
     for operation in operations:
-        stored = None if stored is None else operation.gives(stored)
-    return (wanted.widened, wanted) if stored is None else (wanted, stored)
+        stored_as = None if stored_as is None else operation.output_precision(stored_as)
+    return (requested.widened, requested) if stored_as is None else (requested, stored_as)

@@ -36,17 +36,17 @@ def plan_arena(plan: Plan, device: str | None = None) -> Arena:
     offsets = [-1] * len(slots)
     placed: list[int] = []
     # A fused plan has slots that nothing writes: they live nowhere and need nothing.
-    used = [
+    used_slots = [
         index
         for index in range(1, len(slots))
         if slots[index].first <= slots[index].last and device in (None, slots[index].device)
     ]
-    for index in sorted(used, key=lambda i: (-sizes[i], i)):
+    for index in sorted(used_slots, key=lambda i: (-sizes[i], i)):
         offset = 0
         meeting = sorted(
-            (offsets[other], sizes[other])
-            for other in placed
-            if slots[other].first <= slots[index].last and slots[index].first <= slots[other].last
+            (offsets[neighbour], sizes[neighbour])
+            for neighbour in placed
+            if slots[neighbour].first <= slots[index].last and slots[index].first <= slots[neighbour].last
         )
         for start, size in meeting:
             if offset + sizes[index] <= start:

@@ -28,12 +28,12 @@ TensorObserver = Callable[[int, NDArray[Any]], None]
 
 def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
     """Every layer in fp32, whatever the cfg says."""
-    chosen = [
+    keyed = [
         layer.index
         for layer in network.layers
         if layer.has_weights or (layer.declared is not None and layer.declared.precision is not None)
     ]
-    return assign(network, overrides=dict.fromkeys(chosen, FP32))
+    return assign(network, overrides=dict.fromkeys(keyed, FP32))
 
 
 def observe_tensors(
@@ -70,22 +70,22 @@ def channel_factors(
     """What equalisation by activations divides output channels by, by index of the layer that writes them; layers of which
     nothing would change are left out. prepared: not equalised. Raises: as `observe_tensors`."""
     network = prepared.network
-    read = {
+    tensors_read = {
         pair.first: {range_owner(network, network.layers[reader].inputs[0]) for reader in pair.seconds}
         for pair in depthwise_pairs(network)
     }
-    watched = set().union(*read.values())
+    watched = set().union(*tensors_read.values())
     largest: dict[int, NDArray[np.float64]] = {}
 
     def measure(tensor: int, data: NDArray[Any]) -> None:
         if tensor in watched:
-            seen = np.abs(data).max(axis=(0, 1, 2)).astype(np.float64)
-            largest[tensor] = np.maximum(largest.get(tensor, 0.0), seen)
+            magnitudes = np.abs(data).max(axis=(0, 1, 2)).astype(np.float64)
+            largest[tensor] = np.maximum(largest.get(tensor, 0.0), magnitudes)
 
     observe_tensors(prepared, batches, [measure], threads)
     factors = {
         first: activation_factors(np.maximum.reduce([largest[tensor] for tensor in sorted(tensors)]))
-        for first, tensors in read.items()
+        for first, tensors in tensors_read.items()
     }
     return {first: values for first, values in factors.items() if (values != 1).any()}
 
@@ -118,8 +118,8 @@ def input_products(
     batches: a pass over the images; there are two, the first for the largest values. Raises: DataError without images.
     """
     network = prepared.network
-    chosen = [layer for layer in network.convolutions if layer.index in set(layers)]
-    largest = dict.fromkeys((range_owner(network, layer.inputs[0]) for layer in chosen), 0.0)
+    selected = [layer for layer in network.convolutions if layer.index in set(layers)]
+    largest = dict.fromkeys((range_owner(network, layer.inputs[0]) for layer in selected), 0.0)
 
     def measure(tensor: int, data: NDArray[Any]) -> None:
         if tensor in largest:
@@ -136,13 +136,13 @@ def input_products(
             dilation=layer.dilation,
             groups=layer.groups,
         )
-        for layer in chosen
+        for layer in selected
     }
 
     def observe(layer: ConvolutionSpec, data: NDArray[Any], weights: NDArray[np.float64] | None) -> None:
         products[layer.index].observe(data.reshape(len(data), *layer.kernel_input), weights)
 
-    observe_tensors(prepared, batches(), [_reading(network, chosen, observe, weighed=True)], threads)
+    observe_tensors(prepared, batches(), [_reading(network, selected, observe, weighed=True)], threads)
     return {index: (layer_products.covariance(), layer_products.positions) for index, layer_products in products.items()}
 
 
@@ -157,16 +157,16 @@ def _reading(
     for layer in layers:
         readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
     heads = _heads(network) if weighed else {}
-    held: dict[int, NDArray[Any]] = {}
+    waiting: dict[int, NDArray[Any]] = {}
 
     def show(tensor: int, data: NDArray[Any]) -> None:
-        if tensor in held:
+        if tensor in waiting:
             layer, head = heads[tensor]
             assert head.objectness is not None
-            observe(layer, held.pop(tensor), cell_weights(data, len(head.head_anchors), head.objectness, head.new_coords))
+            observe(layer, waiting.pop(tensor), cell_weights(data, len(head.head_anchors), head.objectness, head.new_coords))
         for layer in readers.get(tensor, ()):
             if layer.index in heads:
-                held[layer.index] = np.array(data)  # its memory may be another tensor's when its weights are known
+                waiting[layer.index] = np.array(data)  # its memory may be another tensor's when its weights are known
             else:
                 observe(layer, data, None)
 

@@ -149,39 +149,39 @@ def resolve_options(
     batch_norm: auto: the dialect's. ranges: over those that the cfg states.
     Raises: PrecisionError for combinations that do not exist, ConfigError for selectors that choose nothing.
     """
-    chosen = {}
+    by_layer = {}
     for layer in network.layers:
         layer_options = _COMPLETE
         for keys in (network.declared, layer.declared):
             if keys is not None:
                 layer_options = layer_options.overlaid(keys.quantization)
-        chosen[layer.index] = layer_options.overlaid(options)
-    for selector, over in layers:
+        by_layer[layer.index] = layer_options.overlaid(options)
+    for selector, changes in layers:
         for index in select_layers(network, selector):
-            chosen[index] = chosen[index].overlaid(over)
-    _check_integer_only(network, chosen)
-    made = {asked: layer_quantization(asked) for asked in dict.fromkeys(chosen.values())}
-    schemes = {index: made[asked] for index, asked in chosen.items()}
+            by_layer[index] = by_layer[index].overlaid(changes)
+    _check_integer_only(network, by_layer)
+    quantization_of = {layer_options: layer_quantization(layer_options) for layer_options in dict.fromkeys(by_layer.values())}
+    schemes = {index: quantization_of[layer_options] for index, layer_options in by_layer.items()}
     batch_norm = network.dialect if batch_norm == "auto" else batch_norm
-    return EngineOptions(batch_norm, LayerQuantization(), schemes, {**network.stated_ranges, **(ranges or {})}, chosen)
+    return EngineOptions(batch_norm, LayerQuantization(), schemes, {**network.stated_ranges, **(ranges or {})}, by_layer)
 
 
-def _check_integer_only(network: NetworkSpec, chosen: Mapping[int, QuantizationOptions]) -> None:
+def _check_integer_only(network: NetworkSpec, by_layer: Mapping[int, QuantizationOptions]) -> None:
     """Whole numbers are a matter of the whole network, and need codes known beforehand that hold the real 0."""
-    if not any(options.integer_only for options in chosen.values()):
+    if not any(options.integer_only for options in by_layer.values()):
         return
-    for index, options in chosen.items():
-        where, activations = f"layer {index} ({network.layers[index].name})", options.activations
+    for index, options in by_layer.items():
+        place, activations = f"layer {index} ({network.layers[index].name})", options.activations
         if not options.integer_only:
-            raise ConfigError(f"{where} leaves out quantization.integer_only, which all layers have or none; set it for all")
+            raise ConfigError(f"{place} leaves out quantization.integer_only, which all layers have or none; set it for all")
         if activations.ranges != "calibrated":
             raise PrecisionError(
-                f"{where}: quantization.integer_only takes no range that is measured on the image; set "
+                f"{place}: quantization.integer_only takes no range that is measured on the image; set "
                 "quantization.activations.ranges to calibrated"
             )
         if activations.mode not in KERNEL_MODES:
             raise PrecisionError(
-                f"{where}: quantization.integer_only has no codes of {activations.mode}; set quantization.activations.mode to "
+                f"{place}: quantization.integer_only has no codes of {activations.mode}; set quantization.activations.mode to "
                 f"{', '.join(KERNEL_MODES[:-1])} or {KERNEL_MODES[-1]}"
             )
 
@@ -195,13 +195,16 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
 def without_statistics(options: EngineOptions) -> EngineOptions:
     """The same where no calibration images are at hand: weights whose rounding is learnt are rounded to nearest."""
 
-    def rounded_plainly(how: LayerQuantization) -> LayerQuantization:
-        rounding = "half_to_even" if how.narrow.rounding == LEARNT else how.narrow.rounding
-        weights = replace(how.weights, rounding="half_to_even") if how.weights.rounding == LEARNT else how.weights
-        return replace(how, weights=weights, narrow=replace(how.narrow, rounding=rounding, corrected=False))
+    def round_to_nearest(quantization: LayerQuantization) -> LayerQuantization:
+        weights, narrow = quantization.weights, replace(quantization.narrow, corrected=False)
+        if weights.rounding == LEARNT:
+            weights = replace(weights, rounding="half_to_even")
+        if narrow.rounding == LEARNT:
+            narrow = replace(narrow, rounding="half_to_even")
+        return replace(quantization, weights=weights, narrow=narrow)
 
-    layers = {index: rounded_plainly(how) for index, how in options.layers.items()}
-    return replace(options, default=rounded_plainly(options.default), layers=layers)
+    layers = {index: round_to_nearest(quantization) for index, quantization in options.layers.items()}
+    return replace(options, default=round_to_nearest(options.default), layers=layers)
 
 
 def layer_quantization(options: QuantizationOptions) -> LayerQuantization:

@@ -15,12 +15,12 @@ from mpnet.kernels.device import HOST
 from mpnet.model.precision import Precision
 
 
-def is_supported(operation: Operation, takes: Precision, kernels: Kernels, *, by_tensorflow: bool = False) -> bool:
+def is_supported(operation: Operation, input_precision: Precision, kernels: Kernels, *, by_tensorflow: bool = False) -> bool:
     """Whether kernels of another device than the CPU run an operation on inputs stored as `takes`.
 
     by_tensorflow: whether the inputs are codes of one of TensorFlow's modes, which the CPU alone turns into reals.
     """
-    needs = operation.needs(takes)
+    needs = operation.needs(input_precision)
     if not needs or (by_tensorflow and isinstance(operation, Dequantize)):
         return False
     return all(kernels.supports(function, precision) for function, precision in needs)
@@ -55,7 +55,7 @@ def place(layout: Layout, kernels: Kernels) -> None:
         operation, codes = step.operation, not by_tensorflow.isdisjoint(step.inputs)
         if (isinstance(operation, Quantize) and operation.scheme.is_tensorflow) or (codes and operation.moves_values):
             by_tensorflow.add(step.output)
-        on_device = is_supported(operation, step.takes, kernels, by_tensorflow=codes)
+        on_device = is_supported(operation, step.input_precision, kernels, by_tensorflow=codes)
         device = kernels.device.name if on_device else HOST.name
         inputs = tuple([slot_on(device, slot, step.layer) for slot in step.inputs])
         if not operation.is_head:

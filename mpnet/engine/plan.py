@@ -87,7 +87,8 @@ class Plan:
         lines = []
         for number, step in enumerate(self.steps):
             sources = " ".join(f"s{slot}" for slot in step.inputs)
-            change = f"{step.takes}" if step.takes == step.gives else f"{step.takes} -> {step.gives}"
+            before, after = str(step.input_precision), str(step.output_precision)
+            change = before if before == after else f"{before} -> {after}"
             height, width, channels = self.slots[step.output].shape
             name = self.network.layers[step.layer].name
             detail = f" ({step.operation.detail})" if step.operation.detail else ""
@@ -145,39 +146,39 @@ def verify_plan(plan: Plan) -> None:
 
     Raises: EngineError that names the step and the layer.
     """
-    written = {0}
+    written_slots = {0}
     for number, step in enumerate(plan.steps):
-        problem = _step_problem(plan, step, written)
+        problem = _step_problem(plan, step, written_slots)
         if problem:
             layer = plan.network.layers[step.layer]
             raise EngineError(f"step {number} ({step.operation.name}) of layer {layer.index} ({layer.name}): {problem}")
-        written.add(step.output)
+        written_slots.add(step.output)
     for slot in plan.outputs:
-        if slot not in written or plan.slots[slot].precision is not FP32:
+        if slot not in written_slots or plan.slots[slot].precision is not FP32:
             raise EngineError(f"output slot {slot} is not written as fp32")
         if plan.slots[slot].device != HOST.name:
             raise EngineError(f"output slot {slot} lies on {plan.slots[slot].device}; transfer it")
 
 
-def _step_problem(plan: Plan, step: Step, written: set[int]) -> str:
+def _step_problem(plan: Plan, step: Step, written_slots: set[int]) -> str:
     operation, out = step.operation, plan.slots[step.output]
     for slot in step.inputs:
-        if slot not in written:
+        if slot not in written_slots:
             return f"reads slot {slot} before it is written"
-        if plan.slots[slot].precision is not step.takes:
-            return f"declares {step.takes} but slot {slot} holds {plan.slots[slot].precision}"
+        if plan.slots[slot].precision is not step.input_precision:
+            return f"declares {step.input_precision} but slot {slot} holds {plan.slots[slot].precision}"
         if isinstance(operation, Transfer):
             if plan.slots[slot].device == out.device or operation.target != out.device:
                 return f"transfers slot {slot} on {plan.slots[slot].device} to slot {step.output} on {out.device}"
         elif plan.slots[slot].device != out.device:
             return f"reads slot {slot} on {plan.slots[slot].device} but runs on {out.device}"
-    if out.precision is not step.gives:
-        return f"declares to give {step.gives} but slot {step.output} holds {out.precision}"
+    if out.precision is not step.output_precision:
+        return f"declares to give {step.output_precision} but slot {step.output} holds {out.precision}"
     if operation.is_head:
-        return "" if operation.gives(step.takes) else f"a head takes fp32, not {step.takes}"
-    if step.output in written:
+        return "" if operation.output_precision(step.input_precision) else f"a head takes fp32, not {step.input_precision}"
+    if step.output in written_slots:
         return f"writes slot {step.output} a second time"
-    if operation.gives(step.takes) is not step.gives:
-        return f"cannot turn {step.takes} into {step.gives}"
-    expected = operation.result_shape(plan.network, [plan.slots[slot].shape for slot in step.inputs])
-    return "" if out.shape == expected else f"gives the shape {out.shape} where {expected} follows from its inputs"
+    if operation.output_precision(step.input_precision) is not step.output_precision:
+        return f"cannot turn {step.input_precision} into {step.output_precision}"
+    expected_shape = operation.result_shape(plan.network, [plan.slots[slot].shape for slot in step.inputs])
+    return "" if out.shape == expected_shape else f"gives the shape {out.shape} where {expected_shape} follows from its inputs"

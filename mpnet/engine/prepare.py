@@ -32,7 +32,7 @@ from mpnet.model.weights import ConvolutionWeights, Weights
 from mpnet.quantization.bias_correction import bias_shift
 from mpnet.quantization.equalise import ChannelFactors, FoldedConvolution, equalise_by
 from mpnet.quantization.equalise import equalise as equalise_network
-from mpnet.quantization.fixed_point import WholeNumbers, whole_numbers, within_reach
+from mpnet.quantization.fixed_point import IntegerConstants, integer_constants, within_reach
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
 
 Floats = NDArray[np.float32]
@@ -44,13 +44,13 @@ class Constants:
 
     weights:      (out, in / groups, size, size); of their stored type: float32, or int8 codes.
     bias:         float32 (out,), bias correction included. weight_scale: float32 (out,) of quantised weights, else None.
-    whole:        of IntegerConvolve.
+    integer:      of IntegerConvolve.
     """
 
     weights: NDArray[Any]
     bias: Floats
     weight_scale: Floats | None
-    whole: WholeNumbers | None = None
+    integer: IntegerConstants | None = None
 
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
@@ -85,15 +85,15 @@ def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_n
     return FoldedConvolution(folded, bias)
 
 
-def normalised_weights(weights: Floats, normalisation: str) -> Floats:
+def normalized_weights(weights: Floats, normalisation: str) -> Floats:
     """Weights (layers, channels) of a shortcut over their sum for each channel: relu, softmax, or none as they are."""
     if normalisation == "none":
         return weights
     relu = normalisation == "relu"
-    parts = np.maximum(weights, 0) if relu else exponentials(weights - weights.max(axis=0))
+    shares = np.maximum(weights, 0) if relu else exponentials(weights - weights.max(axis=0))
     # One after the other: the order of the sum is part of the result.
-    total = np.add.accumulate(parts.astype(np.float64), axis=0)[-1]
-    return np.asarray(parts / (0.0001 + total), np.float32)
+    total = np.add.accumulate(shares.astype(np.float64), axis=0)[-1]
+    return np.asarray(shares / (0.0001 + total), np.float32)
 
 
 def fold_network(
@@ -285,7 +285,7 @@ class Prepared:
         if cached is not None:
             packed, bias, scale = cached
             return PreparedConvolution(
-                packed, bias, scale, kernel_activation(layer.activation), self._whole(operation, bias, scale)
+                packed, bias, scale, kernel_activation(layer.activation), self._integer_constants(operation, bias, scale)
             )
         ready = self._pack(operation, threads=threads)
         self._cache.store(key, ready.packed, ready.bias, ready.weight_scale)
@@ -302,7 +302,7 @@ class Prepared:
         if ready is None:
             layer = self.network.layers[index]
             assert isinstance(layer, ShortcutSpec)
-            normalised = normalised_weights(self.values[index], layer.normalisation)
+            normalised = normalized_weights(self.values[index], layer.normalisation)
             ready = self._shortcuts[index] = np.ascontiguousarray(
                 np.broadcast_to(normalised, (len(normalised), layer.out_shape[2])), np.float32
             )
@@ -319,11 +319,11 @@ class Prepared:
         """A digest of what calibration images say of an operation's constants; None: nothing."""
         learnt = operation.weights is not None and operation.weights.rounding == LEARNT
         if operation.precision.is_narrow:
-            asked = operation.corrected or learnt
-            return f"{self._statistics(operation).digest} {operation.corrected}" if asked else None
+            is_needed = operation.corrected or learnt
+            return f"{self._statistics(operation).digest} {operation.corrected}" if is_needed else None
         means = self.channel_means.get(operation.layer) if operation.corrected else None
-        parts = [self._statistics(operation).digest] if learnt else []
-        return " ".join([*parts, *([] if means is None else [hashlib.sha256(means.tobytes()).hexdigest()])]) or None
+        digests = [self._statistics(operation).digest] if learnt else []
+        return " ".join([*digests, *([] if means is None else [hashlib.sha256(means.tobytes()).hexdigest()])]) or None
 
     def _statistics(self, operation: Convolve) -> CalibrationStatistics:
         if self.statistics is None:
@@ -371,18 +371,18 @@ class Prepared:
         if isinstance(operation, IntegerConvolve):
             codes, scale = within_reach(codes, scale, bias, operation.codes, operation.result)
         bias = np.ascontiguousarray(bias)
-        return Constants(codes, bias, scale, self._whole(operation, bias, scale, codes))
+        return Constants(codes, bias, scale, self._integer_constants(operation, bias, scale, codes))
 
-    def _whole(
+    def _integer_constants(
         self, operation: Convolve, bias: Floats, scale: Floats | None, codes: NDArray[np.int8] | None = None
-    ) -> WholeNumbers | None:
+    ) -> IntegerConstants | None:
         """What sums become codes by. codes: of the weights, which are checked; None: they were. Raises: EngineError."""
         if not isinstance(operation, IntegerConvolve):
             return None
         assert scale is not None
         filters = np.zeros(len(bias), np.int64) if codes is None else np.abs(codes.astype(np.int64)).sum(axis=(1, 2, 3))
         try:
-            return whole_numbers(bias, scale, operation.codes, operation.result, filters)
+            return integer_constants(bias, scale, operation.codes, operation.result, filters)
         except PrecisionError as error:
             layer = operation.layer_of(self.network)
             raise EngineError(f"layer {layer.index} ({layer.name}) cannot run in whole numbers: {error}") from None
@@ -400,4 +400,4 @@ class Prepared:
             layer_text = f"layer {layer.index} ({layer.name})"
             raise EngineError(f"{layer_text} cannot run as {operation.precision}: {error}") from None
         activation = kernel_activation(layer.activation)
-        return PreparedConvolution(packed, constants.bias, constants.weight_scale, activation, constants.whole)
+        return PreparedConvolution(packed, constants.bias, constants.weight_scale, activation, constants.integer)

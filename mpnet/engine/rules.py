@@ -34,7 +34,7 @@ NORMALISATIONS_BY_WORD: dict[str, str] = {f"normalize_{kind}": kind for kind in 
 """Activations over the channels of a pixel -> how they are normalised."""
 
 
-def _blurred(kind: int, strides: tuple[int, int]) -> Operations:
+def _blur(kind: int, strides: tuple[int, int]) -> Operations:
     if not kind:
         return ()
     if strides[0] == strides[1]:
@@ -42,18 +42,18 @@ def _blurred(kind: int, strides: tuple[int, int]) -> Operations:
     return (op.Blur(kind, 1), op.Sample(*strides))
 
 
-def _sampled(sample: tuple[int, int]) -> Operations:
+def _sample(sample: tuple[int, int]) -> Operations:
     return (op.Sample(*sample),) if sample != (1, 1) else ()
 
 
-def _convolve(layer: spec.ConvolutionSpec, precision: Precision, how: LayerQuantization) -> Operations:
+def _convolve(layer: spec.ConvolutionSpec, precision: Precision, quantization: LayerQuantization) -> Operations:
     if precision.carries_scale:
-        main = op.Convolve(layer.index, precision, *how.rounded_to(precision))
+        main = op.Convolve(layer.index, precision, *quantization.rounded_to(precision))
     else:
         main = op.Convolve(layer.index, precision)
     follows = _activate(layer.activation)
     if follows or layer.blur or layer.sample != (1, 1):
-        return (main, *_sampled(layer.sample), *follows, *_blurred(layer.blur, layer.blur_strides))
+        return (main, *_sample(layer.sample), *follows, *_blur(layer.blur, layer.blur_strides))
     return (main,)
 
 
@@ -61,7 +61,7 @@ def _maxpool(layer: spec.MaxpoolSpec, *_: Any) -> Operations:
     if layer.depth:
         return (op.ChannelMax(layer.depth),)
     main = op.MaxPool(layer.size, layer.stride, layer.padding)
-    return (main, *_sampled(layer.sample), *_blurred(layer.blur, layer.blur_strides))
+    return (main, *_sample(layer.sample), *_blur(layer.blur, layer.blur_strides))
 
 
 def _upsample(layer: spec.UpsampleSpec, *_: Any) -> Operations:
@@ -71,18 +71,18 @@ def _upsample(layer: spec.UpsampleSpec, *_: Any) -> Operations:
     return (op.Upsample(factor), *(() if layer.scale == 1 else (op.Map("linear", layer.scale),)))
 
 
-def _part(layer: spec.RouteSpec, shape: spec.Shape) -> op.Slice | None:
+def _group_slice(layer: spec.RouteSpec, shape: spec.Shape) -> op.Slice | None:
     width = shape[2] // layer.groups
     return op.Slice(layer.group_id * width, (layer.group_id + 1) * width) if layer.groups > 1 else None
 
 
 def _shortcut(layer: spec.ShortcutSpec, *_: Any) -> Operations:
-    inside, follows = kernel_activation(layer.activation), _activate(layer.activation)
+    word, follows = kernel_activation(layer.activation), _activate(layer.activation)
     plain = len(layer.inputs) == 2 and layer.plain
     if plain:
-        return (op.Add(inside), *follows)
+        return (op.Add(word), *follows)
     index = -1 if layer.weights_type == "none" else layer.index
-    return (op.Combine(inside, index, layer.alpha, layer.beta), *follows)
+    return (op.Combine(word, index, layer.alpha, layer.beta), *follows)
 
 
 def _scale(layer: spec.ScaleChannelsSpec, *_: Any) -> Operations:
@@ -134,7 +134,7 @@ RULES |= {
     spec.DeconvolutionalSpec: Rule(_convolve, lambda layer, _: op.Spread(layer.spread) if layer.spread > 1 else None),
     spec.MaxpoolSpec: Rule(_maxpool),
     spec.UpsampleSpec: Rule(_upsample),
-    spec.RouteSpec: Rule(lambda layer, *_: (op.Concat(),) if len(layer.inputs) > 1 else (), _part),
+    spec.RouteSpec: Rule(lambda layer, *_: (op.Concat(),) if len(layer.inputs) > 1 else (), _group_slice),
     spec.ShortcutSpec: Rule(_shortcut),
     spec.ScaleChannelsSpec: Rule(_scale),
     spec.SamSpec: Rule(_sam),

@@ -108,10 +108,10 @@ class Session:
         return bound
 
     def _check(self, batch: NDArray[Any]) -> NDArray[np.float32]:
-        expected = self.plan.network.in_shape
-        if not isinstance(batch, np.ndarray) or batch.ndim != 4 or batch.shape[1:] != expected or len(batch) == 0:
+        expected_shape = self.plan.network.in_shape
+        if not isinstance(batch, np.ndarray) or batch.ndim != 4 or batch.shape[1:] != expected_shape or len(batch) == 0:
             shape = getattr(batch, "shape", type(batch).__name__)
-            height, width, channels = expected
+            height, width, channels = expected_shape
             raise DataError(f"the network takes batches of shape (n, {height}, {width}, {channels}), not {shape}")
         if len(batch) > MAX_BATCH:
             raise DataError(f"a batch of {len(batch)} images; use at most {MAX_BATCH} at once")

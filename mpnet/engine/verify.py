@@ -69,7 +69,7 @@ class _Simulation:
     magnitudes: PackedConv
 
 
-_WHOLE = (IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerRescale)
+_INTEGER_OPERATIONS = (IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerRescale)
 """What is compared with the oracle, code by code."""
 
 
@@ -78,7 +78,7 @@ class Verifier:
 
     def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
         """Raises: ConfigError when no step of the plan is int8."""
-        if not any(step.gives.carries_scale or step.takes.carries_scale for step in plan.steps):
+        if not any(step.output_precision.carries_scale or step.input_precision.carries_scale for step in plan.steps):
             raise ConfigError("no layer runs in int8, so there is nothing to verify; lower some or leave --verify out")
         self._prepared = prepared
         self._plan = plan
@@ -105,14 +105,14 @@ class Verifier:
 
     def _check(self, number: int, step: Step, inputs: Sequence[Tensor], result: Tensor) -> None:
         operation, x = step.operation, inputs[0]
-        if isinstance(operation, _WHOLE):
-            wanted = execute(operation, inputs, self._oracle).host()
-            wrong = int(np.count_nonzero(result.host() != wanted))
-            largest = float(np.abs(result.host().astype(np.float64) - wanted).max())
-            self._add(number, step, result.host().size, wrong, largest, float(wrong > 0))
+        if isinstance(operation, _INTEGER_OPERATIONS):
+            expected = execute(operation, inputs, self._oracle).host()
+            wrong_count = int(np.count_nonzero(result.host() != expected))
+            largest = float(np.abs(result.host().astype(np.float64) - expected).max())
+            self._add(number, step, result.host().size, wrong_count, largest, float(wrong_count > 0))
         elif isinstance(operation, Quantize):
             assert result.params is not None
-            wrong = sum(
+            wrong_count = sum(
                 int(
                     np.count_nonzero(
                         result.host()[i] != quantize_activation(widened(x.host()[i]), quant_params(result.params, i))
@@ -120,7 +120,7 @@ class Verifier:
                 )
                 for i in range(x.images)
             )
-            self._add(number, step, result.host().size, wrong, float(wrong > 0), float(wrong > 0))
+            self._add(number, step, result.host().size, wrong_count, float(wrong_count > 0), float(wrong_count > 0))
         elif isinstance(operation, Convolve) and operation.weights is not None:
             simulated, bound = self._simulate(number, operation, x)
             difference = np.abs(result.host().astype(np.float64) - simulated)
@@ -131,13 +131,13 @@ class Verifier:
 
     def _add(self, number: int, step: Step, values: int, differing: int, largest: float, share: float) -> None:
         name = self._plan.network.layers[step.layer].name
-        known = self._checks.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
+        earlier = self._checks.get(number) or StepCheck(number, name, step.operation.name, 0, 0, 0.0, 0.0)
         self._checks[number] = replace(
-            known,
-            values=known.values + values,
-            differing=known.differing + differing,
-            largest=max(known.largest, largest),
-            share=max(known.share, share),
+            earlier,
+            values=earlier.values + values,
+            differing=earlier.differing + differing,
+            largest=max(earlier.largest, largest),
+            share=max(earlier.share, share),
         )
 
     def _simulate(self, number: int, operation: Convolve, x: Tensor) -> tuple[Floats, NDArray[np.float64]]:

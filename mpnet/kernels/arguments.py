@@ -61,9 +61,9 @@ def pooled_size(shape: ConvShape, out: Values) -> tuple[int, int]:
     sides = []
     for axis, side in ((1, shape.out_h), (2, shape.out_w)):
         pooled = out.shape[axis] if len(out.shape) == 4 else 0
-        allowed = sorted({max(side // 2, 1), (side + 1) // 2})
-        if pooled not in allowed:
-            raise KernelError(f"out has shape {out.shape}; pooling {side} makes {' or '.join(map(str, allowed))}")
+        sizes = sorted({max(side // 2, 1), (side + 1) // 2})
+        if pooled not in sizes:
+            raise KernelError(f"out has shape {out.shape}; pooling {side} makes {' or '.join(map(str, sizes))}")
         sides.append(pooled)
     return sides[0], sides[1]
 
@@ -100,6 +100,6 @@ def activation_code(word: str, words: Sequence[str]) -> int:
 
 
 def check_codes(low: int, high: int, dtype: np.dtype[Any]) -> None:
-    least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
-    if not least <= low <= high <= most:
-        raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [{least}, {most}]")
+    smallest, largest = np.iinfo(dtype).min, np.iinfo(dtype).max
+    if not smallest <= low <= high <= largest:
+        raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [{smallest}, {largest}]")

@@ -31,7 +31,7 @@ class Call:
         """Let the next call read another array of the same type and shape, which the caller keeps alive."""
         if self.input_index is not None:
             arguments = list(self.arguments)
-            arguments[self.input_index] = self._passed(x)
+            arguments[self.input_index] = self._as_argument(x)
             self.arguments = tuple(arguments)
 
     def with_fixed_input(self) -> Call:
@@ -42,6 +42,6 @@ class Call:
     def use_scratch(self, memory: NDArray[np.uint8]) -> None:
         """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
 
-    def _passed(self, x: NDArray[Any]) -> Any:
+    def _as_argument(self, x: NDArray[Any]) -> Any:
         """What stands for the input among the arguments: the array, or its address."""
         return x

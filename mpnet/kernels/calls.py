@@ -86,7 +86,7 @@ class Binder:
         pool: bool = False,
         converts: CodeRules | None = None,
         sums: Values | None = None,
-        whole: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int32]] | None = None,
+        integer: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int32]] | None = None,
         leaky: tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]] | None = None,
     ) -> Call:
         """out = activation(conv(x) + bias), stored as out's dtype; the call can run after `finish`.
@@ -168,13 +168,13 @@ class Binder:
                 "out_high": out_high,
                 "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding"),
             }
-        if whole is not None:
+        if integer is not None:
             if out.dtype not in CODES or not precision.carries_scale or ranges is not None or sums is not None:
                 raise KernelError("whole numbers make codes of codes, neither measured nor continued")
             of_bias = INT if precision.multiplies_bytes and out.dtype == np.int8 else WIDE_INT
-            for values, what, types in zip(whole, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
+            for values, what, types in zip(integer, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
                 check(values, f"whole {what}", types, (shape.out_channels,))
-            fields |= dict(zip(("integer_bias", "multiplier", "shift"), whole, strict=True))
+            fields |= dict(zip(("integer_bias", "multiplier", "shift"), integer, strict=True))
             if leaky is not None:
                 fields |= {"leaky_multiplier": leaky[0], "leaky_shift": leaky[1]}
                 fields |= {"leaky_low": leaky[2][0], "leaky_high": leaky[2][1]}
@@ -311,17 +311,17 @@ class Binder:
             raise KernelError("concat: there are no inputs")
         check_images(out, "out", ANY)
         check_output(out, *inputs)
-        calls, at, width = [], 0, out.shape[3]
+        calls, start, width = [], 0, out.shape[3]
         for i, x in enumerate(inputs):
             check_images(x, f"input {i}", (out.dtype,))
             if x.shape[:3] != out.shape[:3]:
                 raise KernelError(f"concat: input {i} has shape {x.shape}, out {out.shape}; they differ before channels")
             channels = x.shape[3]
             pixels = out.size // width
-            calls.append(self._call("copy_channels", x, out, x.dtype, pixels, channels, 0, width, at, channels))
-            at += channels
-        if at != width:
-            raise KernelError(f"concat: the inputs have {at} channels, out has {width}")
+            calls.append(self._call("copy_channels", x, out, x.dtype, pixels, channels, 0, width, start, channels))
+            start += channels
+        if start != width:
+            raise KernelError(f"concat: the inputs have {start} channels, out has {width}")
         return calls
 
     def take_channels(self, x: Values, out: Values, start: int) -> Call:
@@ -371,7 +371,7 @@ def _uploaded(value: Any, device: Device, arrays: list[tuple[NDArray[Any], Stora
         arrays.append((value, device.upload(value)))
         return arrays[-1][1]
     if type(value) in (list, tuple):
-        return type(value)(_uploaded(part, device, arrays) for part in value)
+        return type(value)(_uploaded(item, device, arrays) for item in value)
     return value
 
 

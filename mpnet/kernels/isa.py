@@ -36,7 +36,7 @@ def _tables() -> dict[str, Any]:
 
 def _select(name: str, origin: str) -> str:
     tables = _tables()
-    usable = [known for known, table in tables.items() if lib.mp_table_usable(table)]
+    usable = [level for level, table in tables.items() if lib.mp_table_usable(table)]
     if name in ("", "auto"):
         return usable[0]
     if name not in tables:

@@ -31,7 +31,7 @@ TYPE_CODE: dict[Any, int] = {t.dtype: getattr(lib, f"MP_TYPE_{t.c_name}") for t 
 _CONV_ARGS = ffi.typeof("mp_conv_args *")
 
 
-def _passed(values: Iterable[Any]) -> list[Any]:
+def _as_argument(values: Iterable[Any]) -> list[Any]:
     """Return tensors as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
@@ -56,7 +56,7 @@ def _c_shape(shape: ConvShape) -> Any:
 
 
 class _NativeCall(Call):
-    def _passed(self, x: NDArray[Any]) -> Any:
+    def _as_argument(self, x: NDArray[Any]) -> Any:
         return address(x)
 
 
@@ -135,12 +135,12 @@ class NativeKernels(Kernels):
 
     def call(self, function: str, x: Values, *rest: Any) -> Call:
         """Implements `Kernels.call`."""
-        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, *_passed((x, *rest))), 1)
+        return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, *_as_argument((x, *rest))), 1)
 
     def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
         """Implements `Kernels.conv_call`."""
         data = address(packed.data)
-        args = ffi.new(_CONV_ARGS, dict(zip(fields, _passed(fields.values()), strict=True)))
+        args = ffi.new(_CONV_ARGS, dict(zip(fields, _as_argument(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data
         setattr(args, "in", address(x.array if type(x) is HostStorage else array_of(x)))
         scratch_bytes = lib.mp_conv_scratch_bytes(self.table, data, "pool_h" in fields, fields["threads"])

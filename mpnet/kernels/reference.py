@@ -96,8 +96,8 @@ def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArra
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     # In float64, which holds every one of these sums, as a product of matrices.
     products = _sums(packed, steps.astype(np.float64), lambda taps, w, _: np.tensordot(taps, w.astype(np.float64), axes=(0, 0)))
-    whole: NDArray[np.int64] = products.astype(np.int64) + fields.get("sums", 0)
-    return whole
+    sums: NDArray[np.int64] = products.astype(np.int64) + fields.get("sums", 0)
+    return sums
 
 
 def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
@@ -111,7 +111,7 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
     return value
 
 
-def _whole(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
+def _integer_codes(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
     """Section 10: sums of integers as codes."""
     sums = _integer_sums(packed, x, fields) + fields["integer_bias"]
     narrow = packed.precision.multiplies_bytes and fields["out"].dtype == np.int8
@@ -206,7 +206,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         out[:] = _integer_sums(packed, x, fields)
         return
     if "multiplier" in fields:
-        codes = _whole(packed, x, fields).astype(out.dtype)
+        codes = _integer_codes(packed, x, fields).astype(out.dtype)
         if "pool_h" in fields:
             pooled = fields["pool_h"], fields["pool_w"]
             codes = codes[:, : 2 * pooled[0], : 2 * pooled[1]]
@@ -218,20 +218,20 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
         value = _result(packed.precision)(packed, x if packed.precision.carries_scale else widened(x), fields)
         refuse_not_finite(value, "a convolution's result")
         value = activate(value, ACTIVATION_WORD[fields["activation"]])
-    whole = np.empty(value.shape, out.dtype)
+    stored = np.empty(value.shape, out.dtype)
     if out.dtype in CODES:
-        quantize(value, value.dtype, whole, out.dtype, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
+        quantize(value, value.dtype, stored, out.dtype, len(x), 0, *(fields[f"out_{name}"] for name in _CODE_RULES))
     else:
-        whole = narrowed(value, out.dtype)
-        refuse_not_finite(widened(whole), "a convolution's result")
+        stored = narrowed(value, out.dtype)
+        refuse_not_finite(widened(stored), "a convolution's result")
     if "pool_h" in fields:
         # Padding 0 leaves an odd last line out.
         pooled = fields["pool_h"], fields["pool_w"]
-        whole = whole[:, : 2 * pooled[0], : 2 * pooled[1]]
-        maxpool(whole, out, out.dtype, *whole.shape, *pooled, 2, 2, 1)
+        stored = stored[:, : 2 * pooled[0], : 2 * pooled[1]]
+        maxpool(stored, out, out.dtype, *stored.shape, *pooled, 2, 2, 1)
         value = widened(out)
     else:
-        out[:] = whole
+        out[:] = stored
     if "ranges" in fields:
         fields["ranges"][:] = extremes(value)
 

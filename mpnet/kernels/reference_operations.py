@@ -13,7 +13,7 @@ from mpnet.errors import NonFiniteError
 from mpnet.kernels.arguments import CODES
 from mpnet.kernels.interface import ACTIVATION_WORD, NORMALISATIONS, OPERANDS
 from mpnet.kernels.reference_math import F32, activate, exp, fma, times_32
-from mpnet.kernels.rounding import quantized, round_whole
+from mpnet.kernels.rounding import quantized, round_to_integers
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed, widened
 
@@ -52,9 +52,9 @@ def quantize(
 def dequantize(
     x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
 ) -> None:
-    whole = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
+    steps = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
     with np.errstate(over="ignore"):
-        out[:] = narrowed(whole * per_image(scale, x) + per_image(offset, x), out_dtype)
+        out[:] = narrowed(steps * per_image(scale, x) + per_image(offset, x), out_dtype)
 
 
 def cast(x: Array, dtype: Any, out: Array, out_dtype: Any, *_: int) -> None:
@@ -295,7 +295,7 @@ def quantize_by_division(x: F32, out: Array, dtype: Any, scale: float, zero_poin
     refuse_not_finite(x, "a tensor to be quantised")
     least = np.iinfo(dtype).min
     steps: F32 = np.clip(x / _f32(scale), _f32(least - zero_point), _f32(-1 - least - zero_point))
-    out[:] = round_whole(steps, "half_away").astype(np.int32) + zero_point
+    out[:] = round_to_integers(steps, "half_away").astype(np.int32) + zero_point
 
 
 FUNCTIONS: dict[str, Callable[..., None]] = {

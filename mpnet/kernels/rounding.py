@@ -15,7 +15,7 @@ F32 = NDArray[np.float32]
 _f32 = np.float32
 
 
-def round_whole(x: F32, rounding: str) -> F32:
+def round_to_integers(x: F32, rounding: str) -> F32:
     """x rounded to whole numbers by a named rule."""
     if rounding == "half_to_even":
         return np.rint(x)
@@ -35,5 +35,5 @@ def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, 
     with np.errstate(over="ignore"):
         t = x * inv_scale
     t = np.minimum(np.maximum(t, (low - zero_point).astype(np.float32)), (high - zero_point).astype(np.float32))
-    codes: NDArray[np.int32] = round_whole(t, rounding).astype(np.int32) + zero_point
+    codes: NDArray[np.int32] = round_to_integers(t, rounding).astype(np.int32) + zero_point
     return codes

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.rounding import round_whole
+from mpnet.kernels.rounding import round_to_integers
 from mpnet.quantization.tensorflow import flush, flush_one
 
 ROUND_MODES: dict[str, str] = {"HALF_TO_EVEN": "half_to_even", "HALF_UP": "half_up"}
@@ -68,7 +68,7 @@ def fake_quant_steps(minimum: np.float32, maximum: np.float32, num_bits: int, na
     with np.errstate(all="ignore"):
         scale = flush_one(flush_one(maximum - minimum) / (highest - lowest))
         position = lowest - flush_one(minimum / scale)
-        zero = min(max(_f32(round_whole(np.asarray(position), "half_away")), lowest), highest)
+        zero = min(max(_f32(round_to_integers(np.asarray(position), "half_away")), lowest), highest)
         inv_scale = flush_one((highest - lowest) / flush_one(maximum - minimum))
         return Steps(flush_one((lowest - zero) * scale), flush_one((highest - zero) * scale), scale, inv_scale, zero - lowest)
 
@@ -77,7 +77,7 @@ def fake_quant_whole(x: NDArray[np.float32], steps: Steps, *, channel: bool = Fa
     """Whole numbers of steps from the real 0 for finite x. channel: as the operation per channel does."""
     shifted = flush(np.maximum(np.minimum(flush(x), steps.maximum), steps.minimum) - steps.minimum)
     position = flush(shifted * steps.inv_scale if channel else np.divide(shifted, steps.scale, dtype=_f32))
-    return round_whole(position - steps.zero, "half_up")
+    return round_to_integers(position - steps.zero, "half_up")
 
 
 def both_ways_steps(minimum: np.float32, maximum: np.float32, lowest: int, highest: int) -> Steps:
@@ -101,7 +101,7 @@ def both_ways_whole(x: NDArray[np.float32], steps: Steps, rounding: str) -> NDAr
     values = flush(x)
     values = np.where(values > steps.maximum, steps.maximum, values)
     values = np.where(values < steps.minimum, steps.minimum, values)  # keeps -0 where the minimum is 0, as np.maximum may not
-    return round_whole(flush(values * steps.inv_scale), rounding)
+    return round_to_integers(flush(values * steps.inv_scale), rounding)
 
 
 def fake_quant_with_min_max_vars(

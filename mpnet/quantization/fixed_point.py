@@ -49,7 +49,7 @@ def factor_of(real: float) -> Factor:
     return Factor(0, 0) if shift < -31 else Factor(multiplier, shift)
 
 
-def whole_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes) -> NDArray[np.float64]:
+def integer_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes) -> NDArray[np.float64]:
     """A bias (out,) counted in steps of the products of an input's codes and weights with these scales."""
     counted: NDArray[np.float64] = np.rint(bias / (scales.astype(np.float64) * codes.scale))
     return counted
@@ -74,7 +74,7 @@ def within_reach(
     return np.where(keep, weights, changed), wider
 
 
-class WholeNumbers(NamedTuple):
+class IntegerConstants(NamedTuple):
     """What a convolution's sums become codes by: bias (out,) of BIAS_TYPES; the factor of each channel, int32 (out,)."""
 
     bias: NDArray[Any]
@@ -82,9 +82,9 @@ class WholeNumbers(NamedTuple):
     shift: NDArray[np.int32]
 
 
-def whole_numbers(
+def integer_constants(
     bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes, sums: Codes, filters: NDArray[np.int64]
-) -> WholeNumbers:
+) -> IntegerConstants:
     """Of weights with these scales that read `codes` and whose sums become the codes `sums`.
 
     filters: the sum of a filter's magnitudes, in steps of its scale.
@@ -92,7 +92,7 @@ def whole_numbers(
     """
     factors = [factor_of(codes.scale * scale / sums.scale) for scale in scales.astype(np.float64).tolist()]
     multiplier, shift = (np.array(part, np.int32) for part in zip(*factors, strict=True))
-    whole = whole_bias(bias, scales, codes).astype(np.int64)
+    whole = integer_bias(bias, scales, codes).astype(np.int64)
     if shift.max() > MOST_SHIFT:
         steps = codes.scale * float(scales.max()) / sums.scale
         raise PrecisionError(
@@ -110,4 +110,4 @@ def whole_numbers(
             f"channel {channel}: its sums can reach {int(reach[channel]):,}, beyond the {int(room[channel]):,} that "
             f"{_SUM_BITS[sums.bits] + 1} bits hold here; set another precision for the layer, or leave integer_only out"
         )
-    return WholeNumbers(whole.astype(BIAS_TYPES[sums.bits]), multiplier, shift)
+    return IntegerConstants(whole.astype(BIAS_TYPES[sums.bits]), multiplier, shift)

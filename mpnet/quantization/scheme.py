@@ -40,7 +40,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
 from mpnet.kernels.interface import TensorQuant
-from mpnet.kernels.rounding import quantized, round_whole
+from mpnet.kernels.rounding import quantized, round_to_integers
 from mpnet.model.quantization import MODES, SCHEME_ROUNDINGS, TENSORFLOW_MODES, ActivationMode
 
 # Narrower ranges count as this scale: its reciprocal and its product with a weight scale stay normal numbers.
@@ -276,12 +276,12 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
     if params.mode == "MIN_COMBINED":
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
         t = tf_formulas.flush(bounded - _f32(params.range_min)) * _f32(params.inv_scale) - _f32(128)
-        return round_whole(t, params.rounding).astype(np.int8)
+        return round_to_integers(t, params.rounding).astype(np.int8)
     if params.mode == FAKE_QUANT:
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
         shifted = tf_formulas.flush(bounded - _f32(params.range_min))
         position = tf_formulas.flush(np.divide(shifted, _f32(params.scale), dtype=_f32))
-        whole = round_whole(position - _f32(params.zero_point - params.low), params.rounding)
+        whole = round_to_integers(position - _f32(params.zero_point - params.low), params.rounding)
         return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
     codes = quantized(values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high)
     return codes.astype(np.int8 if params.high < 128 else np.int16)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.rounding import round_whole
+from mpnet.kernels.rounding import round_to_integers
 from mpnet.model.quantization import QUANTIZE_MODES
 
 ROUND_MODES: dict[str, str] = {"HALF_AWAY_FROM_ZERO": "half_away", "HALF_TO_EVEN": "half_to_even"}
@@ -106,7 +106,7 @@ def quantize_factors(
             scale = flush_one(_f32(np.float64(kind.steps) / span))
         elif mode == "MIN_FIRST":
             scale = _ZERO if mx == mn else flush_one(_f32(np.float64(kind.steps) / span))
-            code = np.float32(round_whole(np.asarray(mn * scale), "half_away"))
+            code = np.float32(round_to_integers(np.asarray(mn * scale), "half_away"))
         else:
             low, high = _scaled_codes(kind, narrow_range)
             from_min = low / mn if low * mn > 0 else _FLOAT_MAX
@@ -145,14 +145,14 @@ def quantize_slice(
     x = flush(x)
     with np.errstate(all="ignore"):
         if mode == "MIN_FIRST":
-            codes = round_whole(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
+            codes = round_to_integers(x * factors.scale, "half_away") - (factors.minimum_code - _f32(kind.lowest))
             codes = np.minimum(np.maximum(codes, _f32(kind.lowest)), min(_f32(kind.highest), _INT32_TOP))
         else:
             bounded = np.maximum(np.minimum(x, factors.maximum), factors.minimum)
             if mode == "SCALED":
-                codes = round_whole(bounded * factors.scale, rounding)
+                codes = round_to_integers(bounded * factors.scale, rounding)
             elif kind.signed:
-                codes = round_whole(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
+                codes = round_to_integers(flush(bounded - factors.minimum) * factors.scale - kind.half, "half_away")
             else:
                 codes = np.trunc(flush(bounded - factors.minimum) * factors.scale + _f32(0.5))
     return _to_integers(codes, kind)
@@ -185,7 +185,7 @@ def dequantize_slice(
         elif mode == "MIN_FIRST":
             base = min_range
             if max_range != min_range:
-                base = flush_one(np.float32(round_whole(np.asarray(min_range / scale), "half_away")) * scale)
+                base = flush_one(np.float32(round_to_integers(np.asarray(min_range / scale), "half_away")) * scale)
             real = flush_one(base - flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
             if whole and kind is QINT32:

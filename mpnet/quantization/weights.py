@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.rounding import round_whole
+from mpnet.kernels.rounding import round_to_integers
 from mpnet.model.quantization import GROUP, LEARNT, PER_GROUP, SCHEME_ROUNDINGS, WEIGHT_GRANULARITIES, WEIGHT_METHODS, WEIGHTS
 
 _f32 = np.float32
@@ -102,7 +102,7 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
         whole, scales = _tensorflow(rows, scheme)
     else:
         scales = weight_scales(rows, scheme)
-        whole = whole_codes(rows, scales[:, None], scheme)
+        whole = integer_codes(rows, scales[:, None], scheme)
     codes = whole.astype(np.int8).reshape(values.shape)
     return codes, np.broadcast_to(scales, (channels,)).copy()
 
@@ -138,12 +138,12 @@ def _tensorflow(rows: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArra
     return whole, scales
 
 
-def whole_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
+def integer_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
     """Codes, as floats, of weights (rows, values); steps: of each, or (rows, 1)."""
     assert scheme.rounding is not None
     with np.errstate(over="ignore"):
         t = rows * (_f32(1) / steps)
-    return round_whole(np.minimum(np.maximum(t, _f32(-scheme.largest)), _f32(scheme.largest)), scheme.rounding)
+    return round_to_integers(np.minimum(np.maximum(t, _f32(-scheme.largest)), _f32(scheme.largest)), scheme.rounding)
 
 
 def weight_scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
@@ -172,7 +172,7 @@ def squared_error(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme
     step = max(1, _PIECE // rows.shape[0])
     for start in range(0, rows.shape[1], step):
         piece = rows[:, start : start + step]
-        wide = piece.astype(np.float64) - whole_codes(piece, scales[:, None], scheme).astype(np.float64) * scales[:, None]
+        wide = piece.astype(np.float64) - integer_codes(piece, scales[:, None], scheme).astype(np.float64) * scales[:, None]
         # accumulate is sequential by definition, where sum() may add in an order that depends on the CPU.
         squares = np.concatenate([total[:, None], wide * wide], axis=1)
         total = np.add.accumulate(squares, axis=1)[:, -1]
@@ -193,7 +193,7 @@ def quantize_groups(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple
     """(products of codes and multipliers, scales) of weights (out, in / groups, ...): as quantize_weights."""
     scales, multipliers = group_steps(weights, scheme)
     steps = (scales[:, None] * multipliers).astype(np.float32)
-    whole = whole_codes(weights.reshape(len(weights), -1), steps, scheme) * multipliers
+    whole = integer_codes(weights.reshape(len(weights), -1), steps, scheme) * multipliers
     return whole.astype(np.int8).reshape(weights.shape), scales
 
 

@@ -50,7 +50,7 @@ class BenchStep:
     def as_json(self) -> dict[str, Any]:
         """The value as the document of `mpnet bench --json` has it."""
         timed, operation = self.time, self.time.step.operation
-        precision = operation.precision if isinstance(operation, Convolve) else timed.step.gives
+        precision = operation.precision if isinstance(operation, Convolve) else timed.step.output_precision
         return {
             "step": timed.name,
             "layer": timed.step.layer,

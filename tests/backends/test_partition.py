@@ -87,16 +87,19 @@ def test_cut_into_runs_a_network_gives_the_same_bits(monkeypatch: pytest.MonkeyP
 def test_runs_are_as_long_as_can_be_and_fallbacks_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     whole = configuration(RESIDUAL, "qqqqq")
     found = partition(whole.network, whole.precisions, whole.options, ("scalar", "mpnet"))
-    assert ([part.layers for part in found.parts], found.reasons) == ([tuple(range(9))], {})
+    assert ([part.layers for part in found.segments], found.reasons) == ([tuple(range(9))], {})
     refuse(monkeypatch, whole.network.layers[2].line)
     found = partition(whole.network, whole.precisions, whole.options, ("scalar", "mpnet"))
     # The shortcut reads two tensors from before a run; what follows it reads one.
-    assert [(part.layers, part.given, part.gives) for part in found.parts] == [((0, 1), -1, (0, 1)), ((4, 5, 6, 7, 8), 3, (8,))]
+    assert [(part.layers, part.input_tensor, part.output_layers) for part in found.segments] == [
+        ((0, 1), -1, (0, 1)),
+        ((4, 5, 6, 7, 8), 3, (8,)),
+    ]
     assert list(found.reasons.values()) == [
         "layer 2 (conv-3, int8) falls back to mpnet: scalar: it does not like it",
         "layer 3 (shortcut-1, fp32) falls back to mpnet: scalar: it reads 2 tensors from before a run, which takes one",
     ]
-    assert [found.who(index) for index in range(5)] == ["scalar", "scalar", "mpnet", "mpnet", "scalar"]
+    assert [found.backend_of(index) for index in range(5)] == ["scalar", "scalar", "mpnet", "mpnet", "scalar"]
 
 
 @pytest.mark.usefixtures("scalar_backends")

@@ -63,12 +63,12 @@ def heads(plan: Plan, table: Kernels, fuse: bool = True, threads: int = 1) -> li
 def test_nothing_between_the_image_and_the_heads_is_real() -> None:
     for precision in ("int8", "int16"):
         plan = plan_of(EVERYTHING, precision)
-        assert [step.operation.name for step in plan.steps if not (step.takes.carries_scale and step.gives.carries_scale)] == [
-            "IntegerQuantize",
-            "Dequantize",
-            "Yolo",
-        ]
-        assert {str(step.gives) for step in plan.steps[:-2]} == {precision}
+        assert [
+            step.operation.name
+            for step in plan.steps
+            if not (step.input_precision.carries_scale and step.output_precision.carries_scale)
+        ] == ["IntegerQuantize", "Dequantize", "Yolo"]
+        assert {str(step.output_precision) for step in plan.steps[:-2]} == {precision}
 
 
 def test_layers_of_other_bits_rescale_their_input_and_a_concatenation_its_parts() -> None:
@@ -80,7 +80,11 @@ def test_layers_of_other_bits_rescale_their_input_and_a_concatenation_its_parts(
 def test_int8_gives_int16_to_what_reads_int16_past_layers_that_follow_it() -> None:
     def gives(layers: dict[str, str]) -> dict[int, str]:
         steps = plan_of(EVERYTHING, "int8", layers).steps
-        return {step.layer: f"{step.takes} {step.gives}" for step in steps if step.operation.name == "IntegerConvolve"}
+        return {
+            step.layer: f"{step.input_precision} {step.output_precision}"
+            for step in steps
+            if step.operation.name == "IntegerConvolve"
+        }
 
     assert gives({}) == dict.fromkeys((0, 2, 3, 9), "int8 int8")
     # Through a pooling; as the first to read it, beside others in int8.

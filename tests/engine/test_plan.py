@@ -54,7 +54,10 @@ def test_every_conversion_is_a_step(network: NetworkSpec) -> None:
 
 def test_codes_become_other_codes_by_way_of_reals(network: NetworkSpec) -> None:
     plan = build_plan(network, assign(network, "fp32", {"maxpool-2": "int8", 7: "int16"}))
-    assert [f"{step.takes} -> {step.gives}" for step in plan.conversions[7]] == ["int8 -> fp32", "fp32 -> int16"]
+    assert [f"{step.input_precision} -> {step.output_precision}" for step in plan.conversions[7]] == [
+        "int8 -> fp32",
+        "fp32 -> int16",
+    ]
 
 
 def test_consumers_share_a_conversion(network: NetworkSpec) -> None:
@@ -90,10 +93,10 @@ def test_slots_live_from_their_writer_to_their_last_reader(network: NetworkSpec)
 @pytest.mark.parametrize(
     ("number", "change", "message"),
     [
-        (3, {"takes": FP32}, "step 3 (Convolve) of layer 1 (conv-2): declares fp32 but slot 3 holds int8"),
-        (3, {"gives": INT8}, "step 3 (Convolve) of layer 1 (conv-2): declares to give int8 but slot 4 holds fp32"),
+        (3, {"input_precision": FP32}, "step 3 (Convolve) of layer 1 (conv-2): declares fp32 but slot 3 holds int8"),
+        (3, {"output_precision": INT8}, "step 3 (Convolve) of layer 1 (conv-2): declares to give int8 but slot 4 holds fp32"),
         (3, {"inputs": (17,)}, "step 3 (Convolve) of layer 1 (conv-2): reads slot 17 before it is written"),
-        (3, {"inputs": (2,), "takes": FP16}, "step 3 (Convolve) of layer 1 (conv-2): cannot turn fp16 into fp32"),
+        (3, {"inputs": (2,), "input_precision": FP16}, "step 3 (Convolve) of layer 1 (conv-2): cannot turn fp16 into fp32"),
         (8, {"output": 6}, "step 8 (MaxPool) of layer 5 (maxpool-1): writes slot 6 a second time"),
         (8, {"inputs": (4,)}, None),
         (8, {"inputs": (9,)}, "step 8 (MaxPool) of layer 5 (maxpool-1): reads slot 9 before it is written"),

@@ -9,7 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from mpnet.errors import PrecisionError
-from mpnet.kernels.rounding import round_whole
+from mpnet.kernels.rounding import round_to_integers
 from mpnet.model.quantization import MODES, QUANTIZE_MODES
 from mpnet.quantization import tensorflow
 from mpnet.quantization.scheme import (
@@ -198,4 +198,4 @@ def test_half_away_equals_exact_rounding_on_every_half_and_its_neighbours() -> N
     )
     wide = x.astype(np.float64)
     expected = np.copysign(np.floor(np.abs(wide) + 0.5), wide)
-    np.testing.assert_array_equal(round_whole(x, "half_away"), expected)
+    np.testing.assert_array_equal(round_to_integers(x, "half_away"), expected)

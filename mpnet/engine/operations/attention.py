@@ -30,8 +30,8 @@ class Attention(Operation):
         areas = f", {self.areas} areas" if self.areas > 1 else ""
         return f"{self.heads} heads of {self.key}{areas}"
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return takes if takes is FP32 else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return input_precision if input_precision is FP32 else None
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         height, width, channels = inputs[0]

@@ -18,20 +18,20 @@ from mpnet.kernels.interface import ACTIVATION_CODE, ConvShape, PackedConv
 from mpnet.model.layers import DecodedSpec, DetectionSpec, GaussianYoloSpec, RegionSpec, YoloSpec
 from mpnet.model.network import LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
-from mpnet.quantization.fixed_point import WholeNumbers
+from mpnet.quantization.fixed_point import IntegerConstants
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
 class PreparedConvolution:
-    """What the kernel needs. weight_scale: (out,) of quantised weights, else None; whole: of IntegerConvolve."""
+    """What the kernel needs. weight_scale: (out,) of quantised weights, else None; integer: of IntegerConvolve."""
 
     packed: PackedConv
     bias: Floats
     weight_scale: Floats | None
     activation: str
-    whole: WholeNumbers | None = None
+    integer: IntegerConstants | None = None
 
 
 class PreparedWeights(Protocol):
@@ -106,13 +106,13 @@ class Operation:
         """What a table shows beside the name, such as a window's size; '' for nothing."""
         return ""
 
-    def gives(self, takes: Precision) -> Precision | None:
+    def output_precision(self, input_precision: Precision) -> Precision | None:
         """How its result is stored when its inputs are stored as `takes`; None when it cannot take them."""
-        return takes if self.moves_values or not takes.carries_scale else None
+        return input_precision if self.moves_values or not input_precision.carries_scale else None
 
-    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+    def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
         """Return what a device must support to run it on inputs stored as `takes`, as `Kernels.supports` asks; (): the CPU."""
-        return tuple((function, takes) for function in self.functions)
+        return tuple((function, input_precision) for function in self.functions)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         """The shape (h, w, c) of the result for one image, from the shapes of the inputs."""
@@ -182,8 +182,8 @@ class Yolo(Operation):
     is_head: ClassVar[bool] = True
     bundle: ClassVar[str] = "YOLO"
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return takes if takes is FP32 else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return input_precision if input_precision is FP32 else None
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         return []

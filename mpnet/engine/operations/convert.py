@@ -37,14 +37,14 @@ class Quantize(Operation):
     def detail(self) -> str:
         return f"{self.scheme.mode}, {'dynamic' if self.range is None else 'calibrated'}"
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return None if takes.carries_scale else self.target
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return None if input_precision.carries_scale else self.target
 
-    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+    def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
         if self.scheme.is_tensorflow:
             return ()
         names = ("quantize",) if self.range is not None else ("value_range", "ranges_to_params", "quantize")
-        return tuple([(name, takes) for name in names])
+        return tuple([(name, input_precision) for name in names])
 
     def fixed_map(self, images: int, device: Device) -> CodeMap:
         """Return the map of the calibrated range, on a device. Raises: PrecisionError when it cannot be scaled."""
@@ -109,11 +109,11 @@ class Dequantize(Operation):
     checks_result: ClassVar[bool] = True
     bundle: ClassVar[str] = "DEQUANTIZE"
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return self.target if takes.carries_scale else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return self.target if input_precision.carries_scale else None
 
-    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
-        return (("dequantize", takes),)
+    def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        return (("dequantize", input_precision),)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x = inputs[0]
@@ -132,8 +132,8 @@ class Cast(Operation):
     bundle: ClassVar[str] = "CAST"
     functions: ClassVar[tuple[str, ...]] = ("cast",)
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return None if takes.carries_scale or takes is self.target else self.target
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return None if input_precision.carries_scale or input_precision is self.target else self.target
 
     @property
     def rules(self) -> CodeRules | None:
@@ -159,8 +159,8 @@ class Transfer(Operation):
     def detail(self) -> str:
         return f"to {self.target}"
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return takes
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return input_precision
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, device = inputs[0], out.storage.device

@@ -47,7 +47,7 @@ class Convolve(Operation):
 
     @property
     def detail(self) -> str:
-        fused = [part.detail for part in (self.map, self.quantize, self.pool) if part is not None]
+        fused = [step.detail for step in (self.map, self.quantize, self.pool) if step is not None]
         return "; ".join([f"{self.precision}", *fused])
 
     @property
@@ -55,7 +55,7 @@ class Convolve(Operation):
         """Without what is done in the same pass: what its packed weights belong to."""
         return self._doing(None, None, None) if self.map or self.quantize or self.pool else self
 
-    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
+    def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
         return tuple((function, self.precision) for function in self.functions)
 
     def layer_of(self, network: NetworkSpec) -> ConvolutionSpec:
@@ -64,8 +64,8 @@ class Convolve(Operation):
         assert isinstance(layer, ConvolutionSpec)
         return layer
 
-    def gives(self, takes: Precision) -> Precision | None:
-        if takes is not self.precision.tensor:
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        if input_precision is not self.precision.tensor:
             return None
         return self.precision.widened if self.quantize is None else self.quantize.target
 
@@ -76,13 +76,13 @@ class Convolve(Operation):
     def weight_bytes(self, layer: LayerSpec) -> int:
         """Weights, one fp32 bias per filter, scales of quantised weights and multipliers of their groups."""
         assert isinstance(layer, ConvolutionSpec)
-        stored = -(-layer.weight_count * self.precision.weight_bits // 8) + 4 * layer.filters
+        size_bytes = -(-layer.weight_count * self.precision.weight_bits // 8) + 4 * layer.filters
         if self.weights is not None:
-            stored += 4 * (layer.filters if self.weights.granularity != "per_tensor" else 1)
+            size_bytes += 4 * (layer.filters if self.weights.granularity != "per_tensor" else 1)
             channels, bits = layer.kernel_input[2] // layer.groups, self.precision.weight_bits
             if self.weights.in_groups(channels):
-                stored += multiplier_bytes(layer.filters, layer.size**2, channels, bits)
-        return stored
+                size_bytes += multiplier_bytes(layer.filters, layer.size**2, channels, bits)
+        return size_bytes
 
     def joined(self, reader: Operation) -> Operation | None:
         if self.pool is not None:
@@ -91,8 +91,8 @@ class Convolve(Operation):
             return self._doing(self.map, self.quantize, reader) if self.pools(reader) else None
         # A result of 16 bits is rounded before it is quantised; the output stage rounds once.
         if isinstance(reader, Quantize) and self.quantize is None and self.precision.widened.stored is FLOAT32:
-            fits = reader.range is not None and reader.scheme.mode in KERNEL_MODES
-            return self._doing(self.map, reader, None) if fits else None
+            is_fixed = reader.range is not None and reader.scheme.mode in KERNEL_MODES
+            return self._doing(self.map, reader, None) if is_fixed else None
         return None
 
     def mapped(self, reader: Map, network: NetworkSpec) -> Convolve | None:

@@ -84,29 +84,29 @@ class Combine(Activated):
         channels = inputs[0][2]
         ones = np.ones(channels, np.float32)
         pairs = []
-        for number, other in enumerate(inputs[1:], 1):
+        for number, shape in enumerate(inputs[1:], 1):
             if self.layer >= 0:
                 weights = prepared.shortcut_weights(self.layer)
                 first, second = (weights[0] if number == 1 else ones), weights[number]
             else:
                 first, second = ones.copy(), ones * np.float32(self.beta)
                 if number == 1:
-                    first[: min(channels, other[2])] = self.alpha
+                    first[: min(channels, shape[2])] = self.alpha
             pairs.append((first, second))
         return pairs
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         calls = []
         factors = self.factors(context.prepared, [x.shape for x in inputs])
-        for number, (other, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
-            so_far, b = (inputs[0] if number == 1 else out).storage, other.storage
+        for number, (operand, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
+            so_far, b = (inputs[0] if number == 1 else out).storage, operand.storage
             code = activation_code(self.activation if number == len(inputs) - 1 else "linear", ACTIVATIONS)
             types, shapes = (so_far.dtype, out.storage.dtype), (*so_far.shape, *b.shape[1:])
             calls.append(context.binder.call("combine", so_far, b, out.storage, *types, code, first, second, *shapes))
         return calls
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
-        return np.concatenate([part for pair in self.factors(prepared, inputs) for part in pair]).astype(np.float32)
+        return np.concatenate([factors for pair in self.factors(prepared, inputs) for factors in pair]).astype(np.float32)
 
 
 @dataclass(frozen=True)
@@ -171,15 +171,15 @@ one_operation(ImplicitSpec, lambda layer: Constant(layer.index))
 class Normalize(Operation):
     """The channels of each pixel by one of NORMALISATIONS.
 
-    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself. whole: the
-    image's values together, instead of each pixel's.
+    parameters: of it. groups: so many equal parts, each by itself. tree: the sets of siblings, each by itself.
+    over_image: the image's values together, instead of each pixel's.
     """
 
     kind: str = "softmax"
     parameters: tuple[float, ...] = ()
     groups: int = 1
     tree: Tree | None = None
-    whole: bool = False
+    over_image: bool = False
     bundle: ClassVar[str] = "NORMALIZE"
     functions: ClassVar[tuple[str, ...]] = ("normalize",)
 
@@ -194,7 +194,7 @@ class Normalize(Operation):
 
     def rows(self, shape: Sequence[int]) -> tuple[int, tuple[int, ...]]:
         """(values of a row, where its segments begin, and its end). shape: (height, width, channels)."""
-        length = math.prod(shape) if self.whole else shape[2] // self.groups
+        length = math.prod(shape) if self.over_image else shape[2] // self.groups
         return length, (0, length) if self.tree is None else self.tree.starts
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
@@ -209,5 +209,5 @@ class Normalize(Operation):
 
 
 one_operation(L2normSpec, lambda layer: Normalize("l2"))
-one_operation(LayernormSpec, lambda layer: Normalize("layer", (layer.epsilon,), whole=layer.whole))
+one_operation(LayernormSpec, lambda layer: Normalize("layer", (layer.epsilon,), over_image=layer.whole))
 one_operation(NormalizationSpec, lambda layer: Normalize("local_response", (layer.size, layer.alpha, layer.beta, layer.kappa)))

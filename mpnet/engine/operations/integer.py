@@ -25,7 +25,7 @@ from mpnet.model.precision import INT8, Precision
 from mpnet.quantization.codes import LEAKY_SLOPE, Codes
 from mpnet.quantization.fixed_point import ADD_SHIFTS, Factor, factor_of
 
-WHOLE_ACTIVATIONS = ("linear", "relu", "relu6")
+INTEGER_ACTIVATIONS = ("linear", "relu", "relu6")
 """Those that are bounds of the codes of a sum."""
 _NOTHING = Codes(1.0, 0)
 _f32 = np.float32
@@ -42,8 +42,8 @@ def bounds(codes: Codes, activation: str) -> tuple[int, int]:
 def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), **fields: int) -> NDArray[np.int32]:
     """What a bundle's step brings along, an mpb_integer_rules. low, high: bounds of the result's codes."""
     multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
-    known = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
-    fields_of_rules = {**known, "multiplier": multipliers, "shift": shifts, **fields}
+    constants = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
+    fields_of_rules = {**constants, "multiplier": multipliers, "shift": shifts, **fields}
     return np.frombuffer(record("mpb_integer_rules", fields_of_rules), np.int32)
 
 
@@ -57,8 +57,8 @@ class IntegerQuantize(Operation):
     bundle: ClassVar[str] = "INTEGER_QUANTIZE"
     functions: ClassVar[tuple[str, ...]] = ("quantize_by_division",)
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return None if takes.carries_scale else self.target
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return None if input_precision.carries_scale else self.target
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, codes = inputs[0].storage, self.codes
@@ -81,14 +81,14 @@ class IntegerRescale(Operation):
     bundle: ClassVar[str] = "INTEGER_RESCALE"
     functions: ClassVar[tuple[str, ...]] = ("rescale",)
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return self.target if takes.carries_scale else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return self.target if input_precision.carries_scale else None
 
     def factors(self) -> tuple[float, float]:
         """Of what lies above the real 0, and below."""
         return (self.codes.scale / self.result.scale,) * 2
 
-    def whole_factors(self) -> list[Factor]:
+    def integer_factors(self) -> list[Factor]:
         """The same as whole numbers. Raises: PrecisionError where a step times one could leave 32 bits."""
         factors = [factor_of(factor) for factor in self.factors()]
         most = 30 - self.codes.bits
@@ -102,12 +102,12 @@ class IntegerRescale(Operation):
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, result = inputs[0].storage, self.result
         out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
-        above, below = self.whole_factors()
-        rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *above, *below)
+        positive, negative = self.integer_factors()
+        rules = (self.codes.zero_point, result.zero_point, result.least, result.largest, *positive, *negative)
         return [context.binder.call("rescale", x, x.dtype, out.storage, out.storage.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
-        return _rules(self.result, self.result.least, self.result.largest, self.whole_factors())
+        return _rules(self.result, self.result.least, self.result.largest, self.integer_factors())
 
 
 @dataclass(frozen=True)
@@ -132,10 +132,10 @@ class IntegerAdd(Operation):
     bundle: ClassVar[str] = "INTEGER_ADD"
     functions: ClassVar[tuple[str, ...]] = ("add_codes",)
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return takes if takes.carries_scale else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return input_precision if input_precision.carries_scale else None
 
-    def whole_factors(self) -> list[Factor]:
+    def integer_factors(self) -> list[Factor]:
         """Of a, of b, of their sum. Raises: PrecisionError where that would be shifted to the left."""
         (a, b), result = self.codes, self.result
         wider = 2 * max(a.scale, b.scale)
@@ -146,24 +146,24 @@ class IntegerAdd(Operation):
         return factors
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        (a, b), result, factors = self.codes, self.result, self.whole_factors()
+        (a, b), result, factors = self.codes, self.result, self.integer_factors()
         out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
-        multipliers, shifts = (np.array(part, np.int32) for part in zip(*factors, strict=True))
+        multipliers, shifts = (np.array(values, np.int32) for values in zip(*factors, strict=True))
         zero_points = np.array([a.zero_point, b.zero_point, result.zero_point], np.int32)
         x = inputs[0].storage
         rules = (zero_points, multipliers, shifts, *bounds(result, self.activation))
         return [context.binder.call("add_codes", x, inputs[1].storage, out.storage, x.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
-        return _rules(self.result, *bounds(self.result, self.activation), self.whole_factors())
+        return _rules(self.result, *bounds(self.result, self.activation), self.integer_factors())
 
 
 @dataclass(frozen=True)
 class IntegerConcat(Concat):
     """Joins tensors of the same codes along channels."""
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return takes if takes.carries_scale else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return input_precision if input_precision.carries_scale else None
 
 
 @dataclass(frozen=True)
@@ -190,8 +190,8 @@ class IntegerConvolve(Convolve):
     def alone(self) -> Convolve:
         return replace(self, leaky=None, pool=None)
 
-    def gives(self, takes: Precision) -> Precision | None:
-        return self.target if takes is self.precision.tensor else None
+    def output_precision(self, input_precision: Precision) -> Precision | None:
+        return self.target if input_precision is self.precision.tensor else None
 
     @property
     def _target(self) -> Codes:
@@ -213,7 +213,7 @@ class IntegerConvolve(Convolve):
         if self.leaky is None:
             return _rules(self._target, *self._bounds)
         low, high = self._steps
-        return _rules(self._target, *self._bounds, self.leaky.whole_factors(), leaky=1, leaky_low=low, leaky_high=high)
+        return _rules(self._target, *self._bounds, self.leaky.integer_factors(), leaky=1, leaky_low=low, leaky_high=high)
 
     def joined(self, reader: Operation) -> Operation | None:
         if isinstance(reader, IntegerLeaky) and self.leaky is None and self.pool is None:
@@ -223,10 +223,10 @@ class IntegerConvolve(Convolve):
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, ready, target = inputs[0], context.prepared.convolution(self.alone), self._target
         assert x.code_map is not None
-        assert ready.whole is not None
+        assert ready.integer is not None
         shape, leaky = ready.packed.shape, None
         if self.leaky is not None:
-            multipliers, shifts = zip(*self.leaky.whole_factors(), strict=True)
+            multipliers, shifts = zip(*self.leaky.integer_factors(), strict=True)
             leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), self._steps
         low, high = self._bounds
         out.code_map = CodeMap.fixed(target, x.images, context.device)
@@ -242,7 +242,7 @@ class IntegerConvolve(Convolve):
                 out_low=low,
                 out_high=high,
                 pool=self.pool is not None,
-                whole=ready.whole,
+                integer=ready.integer,
                 leaky=leaky,
             )
         ]

@@ -34,8 +34,8 @@ class MaxPool(Operation):
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         height, width, channels = inputs[0]
-        rest = self.padding - self.size
-        return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, channels)
+        border = self.padding - self.size
+        return ((height + border) // self.stride + 1, (width + border) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         return [
@@ -79,8 +79,8 @@ class LocalAvgPool(Operation):
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         height, width, channels = inputs[0]
-        rest = self.padding - self.size
-        return ((height + rest) // self.strides[1] + 1, (width + rest) // self.strides[0] + 1, channels)
+        border = self.padding - self.size
+        return ((height + border) // self.strides[1] + 1, (width + border) // self.strides[0] + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
         x, sizes = inputs[0].storage, out.storage.shape[1:3]

@@ -54,9 +54,9 @@ class Concat(Operation):
     bundle: ClassVar[str] = "CONCAT"
     functions: ClassVar[tuple[str, ...]] = ("copy_channels",)
 
-    def gives(self, takes: Precision) -> Precision | None:
+    def output_precision(self, input_precision: Precision) -> Precision | None:
         # Tensors of codes have scales of their own.
-        return None if takes.carries_scale else takes
+        return None if input_precision.carries_scale else input_precision
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
         height, width, _ = inputs[0]
@@ -186,8 +186,8 @@ class Pad(Rearrange):
     back: int = 0
     edge: bool = False
 
-    def needs(self, takes: Precision) -> tuple[tuple[str, Precision], ...]:
-        return super().needs(takes) if self.edge else ()
+    def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        return super().needs(input_precision) if self.edge else ()
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         margins = ((self.front, self.back), (self.top, self.bottom), (self.left, self.right))
@@ -202,14 +202,14 @@ class Pad(Rearrange):
         height, width, channels = x.shape
         # Whole rows are copied faster than values are gathered.
         result = out.host()
-        inside = result[:, self.top : self.top + height, self.left : self.left + width, self.front : self.front + channels]
+        interior = result[:, self.top : self.top + height, self.left : self.left + width, self.front : self.front + channels]
         fill = None if x.code_map is None else array_of(x.code_map.scales.zero_point)
-        return [Call(_pad, (x.host(), result, inside, fill), 0)]
+        return [Call(_pad, (x.host(), result, interior, fill), 0)]
 
 
-def _pad(x: NDArray[Any], out: NDArray[Any], inside: NDArray[Any], fill: NDArray[np.int32] | None) -> None:
+def _pad(x: NDArray[Any], out: NDArray[Any], interior: NDArray[Any], fill: NDArray[np.int32] | None) -> None:
     out[...] = 0 if fill is None else fill.astype(out.dtype)[:, None, None, None]
-    np.copyto(inside, x)
+    np.copyto(interior, x)
 
 
 @dataclass(frozen=True)
@@ -286,7 +286,7 @@ class ChannelsLast(Rearrange):
             flat = np.arange(height * width * channels).reshape(height, width, channels).transpose(2, 0, 1)
         else:
             flat = _positions(shape).transpose(1, 2, 0)
-        return np.reshape(flat, _reorganised(shape, self.stride, self.reverse))
+        return np.reshape(flat, _reorganized_shape(shape, self.stride, self.reverse))
 
 
 @dataclass(frozen=True)
@@ -299,7 +299,7 @@ class Reorg(Rearrange):
     def order(self, shape: Shape) -> NDArray[np.int64]:
         height, width, channels = shape
         order = reorg_order(channels, height, width, self.stride, self.reverse)
-        return order.reshape(_reorganised(shape, self.stride, self.reverse))
+        return order.reshape(_reorganized_shape(shape, self.stride, self.reverse))
 
 
 @dataclass(frozen=True)
@@ -311,7 +311,7 @@ class Reorg3d(Rearrange):
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
         channels, s = shape[2], self.stride
-        c, h, w = _reorganised(shape, s, self.reverse)
+        c, h, w = _reorganized_shape(shape, s, self.reverse)
         if self.reverse:
             return reorg_order(c, h, w, s, True).reshape(c, h, w)
         blocks = _positions(shape).reshape(channels, h, s, w, s)
@@ -321,7 +321,7 @@ class Reorg3d(Rearrange):
 one_operation(Reorg3dSpec, lambda layer: Reorg3d(layer.stride, layer.reverse))
 
 
-def _reorganised(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:
+def _reorganized_shape(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:
     """The shape (c, h, w) of a result of reorg."""
     height, width, channels = shape
     square = stride * stride
@@ -332,11 +332,11 @@ def _reorganised(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, in
 
 def reorg_order(c: int, h: int, w: int, stride: int, reverse: bool) -> NDArray[np.int64]:
     """Flat positions that Darknet's loop over (c, h, w) reads: out[n] = in[place], or the other way round."""
-    part = c // (stride * stride)
+    group = c // (stride * stride)
     k, y, x = np.meshgrid(np.arange(c), np.arange(h), np.arange(w), indexing="ij")
-    offset = k // part
+    offset = k // group
     column, row = x * stride + offset % stride, y * stride + offset // stride
-    source = (column + w * stride * (row + h * stride * (k % part))).ravel()
+    source = (column + w * stride * (row + h * stride * (k % group))).ravel()
     if not reverse:
         return source
     inverse = np.empty_like(source)

@@ -137,7 +137,7 @@ class _Bundle:
             if isinstance(step.operation, Convolve):
                 fields["convolution"] = self._convolution(step.operation, purpose)
             if isinstance(step.operation, Blur):
-                fields["convolution"] = self._blur(step.operation, shapes[0], step.takes, step.layer)
+                fields["convolution"] = self._blur(step.operation, shapes[0], step.input_precision, step.layer)
             if isinstance(step.operation, Normalize):
                 fields["length"], starts = step.operation.rows(shapes[0])
                 fields |= {"first_start": self._list(starts), "segments": len(starts) - 1}
@@ -177,7 +177,7 @@ class _Bundle:
         """Return the pieces of bias and scale; of whole numbers, all that sums become codes by is the bias."""
         constants = self._constants(operation)
         scale = b"" if constants.weight_scale is None else constants.weight_scale.tobytes()
-        bias = b"".join(array.tobytes() for array in constants.whole or (constants.bias,))
+        bias = b"".join(array.tobytes() for array in constants.integer or (constants.bias,))
         return {"bias": self._data.piece(bias), "scale": self._data.piece(scale)}
 
     def _constants(self, operation: Convolve) -> Constants:
@@ -193,7 +193,7 @@ class _Bundle:
         word = kernel_activation(layer.activation) if map is None else map.activation
         stands_in = -1 if purpose == constant("MPB_CONFIGURATION") else self._with_weights[layer.index]
         constants = self._constants(operation)
-        shape, integer_constants = conv_shape(layer), constants.whole
+        shape, integer_constants = conv_shape(layer), constants.integer
         number = self._convolutions.add(
             weights=self._data.piece(b"" if stands_in >= 0 else as_stored(constants.weights, operation.precision)),
             layer=layer.index,

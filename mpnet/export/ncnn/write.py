@@ -82,7 +82,7 @@ class NcnnExport:
         self._extra_layers = 0
         # Codes hang on the last bits of what they are made of: where there are int8 layers, halves are rounded as in mpnet, and
         # convolutions of reals add products as they are.
-        self._exact = any(step.gives.carries_scale for step in self._plan.steps)
+        self._exact = any(step.output_precision.carries_scale for step in self._plan.steps)
         for step in self._plan.steps:
             self._step(step)
         self.outputs = {
@@ -113,9 +113,9 @@ class NcnnExport:
         else:
             blob = _WRITERS[type(operation)](self, step, layer_name(layer.index, layer.short))
             computes = not (operation.moves_values or isinstance(operation, Concat))
-            rounds = self._exact and computes and step.gives.stored is FLOAT16
+            rounds = self._exact and computes and step.output_precision.stored is FLOAT16
             self._blobs[step.output] = self._round_to_half(layer, blob) if rounds else blob
-            if source in self._maps and step.gives.carries_scale:
+            if source in self._maps and step.output_precision.carries_scale:
                 self._maps[step.output] = self._maps[source]
 
     def _round_to_half(self, layer: LayerSpec, blob: str) -> str:

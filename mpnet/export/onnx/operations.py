@@ -283,7 +283,7 @@ def _attention(job: OperationWriter) -> str:
 
 def _layer(job: OperationWriter) -> str:
     """Less the mean, over the root of the variance: of each pixel's channels, or of the whole image."""
-    axes = [1, 2, 3] if job.operation.whole else [1]
+    axes = [1, 2, 3] if job.operation.over_image else [1]
     name, graph, [x] = job.name, job.graph, job.inputs
     centred = graph.node("Sub", [x, graph.node("ReduceMean", [x], f"{name}_mean", axes=axes)], f"{name}_centred")
     square = graph.node("Mul", [centred, centred], f"{name}_square")

@@ -85,8 +85,8 @@ class OnnxExport:
 
     def _round_to_stored(self, real: str, step: Step) -> Value:
         """Return a result that is stored as the step gives it."""
-        stored_type = step.gives.stored
-        has_rounded = step.operation.moves_values and step.takes is step.gives
+        stored_type = step.output_precision.stored
+        has_rounded = step.operation.moves_values and step.input_precision is step.output_precision
         rounds = stored_type in NARROW and not has_rounded
         return Value(real, pending=Pending(step.layer, "linear", None, stored_type) if rounds else None)
 

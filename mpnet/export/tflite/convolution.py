@@ -18,7 +18,7 @@ from mpnet.export.tflite.rules import TfliteRules, count_missing, find_convoluti
 from mpnet.export.weights import round_to_halves
 from mpnet.model.network import ConvolutionSpec
 from mpnet.quantization.codes import Codes
-from mpnet.quantization.fixed_point import BIAS_TYPES, whole_bias, within_reach
+from mpnet.quantization.fixed_point import BIAS_TYPES, integer_bias, within_reach
 from mpnet.quantization.weights import dequantize_weights
 
 _VERSION = {
@@ -108,7 +108,7 @@ def _operator(writer: TfliteWriter, conv: Convolution, x: int, word: str, filter
     if conv.codes is None or scales is None:
         offset = writer.add_constant("bias", bias, np.float32)
     else:
-        integer_bias = whole_bias(bias, scales, conv.codes).astype(BIAS_TYPES[conv.codes.bits])
+        integer_bias = integer_bias(bias, scales, conv.codes).astype(BIAS_TYPES[conv.codes.bits])
         steps = scales.astype(np.float64) * conv.codes.scale
         offset = graph.constant(f"{writer.name}/bias", integer_bias, Channels(steps.astype(np.float32), 0))
     output = writer.add_tensor("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)

@@ -86,7 +86,7 @@ def _list_code_maps(plan: Plan) -> dict[int, Form]:
         operation = step.operation
         if isinstance(operation, Quantize):
             maps[step.output] = None if operation.range is None else codes_of(operation.scheme, *operation.range)
-        elif step.inputs[0] in maps and step.gives.carries_scale:
+        elif step.inputs[0] in maps and step.output_precision.carries_scale:
             maps[step.output] = maps[step.inputs[0]]
     return maps
 

@@ -61,7 +61,7 @@ class TfliteExport:
         self._writer = TfliteWriter(self.graph)
         self._tensors: dict[tuple[int, Form], int] = {}
         self._sources: dict[int, int] = {}
-        self._exact_halves = any(step.gives.carries_scale for step in self._plan.steps)
+        self._exact_halves = any(step.output_precision.carries_scale for step in self._plan.steps)
         self.input = self._tensors[0, None] = self.graph.tensor("picture", (1, *configuration.network.in_shape))
         for number, step in enumerate(self._plan.steps):
             self._step(number, step)
@@ -90,7 +90,7 @@ class TfliteExport:
                 tensor = COMPUTED[type(operation)](self._writer, operation, [self._get(slot, None) for slot in step.inputs])
             else:
                 tensor = _WRITERS[type(operation)](self, number, step, form)
-            if self._exact_halves and form is None and not carries_codes(operation) and step.gives.stored is FLOAT16:
+            if self._exact_halves and form is None and not carries_codes(operation) and step.output_precision.stored is FLOAT16:
                 tensor = self._writer.round_to_half(tensor)
             self._tensors[step.output, form] = tensor
             self.graph.rename(tensor, layer_name(layer.index, layer.short))

@@ -64,7 +64,7 @@ def build_graph(
         layer = network.layers[index]
         inputs = tuple(NETWORK_INPUT if i == NETWORK_INPUT else node_of(i, key, wanted) for i in layer.inputs)
         inputs_stored = tuple(stored(node) for node in inputs)
-        lowering = lowerings.of(index, wanted.get(index), inputs_stored, lowerings.given(index, wanted))
+        lowering = lowerings.lower(index, wanted.get(index), inputs_stored, lowerings.storage_for_readers(index, wanted))
         size = lowering.result.stored.item_bytes
         # A result may be kept in all three storages at once: as it is, as fp16 or fp32, as int8.
         bytes_ = layer.activations * (size + 3)
@@ -87,7 +87,7 @@ def build_graph(
         for head, index in enumerate(network.outputs):
             number = node_of(index, key, of_key)
             graph.heads[head].setdefault(number, restricted(key, above[index]))
-            conversion = lowerings.one(conversion_between(stored(number), FP32))
+            conversion = lowerings.intern(conversion_between(stored(number), FP32))
             if conversion is not None:
                 graph.finish[number] = conversion
     graph.split = find_split_concats(graph)

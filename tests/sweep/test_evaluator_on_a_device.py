@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from mpnet.sweep.evaluate.units import Unit
 
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -18,7 +19,6 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.trie import build_graph, join_tensors, run_graph, run_stem
-from mpnet.sweep.evaluate.units import Unit
 from mpnet.sweep.problem.front import Rivals
 from tests.engine.remote import RemoteKernels
 from tests.sweep.sweep_data import context, with_baseline
