@@ -32,7 +32,7 @@ from mpnet.kernels.arguments import (
 from mpnet.kernels.call import Call
 from mpnet.kernels.codes import CScheme, scale_call
 from mpnet.kernels.device import HOST, Device, Storage, Values, array_of
-from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, ConvShape, PackedConv, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, ALL_ACTIVATIONS, CodeRules, ConvShape, IntegerOutput, PackedConv, TensorQuant
 from mpnet.kernels.memory import aligned, scratch
 from mpnet.kernels.scales import ImageScales, per_image, scales_of
 from mpnet.model.precision import Precision
@@ -40,6 +40,7 @@ from mpnet.model.quantization import ROUNDINGS
 
 Floats = NDArray[np.float32]
 _TENSORS = (np.ndarray, Storage)
+DEFAULT_RULES = CodeRules()
 Quant = TensorQuant | ImageScales | None
 """How images of codes map to reals: given as such, or ready with the reciprocals."""
 
@@ -79,30 +80,27 @@ class Binder:
         weight_scale: Values | None = None,
         in_quant: Quant = None,
         out_quant: Quant = None,
-        out_rounding: str = "half_to_even",
-        out_low: int = -128,
-        out_high: int = 127,
+        out_rules: CodeRules = DEFAULT_RULES,
         ranges: Values | None = None,
         pool: bool = False,
         converts: CodeRules | None = None,
         sums: Values | None = None,
-        integer: tuple[NDArray[Any], NDArray[np.int32], NDArray[np.int32]] | None = None,
-        leaky: tuple[NDArray[np.int32], NDArray[np.int32], tuple[int, int]] | None = None,
+        integer: IntegerOutput | None = None,
     ) -> Call:
-        """out = activation(conv(x) + bias), stored as out's dtype; the call can run after `finish`.
+        """Return the call of out = activation(conv(x) + bias), stored as out's dtype; it can run after `finish`.
 
-        x, out: (n, h, w, c). weight_scale: (out_channels,) for codes, with in_quant. out: reals (rounded half to even);
-        or codes with out_quant (calibrated). ranges: (n, 2) receives [min, max] per image of the float32 result; of out
-        itself when it is pooled, where it may not be codes.
-        pool: out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
-        out_rounding, out_low, out_high: how an out of codes is rounded and clamped.
-        sums: what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it receives the
-        sums as they are. So those of some input channels are continued by those of the others; offsets are 0.
-        whole: bias (int32; int64 where x or out is int16), multipliers and shifts of channels: out holds codes by these,
-        out_quant's zero point, out_low and out_high alone. leaky: LeakyReLU after it: two multipliers and shifts, bounds of the
-        steps before it.
-        converts: x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
-        `quantize` with in_quant, whose offset is 0, and these rules.
+        x:            (n, h, w, c).
+        out:          (n, h, w, c): reals, rounded half to even; or codes with out_quant, which is calibrated, by out_rules.
+        weight_scale: (out_channels,) for codes, with in_quant.
+        ranges:       (n, 2) receives [min, max] per image of the float32 result; of out itself when it is pooled, where it may
+                      not be codes.
+        pool:         out is what maxpool of size 2 and stride 2 makes of the result, with padding 0 or 1 as out's shape says.
+        converts:     x holds reals of another stored type, which become what the precision reads as by `cast`, or as by
+                      `quantize` with in_quant, whose offset is 0, and these rules.
+        sums:         what the sums of products begin from, shaped like out; where `takes_sums`. out may be int32 there: it
+                      receives the sums as they are. So those of some input channels are continued by those of the others;
+                      offsets are 0.
+        integer:      out holds codes by these integers, out_quant's zero point and the bounds of out_rules alone.
         When it runs: NonFiniteError (both a KernelError and an EngineError) when a result is not finite before the
         activation, or after rounding to half; out is then unspecified.
         """
@@ -141,12 +139,7 @@ class Binder:
             if precision.carries_scale:
                 [inv_scale] = per_image(in_scales, images, "in_quant", "inv_scale")
                 arguments.check_codes(converts.low, converts.high, precision.stored.dtype)
-                fields |= {
-                    "in_inv_scale": inv_scale,
-                    "in_low": converts.low,
-                    "in_high": converts.high,
-                    "in_rounding": code_of(converts.rounding, ROUNDINGS, "rounding"),
-                }
+                fields |= {"in_inv_scale": inv_scale} | _rule_fields("in", converts)
         if sums is not None or out.dtype in INT:
             if not self._kernels.takes_sums(packed):
                 raise KernelError("sums are neither taken nor given by this convolution; see takes_sums")
@@ -160,24 +153,12 @@ class Binder:
             inv_scale, zero_point = per_image(
                 scales_of(out_quant, "out_quant", written=True), images, "out_quant", "inv_scale", "zero_point"
             )
-            arguments.check_codes(out_low, out_high, out.dtype)
-            fields |= {
-                "out_inv_scale": inv_scale,
-                "out_zero_point": zero_point,
-                "out_low": out_low,
-                "out_high": out_high,
-                "out_rounding": code_of(out_rounding, ROUNDINGS, "rounding"),
-            }
+            arguments.check_codes(out_rules.low, out_rules.high, out.dtype)
+            fields |= {"out_inv_scale": inv_scale, "out_zero_point": zero_point} | _rule_fields("out", out_rules)
         if integer is not None:
             if out.dtype not in CODES or not precision.carries_scale or ranges is not None or sums is not None:
                 raise KernelError("whole numbers make codes of codes, neither measured nor continued")
-            of_bias = INT if precision.multiplies_bytes and out.dtype == np.int8 else WIDE_INT
-            for values, what, types in zip(integer, ("bias", "multiplier", "shift"), (of_bias, INT, INT), strict=True):
-                check(values, f"whole {what}", types, (shape.out_channels,))
-            fields |= dict(zip(("integer_bias", "multiplier", "shift"), integer, strict=True))
-            if leaky is not None:
-                fields |= {"leaky_multiplier": leaky[0], "leaky_shift": leaky[1]}
-                fields |= {"leaky_low": leaky[2][0], "leaky_high": leaky[2][1]}
+            fields |= _integer_fields(integer, shape.out_channels, precision.multiplies_bytes and out.dtype == np.int8)
         if ranges is not None:
             if pool and out.dtype in CODES:
                 raise KernelError("ranges are not measured of pooled codes; their scale is known")
@@ -342,6 +323,28 @@ class Binder:
         check_output(out, a, b)
         code = activation_code(activation, ACTIVATIONS)
         return self._call("add", a, b, out, a.dtype, out.dtype, code, a.size)
+
+
+def _rule_fields(side: str, rules: CodeRules) -> dict[str, Any]:
+    """Return the fields of mp_conv_args that say how codes are made. side: in or out. Raises: KernelError."""
+    rounding = code_of(rules.rounding, ROUNDINGS, "rounding")
+    return {f"{side}_low": rules.low, f"{side}_high": rules.high, f"{side}_rounding": rounding}
+
+
+def _integer_fields(integer: IntegerOutput, channels: int, is_narrow: bool) -> dict[str, Any]:
+    """Return the fields of mp_conv_args for sums that become codes by integers. is_narrow: of a bias of 32 bits.
+
+    Raises: KernelError.
+    """
+    check(integer.bias, "integer bias", INT if is_narrow else WIDE_INT, (channels,))
+    check(integer.multiplier, "integer multiplier", INT, (channels,))
+    check(integer.shift, "integer shift", INT, (channels,))
+    fields: dict[str, Any] = {"integer_bias": integer.bias, "multiplier": integer.multiplier, "shift": integer.shift}
+    if integer.leaky is not None:
+        low, high = integer.leaky.bounds
+        fields |= {"leaky_multiplier": integer.leaky.multiplier, "leaky_shift": integer.leaky.shift}
+        fields |= {"leaky_low": low, "leaky_high": high}
+    return fields
 
 
 def _at_once(bind: Callable[..., Call | list[Call]], name: str) -> Callable[..., None]:

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -102,3 +102,24 @@ class CodeRules:
     rounding: str = "half_to_even"
     low: int = -128
     high: int = 127
+
+
+class LeakySteps(NamedTuple):
+    """LeakyReLU of steps of a sum. multiplier, shift: int32 (2,), above and below 0; bounds: of the steps before it."""
+
+    multiplier: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    bounds: tuple[int, int]
+
+
+class IntegerOutput(NamedTuple):
+    """How integer sums become codes by integers alone.
+
+    bias: (out_channels,), int32; int64 where the input or the result is int16. multiplier, shift: int32 (out_channels,).
+    leaky: LeakyReLU after that, or None.
+    """
+
+    bias: NDArray[Any]
+    multiplier: NDArray[np.int32]
+    shift: NDArray[np.int32]
+    leaky: LeakySteps | None = None

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.kernels.interface import ACTIVATIONS, ConvShape, TensorQuant
+from mpnet.kernels.interface import ACTIVATIONS, CodeRules, ConvShape, TensorQuant
 from mpnet.model.precision import CODE8, PRECISIONS, STORED_TYPES, StoredType, precision
 from mpnet.model.quantization import ROUNDINGS
 from mpnet.model.reals import narrowed
@@ -122,9 +122,8 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
             rng.integers(-128, 128, case.images).astype(np.int32) * (STORED_TYPES[case.out] is CODE8),
             np.zeros(case.images, np.float32),
         )
-        options["out_rounding"] = case.rounding
-        if STORED_TYPES[case.out] is not CODE8:
-            options |= {"out_low": -32768, "out_high": 32767}
+        bounds = (-128, 127) if STORED_TYPES[case.out] is CODE8 else (-32768, 32767)
+        options["out_rules"] = CodeRules(case.rounding, *bounds)
     return _move(weights, case.misaligned), x, options
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from mpnet.errors import KernelError
 from mpnet.kernels import isa
 from mpnet.kernels.calls import Binder
-from mpnet.kernels.interface import ConvShape, TensorQuant
+from mpnet.kernels.interface import CodeRules, ConvShape, IntegerOutput, LeakySteps, TensorQuant
 from mpnet.kernels.reference_math import times_32, times_64
 from mpnet.model.precision import INT8, INT16, INT16W5, Precision
 from tests.kernels.oracle import oracle
@@ -80,11 +80,14 @@ def convolved(
         weight_scale=np.ones(shape.out_channels, np.float32),
         in_quant=TensorQuant(ones, zero_points, zeros),
         out_quant=TensorQuant(ones, out_zero_points, zeros),
-        out_low=steps.min + 3,
-        out_high=steps.max,
+        out_rules=CodeRules(low=steps.min + 3, high=steps.max),
         pool=pool is not None,
-        whole=(bias.astype(np.int32 if is_byte else np.int64), multiplier, shift),
-        leaky=(after[0][:2].copy(), after[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
+        integer=IntegerOutput(
+            bias.astype(np.int32 if is_byte else np.int64),
+            multiplier,
+            shift,
+            LeakySteps(after[0][:2].copy(), after[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
+        ),
     )
     binder.finish()
     kernels.check_status(made.function(*made.arguments), "convolution")

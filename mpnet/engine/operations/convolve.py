@@ -12,7 +12,7 @@ from mpnet.engine.operations.elementwise import Map
 from mpnet.engine.operations.pooling import MaxPool
 from mpnet.engine.tensor import Tensor
 from mpnet.kernels.call import Call
-from mpnet.kernels.interface import ACTIVATIONS
+from mpnet.kernels.interface import ACTIVATIONS, CodeRules
 from mpnet.model.network import ConvolutionSpec, LayerSpec, NetworkSpec, Shape
 from mpnet.model.precision import FLOAT32, FP32, Precision
 from mpnet.model.quantization import KERNEL_MODES
@@ -121,12 +121,8 @@ class Convolve(Operation):
         target: dict[str, Any] = {}
         if self.quantize is not None:
             out.code_map, scheme = self.quantize.fixed_map(x.images, context.device), self.quantize.scheme
-            target = {
-                "out_quant": out.code_map.scales,
-                "out_rounding": scheme.rounding,
-                "out_low": scheme.low,
-                "out_high": scheme.high,
-            }
+            assert scheme.rounding is not None
+            target = {"out_quant": out.code_map.scales, "out_rules": CodeRules(scheme.rounding, scheme.low, scheme.high)}
         elif out.measured:
             ranges = out.ranges = context.allocate((x.images, 2))
         calls = [

@@ -20,6 +20,7 @@ from mpnet.engine.tensor import CodeMap, Tensor
 from mpnet.errors import PrecisionError
 from mpnet.kernels.bundles import record
 from mpnet.kernels.call import Call
+from mpnet.kernels.interface import CodeRules, IntegerOutput, LeakySteps
 from mpnet.model.network import Shape
 from mpnet.model.precision import INT8, Precision
 from mpnet.quantization.codes import LEAKY_SLOPE, Codes
@@ -227,7 +228,7 @@ class IntegerConvolve(Convolve):
         shape, leaky = ready.packed.shape, None
         if self.leaky is not None:
             multipliers, shifts = zip(*self.leaky.integer_factors(), strict=True)
-            leaky = np.array(multipliers, np.int32), np.array(shifts, np.int32), self._steps
+            leaky = LeakySteps(np.array(multipliers, np.int32), np.array(shifts, np.int32), self._steps)
         low, high = self._bounds
         out.code_map = CodeMap.fixed(target, x.images, context.device)
         return [
@@ -239,10 +240,8 @@ class IntegerConvolve(Convolve):
                 weight_scale=ready.weight_scale,
                 in_quant=x.code_map.scales,
                 out_quant=out.code_map.scales,
-                out_low=low,
-                out_high=high,
+                out_rules=CodeRules(low=low, high=high),
                 pool=self.pool is not None,
-                integer=ready.integer,
-                leaky=leaky,
+                integer=IntegerOutput(*ready.integer, leaky),
             )
         ]
