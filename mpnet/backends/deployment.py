@@ -48,17 +48,17 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
     Raises: ConfigError for an unknown engine, packages that are missing or too old and layers that it cannot run;
     EngineError when it refuses the file.
     """
-    chosen = ready(name)
-    exported = export(chosen.target, configuration, chosen.flavour)
-    model = chosen.load(exported, 1)
+    engine = ready(name)
+    exported = export(engine.target, configuration, engine.flavour)
+    model = engine.load(exported, 1)
     executed = model.executed()
-    notes = (mode_note(name, chosen, configuration), chosen.caution(executed or {}))
+    notes = (mode_note(name, engine, configuration), engine.caution(executed or {}))
     return Deployment(
         name,
         model.version,
         files_digest(exported.files),
         exported,
-        partial(chosen.load, exported),
+        partial(engine.load, exported),
         executed,
         tuple(filter(None, notes)),
     )
@@ -86,9 +86,9 @@ def slower_note(engine: str, latency_ms: float, uniform_ms: Mapping[str, float])
 
 def ready(name: str) -> Backend:
     """The backend of a name, which can be used here. Raises: ConfigError when it is unknown or its packages are missing."""
-    chosen = backend(name)
-    require(f"engine {name}", chosen.packages, chosen.extra)
-    return chosen
+    candidate = backend(name)
+    require(f"engine {name}", candidate.packages, candidate.extra)
+    return candidate
 
 
 def files_digest(files: Mapping[str, bytes]) -> str:
@@ -100,7 +100,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
     return digest.hexdigest()
 
 
-def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
+def mode_note(name: str, engine: Backend, configuration: Configuration) -> str:
     """A line that says which quantisation mode an engine works in, when int8 layers are in another one, else ''.
 
     What one mode decides best need not be best in another: only under its own mode do an engine's ranks follow mpnet's.
@@ -109,17 +109,17 @@ def mode_note(name: str, chosen: Backend, configuration: Configuration) -> str:
     options = configuration.options
     for index in configuration.precisions.weighted:
         if configuration.precisions[index].carries_scale and index in options.complete:
-            asked = options.complete[index].plain_values()
-            for path, wanted in _flat(chosen.mode).items():
-                value = _flat(asked).get(path)
-                if value != wanted:
+            requested = options.complete[index].plain_values()
+            for path, mode_value in _flat(engine.mode).items():
+                value = _flat(requested).get(path)
+                if value != mode_value:
                     differing[path] = f"{path} is {value}"
     if not differing:
         return ""
-    right = " ".join(f"--set quantization.{path}={value}" for path, value in _flat(chosen.mode).items())
+    settings = " ".join(f"--set quantization.{path}={value}" for path, value in _flat(engine.mode).items())
     return (
         f"{name} quantises in another mode than this configuration ({', '.join(differing.values())}); search and "
-        f"measure with {right}, or its ranks need not hold there"
+        f"measure with {settings}, or its ranks need not hold there"
     )
 
 

@@ -81,14 +81,14 @@ class MixedModel:
         self,
         configuration: Configuration,
         layer_partition: Partition,
-        parts: Sequence[tuple[Segment, Deployment]],
+        segments: Sequence[tuple[Segment, Deployment]],
         threads: int,
     ) -> None:
-        self.version = version_of(parts)
-        runs = [(part, _Run(deployment.open(threads)), deployment.engine) for part, deployment in parts]
+        self.version = version_of(segments)
+        runs = [(segment, _Run(deployment.open(threads)), deployment.engine) for segment, deployment in segments]
         plan = configuration.plan
-        for part, run, name in runs:
-            plan = _replaced(plan, part, run, name)
+        for segment, run, name in runs:
+            plan = _replaced(plan, segment, run, name)
         self._session = Session(_with_fallback(configuration.prepared, layer_partition), plan, threads)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -111,38 +111,40 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
     refuses its part.
     """
     layer_partition = partition(configuration.network, configuration.precisions, configuration.options, names)
-    parts = [(part, deploy(part.backend, cut(configuration, part))) for part in layer_partition.segments]
+    segments = [(segment, deploy(segment.backend, cut(configuration, segment))) for segment in layer_partition.segments]
     executed: dict[int, tuple[str, str]] = {}
     layers: dict[int, tuple[str, str, str]] = {}
-    for part, deployment in parts:
-        numbered = dict(enumerate(part.layers))
+    for segment, deployment in segments:
+        numbered = dict(enumerate(segment.layers))
         layers.update({numbered[n]: placement for n, placement in deployment.exported.layers.items() if n in numbered})
         executed.update(
             {
-                numbered[n]: (runs, f"in {part.backend}: {where}" if where else f"in {part.backend}")
-                for n, (runs, where) in (deployment.executed or {}).items()
+                numbered[n]: (runs, f"in {segment.backend}: {device}" if device else f"in {segment.backend}")
+                for n, (runs, device) in (deployment.executed or {}).items()
                 if n in numbered
             }
         )
     for index in configuration.precisions.weighted:
         if layer_partition.backend_of(index) == layer_partition.fallback:
             executed[index] = (configuration.precisions[index].name, f"in {layer_partition.fallback}")
-    notes = [note for _, deployment in parts for note in deployment.notes]
-    digest = hashlib.sha256(json.dumps([(part.backend, part.layers, d.digest) for part, d in parts]).encode()).hexdigest()
+    notes = [note for _, deployment in segments for note in deployment.notes]
+    digest = hashlib.sha256(
+        json.dumps([(segment.backend, segment.layers, d.digest) for segment, d in segments]).encode()
+    ).hexdigest()
     return Deployment(
-        "+".join(dict.fromkeys([*(part.backend for part in layer_partition.segments), layer_partition.fallback])),
-        version_of(parts),
+        "+".join(dict.fromkeys([*(segment.backend for segment in layer_partition.segments), layer_partition.fallback])),
+        version_of(segments),
         digest,
         Exported({}, {}, layers),
-        partial(MixedModel, configuration, layer_partition, parts),
+        partial(MixedModel, configuration, layer_partition, segments),
         executed,
         tuple(dict.fromkeys([*notes, *layer_partition.reasons.values()])),
     )
 
 
-def version_of(parts: Sequence[tuple[Segment, Deployment]]) -> str:
+def version_of(segments: Sequence[tuple[Segment, Deployment]]) -> str:
     """The versions of all that run, mpnet's last."""
-    return "+".join(dict.fromkeys([*(deployment.version for _, deployment in parts), __version__]))
+    return "+".join(dict.fromkeys([*(deployment.version for _, deployment in segments), __version__]))
 
 
 def _with_fallback(prepared: Prepared, layer_partition: Partition) -> Prepared:
@@ -151,24 +153,30 @@ def _with_fallback(prepared: Prepared, layer_partition: Partition) -> Prepared:
     return prepared.on(kernels("scalar"))
 
 
-def _replaced(plan: Plan, part: Segment, run: _Run, name: str) -> Plan:
+def _replaced(plan: Plan, segment: Segment, run: _Run, name: str) -> Plan:
     """The plan with the part's steps taken out, and one for each of its results in their place."""
     layout = layout_of(plan)
-    inside = set(part.layers)
-    given = 0 if part.input_tensor == NETWORK_INPUT else layout.results[part.input_tensor]
-    steps = [step for step in layout.steps if step.layer not in inside or step.operation.is_head]
-    gone = [step for step in layout.steps if step.layer in inside and not step.operation.is_head]
-    first = next(number for number, step in enumerate(layout.steps) if step.layer in inside)
-    at = sum(step in steps for step in layout.steps[:first])
-    mine: list[Step] = []
-    there = {given}  # layers that pass a tensor on share its slot
-    for position, slot in enumerate(layout.results[index] for index in part.output_layers):
-        if slot not in there:
-            operation = Elsewhere(run, name, position, not mine, layout.shapes[slot], layout.precisions[slot])
-            mine.append(Step(operation, part.layers[-1], (given,), slot, layout.precisions[given], layout.precisions[slot]))
-            there.add(slot)
+    segment_layers = set(segment.layers)
+    input_slot = 0 if segment.input_tensor == NETWORK_INPUT else layout.results[segment.input_tensor]
+    steps = [step for step in layout.steps if step.layer not in segment_layers or step.operation.is_head]
+    removed = [step for step in layout.steps if step.layer in segment_layers and not step.operation.is_head]
+    first = next(number for number, step in enumerate(layout.steps) if step.layer in segment_layers)
+    insertion = sum(step in steps for step in layout.steps[:first])
+    segment_steps: list[Step] = []
+    written_slots = {input_slot}  # layers that pass a tensor on share its slot
+    for position, slot in enumerate(layout.results[index] for index in segment.output_layers):
+        if slot not in written_slots:
+            operation = Elsewhere(run, name, position, not segment_steps, layout.shapes[slot], layout.precisions[slot])
+            segment_steps.append(
+                Step(operation, segment.layers[-1], (input_slot,), slot, layout.precisions[input_slot], layout.precisions[slot])
+            )
+            written_slots.add(slot)
     # A conversion that a later layer shares with one of the part's stays, behind what it converts.
-    wanted = {slot for step in steps for slot in step.inputs} | set(layout.outputs)
-    shared = [step for step in gone if step.operation.is_conversion and step.output in wanted and step.output not in there]
-    layout.steps = [*steps[:at], *mine, *shared, *steps[at:]]
+    slots_read = {slot for step in steps for slot in step.inputs} | set(layout.outputs)
+    shared = [
+        step
+        for step in removed
+        if step.operation.is_conversion and step.output in slots_read and step.output not in written_slots
+    ]
+    layout.steps = [*steps[:insertion], *segment_steps, *shared, *steps[insertion:]]
     return plan_of(plan.network, plan.precision, plan.options, layout)

@@ -38,7 +38,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Partition:
-    """fallback: which of mpnet's kernels run the rest. parts: in order. reasons: one line for each layer that a preferred
+    """fallback: which of mpnet's kernels run the rest. segments: in order. reasons: one line for each layer that a preferred
     backend does not run, by layer index."""
 
     fallback: str
@@ -47,7 +47,7 @@ class Partition:
 
     def backend_of(self, index: int) -> str:
         """The name of the backend that runs a layer."""
-        return next((part.backend for part in self.segments if index in part.layers), self.fallback)
+        return next((segment.backend for segment in self.segments if index in segment.layers), self.fallback)
 
 
 def check_backends(names: Sequence[str]) -> None:
@@ -69,22 +69,22 @@ def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOp
     preferred = [name for name in names[: names.index(fallback) if fallback in names else len(names)]]
     candidates = {name: (candidate := backend(name), target(candidate.target)) for name in preferred}
     reasons: dict[int, str] = {}
-    chosen = [_choice(network, precisions, options, index, candidates, reasons) for index in range(len(network.layers))]
-    parts: list[Segment] = []
-    for name, layers in _runs(network, precisions, chosen, reasons):
+    backend_names = [_choice(network, precisions, options, index, candidates, reasons) for index in range(len(network.layers))]
+    segments: list[Segment] = []
+    for name, layers in _runs(network, precisions, backend_names, reasons):
         if any(network.layers[index].has_weights for index in layers):
-            inside = set(layers)
-            [input_tensor] = {tensor for index in layers for tensor in network.layers[index].inputs} - inside
-            parts.append(Segment(name, layers, input_tensor, _read_outside(network, layers)))
+            inner = set(layers)
+            [input_tensor] = {tensor for index in layers for tensor in network.layers[index].inputs} - inner
+            segments.append(Segment(name, layers, input_tensor, _layers_read_outside(network, layers)))
         else:
             for index in layers:
                 reasons.setdefault(index, "a run without convolutions is not worth the way there and back")
     messages = {}
     for index, reason in sorted(reasons.items()):
         layer = network.layers[index]
-        backend_of = next((part.backend for part in parts if index in part.layers), fallback)
-        messages[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {backend_of}: {reason}"
-    return Partition(fallback, tuple(parts), messages)
+        runner = next((segment.backend for segment in segments if index in segment.layers), fallback)
+        messages[index] = f"layer {index} ({layer.name}, {precisions[index]}) falls back to {runner}: {reason}"
+    return Partition(fallback, tuple(segments), messages)
 
 
 def _choice(
@@ -101,30 +101,30 @@ def _choice(
         return ""
     refused: list[str] = []
     for name, (candidate, form) in candidates.items():
-        why = form.refuses(layer, precisions[index], options.of(index), candidate.flavour)
-        if not why and result_storage(layer, precisions[index]).carries_scale:
-            why = "its result is int8 codes, which do not leave mpnet"
-        if not why and layer in network.valued:
-            why = "it has values of its own without being a convolution, which do not leave mpnet"
-        if not why:
+        refusal = form.refuses(layer, precisions[index], options.of(index), candidate.flavour)
+        if not refusal and result_storage(layer, precisions[index]).carries_scale:
+            refusal = "its result is int8 codes, which do not leave mpnet"
+        if not refusal and layer in network.valued:
+            refusal = "it has values of its own without being a convolution, which do not leave mpnet"
+        if not refusal:
             if refused:
                 reasons[index] = "; ".join(refused)
             return name
-        refused.append(f"{name}: {why}")
+        refused.append(f"{name}: {refusal}")
     if refused:
         reasons[index] = "; ".join(refused)
     return ""
 
 
 def _runs(
-    network: NetworkSpec, precisions: PrecisionPlan, chosen: Sequence[str], reasons: dict[int, str]
+    network: NetworkSpec, precisions: PrecisionPlan, backend_names: Sequence[str], reasons: dict[int, str]
 ) -> list[tuple[str, tuple[int, ...]]]:
     """Consecutive layers of one backend, as many as read no more than one tensor from earlier layers; heads between do not
     end them."""
     runs: list[tuple[str, list[int]]] = []
     reads: set[int] = set()
     for layer in network.layers:
-        name = chosen[layer.index]
+        name = backend_names[layer.index]
         if isinstance(layer, YoloSpec):
             continue
         if runs and runs[-1][0] == name:
@@ -148,7 +148,7 @@ def _codes(network: NetworkSpec, precisions: PrecisionPlan, tensor: int) -> bool
     return tensor != NETWORK_INPUT and result_storage(network.layers[tensor], precisions[tensor]).carries_scale
 
 
-def _read_outside(network: NetworkSpec, layers: Sequence[int]) -> tuple[int, ...]:
-    inside = set(layers)
+def _layers_read_outside(network: NetworkSpec, layers: Sequence[int]) -> tuple[int, ...]:
+    inner = set(layers)
     last = {network.outputs[0]} if not network.yolos else set()
-    return tuple(index for index in layers if index in last or any(reader not in inside for reader in network.consumers[index]))
+    return tuple(index for index in layers if index in last or any(reader not in inner for reader in network.consumers[index]))

@@ -48,17 +48,17 @@ NAMED = 4
 
 def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]:
     """One line for all layers that fall back in one way, for one reason."""
-    alike: dict[tuple[str, str, str, str], list[LayerPlacement]] = {}
+    groups: dict[tuple[str, str, str, str], list[LayerPlacement]] = {}
     for layer in layers:
         if layer.falls_back:
             written = "" if layer.executed else layer.written
-            alike.setdefault((layer.asked, layer.executed, written, layer.why), []).append(layer)
+            groups.setdefault((layer.asked, layer.executed, written, layer.why), []).append(layer)
     lines = []
-    for (asked, executed, written, why), (first, *others) in alike.items():
-        named = (first, *others)[:NAMED]
-        names = ", ".join(layer.name for layer in named) + (" and others" if len(others) >= NAMED else "")
-        many = f"{1 + len(others)} layers ({names}) are wanted in {asked} but"
-        text = many if others else f"layer {first.index} ({first.name}) is wanted in {asked} but"
+    for (asked, executed, written, why), (first, *others) in groups.items():
+        named_layers = (first, *others)[:NAMED]
+        names = ", ".join(layer.name for layer in named_layers) + (" and others" if len(others) >= NAMED else "")
+        layers_text = f"{1 + len(others)} layers ({names}) are wanted in {asked} but"
+        text = layers_text if others else f"layer {first.index} ({first.name}) is wanted in {asked} but"
         verb = ("run in" if others else "runs in") if executed else ("are" if others else "is") + " written in"
         where = f" in {engine}" if engine and executed else ""
         lines.append(f"{text} {verb} {executed or written}{where}{f': {why}' if why else ''}")

@@ -95,20 +95,20 @@ class Cells:
         return int(self.starts[-1])
 
 
-def join_images(parts: Sequence[Candidates]) -> Candidates:
+def join_images(groups: Sequence[Candidates]) -> Candidates:
     """Candidates of consecutive groups of images as those of all of them."""
-    if not parts:
+    if not groups:
         raise ConfigError("no candidates to join")
-    if len(parts) == 1:
-        return parts[0]
-    before = np.cumsum([0, *(len(part) for part in parts)])
-    shift = np.repeat(before[:-1], [part.image_count for part in parts])
-    offsets = np.concatenate([np.zeros(1, np.int64), np.concatenate([part.offsets[1:] for part in parts]) + shift])
+    if len(groups) == 1:
+        return groups[0]
+    row_offsets = np.cumsum([0, *(len(group) for group in groups)])
+    shift = np.repeat(row_offsets[:-1], [group.image_count for group in groups])
+    offsets = np.concatenate([np.zeros(1, np.int64), np.concatenate([group.offsets[1:] for group in groups]) + shift])
     return Candidates(
         offsets,
-        np.concatenate([p.category for p in parts]),
-        np.concatenate([p.score for p in parts]),
-        np.concatenate([p.box for p in parts]),
+        np.concatenate([p.category for p in groups]),
+        np.concatenate([p.score for p in groups]),
+        np.concatenate([p.box for p in groups]),
     )
 
 
@@ -179,20 +179,20 @@ def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
 def _head(network: NetworkSpec, layer: YoloSpec) -> YoloHead:
     width, height = network.width, network.height
     if isinstance(layer, RegionSpec):
-        by = "tree" if layer.tree else "softmax" if layer.softmax else "nothing" if layer.raw_classes else "logistic"
-        other = OtherHead("region", layer.classes, by, layer.tree, layer.map, background=layer.background)
+        classes_by = "tree" if layer.tree else "softmax" if layer.softmax else "nothing" if layer.raw_classes else "logistic"
+        other_head = OtherHead("region", layer.classes, classes_by, layer.tree, layer.map, background=layer.background)
         rows, columns, _ = layer.in_shape
         anchors = tuple((w * width / columns, h * height / rows) for w, h in layer.head_anchors)
-        return YoloHead(anchors, layer.scored_classes, width, height, other=other)
+        return YoloHead(anchors, layer.scored_classes, width, height, other=other_head)
     if isinstance(layer, GaussianYoloSpec):
-        other = OtherHead("gaussian", layer.classes, point=layer.point)
-        return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, other=other)
+        other_head = OtherHead("gaussian", layer.classes, point=layer.point)
+        return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, other=other_head)
     if isinstance(layer, DecodedSpec):
         imported = ImportedHead(layer, width, height)
         return YoloHead(imported.anchors, layer.classes, width, height, other=imported)
     if isinstance(layer, DetectionSpec):
-        by = "softmax" if layer.softmax else "nothing"
-        other = OtherHead("detection", layer.classes, by, side=layer.side, boxes=layer.boxes, root=layer.root)
+        classes_by = "softmax" if layer.softmax else "nothing"
+        other_head = OtherHead("detection", layer.classes, classes_by, side=layer.side, boxes=layer.boxes, root=layer.root)
         # A quarter of the image: decoding multiplies the square of a side by 4.
-        return YoloHead(((width / 4, height / 4),) * layer.boxes, layer.classes, width, height, other=other)
+        return YoloHead(((width / 4, height / 4),) * layer.boxes, layer.classes, width, height, other=other_head)
     return YoloHead(layer.head_anchors, layer.classes, width, height, layer.scale_x_y, layer.new_coords)

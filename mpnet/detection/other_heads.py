@@ -107,11 +107,11 @@ def _detection(tensor: Floats, head: OtherHead) -> Floats:
     flat = tensor.reshape(n, -1) if tensor.shape[1:3] == (1, 1) else tensor.transpose(0, 3, 1, 2).reshape(n, -1)
     classes = flat[:, : cells * head.classes].reshape(n, cells, 1, head.classes)
     if head.classes_by == "softmax":
-        parts = exponentials(classes - classes.max(axis=3, keepdims=True)).astype(np.float64)
-        classes = parts / np.add.accumulate(parts, axis=3)[..., -1:]
-    rest = flat[:, cells * head.classes :]
-    objectness = rest[:, : cells * boxes].reshape(n, cells, boxes, 1)
-    boxes_of_cells = rest[:, cells * boxes :].reshape(n, cells, boxes, 4).copy()
+        exponents = exponentials(classes - classes.max(axis=3, keepdims=True)).astype(np.float64)
+        classes = exponents / np.add.accumulate(exponents, axis=3)[..., -1:]
+    box_values = flat[:, cells * head.classes :]
+    objectness = box_values[:, : cells * boxes].reshape(n, cells, boxes, 1)
+    boxes_of_cells = box_values[:, cells * boxes :].reshape(n, cells, boxes, 4).copy()
     if not head.root:
         # Decoding squares them.
         boxes_of_cells[..., 2:] = np.sqrt(np.maximum(boxes_of_cells[..., 2:], 0))

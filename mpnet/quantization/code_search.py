@@ -36,107 +36,109 @@ def triangular_factor(covariance: Reals) -> Reals:
     depth, bits = len(covariance), int(covariance.max() - 1).bit_length()
     # Values of R have no more bits than the covariance, so their products with errors may be added as well, and their squares.
     unit = 4.0 ** min(bits // 2, (51 - bits) // 2)
-    rest, factor = covariance * unit, np.zeros_like(covariance)
-    left = np.diag(rest).copy()  # what of each column's squared length the rows so far have left
+    remainder, factor = covariance * unit, np.zeros_like(covariance)
+    unexplained = np.diag(remainder).copy()  # what of each column's squared length the rows so far have left
     for start in range(0, depth, BLOCK):
         end = min(start + BLOCK, depth)
-        rows = rest[start:end, start:]
+        rows = remainder[start:end, start:]
         for k in range(end - start):
-            at = start + k
+            column = start + k
             pivot = np.sqrt(np.maximum(rows[k, k], unit))
-            reach = np.floor(np.sqrt(left[at:]))
+            reach = np.floor(np.sqrt(unexplained[column:]))
             row = np.minimum(np.maximum(np.rint(rows[k, k:] / pivot), -reach), reach)
-            left[at:] -= row * row
-            rows[k + 1 :, k:] -= row[1 : end - at, None] * row
-            factor[at, at:] = row
-            factor[at, at] = np.rint(pivot)
-        across = factor[start:end, end:]
-        rest[end:, end:] -= across.T @ across
+            unexplained[column:] -= row * row
+            rows[k + 1 :, k:] -= row[1 : end - column, None] * row
+            factor[column, column:] = row
+            factor[column, column] = np.rint(pivot)
+        trailing = factor[start:end, end:]
+        remainder[end:, end:] -= trailing.T @ trailing
     return factor
 
 
-def search(wanted: Reals, parts: Reals, factor: Reals, largest: int, beams: int) -> Reals:
+def search(weights: Reals, steps: Reals, factor: Reals, largest: int, beams: int) -> Reals:
     """Errors, wanted - codes * parts, of the codes that the search ends with.
 
-    wanted: (depth, filters), whole numbers: weights in parts of a step, in the order of the factor.
-    parts: the same shape, of a code.
+    weights: (depth, filters), whole numbers: weights in parts of a step, in the order of the factor.
+    steps: the same shape, of a code.
     factor: of `triangular_factor`. largest: magnitude of a code. beams: ways that are kept, from 1.
     """
-    piece = max(1, _STATE // (len(wanted) * beams))
-    starts = range(0, wanted.shape[1], piece)
+    piece = max(1, _STATE // (len(weights) * beams))
+    starts = range(0, weights.shape[1], piece)
     return np.concatenate(
         [
-            _searched(wanted[:, start : start + piece], parts[:, start : start + piece], factor, largest, beams)
+            _search_filters(weights[:, start : start + piece], steps[:, start : start + piece], factor, largest, beams)
             for start in starts
         ],
         axis=1,
     )
 
 
-def _searched(wanted: Reals, parts: Reals, factor: Reals, largest: int, beams: int) -> Reals:
-    depth, filters = wanted.shape
+def _search_filters(weights: Reals, steps: Reals, factor: Reals, largest: int, beams: int) -> Reals:
+    depth, filters = weights.shape
     pull = np.zeros((depth, filters, 1))  # factor @ errors of what was chosen, for each way
     cost = np.zeros((filters, 1))
     blocks: list[tuple[slice, Reals, _Indices]] = []
     for end in range(depth, 0, -BLOCK):
         start = max(end - BLOCK, 0)
-        near = pull[start:end]
+        block_pull = pull[start:end]
         errors: list[Reals] = []
         parents: list[_Indices] = []
-        for at in range(end - 1, start - 1, -1):
-            rate, goal, part = factor[at, at], wanted[at, :, None], parts[at, :, None]
-            codes, cost, parent = _extended(goal + near[at - start] / rate, part, rate, cost, largest, beams)
-            error = goal - codes * part
-            near = _of(near[: at - start], parent) + factor[start:at, at, None, None] * error
+        for column in range(end - 1, start - 1, -1):
+            rate, goal, step = factor[column, column], weights[column, :, None], steps[column, :, None]
+            codes, cost, parent = _extend_ways(goal + block_pull[column - start] / rate, step, rate, cost, largest, beams)
+            error = goal - codes * step
+            block_pull = (
+                _values_of_parents(block_pull[: column - start], parent) + factor[start:column, column, None, None] * error
+            )
             errors.append(error)
             parents.append(parent)
-        chosen = np.empty((end - start, *cost.shape))
+        chosen_errors = np.empty((end - start, *cost.shape))
         way = np.broadcast_to(np.arange(cost.shape[1]), cost.shape)
         for position, (error, parent) in enumerate(zip(reversed(errors), reversed(parents), strict=True)):
-            chosen[position] = _along(error, way)
-            way = _along(parent, way)
-        blocks.append((slice(start, end), chosen, way))
-        moved = factor[:start, start:end] @ chosen.reshape(end - start, -1)
-        pull = _of(pull[:start], way) + moved.reshape(start, *cost.shape)
+            chosen_errors[position] = _values_of_ways(error, way)
+            way = _values_of_ways(parent, way)
+        blocks.append((slice(start, end), chosen_errors, way))
+        block_change = factor[:start, start:end] @ chosen_errors.reshape(end - start, -1)
+        pull = _values_of_parents(pull[:start], way) + block_change.reshape(start, *cost.shape)
     best_errors = np.empty((depth, filters))
     best = np.argmin(cost, axis=1)[:, None]
-    for block, chosen, way in reversed(blocks):
-        best_errors[block] = np.take_along_axis(chosen, best[None], 2)[:, :, 0]
-        best = _along(way, best)
+    for block, chosen_errors, way in reversed(blocks):
+        best_errors[block] = np.take_along_axis(chosen_errors, best[None], 2)[:, :, 0]
+        best = _values_of_ways(way, best)
     return best_errors
 
 
-def _extended(
-    wanted: Reals, part: Reals, rate: np.float64, cost: Reals, largest: int, beams: int
+def _extend_ways(
+    goal: Reals, step: Reals, rate: np.float64, cost: Reals, largest: int, beams: int
 ) -> tuple[Reals, Reals, _Indices]:
     """(codes, cost, parent) of the best ways with one code more: the nearest, or the one on the other side of what is wanted.
 
     wanted, cost: (filters, ways). parent: the way that each is made of.
     """
     ways = cost.shape[1]
-    ratio = wanted / part
-    near = np.minimum(np.maximum(np.rint(ratio), -largest), largest)
+    ratio = goal / step
+    nearest = np.minimum(np.maximum(np.rint(ratio), -largest), largest)
     if beams == 1:
-        return near, cost, np.zeros(cost.shape, np.intp)
-    far = np.minimum(np.maximum(np.where(ratio >= near, near + 1, near - 1), -largest), largest)
-    codes = np.concatenate([near, far], axis=1)
-    off = (np.tile(wanted, 2) - codes * part) * rate
-    total = np.tile(cost, 2) + off * off
-    total[:, ways:][far == near] = np.inf
-    kept = np.argsort(total, axis=1, kind="stable")[:, :beams]
-    return np.take_along_axis(codes, kept, 1), np.take_along_axis(total, kept, 1), kept % ways
+        return nearest, cost, np.zeros(cost.shape, np.intp)
+    farther = np.minimum(np.maximum(np.where(ratio >= nearest, nearest + 1, nearest - 1), -largest), largest)
+    codes = np.concatenate([nearest, farther], axis=1)
+    error = (np.tile(goal, 2) - codes * step) * rate
+    total = np.tile(cost, 2) + error * error
+    total[:, ways:][farther == nearest] = np.inf
+    best = np.argsort(total, axis=1, kind="stable")[:, :beams]
+    return np.take_along_axis(codes, best, 1), np.take_along_axis(total, best, 1), best % ways
 
 
-def _along(values: NDArray[_Any], way: _Indices) -> NDArray[_Any]:
+def _values_of_ways(values: NDArray[_Any], way: _Indices) -> NDArray[_Any]:
     """values (filters, ways) of each way."""
     return values if values.shape[1] == 1 == way.shape[1] else np.take_along_axis(values, way, 1)
 
 
-def _of(values: Reals, parent: _Indices) -> Reals:
+def _values_of_parents(values: Reals, parent: _Indices) -> Reals:
     """values (n, filters, ways) of each way's parent."""
     count, filters, ways = values.shape
     if ways == 1 == parent.shape[1]:
         return values
     sources = parent + np.arange(filters)[:, None] * ways
-    taken: Reals = np.take(values.reshape(count, filters * ways), sources.ravel(), axis=1)
-    return taken.reshape(count, *parent.shape)
+    values_taken: Reals = np.take(values.reshape(count, filters * ways), sources.ravel(), axis=1)
+    return values_taken.reshape(count, *parent.shape)

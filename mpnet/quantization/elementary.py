@@ -97,8 +97,8 @@ def power(x: Reals, exponent: Reals) -> Reals:
     """x ** exponent. Whole exponents up to 64 are products, one half is the square root; others are within |exponent ln x| + 3
     units in the last place."""
     x, exponent = np.broadcast_arrays(x, exponent)
-    whole = (exponent == np.rint(exponent)) & (np.abs(exponent) <= _MOST_FACTORS)
-    factors = np.where(whole, np.abs(exponent), 0.0).astype(np.int64)
+    is_integer = (exponent == np.rint(exponent)) & (np.abs(exponent) <= _MOST_FACTORS)
+    factors = np.where(is_integer, np.abs(exponent), 0.0).astype(np.int64)
     product, square = np.ones(x.shape), np.array(x, np.float64)
     with np.errstate(all="ignore"):
         while factors.any():
@@ -108,7 +108,7 @@ def power(x: Reals, exponent: Reals) -> Reals:
         odd = np.isfinite(exponent) & (np.abs(exponent) % 2 == 1)
         size = np.where(exponent == 0.5, np.sqrt(np.abs(x)), exp(exponent * log(np.abs(x))))
         signed = np.where((x < 0) & (exponent != np.rint(exponent)), np.nan, np.where(odd, np.copysign(size, x), size))
-    return np.where(whole, product, signed)
+    return np.where(is_integer, product, signed)
 
 
 def matmul(a: Reals, b: Reals) -> Reals:

@@ -51,8 +51,8 @@ def factor_of(real: float) -> Factor:
 
 def integer_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes) -> NDArray[np.float64]:
     """A bias (out,) counted in steps of the products of an input's codes and weights with these scales."""
-    counted: NDArray[np.float64] = np.rint(bias / (scales.astype(np.float64) * codes.scale))
-    return counted
+    steps: NDArray[np.float64] = np.rint(bias / (scales.astype(np.float64) * codes.scale))
+    return steps
 
 
 def within_reach(
@@ -69,9 +69,9 @@ def within_reach(
     if np.array_equal(wider, scales):
         return weights, scales
     real = dequantize_weights(weights, scales)
-    changed = np.rint(real / wider.reshape(-1, 1, 1, 1)).astype(np.int8)
+    rescaled = np.rint(real / wider.reshape(-1, 1, 1, 1)).astype(np.int8)
     keep = (wider == scales).reshape(-1, 1, 1, 1)
-    return np.where(keep, weights, changed), wider
+    return np.where(keep, weights, rescaled), wider
 
 
 class IntegerConstants(NamedTuple):
@@ -92,7 +92,7 @@ def integer_constants(
     """
     factors = [factor_of(codes.scale * scale / sums.scale) for scale in scales.astype(np.float64).tolist()]
     multiplier, shift = (np.array(part, np.int32) for part in zip(*factors, strict=True))
-    whole = integer_bias(bias, scales, codes).astype(np.int64)
+    counted_bias = integer_bias(bias, scales, codes).astype(np.int64)
     if shift.max() > MOST_SHIFT:
         steps = codes.scale * float(scales.max()) / sums.scale
         raise PrecisionError(
@@ -100,7 +100,7 @@ def integer_constants(
             f"{2**MOST_SHIFT} or more cannot be scaled; calibrate on other images"
         )
     farthest = max(codes.largest - codes.zero_point, codes.zero_point - codes.least)
-    reach = filters * farthest + np.abs(whole)
+    reach = filters * farthest + np.abs(counted_bias)
     # What is above 0 of a shift comes before the product, in sums of 32 bits.
     before = np.zeros(len(shift), np.int64) if sums.is_wide else np.maximum(shift, 0).astype(np.int64)
     room = np.int64(1 << _SUM_BITS[sums.bits]) >> before
@@ -110,4 +110,4 @@ def integer_constants(
             f"channel {channel}: its sums can reach {int(reach[channel]):,}, beyond the {int(room[channel]):,} that "
             f"{_SUM_BITS[sums.bits] + 1} bits hold here; set another precision for the layer, or leave integer_only out"
         )
-    return IntegerConstants(whole.astype(BIAS_TYPES[sums.bits]), multiplier, shift)
+    return IntegerConstants(counted_bias.astype(BIAS_TYPES[sums.bits]), multiplier, shift)

@@ -217,9 +217,9 @@ class _Filters:
 
     def searched(self, scales: NDArray[np.float32], beams: int, sweeps: int) -> Descent:
         """A search and so many sweeps of descent after it."""
-        wanted, parts = np.rint(self._steps(scales) * self.unit), self.multipliers * self.unit
-        error = np.empty_like(wanted)
-        error[:, self._order] = search(wanted.T[self._order], parts.T[self._order], self._factor, self.largest, beams).T
+        weights, step_parts = np.rint(self._steps(scales) * self.unit), self.multipliers * self.unit
+        error = np.empty_like(weights)
+        error[:, self._order] = search(weights.T[self._order], step_parts.T[self._order], self._factor, self.largest, beams).T
         return self._descended(scales, sweeps, error)
 
     def _descended(self, scales: NDArray[np.float32], sweeps: int, error: Reals | None = None) -> Descent:
@@ -234,9 +234,9 @@ class _Filters:
         finest = np.abs(self.rows / self.multipliers.astype(np.float32)).max(axis=1) / np.float32(self.largest)
         best, least = scales, np.full(len(scales), np.inf)
         for share in SHARES:
-            tried = self._bounded(scales * share, finest)
-            descent = self.searched(tried, 1, 0) if self.searches else self._descended(tried, 1)
-            best, least = _better((best, least), (tried, self._harm(tried, descent)))
+            candidate = self._bounded(scales * share, finest)
+            descent = self.searched(candidate, 1, 0) if self.searches else self._descended(candidate, 1)
+            best, least = _better((best, least), (candidate, self._harm(candidate, descent)))
         first = self.learnt(best)
         # The scale that the codes want: 1 + (codes . pull) / (codes . codes @ covariance) of the one that they have.
         curvature = _dot(first.codes, first.codes @ self.covariance)
@@ -256,11 +256,11 @@ class _Filters:
 
 
 def _better(
-    known: tuple[NDArray[np.float32], Reals], other: tuple[NDArray[np.float32], Reals]
+    current: tuple[NDArray[np.float32], Reals], candidate: tuple[NDArray[np.float32], Reals]
 ) -> tuple[NDArray[np.float32], Reals]:
     """The scale of each filter that does less harm, and the harm."""
-    better = other[1] < known[1]
-    return np.where(better, other[0], known[0]), np.where(better, other[1], known[1])
+    better = candidate[1] < current[1]
+    return np.where(better, candidate[0], current[0]), np.where(better, candidate[1], current[1])
 
 
 def _dot(a: Reals, b: Reals) -> Reals:
@@ -284,28 +284,28 @@ def descend(
     sweeps: over all weights, at most. error: (filters, depth), of the codes to begin from; None: nothing is rounded yet.
     """
     # Filters side by side, since all take a step at once.
-    wanted = np.ascontiguousarray(np.rint(steps * unit).T)
-    parts = np.full_like(wanted, unit) if multipliers is None else np.ascontiguousarray((multipliers * unit).T)
-    off = np.zeros_like(wanted) if error is None else np.array(error.T, order="C")
-    pull = np.zeros_like(wanted) if error is None else covariance @ off  # kept up to date
+    weights = np.ascontiguousarray(np.rint(steps * unit).T)
+    step_parts = np.full_like(weights, unit) if multipliers is None else np.ascontiguousarray((multipliers * unit).T)
+    errors = np.zeros_like(weights) if error is None else np.array(error.T, order="C")
+    pull = np.zeros_like(weights) if error is None else covariance @ errors  # kept up to date
     variances = np.diag(covariance)
     for _ in range(sweeps):
-        changed = False
-        for start in range(0, len(wanted), BLOCK):
+        has_changed = False
+        for start in range(0, len(weights), BLOCK):
             block = slice(start, start + BLOCK)
-            before, near, inside = off[block].copy(), pull[block].copy(), covariance[block, block]
-            for j in range(len(near)):
-                at = start + j
-                best = (wanted[at] - off[at]) + near[j] / variances[at]
-                codes = np.minimum(np.maximum(np.rint(best / parts[at]), -largest), largest)
-                moved = (wanted[at] - codes * parts[at]) - off[at]
-                if moved.any():
-                    off[at] += moved
-                    near[j + 1 :] += inside[j, j + 1 :, None] * moved
-            step = off[block] - before
+            earlier_errors, block_pull, block_covariance = errors[block].copy(), pull[block].copy(), covariance[block, block]
+            for j in range(len(block_pull)):
+                row = start + j
+                best = (weights[row] - errors[row]) + block_pull[j] / variances[row]
+                codes = np.minimum(np.maximum(np.rint(best / step_parts[row]), -largest), largest)
+                change = (weights[row] - codes * step_parts[row]) - errors[row]
+                if change.any():
+                    errors[row] += change
+                    block_pull[j + 1 :] += block_covariance[j, j + 1 :, None] * change
+            step = errors[block] - earlier_errors
             if step.any():
-                changed = True
+                has_changed = True
                 pull += covariance[:, block] @ step
-        if not changed:
+        if not has_changed:
             break
-    return Descent(((wanted - off) / unit).T, off.T, pull.T)
+    return Descent(((weights - errors) / unit).T, errors.T, pull.T)

@@ -281,8 +281,8 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
         bounded = np.maximum(np.minimum(values, _f32(params.range_max)), _f32(params.range_min))
         shifted = tf_formulas.flush(bounded - _f32(params.range_min))
         position = tf_formulas.flush(np.divide(shifted, _f32(params.scale), dtype=_f32))
-        whole = round_to_integers(position - _f32(params.zero_point - params.low), params.rounding)
-        return (whole.astype(np.int32) + params.zero_point).astype(np.int8)
+        steps = round_to_integers(position - _f32(params.zero_point - params.low), params.rounding)
+        return (steps.astype(np.int32) + params.zero_point).astype(np.int8)
     codes = quantized(values, _f32(params.inv_scale), np.int32(params.zero_point), params.rounding, params.low, params.high)
     return codes.astype(np.int8 if params.high < 128 else np.int16)
 

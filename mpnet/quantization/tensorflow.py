@@ -161,8 +161,8 @@ def quantize_slice(
 def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any]:
     """As x86 converts: what int32 cannot hold becomes its lowest value; then the low bits are kept."""
     holds = (codes >= _f32(-(2.0**31))) & (codes < _f32(2.0**31))
-    whole = np.where(holds, codes, _f32(-(2.0**31))).astype(np.int32)
-    return whole.astype(kind.storage)
+    integers = np.where(holds, codes, _f32(-(2.0**31))).astype(np.int32)
+    return integers.astype(kind.storage)
 
 
 def dequantize_slice(

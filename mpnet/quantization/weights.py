@@ -99,11 +99,11 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
     channels = values.shape[0]
     rows = values.reshape(channels if scheme.granularity != "per_tensor" else 1, -1)
     if WEIGHTS[scheme.method].tensorflow:
-        whole, scales = _tensorflow(rows, scheme)
+        integers, scales = _tensorflow(rows, scheme)
     else:
         scales = weight_scales(rows, scheme)
-        whole = integer_codes(rows, scales[:, None], scheme)
-    codes = whole.astype(np.int8).reshape(values.shape)
+        integers = integer_codes(rows, scales[:, None], scheme)
+    codes = integers.astype(np.int8).reshape(values.shape)
     return codes, np.broadcast_to(scales, (channels,)).copy()
 
 
@@ -116,26 +116,28 @@ def dequantize_weights(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> 
 def _tensorflow(rows: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     from mpnet.quantization import fake_quant  # for its methods only
 
-    whole, scales = np.zeros(rows.shape, np.float32), np.ones(len(rows), np.float32)
+    integers, scales = np.zeros(rows.shape, np.float32), np.ones(len(rows), np.float32)
     channel = scheme.granularity != "per_tensor"
-    for at, row in enumerate(rows):
-        most = np.abs(row).max()
+    for row_index, row in enumerate(rows):
+        largest = np.abs(row).max()
         fake = scheme.method == "fake_quant_with_min_max_vars"
         steps = (
-            fake_quant.fake_quant_steps(-most, most, scheme.bits, True)
+            fake_quant.fake_quant_steps(-largest, largest, scheme.bits, True)
             if fake
-            else fake_quant.both_ways_steps(-most, most, -scheme.largest, scheme.largest)
+            else fake_quant.both_ways_steps(-largest, largest, -scheme.largest, scheme.largest)
         )
         if not steps.usable:
-            raise PrecisionError(f"weights: {most} is too small or too large a weight for method {scheme.method}; use min_max")
+            raise PrecisionError(
+                f"weights: {largest} is too small or too large a weight for method {scheme.method}; use min_max"
+            )
         assert scheme.rounding is not None
-        whole[at] = (
+        integers[row_index] = (
             fake_quant.fake_quant_whole(row, steps, channel=channel)
             if fake
             else fake_quant.both_ways_whole(row, steps, scheme.rounding)
         )
-        scales[at] = steps.scale
-    return whole, scales
+        scales[row_index] = steps.scale
+    return integers, scales
 
 
 def integer_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
@@ -193,8 +195,8 @@ def quantize_groups(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple
     """(products of codes and multipliers, scales) of weights (out, in / groups, ...): as quantize_weights."""
     scales, multipliers = group_steps(weights, scheme)
     steps = (scales[:, None] * multipliers).astype(np.float32)
-    whole = integer_codes(weights.reshape(len(weights), -1), steps, scheme) * multipliers
-    return whole.astype(np.int8).reshape(weights.shape), scales
+    integers = integer_codes(weights.reshape(len(weights), -1), steps, scheme) * multipliers
+    return integers.astype(np.int8).reshape(weights.shape), scales
 
 
 def group_steps(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -207,25 +209,25 @@ def group_steps(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDA
     filters, groups, size = blocks.shape
     rows = blocks.reshape(-1, size)
     alone = np.where(np.abs(rows).max(axis=1) > 0, weight_scales(rows, scheme), np.float32(0)).reshape(filters, groups)
-    top, most = alone.max(axis=1), np.float32(largest_multiplier(scheme.bits))
+    top, largest = alone.max(axis=1), np.float32(largest_multiplier(scheme.bits))
     least = np.full(filters, np.inf)
     scales, multipliers = np.ones(filters, np.float32), np.ones((filters, groups), np.float32)
-    for part in _GROUP_SCALES:
-        scale = np.where(top > 0, np.maximum(top / most * part, np.float32(2.0**-100)), np.float32(1)).astype(np.float32)
-        near = np.rint(alone / scale[:, None])
-        errors, chosen = np.full((filters, groups), np.inf), multipliers
-        for beside in (-1, 0, 1):
-            tried = np.clip(near + np.float32(beside), np.float32(1), most).astype(np.float32)
-            error = squared_error(rows, (scale[:, None] * tried).astype(np.float32).reshape(-1), scheme)
+    for share in _GROUP_SCALES:
+        scale = np.where(top > 0, np.maximum(top / largest * share, np.float32(2.0**-100)), np.float32(1)).astype(np.float32)
+        nearest = np.rint(alone / scale[:, None])
+        errors, best_multipliers = np.full((filters, groups), np.inf), multipliers
+        for offset in (-1, 0, 1):
+            candidates = np.clip(nearest + np.float32(offset), np.float32(1), largest).astype(np.float32)
+            error = squared_error(rows, (scale[:, None] * candidates).astype(np.float32).reshape(-1), scheme)
             better = error.reshape(filters, groups) < errors
             errors = np.where(better, error.reshape(filters, groups), errors)
-            chosen = np.where(better, tried, chosen)
+            best_multipliers = np.where(better, candidates, best_multipliers)
         total = np.add.accumulate(errors, axis=1)[:, -1]
         better = total < least
         least = np.where(better, total, least)
         scales = np.where(better, scale, scales)
-        multipliers = np.where(better[:, None], chosen, multipliers)
-    return scales, _spread(multipliers, weights)
+        multipliers = np.where(better[:, None], best_multipliers, multipliers)
+    return scales, _repeat_for_weights(multipliers, weights)
 
 
 def _blocks(weights: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -237,7 +239,7 @@ def _blocks(weights: NDArray[np.float32]) -> NDArray[np.float32]:
     return np.asarray(padded.reshape(filters, groups, GROUP, -1).transpose(0, 3, 1, 2).reshape(filters, -1, GROUP))
 
 
-def _spread(multipliers: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
+def _repeat_for_weights(multipliers: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
     """Of each group, (out, taps * groups) -> of each weight, (out, in / groups * taps)."""
     filters, channels = weights.shape[:2]
     of_group = multipliers.reshape(filters, weights[0, 0].size, -1).transpose(0, 2, 1)

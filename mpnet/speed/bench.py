@@ -146,7 +146,7 @@ def bench_level(
     sessions = [_session(prepared, options, key, threads) for key in keys]
     passes = [partial(session.forward, image, copy=False) for session in sessions]
     # Settled, since another precision's weights were in the cache.
-    taken = in_turn(*passes, repeats=repeats, warm_up=2, settled=True, advance=advance)
+    pass_times = in_turn(*passes, repeats=repeats, warm_up=2, settled=True, advance=advance)
     # Steps of all precisions in turn as well: what disturbs the machine for a moment must not meet those of one alone. Each
     # behind a pass of its own, so that its weights are in the cache as far as they fit.
     calls = [step_calls(session, len(image)) for session in sessions]
@@ -155,13 +155,15 @@ def bench_level(
     ]
     pieces = iter(in_turn(*chain.from_iterable(works), repeats=repeats, warm_up=0))
     cases = []
-    for name, key, session, session_calls, times in zip(names, keys, sessions, calls, taken, strict=True):
-        whole, parts = next(pieces), list(islice(pieces, len(session_calls)))
-        steps = tuple(_step(prepared, step, peak, threads) for step in steps_of(session, session_calls, parts))
+    for name, key, session, session_calls, times in zip(names, keys, sessions, calls, pass_times, strict=True):
+        whole_pass, step_times = next(pieces), list(islice(pieces, len(session_calls)))
+        steps = tuple(_step(prepared, step, peak, threads) for step in steps_of(session, session_calls, step_times))
         macs = sum(step.macs for step in steps)
         # What the peak would need for the same products, each at its own precision.
         ideal_ms = sum(step.share * step.time.min_ms for step in steps if step.share is not None)
-        left = statistics.median(whole_ms - ms for whole_ms, ms in zip(whole.ms, together(parts).ms, strict=True))
+        overhead_ms = statistics.median(
+            whole_ms - ms for whole_ms, ms in zip(whole_pass.ms, together(step_times).ms, strict=True)
+        )
         cases.append(
             BenchCase(
                 prepared.kernels.name,
@@ -170,7 +172,7 @@ def bench_level(
                 macs,
                 times.min_ms,
                 times.median_ms,
-                max(0.0, left),
+                max(0.0, overhead_ms),
                 _first_result(prepared, options, key, image, threads, seed),
                 ideal_ms / times.min_ms,
                 steps,
@@ -193,9 +195,9 @@ def _first_result(
     for _ in range(_NEW_CONFIGURATIONS):
         layer = rng.randrange(len(key))
         code = rng.choice([PRECISIONS[name].code for name in ("fp32", "int8") if PRECISIONS[name].code != key[layer]])
-        other = key[:layer] + code + key[layer + 1 :]
+        neighbour = key[:layer] + code + key[layer + 1 :]
         _pack(prepared, build_plan(network, assign_key(network, code * len(key)), options))
-        session = partial(_session, prepared, options, other, threads)
+        session = partial(_session, prepared, options, neighbour, threads)
         first_ms = once(lambda: session().forward(image))  # noqa: B023 (called at once)
         [plain] = in_turn(partial(session().forward, image), repeats=_PLAIN_PASSES)
         ratios.append(first_ms / plain.median_ms)
@@ -270,8 +272,8 @@ def bench_network(
     for count in counts:
         if not 1 <= count <= MAX_THREADS:
             raise ConfigError(f"--threads {count}: must be from 1 to {MAX_THREADS}")
-    chosen = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
-    levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(chosen)]
+    level_names = [level for name in isa for level in (usable_levels() if name == "all" else [name])]
+    levels = [kernels(active_level() if name == "auto" else name) for name in dict.fromkeys(level_names)]
     network, values, options = open_network(source, weights, "measure")
     for name in names:
         bench_key(network, name)

@@ -109,22 +109,22 @@ def in_turn(
     for work in works:
         for _ in range(warm_up):
             work()
-    taken: list[list[float]] = [[] for _ in works]
+    measured_ms: list[list[float]] = [[] for _ in works]
     others = _Others()
-    begin, done = time.perf_counter(), 0
-    while done < repeats and (done < least or time.perf_counter() - begin < seconds):
-        for work, times in zip(works, taken, strict=True):
+    begin, rounds_done = time.perf_counter(), 0
+    while rounds_done < repeats and (rounds_done < least or time.perf_counter() - begin < seconds):
+        for work, times in zip(works, measured_ms, strict=True):
             if settled:
                 work()
             times.append(once(work))
-        done += 1
+        rounds_done += 1
         advance(len(works))
     busy = others.cores()
-    return [Times(tuple(times), busy) for times in taken]
+    return [Times(tuple(times), busy) for times in measured_ms]
 
 
-def together(parts: Iterable[Times]) -> Times:
+def together(pieces: Iterable[Times]) -> Times:
     """The times of several pieces of work run one after the other, round by round."""
-    parts = list(parts)
-    rounds = zip(*(part.ms for part in parts), strict=True)
-    return Times(tuple(map(sum, rounds)), max((part.others for part in parts), default=0.0))
+    pieces = list(pieces)
+    rounds = zip(*(piece.ms for piece in pieces), strict=True)
+    return Times(tuple(map(sum, rounds)), max((piece.others for piece in pieces), default=0.0))

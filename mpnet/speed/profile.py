@@ -71,29 +71,29 @@ def _measured_once(
     advance: Advance,
 ) -> LatencyTable:
     network, image = prepared.network, random_image(prepared.network, seed)
-    taken: dict[str, list[float]] = {}
+    step_samples: dict[str, list[float]] = {}
     ratios = []
     for plan in plans:
-        steps, whole = measure_steps(Session(prepared, plan, threads), image, repeats)
+        steps, whole_pass = measure_steps(Session(prepared, plan, threads), image, repeats)
         for signature, times in steps.items():
-            taken.setdefault(signature, []).extend(times.ms)
-        ratios.append(whole.median_ms / together(steps.values()).median_ms)
+            step_samples.setdefault(signature, []).extend(times.ms)
+        ratios.append(whole_pass.median_ms / together(steps.values()).median_ms)
         advance(1)
-    measured = []
+    checks_ms = []
     for plan in random_plans(network, options, precisions, CHECKS, seed):
         session = Session(prepared, plan, threads)
-        if any(step_signature(plan, step) not in taken for step in plan.steps):
+        if any(step_signature(plan, step) not in step_samples for step in plan.steps):
             steps, _ = measure_steps(session, image, repeats)
             for signature, times in steps.items():
-                taken.setdefault(signature, list(times.ms))
-        [whole] = in_turn(partial(session.forward, image, copy=False), repeats=repeats)
-        measured.append((plan, whole.median_ms))
+                step_samples.setdefault(signature, list(times.ms))
+        [whole_pass] = in_turn(partial(session.forward, image, copy=False), repeats=repeats)
+        checks_ms.append((plan, whole_pass.median_ms))
         advance(1)
     scale = statistics.median(ratios)
-    step_ms = {signature: scale * statistics.median(times) for signature, times in taken.items()}
+    step_ms = {signature: scale * statistics.median(times) for signature, times in step_samples.items()}
     checks = tuple(
         {"precision": plan.precision.key, "measured_ms": ms, "predicted_ms": predicted_ms(plan, step_ms)}
-        for plan, ms in measured
+        for plan, ms in checks_ms
     )
     machine = {"cpu": cpu_name(), "isa": prepared.kernels.name, "threads": threads, "batch": 1, "scale": scale}
     return LatencyTable(network.digest, tuple(precisions), step_ms, machine, checks)
@@ -103,14 +103,18 @@ def measure_steps(session: Session, image: NDArray[np.float32], repeats: int) ->
     """(times of each step by signature, times of whole passes), taken in turn: a pass step by step, a pass in one call."""
     session.forward(image, copy=False)
     calls = step_calls(session, len(image))
-    *parts, whole = in_turn(*(work for _, work in calls), partial(session.forward, image, copy=False), repeats=repeats)
+    *call_times, whole_pass = in_turn(
+        *(work for _, work in calls), partial(session.forward, image, copy=False), repeats=repeats
+    )
     by_signature: dict[str, list[Times]] = {}
-    for (number, _), times in zip(calls, parts, strict=True):
+    for (number, _), times in zip(calls, call_times, strict=True):
         by_signature.setdefault(step_signature(session.run_plan, session.run_plan.steps[number]), []).append(times)
     # Heads only hand tensors over: no call, no time.
-    none = Times((0.0,) * repeats)
+    no_time = Times((0.0,) * repeats)
     every = (step_signature(session.run_plan, step) for step in session.run_plan.steps)
-    return {signature: together(by_signature[signature]) if signature in by_signature else none for signature in every}, whole
+    return {
+        signature: together(by_signature[signature]) if signature in by_signature else no_time for signature in every
+    }, whole_pass
 
 
 def profile_network(

@@ -82,13 +82,13 @@ def time_steps(session: Session, batch: NDArray[np.float32], repeats: int = 10) 
     return steps_of(session, calls, in_turn(*(work for _, work in calls), repeats=repeats, warm_up=0))
 
 
-def steps_of(session: Session, calls: Sequence[tuple[int, Work]], taken: Sequence[Times]) -> tuple[StepTime, ...]:
+def steps_of(session: Session, calls: Sequence[tuple[int, Work]], measured: Sequence[Times]) -> tuple[StepTime, ...]:
     """Every step of a plan, from the times that its `step_calls` took."""
-    parts: dict[int, list[Times]] = {}
-    for (number, _), times in zip(calls, taken, strict=True):
-        parts.setdefault(number, []).append(times)
+    times_of: dict[int, list[Times]] = {}
+    for (number, _), times in zip(calls, measured, strict=True):
+        times_of.setdefault(number, []).append(times)
     step_times = []
-    for number, call_times in parts.items():
+    for number, call_times in times_of.items():
         step, times = session.run_plan.steps[number], together(call_times)
         name = f"{step.operation.name} for {session.plan.network.layers[step.layer].name}"
         step_times.append(StepTime(step, name, times.min_ms, times.median_ms))
