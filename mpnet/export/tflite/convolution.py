@@ -108,9 +108,9 @@ def _operator(writer: TfliteWriter, conv: Convolution, x: int, word: str, filter
     if conv.codes is None or scales is None:
         offset = writer.add_constant("bias", bias, np.float32)
     else:
-        integer_bias = integer_bias(bias, scales, conv.codes).astype(BIAS_TYPES[conv.codes.bits])
+        bias_steps = integer_bias(bias, scales, conv.codes).astype(BIAS_TYPES[conv.codes.bits])
         steps = scales.astype(np.float64) * conv.codes.scale
-        offset = graph.constant(f"{writer.name}/bias", integer_bias, Channels(steps.astype(np.float32), 0))
+        offset = graph.constant(f"{writer.name}/bias", bias_steps, Channels(steps.astype(np.float32), 0))
     output = writer.add_tensor("sums", (1, *layer.out_shape[:2], len(bias)), conv.sums)
     name = "DEPTHWISE_CONV_2D" if depthwise else "CONV_2D"
     wide = conv.codes is not None and conv.codes.is_wide
