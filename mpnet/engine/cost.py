@@ -67,7 +67,7 @@ def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
             selectors=tuple(selectors),
             precision=str(low.precision),
             origin=plan.precision.origins[layer.index],
-            conversions=tuple(f"{step.takes} -> {step.gives}" for step in plan.conversions[layer.index]),
+            conversions=tuple(f"{step.input_precision} -> {step.output_precision}" for step in plan.conversions[layer.index]),
             in_shape=tuple(layer.in_shape),
             shape=tuple(layer.out_shape),
             macs=layer.macs,

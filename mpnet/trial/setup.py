@@ -43,12 +43,11 @@ class CalibratedOptions:
 
     def prepare(self, network: NetworkSpec, kernels: Kernels) -> Prepared:
         """Return the network's weights folded, quantised and packed; what was packed before comes from the cache."""
-        return Prepared(
+        return Prepared.under(
+            self.engine,
             network,
             self.weights,
             kernels,
-            batch_norm=self.engine.batch_norm,
-            equalise=self.engine.equalise,
             channel_means=self.channel_means,
             statistics=self.statistics,
             cache=open_cache(),

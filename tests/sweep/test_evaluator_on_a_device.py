@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-from mpnet.sweep.evaluate.units import Unit
 
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.prepare import Prepared
@@ -19,6 +18,7 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.weights import random_weights
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.trie import build_graph, join_tensors, run_graph, run_stem
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
 from mpnet.sweep.problem.front import Rivals
 from tests.engine.remote import RemoteKernels
 from tests.sweep.sweep_data import context, with_baseline
@@ -62,6 +62,6 @@ def test_the_evaluator_needs_no_change() -> None:
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
     here, there = Evaluator(prepared), Evaluator(prepared)
     there._kernels = RemoteKernels(kernels())
-    for unit in (Unit(0, keys), Unit(0, keys, rivals), Unit(0, keys, rivals)):
-        assert replace(there.evaluate(unit), seconds=0.0) == replace(here.evaluate(unit), seconds=0.0)
+    for chunk in (WorkChunk(0, keys), WorkChunk(0, keys, rivals), WorkChunk(0, keys, rivals)):
+        assert replace(there.evaluate(chunk), seconds=0.0) == replace(here.evaluate(chunk), seconds=0.0)
     assert there._kernels.ran["conv"] > 100
