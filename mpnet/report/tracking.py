@@ -147,9 +147,9 @@ def write_page(source: Path, path: Path, progress: Progress = silent) -> Path:
 
 def log_run(tracker: Tracker, result: Result, page: Path) -> None:
     """Log a finished run: what it was, its measures and costs, result.json and the page of its report."""
-    document = result.document
-    tracker.parameters(_parameters(result.name, document["precision"]["key"], document["digests"]))
-    tracker.measures(_finite({**result.measures, **document["cost"]}), 0)
+    run = result.run
+    tracker.parameters(_parameters(run.name, run.precision.key, run.digests))
+    tracker.measures(_finite({**result.measures, **run.cost}), 0)
     tracker.file(result.folder / "result.json")
     tracker.file(page)
     tracker.close()

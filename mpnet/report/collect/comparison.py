@@ -12,7 +12,14 @@ from mpnet.evaluation.compare import DRAWS
 from mpnet.evaluation.operating_point import OperatingPoint
 from mpnet.model.task import DETECTION, Task
 from mpnet.report.collect.task import prediction_tools
-from mpnet.report.data.comparison import ClassComparison, ComparedRun, Comparison, DifferenceInterval, LayerPrecisions
+from mpnet.report.data.comparison import (
+    ClassComparison,
+    ComparedRun,
+    Comparison,
+    DifferenceInterval,
+    LayerPrecisions,
+    RunAgreement,
+)
 from mpnet.report.data.differences import ClassRow, RunDifferences
 from mpnet.trial.result import Result
 
@@ -39,7 +46,7 @@ def compare_results(
         raise ConfigError("compare needs at least two runs; name a baseline and one or more others")
     baseline = results[0]
     for result in results[1:]:
-        if result.document["digests"].get("data") != baseline.document["digests"].get("data"):
+        if result.run.digests.get("data") != baseline.run.digests.get("data"):
             raise ConfigError(
                 f"{result.folder}: was evaluated on other data than {baseline.folder}; only runs on the same images "
                 "and labels can be compared"
@@ -87,7 +94,7 @@ def check_limits(comparison: Comparison, limits: Mapping[str, float]) -> list[st
 
 
 def _protocol_differences(results: Sequence[Result]) -> tuple[tuple[str, ...], ...]:
-    first, *_ = protocols = [result.document["protocol"] for result in results]
+    first, *_ = protocols = [result.run.protocol for result in results]
     return tuple(
         tuple(sorted(key for key in {*first, *protocol} if first.get(key) != protocol.get(key))) for protocol in protocols
     )
@@ -96,25 +103,25 @@ def _protocol_differences(results: Sequence[Result]) -> tuple[tuple[str, ...], .
 def _compared_run(
     result: Result, baseline: Result, pair: RunDifferences | None, task: Task, point: Mapping[str, Any] | None
 ) -> ComparedRun:
-    agreement = _agreement(result, baseline, pair, task)
+    run, agreement = result.run, _agreement(result, baseline, pair, task)
     differences = {} if result is baseline else _metric_differences(result, baseline)
     if agreement is not None and result is not baseline:
-        differences[task.agreement] = agreement[task.agreement.removeprefix(AGREEMENT)] - 100
+        differences[task.agreement] = (agreement.values[task.agreement.removeprefix(AGREEMENT)] or 0.0) - 100
     return ComparedRun(
         name=result.name,
         id=result.id,
         folder=str(result.folder),
-        precision=result.document["precision"].get("key", ""),
+        precision=run.precision.key,
         words=result.words,
         metrics=dict(result.metrics),
         differences=differences,
         intervals={} if pair is None else {name: DifferenceInterval.of(name, i) for name, i in pair.metrics.items()},
-        cost=dict(result.document["cost"]),
-        latency=result.run.latency,
-        deployed=result.document.get("deployed"),
+        cost=run.cost,
+        latency=run.latency,
+        deployed=run.deployed,
         agreement=agreement,
-        selection=result.document.get("selection"),
-        held_out=result.document.get("held_out"),
+        selection=run.selection,
+        held_out=run.held_out,
         changes=() if pair is None else pair.changes,
         verdict="" if pair is None else pair.verdict,
         operating_point=point,
@@ -130,33 +137,31 @@ def _metric_differences(result: Result, baseline: Result) -> dict[str, float]:
     }
 
 
-def _agreement(result: Result, baseline: Result, pair: RunDifferences | None, task: Task) -> dict[str, Any] | None:
+def _agreement(result: Result, baseline: Result, pair: RunDifferences | None, task: Task) -> RunAgreement | None:
     """Return the agreement with *this* baseline.
 
     It is computed anew where there are detections; SQNR of heads is there only if the baseline was the run's own.
     """
-    stored_agreement = result.document.get("agreement")
-    comparable = stored_agreement if stored_agreement is not None and stored_agreement.get("baseline") == baseline.id else None
-    if pair is None or task.agreement not in pair.values:
-        return comparable
-    values: dict[str, Any] = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement", task=task)}
-    return {"baseline": baseline.id, **values, "head_sqnr_db": comparable["head_sqnr_db"] if comparable else None}
+    stored = result.run.agreement
+    is_own = stored is not None and stored.baseline == baseline.id
+    head_sqnr_db = stored.head_sqnr_db if stored is not None and is_own else None
+    if pair is not None and task.agreement in pair.values:
+        values = {name.removeprefix(AGREEMENT): pair.values[name] for name in names_of("agreement", task=task)}
+        return RunAgreement(baseline.id, values, head_sqnr_db)
+    return RunAgreement(baseline.id, stored.values, head_sqnr_db) if stored is not None and is_own else None
 
 
 def _layers(results: Sequence[Result]) -> tuple[LayerPrecisions, ...]:
     """Return the layers with weights, or with a precision that differs between runs."""
     rows = []
-    tables = [{layer["index"]: layer for layer in result.document["precision"].get("layers", [])} for result in results]
+    tables = [{layer.index: layer for layer in result.run.precision.layers} for result in results]
     for index, layer in tables[0].items():
-        layers = [table.get(index, {}) for table in tables]
-        precisions = tuple(str(of_run.get("precision", "-")) for of_run in layers)
+        layers = [table.get(index) for table in tables]
+        precisions = tuple("-" if of_run is None else of_run.precision for of_run in layers)
         differs = len(set(precisions)) > 1
-        if layer.get("parameters") or differs:
-            weight_bytes = tuple(of_run.get("weight_bytes", 0) for of_run in layers)
-            macs = layer.get("macs", 0)
-            rows.append(
-                LayerPrecisions(index, layer.get("type", ""), layer.get("name", ""), macs, precisions, differs, weight_bytes)
-            )
+        if layer.parameters or differs:
+            weight_bytes = tuple(0 if of_run is None else of_run.weight_bytes for of_run in layers)
+            rows.append(LayerPrecisions(index, layer.type, layer.name, layer.macs, precisions, differs, weight_bytes))
     return tuple(rows)
 
 
@@ -164,14 +169,14 @@ def _per_class(results: Sequence[Result], pairs: Sequence[RunDifferences], quali
     classes: list[dict[str, ClassRow]] = [{row.name: row for row in pair.classes} for pair in pairs]
     rows = []
     # The data are the same, and so are the classes, unless somebody edited a result.
-    for class_rows in zip(*(result.document["per_class"] for result in results), strict=False):
-        baseline_row, values = class_rows[0], tuple(row[quality] for row in class_rows)
-        intervals = [None if row is None else row.interval for row in (table.get(baseline_row["name"]) for table in classes)]
+    for class_rows in zip(*(result.run.per_class for result in results), strict=False):
+        baseline_row, values = class_rows[0], tuple(row.values[quality] for row in class_rows)
+        intervals = [None if row is None else row.interval for row in (table.get(baseline_row.name) for table in classes)]
         rows.append(
             ClassComparison(
-                id=baseline_row["id"],
-                name=baseline_row["name"],
-                truths=baseline_row["truths"],
+                id=baseline_row.id,
+                name=baseline_row.name,
+                truths=baseline_row.truths,
                 values=values,
                 differences=tuple(value - values[0] for value in values),
                 intervals=tuple(None if i is None else DifferenceInterval.of(quality, i) for i in intervals),

@@ -4,16 +4,20 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Mapping
 
-from mpnet.config.measures import measure
+from mpnet.config.measures import AGREEMENT, measure, names_of
 from mpnet.evaluation.compare import Interval, verdict
 from mpnet.formats.documents.typed import as_json
+from mpnet.model.keys import json_key
 from mpnet.model.task import Task
 from mpnet.report.data.differences import Change, RunDifferences
 from mpnet.speed.latency import Latency
 from mpnet.tables import Chart, Table, Tabular, columns_of
+from mpnet.trial.run_result import EngineRun
+
+_AGREEMENTS = tuple(name.removeprefix(AGREEMENT) for name in names_of("agreement"))
 
 
 @dataclass(frozen=True)
@@ -34,6 +38,19 @@ class DifferenceInterval:
         judgement = verdict(measure(name), interval)
         within_noise = None if judgement is None else judgement == "noise"
         return cls(interval.difference, interval.low, interval.high, within_noise)
+
+
+@dataclass(frozen=True)
+class RunAgreement:
+    """How far a run agrees with the first one.
+
+    values:       percent by measure, without the prefix `agreement_`.
+    head_sqnr_db: of each output, None where it equals the baseline's bit for bit; None as a whole where it is not known.
+    """
+
+    baseline: str
+    values: Mapping[str, float | None] = field(metadata=json_key(inline=_AGREEMENTS))
+    head_sqnr_db: tuple[float | None, ...] | None
 
 
 @dataclass(frozen=True)
@@ -60,8 +77,8 @@ class ComparedRun:
     intervals: Mapping[str, DifferenceInterval]
     cost: Mapping[str, float]
     latency: Latency | None
-    deployed: Mapping[str, Any] | None
-    agreement: Mapping[str, Any] | None
+    deployed: EngineRun | None
+    agreement: RunAgreement | None
     selection: Mapping[str, float] | None
     held_out: Mapping[str, float] | None
     changes: tuple[Change, ...]
@@ -72,7 +89,8 @@ class ComparedRun:
         """Return the run as `mpnet compare --json` prints it."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
         values["intervals"] = {name: as_json(interval) for name, interval in self.intervals.items()}
-        values["latency"] = None if self.latency is None else as_json(self.latency)
+        for name, value in (("latency", self.latency), ("deployed", self.deployed), ("agreement", self.agreement)):
+            values[name] = None if value is None else as_json(value)
         values["changes"] = [change.as_json() for change in self.changes]
         return values
 
@@ -87,7 +105,7 @@ class LayerPrecisions:
     macs: int
     precisions: tuple[str, ...]
     differs: bool
-    weight_bytes: tuple[int, ...]
+    weight_bytes: tuple[float, ...]
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ def _names(comparison: Comparison) -> list[str]:
     runs = comparison.runs
     distinct = len({(run.name, bool(run.deployed)) for run in runs}) == len(runs)
     return [
-        clean(run.name if distinct else f"{run.name} {run.id[:8]}") + (f" in {run.deployed['engine']}" if run.deployed else "")
+        clean(run.name if distinct else f"{run.name} {run.id[:8]}") + (f" in {run.deployed.engine}" if run.deployed else "")
         for run in runs
     ]
 
@@ -79,7 +79,7 @@ def _agreement_rows(runs: Sequence[ComparedRun]) -> Iterator[list[object]]:
     """Yield a row for each measure of agreement that one of the runs has; the baseline's cell is empty."""
     others = runs[1:]
     for name in names_of("agreement"):
-        values = [(run.agreement or {}).get(name.removeprefix(AGREEMENT)) for run in others]
+        values = [None if run.agreement is None else run.agreement.values.get(name.removeprefix(AGREEMENT)) for run in others]
         if any(value is not None for value in values):
             cells = [_of_itself(run, name, value) for run, value in zip(others, values, strict=True)]
             yield [name.replace("_", " "), "", *cells]
@@ -87,11 +87,11 @@ def _agreement_rows(runs: Sequence[ComparedRun]) -> Iterator[list[object]]:
 
 def _head_rows(runs: Sequence[ComparedRun]) -> Iterator[list[object]]:
     """Yield rows of the noise at the heads, and of how far another engine's heads are from mpnet's own."""
-    heads = [(run.agreement or {}).get("head_sqnr_db") for run in runs[1:]]
+    heads = [None if run.agreement is None else run.agreement.head_sqnr_db for run in runs[1:]]
     if any(heads):
         texts = [", ".join("exact" if v is None else f"{v:.1f}" for v in values) if values else "-" for values in heads]
         yield ["head SQNR (dB)", "", *texts]
-    errors = [(run.deployed or {}).get("head_error") for run in runs]
+    errors = [None if run.deployed is None else run.deployed.values.get("head_error") for run in runs]
     if any(error is not None for error in errors):
         yield ["head error to mpnet's own", *["" if error is None else f"{error:.1e}" for error in errors]]
 

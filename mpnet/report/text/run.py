@@ -17,6 +17,7 @@ from mpnet.report.text.operating_point import print_operating_point
 from mpnet.report.text.terminal import print_table
 from mpnet.speed.latency import Latency, doubt_of, short_latency
 from mpnet.trial.result import Result
+from mpnet.trial.run_result import EngineRun
 
 Row = list[object]
 """A label and a cell of each run."""
@@ -36,26 +37,27 @@ def print_run(
     """
     _print_protocol(result, console)
     runs = [run for run in (baseline, result, deployed) if run is not None]
+    in_engine = None if deployed is None else deployed.run.deployed
     rows = [
         *_configuration_rows(runs),
         *_accuracy_rows(runs, result.task),
         *_agreement_rows(runs, result.task),
-        *(_head_error_rows(runs) if deployed is not None else ()),
+        *(_head_error_rows(runs) if in_engine is not None else ()),
         *_cost_rows(runs),
         *_latency_rows(runs),
-        *(_engine_rows(deployed, len(runs)) if deployed is not None else ()),
+        *(_engine_rows(in_engine, len(runs)) if in_engine is not None else ()),
     ]
-    engine = [] if deployed is None else ["{engine} {version}".format(**deployed.document["deployed"])]
+    engine = [] if in_engine is None else [f"{in_engine.engine} {in_engine.version}"]
     names = [*(["baseline"] if baseline else []), "mpnet" if deployed else "this run", *engine]
     print_table(console, ["", *names], rows, fold=range(1, 1 + len(runs)))
     if point is not None:
         print_operating_point(point, console)
-    _print_notes(runs, deployed, console)
+    _print_notes(runs, in_engine, console)
     console.print(str(runs[-1].folder))
 
 
 def _print_protocol(result: Result, console: Console) -> None:
-    protocol = result.document["protocol"]
+    protocol = result.run.protocol
     console.print(
         f"{result.name}: {words_of(result.task).protocol(protocol)}, dialect {protocol.get('dialect', 'darknet')}, "
         f"batch norm {protocol['batch_norm']}"
@@ -64,7 +66,7 @@ def _print_protocol(result: Result, console: Console) -> None:
 
 def _configuration_rows(runs: Sequence[Result]) -> Iterator[Row]:
     yield ["precision", *[run.words for run in runs]]
-    yield ["key", *[short_key(run.document["precision"]["key"]) for run in runs]]
+    yield ["key", *[short_key(run.run.precision.key) for run in runs]]
 
 
 def _accuracy_rows(runs: Sequence[Result], task: Task) -> Iterator[Row]:
@@ -74,22 +76,23 @@ def _accuracy_rows(runs: Sequence[Result], task: Task) -> Iterator[Row]:
 
 def _agreement_rows(runs: Sequence[Result], task: Task) -> Iterator[Row]:
     """Yield a row for each measure of agreement and one for the heads; nothing where no run has any."""
-    agreements = [run.document.get("agreement") or {} for run in runs]
+    agreements = [run.run.agreement for run in runs]
     if not any(agreements):
         return
     for name in names_of("agreement", task=task):
-        values = [agreement.get(name.removeprefix(AGREEMENT)) for agreement in agreements]
+        stored = name.removeprefix(AGREEMENT)
+        values = [None if agreement is None else agreement.values.get(stored) for agreement in agreements]
         yield [name.replace("_", " "), *["" if value is None else _percent(value) for value in values]]
-    yield ["SQNR of heads", *[_decibels(agreement["head_sqnr_db"]) if agreement else "" for agreement in agreements]]
+    yield ["SQNR of heads", *[_decibels(agreement.head_sqnr_db) if agreement else "" for agreement in agreements]]
 
 
 def _head_error_rows(runs: Sequence[Result]) -> Iterator[Row]:
-    errors = [(run.document.get("deployed") or {}).get("head_error") for run in runs]
+    errors = [None if run.run.deployed is None else run.run.deployed.values.get("head_error") for run in runs]
     yield ["head error to mpnet", *["" if error is None else f"{error:.1e}" for error in errors]]
 
 
 def _cost_rows(runs: Sequence[Result]) -> Iterator[Row]:
-    costs = [run.document["cost"] for run in runs]
+    costs = [run.run.cost for run in runs]
     yield ["weights", *[bytes_text(cost["weight_bytes"]) for cost in costs]]
     yield ["peak activations", *[bytes_text(cost["peak_activation_bytes"]) for cost in costs]]
     yield ["MACs in int8", *map(_int8_share, costs)]
@@ -102,35 +105,33 @@ def _latency_rows(runs: Sequence[Result]) -> Iterator[Row]:
     yield ["  taken with", *[_machine(latency) for latency in times]]
 
 
-def _engine_rows(deployed: Result, run_count: int) -> Iterator[Row]:
+def _engine_rows(in_engine: EngineRun, run_count: int) -> Iterator[Row]:
     """Yield mpnet's time and the engine's, taken in turn, and the engine's with all layers in one precision."""
-    times = deployed.document["deployed"]
+    times = in_engine.values
     yield [
         "latency, taken in turn",
         *[""] * (run_count - 2),
         f"{times['mpnet_latency_ms']:.2f} ms",
         f"{times['latency_ms']:.2f} ms",
     ]
-    for precision, time_ms in _uniform_times(deployed).items():
+    for precision, time_ms in _uniform_times(in_engine).items():
         yield [f"  all layers in {precision}", *[""] * (run_count - 1), f"{time_ms:.2f} ms"]
 
 
-def _uniform_times(deployed: Result) -> dict[str, float]:
+def _uniform_times(in_engine: EngineRun) -> dict[str, float]:
     """Return the engine's milliseconds with all layers in one precision, by precision, as far as they are known."""
-    times = deployed.document["deployed"]
-    return {name: ms for name in UNIFORM if (ms := times.get(f"{name}_latency_ms")) is not None}
+    return {name: ms for name in UNIFORM if (ms := in_engine.values.get(f"{name}_latency_ms")) is not None}
 
 
-def _print_notes(runs: Sequence[Result], deployed: Result | None, console: Console) -> None:
+def _print_notes(runs: Sequence[Result], in_engine: EngineRun | None, console: Console) -> None:
     doubts = {doubt for run in runs if (doubt := doubt_of(run.run.latency))}
     if doubts:
         console.print(f"note: the latency is unreliable: {'; '.join(sorted(doubts))}. The same command measures it again.")
-    if deployed is not None:
-        times = deployed.document["deployed"]
-        slower = slower_note(times["engine"], times["latency_ms"], _uniform_times(deployed))
+    if in_engine is not None:
+        slower = slower_note(in_engine.engine, in_engine.values["latency_ms"] or 0.0, _uniform_times(in_engine))
         if slower:
             console.print(f"note: {slower}")
-    for note in runs[-1].document.get("notes", []):
+    for note in runs[-1].run.notes:
         console.print(f"note: {note}")
 
 
@@ -138,11 +139,11 @@ def _percent(value: float | None) -> str:
     return "-" if value is None or value < 0 else f"{value:.2f}"
 
 
-def _decibels(values: list[float | None]) -> str:
+def _decibels(values: Sequence[float | None]) -> str:
     return ", ".join("exact" if value is None else f"{value:.1f} dB" for value in values)
 
 
-def _int8_share(cost: dict[str, Any]) -> str:
+def _int8_share(cost: Mapping[str, float]) -> str:
     return f"{100 * cost['int8_macs'] / cost['macs']:.1f} %" if cost.get("macs") else "-"
 
 
