@@ -243,38 +243,33 @@ typedef struct {
     void (*output)(const char *m, size_t position_bytes, const void *init, void *y, size_t y_row, int nr, int windows);
 } mp_winograd;
 
-/* Leaf kernels that are one function of a level. LEAF(what it gives, name, arguments).
- * output: rows x channels sums (row length acc_ld) -> out (row length out_ld elements), a row of it per row or window of sums.
- *   channel: first packed channel.
- * requantize: the same into codes in integers alone; channel: first, of the layer's.
- * divide: reals over scale, rounded half away from zero, within [low, high] before zero_point is added; not 0: one is not finite.
- * maxpool: one output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count,
- *   k < size, where that lies in [0, w); minus infinity (int8: -128) when nothing does.
- * map, combine, multiply: mpnet.h; combine without b: a * a_weight; without a_weight: a.
- * mean: out[c] = (sum over pixels, in order, of x[pixel][c]) / pixels.
- * winograd_weights: 9 taps of `count` weights -> 36 positions, mp_kernel_elements apart, without the denominators.
- * unpack: blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of
- *   their channels, as they were unpacked (conv/groups.h), in the order of these tiles, whose step is that of int8's or a part of it.
- * local_mean: one output row of a pool: the means of windows of `size` wide, as maxpool has them, over `count` rows row_bytes apart.
- * layer_norm: rows `row` elements apart, of each the first `length`.
- * attention: `count` queries, `row` elements apart, as keys and values are, of which `positions` follow each other -> their values.
- * multiply_adds: rounds times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */
+/* Leaf kernels that are one function of a level: LEAF(its result, its name, its arguments). In all of them `type` and `out_type` say how
+ * x (or a and b) and out are stored (MP_TYPE_*), counts are elements, and lengths that end in _ld or are called `row` are elements from
+ * one row to the next. */
 /* clang-format off */
 #define MP_LEAVES(LEAF)                                                                                                \
+    /* The output stage: rows x channels sums, acc_ld apart -> results, out_ld apart, a row for each row or, where o->windows says        \
+     * so, for each window of sums. channel: the first, packed. */                                                     \
     LEAF(void, output, (mp_output *o, const void *acc, size_t acc_ld, int rows, int channels, int channel, void *out,  \
                         size_t out_ld))                                                                                \
+    /* The same into codes in integers alone. channel: the first, of the layer's. */                                   \
     LEAF(void, requantize, (const mp_requantized *o, const void *acc, size_t acc_ld, int rows, int channels,           \
                             int channel, void *out, size_t out_ld))                                                    \
+    /* Codes -> codes, and the sum of two tensors of codes, in integers alone: mpnet.h. */                             \
     LEAF(void, rescale, (const mp_rescaling *o, const void *x, int type, void *out, int out_type, size_t count))       \
     LEAF(void, add_codes, (const mp_adding *o, const void *a, const void *b, void *out, int type, size_t count))       \
+    /* Reals over scale, rounded half away from zero, within [low, high] before zero_point is added. Not 0: one is not finite. */          \
     LEAF(float, divide, (const float *x, void *out, int type, size_t count, float scale, int zero_point, int low,      \
                          int high))                                                                                    \
+    /* Widens the ranges in minimum and maximum by x, a range for each lane; bad, of each lane: not 0 once one was not finite. */ \
     LEAF(void, range, (const void *x, int type, size_t count, float *minimum, float *maximum, float *bad))             \
-    LEAF(void, quantize, (const void *x, int type, void *out, int out_type, size_t count, float inv_scale,              \
+    /* Reals -> codes, codes -> reals, reals -> reals of another type: mpnet.h, for one image. */                      \
+    LEAF(void, quantize, (const void *x, int type, void *out, int out_type, size_t count, float inv_scale,             \
                           int zero_point, int rounding, int low, int high))                                            \
     LEAF(void, dequantize, (const void *x, int type, void *out, int out_type, size_t count, float scale,               \
                             int zero_point, float offset))                                                             \
     LEAF(void, cast, (const void *x, int type, void *out, int out_type, size_t count))                                 \
+    /* Elementwise, with an activation: mpnet.h. combine without b: a * a_weight; without a_weight: a. */              \
     LEAF(void, add, (const void *a, const void *b, void *out, int type, int out_type, int activation, size_t count))   \
     LEAF(void, map, (const void *x, void *out, int type, int out_type, int activation, float scale, float shift,       \
                      size_t count))                                                                                    \
@@ -282,18 +277,28 @@ typedef struct {
                          int type, int out_type, int activation, size_t count))                                        \
     LEAF(void, multiply, (const void *a, const void *b, void *out, int type, int out_type, int activation,             \
                           size_t count))                                                                               \
+    /* One output row of a pool: out[ox * out_ld + c] = the largest of rows[r][ox * stride - offset + k][c], r < count and k < size,       \
+     * where that lies in [0, w); minus infinity (int8: -128) where nothing does. */                                   \
     LEAF(void, maxpool, (const char *const *rows, int count, int w, int channels, int type, int size, int stride,      \
                          int offset, int out_w, void *out, size_t out_ld))                                             \
-    LEAF(void, winograd_weights, (const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out))                    \
-    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, const mp_micro *tiles,            \
+    /* Winograd: 9 taps of `count` weights -> 36 positions, mp_kernel_elements apart, without the denominators. */     \
+    LEAF(void, winograd_weights, (const int8_t *taps, size_t tap_bytes, size_t count, int16_t *out))                   \
+    /* Blocks of conv/narrow.h -> codes as weight_type, int8 or int16. multipliers: NULL, or for every `run` blocks the nr of their        \
+     * channels, as they were unpacked (conv/groups.h), in the order of these tiles, whose step is that of int8's or a part of it. */      \
+    LEAF(void, unpack, (const void *packed, size_t blocks, int bits, int weight_type, const mp_micro *tiles,           \
                         const int8_t *multipliers, size_t run, void *out))                                             \
+    /* out[c] = (the sum of x[pixel][c] over pixels, in their order) / pixels. */                                      \
     LEAF(void, mean, (const void *x, void *out, int type, size_t pixels, size_t channels))                             \
+    /* One output row of a pool: the means of windows of `size` columns, as maxpool has them, over `count` rows row_bytes apart. */        \
     LEAF(void, local_mean, (const char *x, size_t row_bytes, int count, int w, int channels, int type, int size,       \
                             int stride, int offset, int out_w, void *out))                                             \
+    /* Rows `row` elements apart, of each the first `length`, to mean 0 and variance 1. */                             \
     LEAF(void, layer_norm, (const void *x, void *out, int type, size_t rows, size_t row, size_t length,                \
                             float epsilon))                                                                            \
+    /* `count` queries, `row` elements apart as keys and values are, of which `positions` follow each other -> their values. */            \
     LEAF(void, attention, (const float *queries, size_t count, const float *keys, const float *values, size_t row,     \
                            size_t positions, int key, int value, float scale, float *out, size_t out_row))             \
+    /* `rounds` times 12 vectors of multiply-adds on start[12][lanes], for measuring the machine. */                   \
     LEAF(float, multiply_adds, (const float *start, int64_t rounds))
 #define MP_LEAF_FIELD(RESULT, NAME, ARGUMENTS) RESULT (*NAME) ARGUMENTS;
 /* clang-format on */
