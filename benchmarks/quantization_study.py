@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Which quantisation options pay: runs a list of configurations on one experiment and prints a Markdown table.
 
-    python tools/quantization_study.py EXPERIMENT.yaml [--only TEXT] > table.md
+    python benchmarks/quantization_study.py EXPERIMENT.yaml [--only TEXT] > table.md
 
 The experiment names network, images and detection; the study sets precision and quantisation. Every row is what
 `mpnet run EXPERIMENT.yaml --set ...` gives with the row's overrides (--overrides prints them); here all rows share each
