@@ -16,7 +16,7 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
-from mixbench.drawn import KEPT, drawn_agreement
+from mixbench.drawn import CACHE, drawn_agreement
 from mixbench.problem import HERE, OTHERS, QUALITY, load_problem
 from mixbench.score import exact_picks, print_rows
 
@@ -35,20 +35,21 @@ class Row:
     high: float
 
 
-def rows(name: str, images_of: Path, kept: Path) -> list[Row]:
-    """Of the exact front of a problem, cheapest last.
+def rows(name: str, images_of: Path, cache_path: Path) -> list[Row]:
+    """Return the rows of a problem's exact front, cheapest last.
 
-    images_of: the experiment file of the other one. kept: the file of what ran already. Raises: MpnetError.
+    images_of: the experiment file of the other one. cache_path: the file of agreements computed before.
+    Raises: MpnetError.
     """
     problem = load_problem(name)
     keys = exact_picks(problem)
-    drawn = drawn_agreement(problem, images_of, lambda setup: np.arange(len(setup.bench.dataset.images)), keys, kept)
+    agreements = drawn_agreement(problem, images_of, lambda setup: np.arange(len(setup.bench.dataset.images)), keys, cache_path)
     result = []
     for key in keys:
         number, share = problem.number(key), problem.cost(key) / problem.cost(problem.highest)
-        low, high = np.nanpercentile(drawn[key][1:], [2.5, 97.5])
-        here = (float(problem.columns[column][number]) for column in (QUALITY, OTHERS))
-        result.append(Row(key, share, *here, float(drawn[key][0]), float(low), float(high)))
+        low, high = np.nanpercentile(agreements[key][1:], [2.5, 97.5])
+        own_agreements = (float(problem.columns[column][number]) for column in (QUALITY, OTHERS))
+        result.append(Row(key, share, *own_agreements, float(agreements[key][0]), float(low), float(high)))
     return result
 
 
@@ -58,14 +59,14 @@ def main(arguments: Sequence[str]) -> int:
     if len(names) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    images_of, kept = HERE / "problems" / f"{names[1]}.yaml", KEPT / f"{names[0]}-on-{names[1]}.npz"
-    return print_rows(lambda: rows(names[0], images_of, kept), _table, "--json" in arguments)
+    images_of, cache_path = HERE / "problems" / f"{names[1]}.yaml", CACHE / f"{names[0]}-on-{names[1]}.npz"
+    return print_rows(lambda: rows(names[0], images_of, cache_path), _table, "--json" in arguments)
 
 
-def _table(found: Sequence[Row]) -> Iterator[str]:
-    width = max(len("assignment"), len(found[0].key))
+def _table(rows: Sequence[Row]) -> Iterator[str]:
+    width = max(len("assignment"), len(rows[0].key))
     yield f"{'assignment':{width}}   cost  chose  judge  elsewhere  95 % interval"
-    for row in found:
+    for row in rows:
         figures = f"{row.chose:5.1f}  {row.judge:5.1f}  {row.elsewhere:9.1f}  {row.low:5.1f} to {row.high:.1f}"
         yield f"{row.key:{width}} {row.cost:6.1%}  {figures}"
 

@@ -34,8 +34,8 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
     groups: layer indices of each. choices: its codes, highest precision first.
     """
     bench = setup.bench
-    chosen = [int(position) for position in setup.select][:: max(1, len(setup.select) // IMAGES)][:IMAGES]
-    x = np.concatenate([batch.x for batch in bench.inputs.batches(4, chosen)])
+    selected_images = [int(position) for position in setup.select][:: max(1, len(setup.select) // IMAGES)][:IMAGES]
+    x = np.concatenate([batch.x for batch in bench.inputs.batches(4, selected_images)])
     folded = dict(bench.prepared.folded)
     plan = bench.assign({index: BY_CODE[codes[0]] for group, codes in zip(groups, choices, strict=True) for index in group})
 
@@ -49,8 +49,8 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
         samples = [2 * _loss(truth, heads({**folded, **_moved(folded, group, generator)})) / STEP**2 for _ in range(SAMPLES)]
         traces.append(float(np.mean(samples)))
         errors.append({code: float(np.mean([_error(setup, folded[index].weights, code) for index in group])) for code in codes})
-    passes = math.ceil(len(groups) * SAMPLES * len(chosen) / len(setup.select)) + 1
-    return {"trace": traces, "weight_error": errors, "passes": passes, "samples": SAMPLES, "images": len(chosen)}
+    passes = math.ceil(len(groups) * SAMPLES * len(selected_images) / len(setup.select)) + 1
+    return {"trace": traces, "weight_error": errors, "passes": passes, "samples": SAMPLES, "images": len(selected_images)}
 
 
 def _moved(
@@ -82,8 +82,8 @@ def _error(setup: SweepSetup, weights: NDArray[np.float32], code: str) -> float:
     if precision.name == "fp32":
         return 0.0
     if precision.name == "fp16":
-        stored = weights.astype(np.float16).astype(np.float32)
+        rounded_weights = weights.astype(np.float16).astype(np.float32)
     else:
         scheme, _ = setup.bench.options.default.rounded_to(precision)
-        stored = dequantize_weights(*quantize_weights(weights, scheme))
-    return float(np.mean(np.square(weights - stored, dtype=np.float64))) / _size(weights) ** 2
+        rounded_weights = dequantize_weights(*quantize_weights(weights, scheme))
+    return float(np.mean(np.square(weights - rounded_weights, dtype=np.float64))) / _size(weights) ** 2

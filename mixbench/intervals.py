@@ -17,7 +17,7 @@ from typing import Iterator, Sequence
 
 import numpy as np
 
-from mixbench.drawn import KEPT, drawn_agreement
+from mixbench.drawn import CACHE, drawn_agreement
 from mixbench.problem import HERE
 from mixbench.score import exact_front, exact_picks, picks, print_rows
 from mixbench.submission import Submission, read_submission
@@ -35,23 +35,23 @@ class Row:
     high: float
 
 
-def rows(submissions: Sequence[Submission], problem: Path, kept: Path) -> list[Row]:
-    """Of submissions to one problem, an experiment file. kept: the file of agreement on images drawn again.
+def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> list[Row]:
+    """Return the rows of submissions to one problem, an experiment file. cache_path: the file of agreements computed before.
 
     Raises: MpnetError.
     """
-    asked = submissions[0].problem
-    costs = exact_front(asked)[:, 1]
-    exact = exact_picks(asked)
-    chosen = [picks(submission.problem, submission.answers, costs) for submission in submissions]
-    wanted = dict.fromkeys(key for keys in (exact, *chosen) for key in keys if key is not None)
-    drawn = drawn_agreement(asked, problem, lambda setup: setup.report, list(wanted), kept)
+    table = submissions[0].problem
+    costs = exact_front(table)[:, 1]
+    exact = exact_picks(table)
+    picked_keys = [picks(submission.problem, submission.answers, costs) for submission in submissions]
+    needed_keys = dict.fromkeys(key for keys in (exact, *picked_keys) for key in keys if key is not None)
+    agreements = drawn_agreement(table, problem, lambda setup: setup.report, list(needed_keys), cache_path)
     result = []
-    for submission, keys in zip(submissions, chosen, strict=True):
+    for submission, keys in zip(submissions, picked_keys, strict=True):
         pairs = [(best, key) for best, key in zip(exact, keys, strict=True) if key is not None]
-        lost = np.mean([drawn[best] - drawn[key] for best, key in pairs], axis=0)
-        low, high = np.nanpercentile(lost[1:], [2.5, 97.5])
-        result.append(Row(asked.name, submission.method, float(lost[0]), float(low), float(high)))
+        losses = np.mean([agreements[best] - agreements[key] for best, key in pairs], axis=0)
+        low, high = np.nanpercentile(losses[1:], [2.5, 97.5])
+        result.append(Row(table.name, submission.method, float(losses[0]), float(low), float(high)))
     return result
 
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
         print(__doc__, file=sys.stderr)
         return 2
 
-    def found() -> list[Row]:
+    def compute_rows() -> list[Row]:
         submissions = [read_submission(path) for path in paths]
         of_problem = {submission.problem.name: list[Submission]() for submission in submissions}
         for submission in submissions:
@@ -70,15 +70,15 @@ def main(arguments: Sequence[str]) -> int:
         return [
             row
             for name, of_it in of_problem.items()
-            for row in rows(of_it, HERE / "problems" / f"{name}.yaml", KEPT / f"{name}.npz")
+            for row in rows(of_it, HERE / "problems" / f"{name}.yaml", CACHE / f"{name}.npz")
         ]
 
-    return print_rows(found, _table, "--json" in arguments)
+    return print_rows(compute_rows, _table, "--json" in arguments)
 
 
-def _table(found: Sequence[Row]) -> Iterator[str]:
+def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield "problem          method              lost on others  95 % interval"
-    for row in found:
+    for row in rows:
         yield f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}"
 
 

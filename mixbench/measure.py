@@ -66,17 +66,17 @@ class Measurer:
 
     def __call__(self, keys: Sequence[str]) -> list[dict[str, float]]:
         """The table's columns of each key, one code per variable of the space. Raises: MpnetError."""
-        whole = [self._sweep.space.key_of(key) for key in keys]
+        full_keys = [self._sweep.space.key_of(key) for key in keys]
 
-        def asked(problem: SweepProblem) -> Walk:
-            yield Batch([Assignment(key) for key in {problem.baseline: None, **dict.fromkeys(whole)}])
+        def walk(problem: SweepProblem) -> Walk:
+            yield Batch([Assignment(key) for key in {problem.baseline: None, **dict.fromkeys(full_keys)}])
 
         network, contexts = self._setup.bench.network, self._contexts
-        Sweep(self._sweep, network, self._store, contexts, self._opened, on_update=self._on_update).run(asked)
-        found = self._store.find(self._contexts[0], whole)
-        return [{name: found[key].get(name) for name in COLUMNS} for key in whole]
+        Sweep(self._sweep, network, self._store, contexts, self._open_pool, on_update=self._on_update).run(walk)
+        trials = self._store.find(self._contexts[0], full_keys)
+        return [{name: trials[key].get(name) for name in COLUMNS} for key in full_keys]
 
-    def _opened(self) -> WorkerPool:
+    def _open_pool(self) -> WorkerPool:
         if self._pool is None:
             context = make_context(self._setup, self._stack, self._setup.bench.threads, remote=False)
             executor = make_executor(context, 1, None)

@@ -37,33 +37,33 @@ _HEAD = (
 
 def page(submissions: Sequence[Submission]) -> str:
     """The page as HTML, which needs no other file."""
-    parts = []
+    sections = []
     for name in sorted({submission.problem.name for submission in submissions}):
         of_it = [submission for submission in submissions if submission.problem.name == name]
         scores = sorted((score(submission) for submission in of_it), key=lambda row: row.regret_mean)
         problem = of_it[0].problem
-        about = (
+        description = (
             f"{problem.size:,} assignments of {len(problem.layers)} layers; {problem.metadata['selecting']} images choose, "
             f"{problem.metadata['images'] - problem.metadata['selecting']} others judge."
         )
         rows = "".join(map(_row, scores))
-        parts.append(
-            f"<h2>{escape(name)}</h2><p>{escape(about)}</p><figure>{_drawing(of_it)}</figure>"
+        sections.append(
+            f"<h2>{escape(name)}</h2><p>{escape(description)}</p><figure>{_drawing(of_it)}</figure>"
             f'<div class="wide"><table>{_HEAD}{rows}</table></div>'
         )
     return (
         f'<!doctype html><html lang="en"><meta charset="utf-8"><meta name="viewport" content="width=device-width">'
         f"<title>mixbench</title><style>{_STYLE}</style><h1>Methods that choose precisions</h1>"
         "<p>Regret: points of agreement that the best answer lacks at equal or lower bit operations, over the costs of the "
-        f"exact front.</p>{''.join(parts)}</html>\n"
+        f"exact front.</p>{''.join(sections)}</html>\n"
     )
 
 
 def _row(row: Score) -> str:
-    near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
+    passes_to_near = "never" if row.passes_to_near is None else f"{row.passes_to_near:,}"
     figures = (row.regret_mean, row.regret_max, 100 * row.hypervolume, row.others_mean, row.others_max)
     cells = "".join(f"<td>{figure:.2f}" for figure in figures)
-    return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{near}{cells}</tr>"
+    return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{passes_to_near}{cells}</tr>"
 
 
 def _drawing(submissions: Sequence[Submission]) -> str:
@@ -79,17 +79,17 @@ def _drawing(submissions: Sequence[Submission]) -> str:
     exact = exact_front(problem)[::-1]
     axes.step(exact[:, 1], exact[:, 0], where="post", color="black", linewidth=2.5, label="exact front")
     for number, submission in enumerate(sorted(submissions, key=lambda one: one.method)):
-        own = best_pairs(points(problem, submission.answers))[::-1]
+        front = best_pairs(points(problem, submission.answers))[::-1]
         style = ("-", "--", ":")[number // 10 % 3]
-        axes.step(own[:, 1], own[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
+        axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)
     axes.set(xscale="log", xlabel="bit operations of one image", ylabel="agreement AP, %, images that choose")
     axes.grid(alpha=0.3)
     figure.legend(fontsize=8, loc="outside right upper")  # the curves fill the axes
     text = io.StringIO()
     figure.savefig(text, format="svg", metadata={"Date": None})
     pyplot.close(figure)
-    drawn = text.getvalue()
-    return drawn[drawn.index("<svg") :]
+    svg = text.getvalue()
+    return svg[svg.index("<svg") :]
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -104,8 +104,8 @@ def main(arguments: Sequence[str]) -> int:
     except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
-    with atomic_path(options.out) as part:
-        part.write_text(text, encoding="utf-8")
+    with atomic_path(options.out) as temporary:
+        temporary.write_text(text, encoding="utf-8")
     print(options.out)
     return 0
 

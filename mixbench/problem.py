@@ -70,7 +70,7 @@ class Problem:
 
     def __post_init__(self) -> None:
         sizes = [len(codes) for codes in self.choices]
-        self._places = [math.prod(sizes[number + 1 :]) for number in range(len(sizes))]
+        self._strides = [math.prod(sizes[number + 1 :]) for number in range(len(sizes))]
 
     @property
     def size(self) -> int:
@@ -102,7 +102,7 @@ class Problem:
         if not isinstance(key, str) or len(key) != len(self.choices):
             raise ConfigError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
         try:
-            return sum(codes.index(code) * place for code, codes, place in zip(key, self.choices, self._places, strict=True))
+            return sum(codes.index(code) * stride for code, codes, stride in zip(key, self.choices, self._strides, strict=True))
         except ValueError:
             raise ConfigError(
                 f"{self.name}: {key!r} has a code that its layers may not have: {', '.join(self.choices)}"
@@ -127,15 +127,15 @@ class Problem:
 
     def complete(self, keys: Sequence[str]) -> None:
         """Run those that have no figures. Raises: ConfigError where nothing runs them; MpnetError."""
-        missing = [key for key in dict.fromkeys(keys) if math.isnan(self.columns[QUALITY][self.number(key)])]
-        if not missing:
+        missing_keys = [key for key in dict.fromkeys(keys) if math.isnan(self.columns[QUALITY][self.number(key)])]
+        if not missing_keys:
             return
         if self.measure is None:
             raise ConfigError(
-                f"{self.name}: {missing[0]} is not on the front, so the table has no figures of it; with --measure "
+                f"{self.name}: {missing_keys[0]} is not on the front, so the table has no figures of it; with --measure "
                 "(in Python: mixbench.measure.load_measured) it runs on the problem's images"
             )
-        for key, values in zip(missing, self.measure(missing), strict=True):
+        for key, values in zip(missing_keys, self.measure(missing_keys), strict=True):
             for name, column in self.columns.items():
                 column[self.number(key)] = values[name]
 
@@ -193,7 +193,7 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
             choices = tuple(map(str, metadata["choices"]))
             columns = {name: np.asarray(file[name], dtype=np.float64) for name in COLUMNS if name in file or name != COST}
             if "front" in metadata:
-                columns = _spread(columns, file["rows"], choices, metadata["layer_costs"])
+                columns = spread_columns(columns, file["rows"], choices, metadata["layer_costs"])
     except (ValueError, IndexError, KeyError, TypeError, OSError, EOFError, zipfile.BadZipFile, NotImplementedError) as error:
         raise ConfigError(f"{path}: is no table of mixbench, or a damaged one ({error}); make it anew") from None
     digest = hashlib.sha256(content).hexdigest()
@@ -203,7 +203,7 @@ def read_table(path: Path, budget: float = math.inf) -> Problem:
     return problem
 
 
-def _spread(
+def spread_columns(
     columns: Mapping[str, NDArray[np.float64]],
     rows: NDArray[np.int32],
     choices: Sequence[str],
@@ -215,11 +215,11 @@ def _spread(
     costs = np.zeros(1)
     for codes, of_layer in zip(choices, layer_costs, strict=True):
         costs = np.add.outer(costs, [float(of_layer[code]) for code in codes]).ravel()
-    spread = {COST: costs}
+    all_columns = {COST: costs}
     for name, values in columns.items():
-        spread[name] = np.full(len(costs), np.nan)
-        spread[name][rows] = values
-    return spread
+        all_columns[name] = np.full(len(costs), np.nan)
+        all_columns[name][rows] = values
+    return all_columns
 
 
 def points(problem: Problem, keys: Sequence[str], quality: str = QUALITY) -> NDArray[np.float64]:

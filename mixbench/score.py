@@ -88,8 +88,8 @@ def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) 
 
 def exact_picks(problem: Problem) -> list[str]:
     """What would be taken of the exact front at each of its costs, the dearest first."""
-    measured = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
-    return [key for key in picks(problem, measured, exact_front(problem)[:, 1]) if key is not None]
+    measured_keys = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
+    return [key for key in picks(problem, measured_keys, exact_front(problem)[:, 1]) if key is not None]
 
 
 def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
@@ -107,17 +107,17 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
     keys = list(dict.fromkeys([*problem.asked, *submission.answers]))
     pairs = points(problem, keys)
 
-    def near(count: int) -> bool:
+    def is_near(count: int) -> bool:
         gap = front_gap(best_pairs(pairs[:count]), exact)
         return gap.uncovered == 0 and gap.quality_lost_mean <= NEAR
 
-    if not near(len(keys)):
+    if not is_near(len(keys)):
         return None
     low, high = 1, len(keys)  # more assignments never make it worse
     while low < high:
         middle = (low + high) // 2
-        low, high = (low, middle) if near(middle) else (middle + 1, high)
-    return low + sum(passes for before, passes, _ in problem.spent if before < low)
+        low, high = (low, middle) if is_near(middle) else (middle + 1, high)
+    return low + sum(passes for asked_before, passes, _ in problem.spent if asked_before < low)
 
 
 def main(arguments: list[str]) -> int:
@@ -130,10 +130,12 @@ def main(arguments: list[str]) -> int:
     return print_rows(lambda: [score(read_submission(path, load)) for path in paths], _table, "--json" in arguments)
 
 
-def print_rows(found: Callable[[], Sequence[Any]], table: Callable[[Sequence[Any]], Iterable[str]], as_json: bool) -> int:
+def print_rows(
+    compute_rows: Callable[[], Sequence[Any]], table: Callable[[Sequence[Any]], Iterable[str]], as_json: bool
+) -> int:
     """The end of a command that finds dataclasses: lines of a table, or a document. Result: exit code."""
     try:
-        rows = found()
+        rows = compute_rows()
     except MpnetError as error:
         print(f"error: {error}", file=sys.stderr)
         return 2
@@ -145,9 +147,9 @@ def print_rows(found: Callable[[], Sequence[Any]], table: Callable[[Sequence[Any
 def _table(scores: Sequence[Score]) -> Iterator[str]:
     yield "problem          method              passes  to 0.1  regret  (max)  hypervolume  on others  (max)"
     for row in scores:
-        near = "-" if row.passes_to_near is None else str(row.passes_to_near)
+        to_near = "-" if row.passes_to_near is None else str(row.passes_to_near)
         yield (
-            f"{row.problem:16} {row.method:18} {row.passes:7,} {near:>7} {row.regret_mean:7.2f} {row.regret_max:6.2f} "
+            f"{row.problem:16} {row.method:18} {row.passes:7,} {to_near:>7} {row.regret_mean:7.2f} {row.regret_max:6.2f} "
             f"{100 * row.hypervolume:11.2f}% {row.others_mean:10.2f} {row.others_max:6.2f}"
         )
 

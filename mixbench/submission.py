@@ -48,8 +48,8 @@ def write_submission(submission: Submission, path: Path) -> None:
         "spent": problem.spent,
         "answers": list(submission.answers),
     }
-    with atomic_path(path) as part:
-        part.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
+    with atomic_path(path) as temporary:
+        temporary.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
 
 
 def read_submission(path: Path, load: Callable[[str, float], Problem] = load_problem) -> Submission:

@@ -40,7 +40,7 @@ from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.records import choose_record
 
-_KEPT = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "versions", "created")
+RECORD_KEYS = ("images", "selecting", "holdout", "digests", "protocol", "contexts", "versions", "created")
 """Of what a store says of its sweep, that which a table says as well."""
 
 
@@ -63,16 +63,16 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
     with ExitStack() as stack:
         store = stack.enter_context(TrialStore.read(experiment.output / name / "latest.sqlite"))
         rows = {split_key(trial.key)[0]: trial for context in store.contexts() for trial in store.trials(context)}
-        said = _said(store)
+        record = sweep_record(store)
     metadata = {
         "layers": ["+".join(names[index] for index in group) for group in layers],
         "macs": [sum(setup.bench.network.layers[index].macs for index in group) for group in layers],
         "choices": choices,
         "heads": [number for number, group in enumerate(layers) if heads & set(group)],
         "hessian": statistics(setup, layers, choices),
-        **{key: said.get(key) for key in _KEPT},
+        **{key: record.get(key) for key in RECORD_KEYS},
     }
-    known, columns = _columns(sweep, rows)
+    numbers, columns = _columns(sweep, rows)
     arrays: dict[str, NDArray[Any]] = {**columns}
     if strategy(setup.section.strategy).prunes:
         # Costs of what was not measured follow from the key, so they take no room.
@@ -82,13 +82,13 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
             "forward_equivalents_store": result.forward_equivalents_store,
         }
         metadata["layer_costs"] = _layer_costs(setup, sweep)
-        arrays["rows"] = known
+        arrays["rows"] = numbers
         del arrays[COST]
-    with atomic_path(table) as part, open(part, "wb") as file:
+    with atomic_path(table) as temporary, open(temporary, "wb") as file:
         np.savez_compressed(file, allow_pickle=False, metadata=np.array(json.dumps(metadata)), **arrays)
 
 
-def _said(store: TrialStore) -> Mapping[str, Any]:
+def sweep_record(store: TrialStore) -> Mapping[str, Any]:
     record = choose_record(store, None)
     return {} if record is None else {**record.sweep, "contexts": list(store.contexts().values())}
 
@@ -96,9 +96,9 @@ def _said(store: TrialStore) -> Mapping[str, Any]:
 def _columns(sweep: SweepProblem, rows: Mapping[str, Trial]) -> tuple[NDArray[np.int32], dict[str, NDArray[np.float64]]]:
     """Numbers of the keys that have trials, in the order of all keys, and each measure of these."""
     numbered = [(number, rows.get(split_key(key)[0])) for number, key in enumerate(sweep.space.all_keys())]
-    known = [(number, trial) for number, trial in numbered if trial is not None]
-    columns = {name: np.array([trial.get(name) for _, trial in known], np.float64) for name in COLUMNS}
-    return np.array([number for number, _ in known], np.int32), columns
+    numbered_trials = [(number, trial) for number, trial in numbered if trial is not None]
+    columns = {name: np.array([trial.get(name) for _, trial in numbered_trials], np.float64) for name in COLUMNS}
+    return np.array([number for number, _ in numbered_trials], np.int32), columns
 
 
 def _layer_costs(setup: SweepSetup, sweep: SweepProblem) -> list[dict[str, int]]:
@@ -123,35 +123,35 @@ def check(problem: Path, table: Path, count: int) -> int:
 
     Of a front as many again of what was ruled out are held against it: one that it does not dominate differs.
     """
-    expected, generator = read_table(table), random.Random(0)
-    quality, costs = expected.columns[QUALITY], expected.columns[COST]
-    known, ruled_out = np.flatnonzero(~np.isnan(quality)).tolist(), np.flatnonzero(np.isnan(quality)).tolist()
-    assignments = expected.keys
-    equal = [assignments[row] for row in generator.sample(known, min(count, len(known)))]
-    beaten = [assignments[row] for row in generator.sample(ruled_out, min(count, len(ruled_out)))]
+    problem_table, generator = read_table(table), random.Random(0)
+    quality, costs = problem_table.columns[QUALITY], problem_table.columns[COST]
+    measured_rows, ruled_out_rows = np.flatnonzero(~np.isnan(quality)).tolist(), np.flatnonzero(np.isnan(quality)).tolist()
+    assignments = problem_table.keys
+    equal = [assignments[row] for row in generator.sample(measured_rows, min(count, len(measured_rows)))]
+    beaten = [assignments[row] for row in generator.sample(ruled_out_rows, min(count, len(ruled_out_rows)))]
     keys = [*equal, *beaten]
-    progress = partial(_progress, expected.name, len(keys))
+    progress = partial(_progress, problem_table.name, len(keys))
     with tempfile.TemporaryDirectory() as folder, Measurer(problem, Path(folder) / "check.sqlite", progress) as measurer:
-        measurer.check(expected.metadata)
+        measurer.check(problem_table.metadata)
         anew = dict(zip(keys, measurer(keys), strict=True))
     print(file=sys.stderr)
     differ = 0
     for key in equal:
-        row = expected.number(key)
-        pairs = {column: (float(expected.columns[column][row]), anew[key][column]) for column in COLUMNS}
+        row = problem_table.number(key)
+        pairs = {column: (float(problem_table.columns[column][row]), anew[key][column]) for column in COLUMNS}
         unequal = {column: pair for column, pair in pairs.items() if not _equal(column, *pair)}
         if unequal:
             differ += 1
-            print(f"{expected.name} {key}: {unequal}")
-    print(f"{expected.name}: {len(equal)} assignments run anew, {differ} differ")
+            print(f"{problem_table.name} {key}: {unequal}")
+    print(f"{problem_table.name}: {len(equal)} assignments run anew, {differ} differ")
     if not beaten:
         return differ
-    front = np.column_stack([-quality, costs])[known]
+    front = np.column_stack([-quality, costs])[measured_rows]
     points = np.array([[-anew[key][QUALITY], anew[key][COST]] for key in beaten])
     unbeaten = [key for key, is_beaten in zip(beaten, dominated(points, front), strict=True) if not is_beaten]
     for key in unbeaten:
-        print(f"{expected.name} {key}: was ruled out, but nothing beats {anew[key]}")
-    print(f"{expected.name}: {len(beaten)} that were ruled out run anew, {len(unbeaten)} could be on the front")
+        print(f"{problem_table.name} {key}: was ruled out, but nothing beats {anew[key]}")
+    print(f"{problem_table.name}: {len(beaten)} that were ruled out run anew, {len(unbeaten)} could be on the front")
     return differ + len(unbeaten)
 
 

@@ -44,15 +44,15 @@ def summed(problem: Problem, harms: Sequence[Sequence[float]]) -> NDArray[np.flo
     return total
 
 
-def cheapest_first(problem: Problem, harm: NDArray[np.float64], most: int = 64) -> list[str]:
+def cheapest_first(problem: Problem, harm: NDArray[np.float64], budget: int = 64) -> list[str]:
     """The assignments that are best by a predicted harm at their cost: exact, by listing all.
 
-    harm: (size,) of all assignments, in the order of the table's keys. most: answers, evenly from the front.
+    harm: (size,) of all assignments, in the order of the table's keys. budget: answers, evenly from the front.
     """
     costs = problem.costs()
     order = np.lexsort((harm, costs))
     best = np.minimum.accumulate(harm[order])
     on_front = order[np.flatnonzero(np.diff(best, prepend=np.inf) < 0)]
-    rows = on_front[np.unique(np.linspace(0, len(on_front) - 1, min(most, len(on_front))).round().astype(int))]
+    rows = on_front[np.unique(np.linspace(0, len(on_front) - 1, min(budget, len(on_front))).round().astype(int))]
     keys = problem.keys
     return [keys[row] for row in rows]

@@ -21,16 +21,16 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     variables = [(layer, step) for layer, codes in enumerate(problem.choices) for step in range(1, len(codes))]
     singles = [problem.head_error(single(problem, layer, step)) for layer, step in variables]
     form = np.diag(np.array(singles))
-    for (i, (layer, step)), (j, (other, other_step)) in combinations(enumerate(variables), 2):
-        if layer != other:
+    for (i, (layer, step)), (j, (second, other_step)) in combinations(enumerate(variables), 2):
+        if layer != second:
             key = list(single(problem, layer, step))
-            key[other] = problem.choices[other][other_step]
+            key[second] = problem.choices[second][other_step]
             form[i, j] = form[j, i] = (problem.head_error("".join(key)) - singles[i] - singles[j]) / 2
     values, vectors = np.linalg.eigh(form)
     form = (vectors * np.maximum(values, 0)) @ vectors.T
     lowered = problem.lowered()
-    chosen = np.column_stack([lowered[:, layer] == step for layer, step in variables]).astype(np.float64)
-    return cheapest_first(problem, np.einsum("ni,ij,nj->n", chosen, form, chosen, optimize=True))
+    is_lowered = np.column_stack([lowered[:, layer] == step for layer, step in variables]).astype(np.float64)
+    return cheapest_first(problem, np.einsum("ni,ij,nj->n", is_lowered, form, is_lowered, optimize=True))
 
 
 METHOD = Method(

@@ -26,17 +26,17 @@ def replayed(name: str, trials: int | None = None) -> Method:
         sweep = SweepProblem(
             space, problem.macs, objectives_of([QUALITY, COST]), seed=int(generator.integers(1 << 31)), trials=trials
         )
-        walk, known = strategy(name).walk(sweep), dict[Assignment, Trial]()
+        walk, outcomes = strategy(name).walk(sweep), dict[Assignment, Trial]()
         batch = next(walk, None)
         while batch is not None:
-            for wanted in batch.configurations:
-                if trials is not None and len(known) >= trials and wanted not in known:
+            for requested in batch.configurations:
+                if trials is not None and len(outcomes) >= trials and requested not in outcomes:
                     walk.close()
                     return list(problem.asked)
-                values = {QUALITY: problem.quality(wanted.key), COST: problem.cost(wanted.key)}
-                known[wanted] = Trial(wanted.key, values)
+                values = {QUALITY: problem.quality(requested.key), COST: problem.cost(requested.key)}
+                outcomes[requested] = Trial(requested.key, values)
             try:
-                batch = walk.send(known)
+                batch = walk.send(outcomes)
             except StopIteration:
                 batch = None
         return list(problem.asked)

@@ -47,8 +47,8 @@ def _net(side: int) -> str:
 
 
 def _conv(filters: int, size: int = 3, activation: str = "leaky", **keys: int) -> str:
-    more = "".join(f"{key}={value}\n" for key, value in {"stride": 1, "pad": 1, **keys}.items())
-    return f"[convolutional]\nbatch_normalize=1\nfilters={filters}\nsize={size}\n{more}activation={activation}\n\n"
+    key_lines = "".join(f"{key}={value}\n" for key, value in {"stride": 1, "pad": 1, **keys}.items())
+    return f"[convolutional]\nbatch_normalize=1\nfilters={filters}\nsize={size}\n{key_lines}activation={activation}\n\n"
 
 
 def _section(name: str, **keys: object) -> str:
@@ -143,7 +143,7 @@ INTEGER_ONLY = {"integer-only": integer_only, "integer-only-tiny": tiny_cfg}
 """Those that configurations in integers alone are made of."""
 
 
-def _said(draw: random.Random) -> QuantizationOptions:
+def draw_quantization(draw: random.Random) -> QuantizationOptions:
     mode = draw.choice(tuple(MODES.values()))
     method = draw.choice(WEIGHT_METHODS)
     return QuantizationOptions(
@@ -159,7 +159,7 @@ def _said(draw: random.Random) -> QuantizationOptions:
 def _options(network: NetworkSpec, draw: random.Random) -> EngineOptions:
     one = draw.choice(network.convolutions).name
     ranges = {index: (-draw.uniform(0.2, 3.0), draw.uniform(0.5, 4.0)) for index in range(-1, len(network.layers))}
-    return resolve_options(network, _said(draw), [(one, _said(draw))], ranges=ranges)
+    return resolve_options(network, draw_quantization(draw), [(one, draw_quantization(draw))], ranges=ranges)
 
 
 def configuration(network: NetworkSpec, seed: int) -> Configuration:
@@ -170,7 +170,7 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         rows = [draw.choice(tuple(PRECISIONS.values())) for _ in network.layers]
         if seed % 5 == 0:
             rows = [PRECISIONS[draw.choice(BASE_NAMES)]] * len(network.layers)
-        chosen = {
+        precisions = {
             layer.index: row if layer.has_weights else row.tensor
             for layer, row in zip(network.layers, rows, strict=True)
             if layer.has_weights or (draw.random() < 0.3 and not layer.always_fp32)
@@ -179,11 +179,11 @@ def configuration(network: NetworkSpec, seed: int) -> Configuration:
         means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
         try:
-            made = Configuration.from_prepared(prepared, assign(network, overrides=chosen), options, content=b"")
-            Session(prepared, made.plan).forward(image(network))
+            case = Configuration.from_prepared(prepared, assign(network, overrides=precisions), options, content=b"")
+            Session(prepared, case.plan).forward(image(network))
         except MpnetError:
             continue  # not every network stays within halves, nor every range within every mode
-        return made
+        return case
 
 
 def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
@@ -198,18 +198,18 @@ def integer_configuration(network: NetworkSpec, seed: int) -> Configuration:
             if layer.has_weights or (draw.random() < 0.3 and not layer.always_fp32)
         }
         mode = draw.choice(("affine", "symmetric", "power_of_two"))
-        said = _said(draw)
+        quantization = draw_quantization(draw)
         activations = ActivationOptions(mode, "calibrated", draw.choice(MODES[mode].roundings))
         ranges = {index: (-draw.uniform(0.2, 3.0), draw.uniform(0.5, 4.0)) for index in range(-1, len(network.layers))}
-        options = resolve_options(network, replace(said, activations=activations, integer_only=True), ranges=ranges)
+        options = resolve_options(network, replace(quantization, activations=activations, integer_only=True), ranges=ranges)
         means = {layer.index: np.linspace(-0.1, 0.2, layer.in_shape[2]) for layer in network.convolutions}
         prepared = Prepared(network, weights, kernels(), batch_norm=options.batch_norm, channel_means=means)
         try:
-            made = Configuration.from_prepared(prepared, assign(network, overrides=precisions), options, content=b"")
-            Session(prepared, made.plan).forward(image(network))
+            case = Configuration.from_prepared(prepared, assign(network, overrides=precisions), options, content=b"")
+            Session(prepared, case.plan).forward(image(network))
         except MpnetError:
             continue  # not every range can be scaled to the next
-        return made
+        return case
 
 
 def image(network: NetworkSpec) -> np.ndarray:
@@ -225,10 +225,10 @@ def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
         x = image(network)
         x.tofile(folder / f"{name}.input")
         for seed in range(-(-count // 10) if name in FAMILY else count):
-            made = (integer_configuration if name in INTEGER_ONLY else configuration)(network, seed)
+            case = (integer_configuration if name in INTEGER_ONLY else configuration)(network, seed)
             stem = folder / f"{name}-{seed}"
-            stem.with_suffix(".mpnet").write_bytes(bundle_bytes(made, levels, profile=False)[0])
-            heads = Session(made.prepared, made.plan).forward(x)
+            stem.with_suffix(".mpnet").write_bytes(bundle_bytes(case, levels, profile=False)[0])
+            heads = Session(case.prepared, case.plan).forward(x)
             stem.with_suffix(".expected").write_bytes(b"".join(head.tobytes() for head in heads))
             lines.append(f"{stem}.mpnet {folder / name}.input {stem}.found")
     (folder / "list.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -236,13 +236,13 @@ def write(folder: Path, count: int, levels: tuple[str, ...] = ()) -> None:
 
 def compare(folder: Path) -> list[str]:
     """The bundles whose tensors differ from the session's, removing what was found."""
-    wrong = []
+    differing = []
     for expected in sorted(folder.glob("*.expected")):
         found = expected.with_suffix(".found")
         if not found.exists() or found.read_bytes() != expected.read_bytes():
-            wrong.append(expected.stem)
+            differing.append(expected.stem)
         found.unlink(missing_ok=True)
-    return wrong
+    return differing
 
 
 if __name__ == "__main__":

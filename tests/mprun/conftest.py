@@ -31,7 +31,7 @@ class Program:
 
     def __call__(self, *words: object, check: int = 0, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run it; its exit code must be `check`."""
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(self.path), *map(str, words)],
             capture_output=True,
             text=True,
@@ -39,8 +39,8 @@ class Program:
             timeout=120,
             env=environment or None,
         )
-        assert done.returncode == check, done.stderr
-        return done
+        assert completed.returncode == check, completed.stderr
+        return completed
 
     def compile(self, source: Path, program: Path) -> None:
         """A C program over the library."""
@@ -66,9 +66,9 @@ class Program:
 def mpnet(*words: object, code: int = 0) -> str:
     """What `mpnet WORDS...` prints, in this process; on standard error when it fails as expected."""
     out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as left:
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err), pytest.raises(SystemExit) as exit_info:
         main([str(word) for word in words])
-    assert left.value.code == code, err.getvalue()
+    assert exit_info.value.code == code, err.getvalue()
     return err.getvalue() if code else out.getvalue()
 
 

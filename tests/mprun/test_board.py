@@ -30,7 +30,7 @@ def commands(page: str) -> list[str]:
 def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] = (0,)) -> str:
     """What a shell command prints; it must end with one of these exit statuses."""
     command = re.sub(r"^mpnet\b", shlex.join([sys.executable, "-m", "mpnet"]), command)
-    done = subprocess.run(
+    completed = subprocess.run(
         command,
         shell=True,
         cwd=folder,
@@ -39,8 +39,8 @@ def run(command: str, folder: Path, repository: Path, statuses: tuple[int, ...] 
         check=False,
         env={**os.environ, "PYTHONPATH": str(repository)},
     )
-    assert done.returncode in statuses, f"{command}\n{done.stdout}{done.stderr}"
-    return done.stdout
+    assert completed.returncode in statuses, f"{command}\n{completed.stdout}{completed.stderr}"
+    return completed.stdout
 
 
 def prepared(work: Path, board: Path) -> None:

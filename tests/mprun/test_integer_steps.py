@@ -65,9 +65,9 @@ def test_bench_times_every_step(mprun: Program, jpeg_experiment: Path, tmp_path:
 def test_heads_of_trained_networks_equal_a_sessions(
     heads: Path, shared_data: Path, tmp_path: Path, name: str, key: str
 ) -> None:
-    made, batch = trained(shared_data, name, key, CALIBRATED, INTEGER_OPTIONS)
-    (tmp_path / "net.mpnet").write_bytes(bundle_bytes(made)[0])
-    session = Session(made.prepared, made.plan)
+    trained_configuration, batch = trained(shared_data, name, key, CALIBRATED, INTEGER_OPTIONS)
+    (tmp_path / "net.mpnet").write_bytes(bundle_bytes(trained_configuration)[0])
+    session = Session(trained_configuration.prepared, trained_configuration.plan)
     for number, image in enumerate(batch):
         image.tofile(tmp_path / f"{number}.input")
         expected = [head.tobytes() for head in session.forward(image[None])]
@@ -80,15 +80,15 @@ def test_heads_of_trained_networks_equal_a_sessions(
 
 def test_the_table_is_one_that_sweeps_in_integers_take(mprun: Program, tmp_path: Path) -> None:
     keys = "q" * 5, "i" * 5, "qiqiq"
-    made = [configured(cases.integer_only(), key, CALIBRATED, quantization=INTEGER_OPTIONS) for key in keys]
-    (tmp_path / "net.mpnet").write_bytes(bundle_bytes(made[0])[0])
+    configurations = [configured(cases.integer_only(), key, CALIBRATED, quantization=INTEGER_OPTIONS) for key in keys]
+    (tmp_path / "net.mpnet").write_bytes(bundle_bytes(configurations[0])[0])
     words = (tmp_path / "net.mpnet", "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
-    done = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
-    assert done.returncode < 2, done.stderr  # 1: the machine is too busy, which is not what is asked here
+    completed = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
+    assert completed.returncode < 2, completed.stderr  # 1: the machine is too busy, which is not what is asked here
     table = read_table(tmp_path / "board.json")
-    table.check(made[0].network, ("int8", "int16"), error=math.inf)
+    table.check(configurations[0].network, ("int8", "int16"), error=math.inf)
     assert len(table.checks) == 8
-    for one in made:
+    for one in configurations:
         assert predicted_ms(one.plan, table.step_ms) > 0
 
 
@@ -98,31 +98,31 @@ def test_programs_that_cannot_be_scaled_are_left_out() -> None:
     prepared = Prepared(network, random_weights(network, 1), kernels())
     programs = []
     for ranges in ({}, {"layer_8": (-1e-6, 1e-6)}):
-        made = Configuration.from_prepared(prepared, assign(network, "int8"), options_of(network, **ranges))
-        programs.append(bundle_bytes(made)[1]["programs"])
+        configuration = Configuration.from_prepared(prepared, assign(network, "int8"), options_of(network, **ranges))
+        programs.append(bundle_bytes(configuration)[1]["programs"])
     assert 1 < programs[1] < programs[0]
 
 
-class Opened:
+class BundleFile:
     """A bundle's records, to be changed in place."""
 
     def __init__(self, content: bytes) -> None:
         self.content = bytearray(content)
-        self._at = ffi.from_buffer(self.content)
-        self.header = ffi.cast("mpb_header *", self._at)
-        self.sections = ffi.cast("mpb_section *", self._at + ffi.sizeof("mpb_header"))
+        self._start = ffi.from_buffer(self.content)
+        self.header = ffi.cast("mpb_header *", self._start)
+        self.sections = ffi.cast("mpb_section *", self._start + ffi.sizeof("mpb_header"))
 
     def records(self, section: int, kind: str) -> list[Any]:
         """The records of a section."""
         row = self.sections[section]
-        first = ffi.cast(f"{kind} *", self._at + row.at)
+        first = ffi.cast(f"{kind} *", self._start + row.at)
         return [first + number for number in range(row.bytes // ffi.sizeof(kind))]
 
     def bytes_of(self, piece: Any) -> Any:
         """A piece's numbers, as int32."""
-        return ffi.cast("int32_t *", self._at + self.sections[lib.MPB_DATA].at + piece.at)
+        return ffi.cast("int32_t *", self._start + self.sections[lib.MPB_DATA].at + piece.at)
 
-    def closed(self) -> bytes:
+    def with_crcs(self) -> bytes:
         """The file with its CRCs made right."""
         pieces = [step.values for step in self.records(lib.MPB_STEPS, "mpb_step")]
         pieces += [one.bias for one in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
@@ -130,62 +130,62 @@ class Opened:
             piece.crc = crc32c(ffi.buffer(self.bytes_of(piece), piece.bytes)) if piece.bytes else 0
         for number in range(lib.MPB_DATA):
             row = self.sections[number]
-            row.crc = crc32c(ffi.buffer(self._at + row.at, row.bytes)) if row.bytes else 0
+            row.crc = crc32c(ffi.buffer(self._start + row.at, row.bytes)) if row.bytes else 0
         self.header.crc = 0
         head = ffi.sizeof("mpb_header") + lib.MPB_SECTIONS * ffi.sizeof("mpb_section")
         self.header.crc = crc32c(bytes(self.content[:head]))
         return bytes(self.content)
 
 
-def step_of(opened: Opened, operation: int) -> Any:
+def step_of(bundle: BundleFile, operation: int) -> Any:
     """The first step of an operation."""
-    return next(step for step in opened.records(lib.MPB_STEPS, "mpb_step") if step.operation == operation)
+    return next(step for step in bundle.records(lib.MPB_STEPS, "mpb_step") if step.operation == operation)
 
 
-def rules_of(opened: Opened, operation: int) -> Any:
+def rules_of(bundle: BundleFile, operation: int) -> Any:
     """The rules of that step."""
-    return ffi.cast("mpb_integer_rules *", opened.bytes_of(step_of(opened, operation).values))
+    return ffi.cast("mpb_integer_rules *", bundle.bytes_of(step_of(bundle, operation).values))
 
 
-def set_rules(operation: str, **fields: Any) -> Callable[[Opened], None]:
+def set_rules(operation: str, **fields: Any) -> Callable[[BundleFile], None]:
     """A change of rules."""
 
-    def change(opened: Opened) -> None:
-        rules = rules_of(opened, getattr(lib, f"MPB_{operation}"))
+    def change(bundle: BundleFile) -> None:
+        rules = rules_of(bundle, getattr(lib, f"MPB_{operation}"))
         for name, value in fields.items():
             setattr(rules, name, value)
 
     return change
 
 
-def set_channel(part: int, value: int) -> Callable[[Opened], None]:
+def set_channel(field: int, value: int) -> Callable[[BundleFile], None]:
     """A change of the first convolution's first bias (part 0), multiplier (1) or shift (2)."""
 
-    def change(opened: Opened) -> None:
-        own = opened.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0]
-        place = (part + own.bias_words - 1) * own.shape.out_c if part else 0
-        opened.bytes_of(own.bias)[place] = value
+    def change(bundle: BundleFile) -> None:
+        convolution = bundle.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0]
+        index = (field + convolution.bias_words - 1) * convolution.shape.out_c if field else 0
+        bundle.bytes_of(convolution.bias)[index] = value
 
     return change
 
 
-def set_record(**fields: int) -> Callable[[Opened], None]:
+def set_record(**fields: int) -> Callable[[BundleFile], None]:
     """A change of the first convolution."""
 
-    def change(opened: Opened) -> None:
+    def change(bundle: BundleFile) -> None:
         for name, value in fields.items():
-            setattr(opened.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0], name, value)
+            setattr(bundle.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")[0], name, value)
 
     return change
 
 
-def dynamic_input(opened: Opened) -> None:
+def dynamic_input(bundle: BundleFile) -> None:
     """The image is quantised by its own range, which nobody knows before."""
-    step_of(opened, lib.MPB_INTEGER_QUANTIZE).operation = lib.MPB_QUANTIZE
+    step_of(bundle, lib.MPB_INTEGER_QUANTIZE).operation = lib.MPB_QUANTIZE
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "message"),
     [
         (set_rules("INTEGER_QUANTIZE", scale=0.0), "make no sense"),
         (set_rules("INTEGER_QUANTIZE", scale=float("inf")), "make no sense"),
@@ -211,13 +211,13 @@ def dynamic_input(opened: Opened) -> None:
     ],
 )
 def test_numbers_that_could_leave_their_bits_are_refused_in_one_line(
-    mprun: Program, images: Path, tmp_path: Path, change: Callable[[Opened], None], said: str
+    mprun: Program, images: Path, tmp_path: Path, change: Callable[[BundleFile], None], message: str
 ) -> None:
-    made = configured(cases.integer_only(), "q", CALIBRATED, quantization=INTEGER_OPTIONS)
-    opened = Opened(bundle_bytes(made, profile=False)[0])
-    assert Opened(opened.closed()).content == opened.content
-    change(opened)
-    (tmp_path / "net.mpnet").write_bytes(opened.closed())
-    done = mprun(tmp_path / "net.mpnet", images / "scene-0.jpg", check=2)
-    assert said in done.stderr
-    assert done.stderr.count("\n") == 1
+    configuration = configured(cases.integer_only(), "q", CALIBRATED, quantization=INTEGER_OPTIONS)
+    bundle = BundleFile(bundle_bytes(configuration, profile=False)[0])
+    assert BundleFile(bundle.with_crcs()).content == bundle.content
+    change(bundle)
+    (tmp_path / "net.mpnet").write_bytes(bundle.with_crcs())
+    completed = mprun(tmp_path / "net.mpnet", images / "scene-0.jpg", check=2)
+    assert message in completed.stderr
+    assert completed.stderr.count("\n") == 1

@@ -100,29 +100,29 @@ def test_any_request_that_fails(failing: Path, bundle: Path, images: Path, words
     def run(number: int) -> tuple[int, str, list[str], int]:
         shutil.rmtree(out.parent, ignore_errors=True)
         out.parent.mkdir()
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(failing), str(bundle), "--threads", "2", *filled],
             capture_output=True,
             text=True,
             timeout=60,
             env={**os.environ, "MPRUN_FAIL": str(number)},
         )
-        *said, last = done.stderr.splitlines()
-        counted = re.fullmatch(r"requests (\d+), left 0", last)
-        assert counted, f"request {number}: {done.stderr}"
-        return done.returncode, done.stdout, said, int(counted[1])
+        *messages, last_line = completed.stderr.splitlines()
+        request_count = re.fullmatch(r"requests (\d+), left 0", last_line)
+        assert request_count, f"request {number}: {completed.stderr}"
+        return completed.returncode, completed.stdout, messages, int(request_count[1])
 
-    code, whole, said, requests = run(0)
+    code, whole_output, messages, requests = run(0)
     assert code in well
-    assert len(said) == code
+    assert len(messages) == code
     content = out.read_bytes() if out.exists() else b""
     for number in range(1, requests + 1, step):
-        code, printed, said, _ = run(number)
+        code, printed, messages, _ = run(number)
         assert code in (*well, 2), f"request {number}"
-        assert len(said) == (code > 0), f"request {number}: {said}"
-        assert all(re.match(r"mprun: .", line) for line in said)
+        assert len(messages) == (code > 0), f"request {number}: {messages}"
+        assert all(re.match(r"mprun: .", line) for line in messages)
         if code == 2:
             assert list(out.parent.iterdir()) == []
         elif not {"--bench", "--profile", "--info"} & set(words):  # times differ, and a CPU without its name
-            assert (printed, out.read_bytes() if out.exists() else b"") == (whole, content)
+            assert (printed, out.read_bytes() if out.exists() else b"") == (whole_output, content)
     assert requests > 5

@@ -30,11 +30,11 @@ def bundle(mixed_cfg: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_the_table_is_one_that_sweeps_take(mprun: Program, bundle: Path, mixed_cfg: Path, tmp_path: Path) -> None:
     words = (bundle, "--profile", "-o", tmp_path / "board.json", "--repeats", 1, "--threads", 1)
-    done = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
+    completed = subprocess.run([str(word) for word in (mprun.path, *words)], capture_output=True, text=True, timeout=300)
     table = read_table(tmp_path / "board.json")
     # As `mpnet profile`: whether sweeps will take it is the exit status, and the reason one line.
-    assert done.returncode == (0 if table.good else 1)
-    assert done.stderr.count("\n") == done.returncode
+    assert completed.returncode == (0 if table.good else 1)
+    assert completed.stderr.count("\n") == completed.returncode
     assert json.loads((tmp_path / "board.json").read_text())["error_percent"] == pytest.approx(table.as_json()["error_percent"])
     assert table.machine["scale"] > 0
     network = read_cfg(mixed_cfg)
@@ -63,32 +63,32 @@ def test_a_level_is_chosen_as_in_mpnet(mprun: Program, bundle: Path) -> None:
 
 
 def test_bench_times_every_step(mprun: Program, bundle: Path) -> None:
-    found = json.loads(mprun(bundle, "--bench", "--json", "--repeats", 2).stdout)
-    assert found["images"] == 2
-    assert {step["step"].split()[0] for step in found["steps"]} >= {"Convolve", "Quantize"}
+    times = json.loads(mprun(bundle, "--bench", "--json", "--repeats", 2).stdout)
+    assert times["images"] == 2
+    assert {step["step"].split()[0] for step in times["steps"]} >= {"Convolve", "Quantize"}
 
 
 def test_damage_is_one_line_wherever_it_is(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
     content = bundle.read_bytes()
     image = images / "scene-0.jpg"
-    place = int.from_bytes(content[32 + 11 * 24 :][:8], "little") + 10  # in the first weights: section 11 is data
-    damaged = {
+    offset = int.from_bytes(content[32 + 11 * 24 :][:8], "little") + 10  # in the first weights: section 11 is data
+    files = {
         "empty": (b"", "is empty or not a file"),
         "other": (b"PK\3\4" * 100, "is no bundle"),
         "newer": (content[:8] + b"\xff" + content[9:], "build a newer mprun"),
         "cut": (content[:-64], "copy it again"),
         "header": (content[:40] + b"\x55" + content[41:], "is damaged (CRC)"),
-        "weights": (content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :], "is damaged (CRC)"),
+        "weights": (content[:offset] + bytes([content[offset] ^ 1]) + content[offset + 1 :], "is damaged (CRC)"),
     }
-    for name, (changed, said) in damaged.items():
-        (tmp_path / name).write_bytes(changed)
+    for name, (damaged, message) in files.items():
+        (tmp_path / name).write_bytes(damaged)
         # A level that weights are packed for does not look at the others.
         words = (tmp_path / name, image, "--isa", "scalar") if name == "weights" else (tmp_path / name, image)
-        done = mprun(*words, check=2)
-        assert said in done.stderr
-        assert done.stderr.startswith(f"mprun: {tmp_path / name}: ")
-        assert done.stderr.count("\n") == 1
-        assert done.stdout == ""
+        completed = mprun(*words, check=2)
+        assert message in completed.stderr
+        assert completed.stderr.startswith(f"mprun: {tmp_path / name}: ")
+        assert completed.stderr.count("\n") == 1
+        assert completed.stdout == ""
 
 
 def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, images: Path, tmp_path: Path) -> None:
@@ -100,11 +100,11 @@ def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, im
         "d.ppm": (b"P6 40 40 255 " + bytes(96), "is cut"),
         "e.ppm": (b"P6 999999 4 255 ", "outside the limits"),
     }
-    for name, (content, said) in files.items():
+    for name, (content, message) in files.items():
         (tmp_path / name).write_bytes(content)
-        done = mprun(bundle, images / "scene-1.jpg", tmp_path / name, "--json", check=2)
-        assert said in done.stderr
-        assert done.stdout == ""
+        completed = mprun(bundle, images / "scene-1.jpg", tmp_path / name, "--json", check=2)
+        assert message in completed.stderr
+        assert completed.stdout == ""
     assert "no such file" in mprun(bundle, tmp_path / "gone.jpg", check=2).stderr
 
 
@@ -126,9 +126,11 @@ def test_other_images_are_named_with_what_to_do(mprun: Program, bundle: Path, im
     ],
 )
 def test_a_wrong_call_is_one_line(mprun: Program, bundle: Path, words: tuple[str, ...]) -> None:
-    done = mprun(*(word.format(bundle=bundle) for word in words), check=2)
-    assert done.stderr.count("\n") == 1
-    assert any(words in done.stderr for words in ("--help", "-o FILE", "one at a time", "is no number", "is no whole number"))
+    completed = mprun(*(word.format(bundle=bundle) for word in words), check=2)
+    assert completed.stderr.count("\n") == 1
+    assert any(
+        words in completed.stderr for words in ("--help", "-o FILE", "one at a time", "is no number", "is no whole number")
+    )
 
 
 def test_options_stand_before_or_behind_images_with_or_without_equals(mprun: Program, bundle: Path, images: Path) -> None:

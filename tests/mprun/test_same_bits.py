@@ -39,9 +39,9 @@ def test_tensors_of_random_configurations_equal_a_sessions(bundles: Path, heads:
         assert cases.compare(bundles) == []
 
 
-def _export(source: Path, out: Path) -> Path:
-    mpnet("export", source, "--to", "bundle", "-o", out, "--names", source.with_suffix(".names"), "--no-profile")
-    return out
+def _export(source: Path, bundle: Path) -> Path:
+    mpnet("export", source, "--to", "bundle", "-o", bundle, "--names", source.with_suffix(".names"), "--no-profile")
+    return bundle
 
 
 def _detect(cfg: Path, *words: object) -> str:
@@ -56,30 +56,30 @@ def test_the_document_is_that_of_mpnet_detect(
 ) -> None:
     bundle = _export(mixed_cfg, tmp_path / "net.mpnet")
     expected = json.loads(_detect(mixed_cfg, images, "--json", *options))
-    found = json.loads(mprun(bundle, images, "--json", *options).stdout)
-    assert sum(len(file["detections"]) for file in found["files"]) > 2
-    assert found == expected
+    document = json.loads(mprun(bundle, images, "--json", *options).stdout)
+    assert sum(len(file["detections"]) for file in document["files"]) > 2
+    assert document == expected
 
 
 @pytest.mark.parametrize("kind", ["region", "gaussian", "detection", "left top", "background", "plain classes", "flat"])
 def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, images: Path, tmp_path: Path) -> None:
-    said = {
+    variants = {
         "left top": ("gaussian", "[Gaussian_yolo]\n", "[Gaussian_yolo]\nyolo_point=left_top\nscale_x_y=1.1\n"),
         "background": ("region", "softmax=1", "softmax=1\nbackground=1"),
         "plain classes": ("region", "softmax=1", "softmax=0"),
         # Without a connected layer before it the tensor lies in another order.
         "flat": ("detection", "[connected]\noutput=48\n", "[convolutional]\nfilters=8\nstride=2\nsize=3\n"),
     }
-    name, old, new = said.get(kind, (kind, "", ""))
+    name, old, new = variants.get(kind, (kind, "", ""))
     text = family_cfg(name).replace(old, new, 1)
     assert new in text
     write_network(tmp_path, seed=2, text=text)
     (tmp_path / "net.names").write_text("a\nb\n", encoding="utf-8")
     bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
     expected = json.loads(_detect(tmp_path / "net.cfg", images, "--json", "--confidence", "0.01"))
-    found = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
-    assert sum(len(file["detections"]) for file in found["files"]) > 0
-    assert found == expected
+    document = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
+    assert sum(len(file["detections"]) for file in document["files"]) > 0
+    assert document == expected
 
 
 @pytest.mark.parametrize("level", usable_levels())
@@ -90,9 +90,9 @@ def test_boxes_of_imported_heads(mprun: Program, decoder: str, level: str, image
     (tmp_path / "net.names").write_text("a\nb\nc\n", encoding="utf-8")
     bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
     words = images, "--json", "--confidence", "0.01"
-    found = json.loads(mprun(bundle, *words, "--isa", level).stdout)
-    assert found == json.loads(_detect(tmp_path / "net.cfg", *words))
-    assert (sum(len(file["detections"]) for file in found["files"]) > 5) == (decoder != "none")
+    document = json.loads(mprun(bundle, *words, "--isa", level).stdout)
+    assert document == json.loads(_detect(tmp_path / "net.cfg", *words))
+    assert (sum(len(file["detections"]) for file in document["files"]) > 5) == (decoder != "none")
 
 
 def test_boxes_of_a_tree_of_classes(mprun: Program, images: Path, tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_boxes_of_a_tree_of_classes(mprun: Program, images: Path, tmp_path: Path
         (tmp_path / "net.names").write_text("\n".join("abcde"[:classes]) + "\n", encoding="utf-8")
         bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")
         expected = json.loads(_detect(tmp_path / "net.cfg", images, "--json", "--confidence", "0.01"))
-        found = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
-        assert sum(len(file["detections"]) for file in found["files"]) > 0
-        assert found == expected
+        document = json.loads(mprun(bundle, images, "--json", "--confidence", "0.01").stdout)
+        assert sum(len(file["detections"]) for file in document["files"]) > 0
+        assert document == expected
 
 
 def test_the_text_is_that_of_mpnet_detect(mprun: Program, mixed_cfg: Path, images: Path, tmp_path: Path) -> None:

@@ -46,10 +46,10 @@ def test_closed_and_full_streams(
 ) -> None:
     """Whoever asked for a file has it whole; whoever asked for text is told that there is none."""
     command = [str(mprun.path), str(bundle), *filled(words, images, tmp_path / "out.json")]
-    done = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "-", *command], capture_output=True, text=True, timeout=60)
+    completed = subprocess.run(["sh", "-c", f'exec "$@" {streams}', "-", *command], capture_output=True, text=True, timeout=60)
     writes_text = "--evaluate" not in words
-    assert done.returncode == (2 if writes_text and loses_text else 0)
-    assert done.stderr.count("\n") == (done.returncode == 2 and "2>" not in streams)
+    assert completed.returncode == (2 if writes_text and loses_text else 0)
+    assert completed.stderr.count("\n") == (completed.returncode == 2 and "2>" not in streams)
     assert [path.name for path in tmp_path.iterdir()] == ([] if writes_text else ["out.json"])
 
 
@@ -58,17 +58,17 @@ def test_little_memory(mprun: Program, bundle: Path, images: Path, words: tuple[
     """64 MB of addresses are enough; with less it ends in one line."""
     for megabytes in (64, 24, 12, 8, 6, 4):
         out = tmp_path / "out.json"
-        done = subprocess.run(
+        completed = subprocess.run(
             [str(mprun.path), str(bundle), "--threads", "2", *filled(words, images, out)],
             capture_output=True,
             text=True,
             timeout=60,
             preexec_fn=lambda limit=megabytes * MEGABYTE: resource.setrlimit(resource.RLIMIT_AS, (limit, limit)),
         )
-        if done.returncode == -signal.SIGSEGV and megabytes < 8:
+        if completed.returncode == -signal.SIGSEGV and megabytes < 8:
             continue  # the system had no room to start it
-        assert done.returncode in ((0,) if megabytes == 64 else (0, 2)), done.stderr
-        assert done.stderr.count("\n") == (done.returncode == 2)
+        assert completed.returncode in ((0,) if megabytes == 64 else (0, 2)), completed.stderr
+        assert completed.stderr.count("\n") == (completed.returncode == 2)
         assert [path.name for path in tmp_path.iterdir()] in ([], ["out.json"])
 
 
@@ -77,13 +77,13 @@ def test_a_signal_at_any_system_call(mprun: Program, bundle: Path, images: Path,
     out = tmp_path / "out.json"
     words = [str(mprun.path), str(bundle), "--threads", "1", "--evaluate", str(images), "-o", str(out)]
     subprocess.run(words, check=True)
-    whole = out.read_bytes()
-    assert len(whole) > 100
+    content = out.read_bytes()
+    assert len(content) > 100
 
     def check(killed: bool) -> None:
-        left = sorted(path.name for path in tmp_path.iterdir())
-        assert left in (["out.json"], [] if killed else ["out.json"])
-        assert not out.exists() or out.read_bytes() == whole
+        remaining = sorted(path.name for path in tmp_path.iterdir())
+        assert remaining in (["out.json"], [] if killed else ["out.json"])
+        assert not out.exists() or out.read_bytes() == content
 
     def start() -> None:
         signal.signal(sent, signal.SIG_DFL)  # nohup hands an ignored SIGHUP down
