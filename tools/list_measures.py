@@ -27,33 +27,35 @@ def _keys(names: Iterable[str]) -> str:
     return f"| `sweep.constraints.{first}`" + "".join(f", `.{name}`" for name in others) + " |"
 
 
-def _put(text: str, pattern: str, words: str) -> str:
-    new, count = re.subn(pattern, lambda _: words, text)
+def _replace_once(text: str, pattern: str, words: str) -> str:
+    replaced, count = re.subn(pattern, lambda _: words, text)
     if count != 1:
         raise SystemExit(f"{pattern}: {count} places in the document")
-    return new
+    return replaced
 
 
 def documents() -> dict[Path, str]:
     """The documents that list measures, as they should be."""
     evaluation, experiments = DOCS / "evaluation.md", DOCS / "experiments.md"
-    table = _put(evaluation.read_text(encoding="utf-8"), r"(?:\| `\w+` \| \w+ \| \w* \| .*\n)+", "".join(map(_row, MEASURES)))
+    table = _replace_once(
+        evaluation.read_text(encoding="utf-8"), r"(?:\| `\w+` \| \w+ \| \w* \| .*\n)+", "".join(map(_row, MEASURES))
+    )
     ranked, costs = ([row for row in MEASURES if row.objective and row.higher is higher] for higher in (True, False))
     of_task = {task: _names(row for row in ranked if row.task == task) for task in (DETECTION.name, CLASSIFICATION.name, "")}
     text = experiments.read_text(encoding="utf-8")
-    text = _put(
+    text = _replace_once(
         text,
         r"accuracy ranks: .*?; costs: [^|]* \|",
         f"accuracy ranks: {of_task[DETECTION.name]}, of classifiers {of_task[CLASSIFICATION.name]}; "
         f"of both {of_task['']}; costs: {_names(costs)} |",
     )
     drops = [f"{row.name}_drop" for row in droppable()]
-    named = re.findall(r"\| `sweep\.constraints\.(\w+_drop)`, `\.\w+_drop`", text)
-    drops.sort(key=lambda name: name != named[0])
-    text = _put(text, r"\| `sweep\.constraints\.\w+_drop`, [^|]* \|", _keys(drops))
+    named_drops = re.findall(r"\| `sweep\.constraints\.(\w+_drop)`, `\.\w+_drop`", text)
+    drops.sort(key=lambda name: name != named_drops[0])
+    text = _replace_once(text, r"\| `sweep\.constraints\.\w+_drop`, [^|]* \|", _keys(drops))
     return {
         evaluation: table,
-        experiments: _put(text, r"\| `sweep\.constraints\.\w+_bytes`[^|]* \|", _keys(row.name for row in limits())),
+        experiments: _replace_once(text, r"\| `sweep\.constraints\.\w+_bytes`[^|]* \|", _keys(row.name for row in limits())),
     }
 
 

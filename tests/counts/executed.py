@@ -20,11 +20,11 @@ from limits import EXECUTED, TOLERANCE, Executed
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-SAVED = 8  # vector registers that a function keeps and restores: accesses to the stack that are no spill
+SAVED_REGISTERS = 8  # vector registers that a function keeps and restores: accesses to the stack that are no spill
 
 
-def counted(program: Path, plugin: Path, limit: Executed) -> list[tuple[str, int, dict[str, int]]]:
-    """Of each part that kernels.c runs: its name, its multiply-accumulates, the instructions by kind."""
+def count_instructions(program: Path, plugin: Path, limit: Executed) -> list[tuple[str, int, dict[str, int]]]:
+    """Return for each part that kernels.c runs its name, its multiply-accumulates and its instructions by kind."""
     counts = program.with_suffix(".txt")
     command = [
         "qemu-aarch64",
@@ -36,33 +36,36 @@ def counted(program: Path, plugin: Path, limit: Executed) -> list[tuple[str, int
         limit.table,
         limit.precision,
     ]
-    run = subprocess.run(command, capture_output=True, text=True, check=False)
-    if run.returncode:
-        raise RuntimeError(f"{shlex.join(command)}: {run.stderr.strip() or run.returncode}")
+    completed = subprocess.run(command, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"{shlex.join(command)}: {completed.stderr.strip() or completed.returncode}")
     regions = [dict(re.findall(r"(\w+)=(\d+)", line)) for line in counts.read_text().splitlines() if line.startswith("region")]
-    parts = [line.split("\t") for line in run.stdout.splitlines()]
-    if not parts or len(regions) != len(parts):
-        raise RuntimeError(f"{program}: {len(parts)} parts ran, {len(regions)} were counted")
+    rows = [line.split("\t") for line in completed.stdout.splitlines()]
+    if not rows or len(regions) != len(rows):
+        raise RuntimeError(f"{program}: {len(rows)} parts ran, {len(regions)} were counted")
     return [
-        (part[1], int(part[2]), {name: int(value) for name, value in region.items()})
-        for part, region in zip(parts, regions, strict=True)
+        (row[1], int(row[2]), {name: int(value) for name, value in region.items()})
+        for row, region in zip(rows, regions, strict=True)
     ]
 
 
 def check(program: Path, plugin: Path, limit: Executed) -> int:
-    """Prints the numbers of one tile beside its limits; returns how many are over."""
-    over = 0
+    """Print the numbers of one tile beside its limits; return how many are over."""
+    over_count = 0
     name = f"{limit.table} {limit.precision}"
-    most = (limit.tile, *limit.convolutions)
-    for (part, macs, kinds), measured in zip(counted(program, plugin, limit), most, strict=True):
-        lines = [(f"instructions per MAC, {part}", kinds["total"] / macs, measured * TOLERANCE)]
+    limits = (limit.tile, *limit.convolutions)
+    for (part, macs, kinds), macs_limit in zip(count_instructions(program, plugin, limit), limits, strict=True):
+        lines = [(f"instructions per MAC, {part}", kinds["total"] / macs, macs_limit * TOLERANCE)]
         if part == "tile":
-            lines.append(("vector accesses to the stack, tile", kinds["stack"], SAVED))
-        for what, value, limit_value in lines:
-            good = value <= limit_value
-            over += not good
-            print(f"{name:22s}{what:48s}{value:10.4f}  <= {limit_value:.4f}{'' if good else '   OVER THE LIMIT'}", flush=True)
-    return over
+            lines.append(("vector accesses to the stack, tile", kinds["stack"], SAVED_REGISTERS))
+        for label, value, limit_value in lines:
+            is_within = value <= limit_value
+            over_count += not is_within
+            print(
+                f"{name:22s}{label:48s}{value:10.4f}  <= {limit_value:.4f}{'' if is_within else '   OVER THE LIMIT'}",
+                flush=True,
+            )
+    return over_count
 
 
 def main() -> int:
@@ -86,10 +89,10 @@ def main() -> int:
         ],
         check=True,
     )
-    over = sum(check(folder / "kernels", folder / "plugin.so", limit) for limit in EXECUTED)
-    if over:
-        print(f"executed: {over} over the limits of tests/counts/limits.py", file=sys.stderr)
-    return over > 0
+    over_count = sum(check(folder / "kernels", folder / "plugin.so", limit) for limit in EXECUTED)
+    if over_count:
+        print(f"executed: {over_count} over the limits of tests/counts/limits.py", file=sys.stderr)
+    return over_count > 0
 
 
 if __name__ == "__main__":

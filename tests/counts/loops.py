@@ -73,17 +73,19 @@ def innermost_loops(isa: Isa, obj: Path) -> list[Loop]:
     command = [isa.objdump, "-d", "--no-show-raw-insn", str(obj)]
     listing = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     loops = []
-    for part in re.split(r"\n\n", listing):
-        head = re.match(r"[0-9a-f]+ <([^>]+)>:\n", part.lstrip())
+    for function_text in re.split(r"\n\n", listing):
+        head = re.match(r"[0-9a-f]+ <([^>]+)>:\n", function_text.lstrip())
         if not head:
             continue
-        code = [(int(at, 16), text.strip()) for at, text in re.findall(r"^\s*([0-9a-f]+):\t(.+)$", part, re.M)]
-        index = {at: number for number, (at, _) in enumerate(code)}
+        code = [
+            (int(address, 16), text.strip()) for address, text in re.findall(r"^\s*([0-9a-f]+):\t(.+)$", function_text, re.M)
+        ]
+        index = {address: number for number, (address, _) in enumerate(code)}
         stacked = sum(bool(re.match(isa.stacked, text)) for _, text in code)
         back = []
-        for number, (at, text) in enumerate(code):
+        for number, (address, text) in enumerate(code):
             jump = re.match(isa.branch, text)
-            if jump and int(jump.group(1), 16) <= at and int(jump.group(1), 16) in index:
+            if jump and int(jump.group(1), 16) <= address and int(jump.group(1), 16) in index:
                 back.append((index[int(jump.group(1), 16)], number))
         for first, last in back:
             if not any(first <= f and t <= last and (f, t) != (first, last) for f, t in back):
@@ -97,11 +99,11 @@ def hottest(loops: list[Loop], function: str, multiply: str, multiplies: int) ->
 
     Raises: LookupError where there is none.
     """
-    found = [loop for loop in loops if loop.function.startswith(function) and loop.count(multiply) == multiplies]
-    if not found:
+    matching = [loop for loop in loops if loop.function.startswith(function) and loop.count(multiply) == multiplies]
+    if not matching:
         counts = sorted({loop.count(multiply) for loop in loops if loop.function.startswith(function)})
         raise LookupError(f"{function} has no loop with {multiplies} of {multiply}, only with {counts}")
-    return found
+    return matching
 
 
 def modelled_cycles(mca: str, isa: Isa, core: str, loop: Loop) -> float:
@@ -109,8 +111,8 @@ def modelled_cycles(mca: str, isa: Isa, core: str, loop: Loop) -> float:
     back = re.sub(r"[0-9a-f]+ <.*", ".Lloop", loop.instructions[-1])
     body = [*loop.instructions[:-1], back]
     command = [mca, *isa.model, f"-mcpu={core}", f"-iterations={ITERATIONS}"]
-    run = subprocess.run(command, input=".Lloop:\n" + "\n".join(body) + "\n", capture_output=True, text=True, check=False)
-    cycles = re.search(r"Total Cycles:\s+(\d+)", run.stdout)
+    completed = subprocess.run(command, input=".Lloop:\n" + "\n".join(body) + "\n", capture_output=True, text=True, check=False)
+    cycles = re.search(r"Total Cycles:\s+(\d+)", completed.stdout)
     if not cycles:
-        raise RuntimeError(f"{mca} -mcpu={core} says nothing of this loop: {run.stderr.strip()[:300]}")
+        raise RuntimeError(f"{mca} -mcpu={core} says nothing of this loop: {completed.stderr.strip()[:300]}")
     return int(cycles.group(1)) / ITERATIONS

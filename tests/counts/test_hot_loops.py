@@ -28,7 +28,7 @@ def _isa(loop: HotLoop) -> Isa:
     return X86 if loop.source.startswith("x86") else ARM
 
 
-def _missing(loop: HotLoop, family: str) -> str | None:
+def _reason_to_skip(loop: HotLoop, family: str) -> str | None:
     """Why this loop cannot be compiled and read here."""
     if _isa(loop) is X86 and platform.machine() not in ("x86_64", "AMD64"):
         return "x86 tables are compiled on x86-64 only"
@@ -44,10 +44,10 @@ def _compiler(loop: HotLoop, family: str) -> list[str] | None:
     names = ["aarch64-linux-gnu-gcc" if cross else "gcc"]
     if family == "clang":
         names = ["clang", *(f"clang-{version}" for version in range(20, 13, -1))]
-    found = next((name for name in names if shutil.which(name)), None)
-    if found is None:
+    compiler = next((name for name in names if shutil.which(name)), None)
+    if compiler is None:
         return None
-    return [found, "--target=aarch64-linux-gnu"] if cross and family == "clang" else [found]
+    return [compiler, "--target=aarch64-linux-gnu"] if cross and family == "clang" else [compiler]
 
 
 def _object(loop: HotLoop) -> str:
@@ -57,37 +57,37 @@ def _object(loop: HotLoop) -> str:
 @pytest.fixture(scope="module")
 def loops(request: pytest.FixtureRequest) -> Loops:
     """The hot loops of a table as a compiler makes them. What the chosen tests ask of one compiler is compiled side by side."""
-    asked: dict[str, tuple[list[str], set[str]]] = {}
+    requested: dict[str, tuple[list[str], set[str]]] = {}
     for test in request.session.items:
         if isinstance(test, pytest.Function) and test.module is request.module:
             loop, family = test.callspec.params["loop"], test.callspec.params["family"]
             compiler = _compiler(loop, family)
-            if compiler and _missing(loop, family) is None:
-                asked.setdefault(shlex.join(compiler), (compiler, set()))[1].add(_object(loop))
+            if compiler and _reason_to_skip(loop, family) is None:
+                requested.setdefault(shlex.join(compiler), (compiler, set()))[1].add(_object(loop))
 
     @cache
     def folder(name: str) -> Path:
-        compiler, objects = asked[name]
+        compiler, objects = requested[name]
         return core(compiler, [], *sorted(objects))
 
-    def of(loop: HotLoop, family: str) -> list[Loop]:
-        why = _missing(loop, family)
-        if why:
-            pytest.skip(why)
-        made = folder(shlex.join(_compiler(loop, family) or [])) / _object(loop)
-        return hottest(innermost_loops(_isa(loop), made), loop.function, loop.multiply, loop.multiplies)
+    def loops_of(loop: HotLoop, family: str) -> list[Loop]:
+        reason = _reason_to_skip(loop, family)
+        if reason:
+            pytest.skip(reason)
+        object_file = folder(shlex.join(_compiler(loop, family) or [])) / _object(loop)
+        return hottest(innermost_loops(_isa(loop), object_file), loop.function, loop.multiply, loop.multiplies)
 
-    return of
+    return loops_of
 
 
 @pytest.mark.parametrize("family", COMPILERS)
 @pytest.mark.parametrize("loop", HOT_LOOPS, ids=str)
 def test_hot_loops_execute_no_more_than_their_limit_and_waste_nothing(loops: Loops, loop: HotLoop, family: str) -> None:
-    for found in loops(loop, family):
-        wasted = {what: 0 if loop.stores else found.count(pattern) for what, pattern in _isa(loop).waste.items()}
-        assert wasted == dict.fromkeys(wasted, 0), "\n".join(found.instructions)
-        assert len(found.instructions) <= loop.instructions * TOLERANCE, "\n".join(found.instructions)
-        assert loop.stacked is None or found.stacked <= loop.stacked
+    for compiled in loops(loop, family):
+        wasted = {kind: 0 if loop.stores else compiled.count(pattern) for kind, pattern in _isa(loop).waste.items()}
+        assert wasted == dict.fromkeys(wasted, 0), "\n".join(compiled.instructions)
+        assert len(compiled.instructions) <= loop.instructions * TOLERANCE, "\n".join(compiled.instructions)
+        assert loop.stacked is None or compiled.stacked <= loop.stacked
 
 
 @pytest.mark.parametrize("family", COMPILERS)
@@ -95,7 +95,9 @@ def test_hot_loops_execute_no_more_than_their_limit_and_waste_nothing(loops: Loo
 def test_modelled_cycles_of_hot_loops(loops: Loops, loop: HotLoop, family: str) -> None:
     if shutil.which(MCA) is None:
         pytest.skip(f"SKIPPED WITHOUT {MCA} (Debian: llvm-19; LLVM_MCA names another)")
-    variants = {found.instructions: found for found in loops(loop, family)}
-    cycles = {core: max(modelled_cycles(MCA, _isa(loop), core, found) for found in variants.values()) for core in loop.cycles}
-    over = {core: value for core, value in cycles.items() if value > loop.cycles[core] * TOLERANCE}
-    assert not over, f"at most {loop.cycles}"
+    variants = {compiled.instructions: compiled for compiled in loops(loop, family)}
+    cycles = {
+        core: max(modelled_cycles(MCA, _isa(loop), core, compiled) for compiled in variants.values()) for core in loop.cycles
+    }
+    excess = {core: value for core, value in cycles.items() if value > loop.cycles[core] * TOLERANCE}
+    assert not excess, f"at most {loop.cycles}"

@@ -59,10 +59,10 @@ def fit_anchors(labels: NDArray[np.int16], count: int = 6, seed: int = 0) -> lis
         inter = np.minimum(sizes[:, None, 0], centres[None, :, 0]) * np.minimum(sizes[:, None, 1], centres[None, :, 1])
         union = sizes.prod(axis=1)[:, None] + centres.prod(axis=1)[None, :] - inter
         nearest = (inter / union).argmax(axis=1)
-        moved = np.stack([np.median(sizes[nearest == k], axis=0) for k in range(count)])
-        if np.array_equal(moved, centres):
+        medians = np.stack([np.median(sizes[nearest == k], axis=0) for k in range(count)])
+        if np.array_equal(medians, centres):
             break
-        centres = moved
+        centres = medians
     centres = centres[np.argsort(centres.prod(axis=1), kind="stable")]
     return [(float(w), float(h)) for w, h in centres]
 
@@ -87,14 +87,14 @@ def augmented(
     Every class is mirrored by the generator too and colours are arbitrary, so labels stay true.
     """
     count = len(images)
-    changed = np.empty_like(images)
+    mirrored = np.empty_like(images)
     boxes = labels.astype(np.float32)
     for k in range(count):
         image = images[k][:, :, draw.permutation(3)]
         if draw.random() < 0.5:
             image = image[:, ::-1]
-            used = labels[k, :, 0] >= 0
-            boxes[k, used, 1], boxes[k, used, 3] = SIZE - labels[k, used, 3], SIZE - labels[k, used, 1]
-        changed[k] = image
+            is_object = labels[k, :, 0] >= 0
+            boxes[k, is_object, 1], boxes[k, is_object, 3] = SIZE - labels[k, is_object, 3], SIZE - labels[k, is_object, 1]
+        mirrored[k] = image
     gain = torch.from_numpy(draw.uniform(0.85, 1.15, (count, 1, 1, 1)).astype(np.float32))
-    return (to_batch(changed) * gain).clamp_(0, 1), torch.from_numpy(boxes)
+    return (to_batch(mirrored) * gain).clamp_(0, 1), torch.from_numpy(boxes)

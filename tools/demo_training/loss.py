@@ -65,9 +65,9 @@ def detection_loss(
     size = truth[:, 3:5] - truth[:, 1:3]
     inter = torch.minimum(size[:, None], anchors[None]).prod(-1)
     overlap = inter / (size.prod(-1)[:, None] + anchors.prod(-1)[None] - inter)  # boxes x 6
-    chosen = overlap > POSITIVE_IOU
-    chosen[torch.arange(len(truth)), overlap.argmax(1)] = True
-    positives = max(int(chosen.sum()), 1)
+    is_positive = overlap > POSITIVE_IOU
+    is_positive[torch.arange(len(truth)), overlap.argmax(1)] = True
+    positives = max(int(is_positive.sum()), 1)
     absent = labels[..., 0] < 0
     box_sum = object_sum = class_sum = labels.new_zeros(())
     for raw, mask in zip(maps, masks, strict=True):
@@ -78,20 +78,20 @@ def detection_loss(
             every.masked_fill_(absent[:, None], 0)
             weight = (every.amax(-1) < IGNORE_IOU).to(raw.dtype).reshape(boxes.shape[:4])
         target = torch.zeros_like(weight)
-        row, which = torch.nonzero(chosen[:, list(mask)], as_tuple=True)
+        row, anchor = torch.nonzero(is_positive[:, list(mask)], as_tuple=True)
         if len(row):
-            own = truth[row]
-            column = ((own[:, 1] + own[:, 3]) / 2 * width / SIZE).long().clamp(0, width - 1)
-            line = ((own[:, 2] + own[:, 4]) / 2 * height / SIZE).long().clamp(0, height - 1)
-            at = (image[row], which, line, column)
-            iou, ciou = _ciou(boxes[at], own[:, 1:5])
+            objects = truth[row]
+            column = ((objects[:, 1] + objects[:, 3]) / 2 * width / SIZE).long().clamp(0, width - 1)
+            line = ((objects[:, 2] + objects[:, 4]) / 2 * height / SIZE).long().clamp(0, height - 1)
+            cells = (image[row], anchor, line, column)
+            iou, ciou = _ciou(boxes[cells], objects[:, 1:5])
             box_sum = box_sum + (1 - ciou).sum()
-            wanted = F.one_hot(own[:, 0].long(), logits.shape[-1] - 1).to(raw.dtype)
-            class_sum = class_sum + F.binary_cross_entropy_with_logits(logits[at][:, 1:], wanted, reduction="sum")
+            class_targets = F.one_hot(objects[:, 0].long(), logits.shape[-1] - 1).to(raw.dtype)
+            class_sum = class_sum + F.binary_cross_entropy_with_logits(logits[cells][:, 1:], class_targets, reduction="sum")
             # Objectness learns how good the box is, so that better boxes rank higher.
-            target[at] = iou.detach().clamp(0, 1)
-            weight[at] = 1
+            target[cells] = iou.detach().clamp(0, 1)
+            weight[cells] = 1
         object_sum = object_sum + F.binary_cross_entropy_with_logits(logits[..., 0], target, weight, reduction="sum")
-    parts = (box_sum / positives, object_sum / positives, class_sum / positives)
-    total = BOX_GAIN * parts[0] + OBJECT_GAIN * parts[1] + CLASS_GAIN * parts[2]
-    return total, (parts[0].item(), parts[1].item(), parts[2].item())
+    terms = (box_sum / positives, object_sum / positives, class_sum / positives)
+    total = BOX_GAIN * terms[0] + OBJECT_GAIN * terms[1] + CLASS_GAIN * terms[2]
+    return total, (terms[0].item(), terms[1].item(), terms[2].item())
