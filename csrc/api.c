@@ -105,7 +105,7 @@ size_t mp_conv_scratch_bytes(const mp_table *table, const void *packed, int pool
     mp_schedule schedule;
     if (threads < 1 || plan_of(table, packed, &plan) != MP_OK) return 0;
     mp_conv_schedule(&plan, pooled, threads, &schedule);
-    return schedule.at.bytes * threads;
+    return schedule.scratch.bytes * threads;
 }
 
 /* Not those of int16, which fit for the depth of one layer but not for that of what continues it. */

@@ -56,15 +56,15 @@ static int64_t now_ns(void)
 /* In the order that mp_share_step tells. */
 static void do_items(job *j, int member)
 {
-    int64_t own = 0;
-    for (int64_t item; (item = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->items; own++)
-        j->work(j->context, j->threads != 2 ? item : member ? j->items - 1 - own : own, member);
+    int64_t this_job = 0;
+    for (int64_t item; (item = atomic_fetch_add_explicit(&j->next, 1, memory_order_relaxed)) < j->items; this_job++)
+        j->work(j->context, j->threads != 2 ? item : member ? j->items - 1 - this_job : this_job, member);
 }
 
 static void *help(void *unused)
 {
     for (;;) {
-        const unsigned seen = atomic_load(&calls);
+        const unsigned seen_calls = atomic_load(&calls);
         pthread_mutex_lock(&lock);
         job *j = jobs;
         while (j && (j->joined + 1 >= j->threads || atomic_load(&j->next) >= j->items)) j = j->following;
@@ -80,10 +80,10 @@ static void *help(void *unused)
             continue;
         }
         pthread_mutex_unlock(&lock);
-        SPIN_UNTIL(atomic_load(&calls) != seen, LOOK_OUT_NS);
+        SPIN_UNTIL(atomic_load(&calls) != seen_calls, LOOK_OUT_NS);
         pthread_mutex_lock(&lock);
         asleep++;
-        while (atomic_load(&calls) == seen) pthread_cond_wait(&called, &lock);
+        while (atomic_load(&calls) == seen_calls) pthread_cond_wait(&called, &lock);
         asleep--;
         pthread_mutex_unlock(&lock);
     }
@@ -101,54 +101,54 @@ static void start_over(void)
 }
 
 /* As many as all open jobs can use; fewer where the system has no more threads. Under the lock. */
-static void hire(void)
+static void start_helpers(void)
 {
-    static int once;
+    static int was_registered;
     int needed = 0;
     for (const job *j = jobs; j; j = j->following) needed += j->threads - 1;
     if (needed > MOST_HELPERS) needed = MOST_HELPERS;
-    if (!once++) pthread_atfork(0, 0, start_over);
+    if (!was_registered++) pthread_atfork(0, 0, start_over);
     if (helpers >= needed) return;
     pthread_attr_t attributes;
     if (pthread_attr_init(&attributes)) return;
     pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    sigset_t all, before; /* signals are the caller's */
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
+    sigset_t all_signals, previous; /* signals are the caller's */
+    sigfillset(&all_signals);
+    pthread_sigmask(SIG_SETMASK, &all_signals, &previous);
     for (pthread_t thread; helpers < needed && pthread_create(&thread, &attributes, help, 0) == 0; helpers++)
         pthread_detach(thread);
-    pthread_sigmask(SIG_SETMASK, &before, 0);
+    pthread_sigmask(SIG_SETMASK, &previous, 0);
     pthread_attr_destroy(&attributes);
 }
 
 void mp_share(int threads, int64_t items, mp_work *work, const void *context)
 {
     if (threads > items) threads = (int)items;
-    job own = {.work = work, .context = context, .items = items, .threads = threads};
+    job this_job = {.work = work, .context = context, .items = items, .threads = threads};
     if (threads <= 1) {
-        do_items(&own, 0);
+        do_items(&this_job, 0);
         return;
     }
     pthread_mutex_lock(&lock);
-    own.following = jobs;
-    jobs = &own;
-    hire();
+    this_job.following = jobs;
+    jobs = &this_job;
+    start_helpers();
     atomic_fetch_add(&calls, 1);
     if (asleep) pthread_cond_broadcast(&called);
     pthread_mutex_unlock(&lock);
-    do_items(&own, 0);
+    do_items(&this_job, 0);
     pthread_mutex_lock(&lock);
-    for (job **at = &jobs; *at; at = &(*at)->following)
-        if (*at == &own) {
-            *at = own.following;
+    for (job **link = &jobs; *link; link = &(*link)->following)
+        if (*link == &this_job) {
+            *link = this_job.following;
             break;
         }
     pthread_mutex_unlock(&lock);
-    SPIN_UNTIL(!atomic_load(&own.active), WAIT_NS);
-    if (!atomic_load(&own.active)) return;
+    SPIN_UNTIL(!atomic_load(&this_job.active), WAIT_NS);
+    if (!atomic_load(&this_job.active)) return;
     pthread_mutex_lock(&lock);
     waiting++;
-    while (atomic_load(&own.active)) pthread_cond_wait(&finished, &lock);
+    while (atomic_load(&this_job.active)) pthread_cond_wait(&finished, &lock);
     waiting--;
     pthread_mutex_unlock(&lock);
 }

@@ -119,15 +119,15 @@ static void prepare_integer_output(mp_item *item, char *scratch)
     if (!o->wide && plan->interleave == 1) return;
     const int out_c = plan->shape.out_c, channels = plan->interleave * out_c;
     int64_t *bias = (int64_t *)scratch;
-    int32_t *narrow = (int32_t *)scratch, *multiplier = (int32_t *)(bias + channels), *shift = multiplier + channels;
+    int32_t *bias32 = (int32_t *)scratch, *multiplier = (int32_t *)(bias + channels), *shift = multiplier + channels;
     for (int c = 0; c < channels; c++) {
-        const int of = c % out_c;
-        multiplier[c] = o->wide ? mp_factor_64(args->multiplier[of]) : args->multiplier[of];
-        shift[c] = o->wide ? mp_shift_64(args->shift[of]) : args->shift[of];
+        const int channel = c % out_c;
+        multiplier[c] = o->wide ? mp_factor_64(args->multiplier[channel]) : args->multiplier[channel];
+        shift[c] = o->wide ? mp_shift_64(args->shift[channel]) : args->shift[channel];
         if (o->wide)
-            bias[c] = ((const int64_t *)args->integer_bias)[of] * multiplier[c] + (INT64_C(1) << (shift[c] - 1));
+            bias[c] = ((const int64_t *)args->integer_bias)[channel] * multiplier[c] + (INT64_C(1) << (shift[c] - 1));
         else
-            narrow[c] = ((const int32_t *)args->integer_bias)[of];
+            bias32[c] = ((const int32_t *)args->integer_bias)[channel];
     }
     o->bias = scratch;
     o->multiplier = multiplier;
@@ -145,24 +145,24 @@ void mp_item_prepare(mp_item *item, char *scratch)
 {
     const mp_conv_plan *plan = item->plan;
     const mp_conv_args *args = item->args;
-    const mp_scratch *at = &item->schedule->at;
-    item->stage = scratch + at->stage;
-    item->unpaired = scratch + at->unpaired;
-    item->converted = scratch + at->converted;
-    item->split_bytes = scratch + at->split_bytes;
-    item->transformed = scratch + at->transformed;
-    item->sums = scratch + at->sums;
-    item->part = scratch + at->part;
-    item->tile = scratch + at->tile;
-    item->bias = (float *)(scratch + at->bias);
-    item->scale = (float *)(scratch + at->scale);
-    item->init = scratch + at->init;
-    item->zeros = scratch + at->zeros;
-    item->segments = (ptrdiff_t *)(scratch + at->segments);
-    item->weights = scratch + at->weights;
-    item->kernels = scratch + at->kernels;
-    item->multipliers = scratch + at->multipliers;
-    item->pool = scratch + at->pool;
+    const mp_scratch *offsets = &item->schedule->scratch;
+    item->stage = scratch + offsets->stage;
+    item->unpaired = scratch + offsets->unpaired;
+    item->converted = scratch + offsets->converted;
+    item->split_bytes = scratch + offsets->split_bytes;
+    item->transformed = scratch + offsets->transformed;
+    item->sums = scratch + offsets->sums;
+    item->part = scratch + offsets->part;
+    item->tile = scratch + offsets->tile;
+    item->bias = (float *)(scratch + offsets->bias);
+    item->scale = (float *)(scratch + offsets->scale);
+    item->init = scratch + offsets->init;
+    item->zeros = scratch + offsets->zeros;
+    item->segments = (ptrdiff_t *)(scratch + offsets->segments);
+    item->weights = scratch + offsets->weights;
+    item->kernels = scratch + offsets->kernels;
+    item->multipliers = scratch + offsets->multipliers;
+    item->pool = scratch + offsets->pool;
 
     spread(plan, args->bias, 1.0f, item->bias);
     /* Float sums start from the bias; Winograd adds it to the finished ones. */
@@ -184,7 +184,7 @@ void mp_item_prepare(mp_item *item, char *scratch)
     o->bias = item->bias;
     o->scale = item->scale;
     if (args->multiplier) {
-        prepare_integer_output(item, scratch + at->integer_output);
+        prepare_integer_output(item, scratch + offsets->integer_output);
     } else if (!mp_is_real(args->out_type)) {
         const int32_t zero_point = args->out_zero_point[item->image];
         o->inv_scale = args->out_inv_scale[item->image];

@@ -106,11 +106,11 @@ static void cut_winograd(const mp_conv_plan *plan, int threads, mp_schedule *sch
         clamp((int)(PRODUCT_BYTES * plan->byte_planes / panel_bytes), 1, plan->traits->bits ? 1 : plan->total_panels);
 }
 
-static size_t place(size_t *end, size_t bytes)
+static size_t reserve(size_t *end, size_t bytes)
 {
-    const size_t at = *end;
+    const size_t offset = *end;
     *end += mp_align(bytes);
-    return at;
+    return offset;
 }
 
 /* Of a pass, with the rest of its first and last block; Winograd: of a group. */
@@ -155,36 +155,36 @@ static void lay_out(const mp_conv_plan *plan, int pooled, mp_schedule *schedule)
                                        : (size_t)schedule->rows * plan->out_w * panel;
         pool = schedule->pool_rows * pooled_row_bytes(plan);
     }
-    mp_scratch *at = &schedule->at;
+    mp_scratch *offsets = &schedule->scratch;
     schedule->lower_stage = mp_align(schedule->stage_row * rows + MP_PAST_STAGE);
     schedule->lower_transformed = mp_align(transformed);
     schedule->lower_sums = mp_align(sums);
     schedule->lower_tile = mp_align(tile);
     schedule->lower_init = mp_align(channels);
-    at->item = place(&end, MP_ITEM_BYTES);
-    at->stage = place(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->byte_planes : 0);
-    at->unpaired = place(&end, mp_stages_pairs(plan) ? schedule->stage_row + MP_PAST_STAGE : 0);
-    at->converted = place(&end, plan->staged || plan->codes
-                                    ? (size_t)plan->shape.in_w * plan->shape.in_c * mp_type_bytes(plan->traits->type)
-                                    : 0);
-    at->split_bytes =
-        place(&end, plan->byte_planes > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
-    at->transformed = place(&end, schedule->lower_transformed * plan->byte_planes);
-    at->sums = place(&end, schedule->lower_sums * sum_parts);
-    at->part = place(&end, plan->carries ? (schedule->unit + plan->micro->mr) * panel : 0);
-    at->tile = place(&end, schedule->lower_tile * plan->byte_planes);
-    at->bias = place(&end, channels);
-    at->scale = place(&end, channels);
-    at->init = place(&end, schedule->lower_init * plan->byte_planes);
-    at->zeros = place(&end, plan->depthwise && !plan->staged ? channels : zeros);
-    at->segments = place(&end, plan->segments * sizeof(ptrdiff_t));
-    at->weights = place(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
-    at->kernels =
-        place(&end, plan->traits->bits && plan->winograd ? MP_POSITIONS * mp_kernel_elements() * sizeof(int16_t) : 0);
-    at->multipliers = place(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
-    at->integer_output = place(&end, plan->codes ? 4 * channels : 0);
-    at->pool = place(&end, pooled && !schedule->windows ? pool : 0);
-    at->bytes = end;
+    offsets->item = reserve(&end, MP_ITEM_BYTES);
+    offsets->stage = reserve(&end, plan->staged || plan->codes ? schedule->lower_stage * plan->byte_planes : 0);
+    offsets->unpaired = reserve(&end, mp_stages_pairs(plan) ? schedule->stage_row + MP_PAST_STAGE : 0);
+    offsets->converted = reserve(&end, plan->staged || plan->codes ? (size_t)plan->shape.in_w * plan->shape.in_c *
+                                                                         mp_type_bytes(plan->traits->type)
+                                                                   : 0);
+    offsets->split_bytes =
+        reserve(&end, plan->byte_planes > 1 ? 2 * mp_align((size_t)plan->shape.in_w * plan->shape.in_c) : 0);
+    offsets->transformed = reserve(&end, schedule->lower_transformed * plan->byte_planes);
+    offsets->sums = reserve(&end, schedule->lower_sums * sum_parts);
+    offsets->part = reserve(&end, plan->carries ? (schedule->unit + plan->micro->mr) * panel : 0);
+    offsets->tile = reserve(&end, schedule->lower_tile * plan->byte_planes);
+    offsets->bias = reserve(&end, channels);
+    offsets->scale = reserve(&end, channels);
+    offsets->init = reserve(&end, schedule->lower_init * plan->byte_planes);
+    offsets->zeros = reserve(&end, plan->depthwise && !plan->staged ? channels : zeros);
+    offsets->segments = reserve(&end, plan->segments * sizeof(ptrdiff_t));
+    offsets->weights = reserve(&end, plan->traits->bits ? narrow_bytes(plan, schedule) : 0);
+    offsets->kernels =
+        reserve(&end, plan->traits->bits && plan->winograd ? MP_POSITIONS * mp_kernel_elements() * sizeof(int16_t) : 0);
+    offsets->multipliers = reserve(&end, plan->grouped ? mp_narrow_blocks(mp_multipliers(plan)) * MP_NARROW_BLOCK : 0);
+    offsets->integer_output = reserve(&end, plan->codes ? 4 * channels : 0);
+    offsets->pool = reserve(&end, pooled && !schedule->windows ? pool : 0);
+    offsets->bytes = end;
 }
 
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule)

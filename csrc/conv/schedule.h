@@ -52,7 +52,7 @@ typedef struct {
     int group;                /* panels whose products are kept at a time */
     int shares;               /* 1: threads transform a block together, then each multiplies it by chunks of panels */
     size_t transformed_bytes; /* one tile and position */
-    mp_scratch at;
+    mp_scratch scratch;
 } mp_schedule;
 void mp_conv_schedule(const mp_conv_plan *plan, int pooled, int threads, mp_schedule *schedule);
 #endif

@@ -77,7 +77,7 @@ typedef struct {
 } position;
 
 /* Positions start .. start + count - 1 of `out`; what lies outside is the nearest inside. */
-static void place(int32_t in, int32_t out, int32_t start, int32_t count, position *p)
+static void set_positions(int32_t in, int32_t out, int32_t start, int32_t count, position *p)
 {
     const float step = out > 1 ? (float)(in - 1) / (float)(out - 1) : 0.0f;
     for (int32_t k = 0; k < count; k++) {
@@ -116,14 +116,14 @@ int64_t mp_preprocess_scratch(int32_t image_w, int32_t net_w, int32_t net_h)
            (256 + 2 * (int64_t)CHANNELS * net_w) * (int64_t)sizeof(float);
 }
 
-/* Which of two lines is for a row of the image, whose numbers `held` keeps; missing: it is not there yet. The line of the other
+/* Which of two lines is for a row of the image, whose numbers loaded_rows keeps; is_missing: it is not there yet. The line of the other
  * row that is needed now stays. */
-static int line_of(int32_t held[2], int32_t wanted, int32_t other, int *missing)
+static int line_of(int32_t loaded_rows[2], int32_t source_row, int32_t other_row, int *is_missing)
 {
-    *missing = held[0] != wanted && held[1] != wanted;
-    if (!*missing) return held[0] != wanted;
-    const int at = held[0] == other;
-    held[at] = wanted;
+    *is_missing = loaded_rows[0] != source_row && loaded_rows[1] != source_row;
+    if (!*is_missing) return loaded_rows[0] != source_row;
+    const int at = loaded_rows[0] == other_row;
+    loaded_rows[at] = source_row;
     return at;
 }
 
@@ -186,13 +186,13 @@ static void resize_opencv(const uint8_t *rgb, int32_t image_w, int32_t image_h, 
     }
     place_opencv(image_w, width, 1, p->columns);
     place_opencv(image_h, height, 0, p->rows);
-    int32_t *lines[2] = {(int32_t *)p->line[0], (int32_t *)p->line[1]}, held[2] = {-1, -1};
+    int32_t *lines[2] = {(int32_t *)p->line[0], (int32_t *)p->line[1]}, loaded_rows[2] = {-1, -1};
     for (int32_t y = 0; y < height; y++) {
-        const int32_t wanted[2] = {p->rows[y].first, p->rows[y].second}, *share = p->rows[y].shares, *line[2];
+        const int32_t source_rows[2] = {p->rows[y].first, p->rows[y].second}, *share = p->rows[y].shares, *line[2];
         for (int k = 0; k < 2; k++) {
-            int missing;
-            const int at = line_of(held, wanted[k], wanted[!k], &missing);
-            if (missing) widen_opencv(p->columns, rgb + row * wanted[k], width, lines[at]);
+            int is_missing;
+            const int at = line_of(loaded_rows, source_rows[k], source_rows[!k], &is_missing);
+            if (is_missing) widen_opencv(p->columns, rgb + row * source_rows[k], width, lines[at]);
             line[k] = lines[at];
         }
         for (int64_t i = 0; i < count; i++)
@@ -207,28 +207,29 @@ int mp_preprocess(const uint8_t *rgb, int32_t image_w, int32_t image_h, int32_t 
     const int status = mp_fit(image_w, image_h, net_w, net_h, mode, geometry);
     if (status != MP_OK) return status;
     if (!rgb || !scratch || !out) return MP_BAD_ARGUMENT;
-    const int cut = mode == MP_CROP;
-    const int32_t width = cut ? net_w : geometry->width, height = cut ? net_h : geometry->height; /* of what is seen */
+    const int is_crop = mode == MP_CROP;
+    const int32_t width = is_crop ? net_w : geometry->width,
+                  height = is_crop ? net_h : geometry->height; /* of what is seen */
     const parts p = parts_of(scratch, net_w, net_h);
     for (int i = 0; i < 256; i++) p.unit[i] = (float)(i / 255.0);
     if (mode == MP_LETTERBOX_OPENCV) {
         resize_opencv(rgb, image_w, image_h, net_w, net_h, &p, out, geometry);
         return MP_OK;
     }
-    place(image_w, geometry->width, cut ? (geometry->width - net_w) / 2 : 0, width, p.columns);
-    place(image_h, geometry->height, cut ? (geometry->height - net_h) / 2 : 0, height, p.rows);
+    set_positions(image_w, geometry->width, is_crop ? (geometry->width - net_w) / 2 : 0, width, p.columns);
+    set_positions(image_h, geometry->height, is_crop ? (geometry->height - net_h) / 2 : 0, height, p.rows);
     const int64_t pitch = (int64_t)CHANNELS * net_w, count = (int64_t)CHANNELS * width;
     if (width < net_w || height < net_h)
         for (int64_t i = 0; i < pitch * net_h; i++) out[i] = FILL;
     out += (net_h - height) / 2 * pitch + (net_w - width) / 2 * CHANNELS;
-    int32_t held[2] = {-1, -1};
+    int32_t loaded_rows[2] = {-1, -1};
     for (int32_t y = 0; y < height; y++) {
-        const int32_t wanted[2] = {p.rows[y].first, p.rows[y].second};
+        const int32_t source_rows[2] = {p.rows[y].first, p.rows[y].second};
         const float *line[2];
         for (int k = 0; k < 2; k++) {
-            int missing;
-            const int at = line_of(held, wanted[k], wanted[!k], &missing);
-            if (missing) widen(&p, rgb + (int64_t)CHANNELS * image_w * wanted[k], image_w, width, p.line[at]);
+            int is_missing;
+            const int at = line_of(loaded_rows, source_rows[k], source_rows[!k], &is_missing);
+            if (is_missing) widen(&p, rgb + (int64_t)CHANNELS * image_w * source_rows[k], image_w, width, p.line[at]);
             line[k] = p.line[at];
         }
         const float d = p.rows[y].weight, e = 1.0f - d;
