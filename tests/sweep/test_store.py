@@ -282,3 +282,12 @@ def test_another_database_is_refused(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="not a store of mpnet"):
         TrialStore.open(path, SUBJECT)
     assert path.read_bytes() == content
+
+
+def test_a_trials_digest_includes_its_calibration_statistics(store: TrialStore) -> None:
+    """The stored key is `lessons`."""
+    identity = {**IDENTITY, "lessons": "5" * 64}
+    context = store.context({"identity": identity, "options": "learnt"})
+    learnt = TrialIdentity(**IDENTITY, plan="44", statistics="5" * 64)
+    assert store.trial_digest(context, "44") == learnt.digests()["trial"]
+    assert learnt.digests()["lessons"] == "5" * 64

@@ -56,7 +56,7 @@ WRONG: dict[str, tuple[str, str]] = {
     "sweep-name": ("UPDATE meta SET value = '{\"name\": 5}' WHERE name = 'sweep'", "sweep.name must be a text, not 5"),
     "note-bytes": ("UPDATE meta SET value = CAST(x'ff' AS TEXT) WHERE name = 'sweep'", "a text that is not UTF-8"),
     "subject": ("UPDATE meta SET value = '{}' WHERE name = 'subject'", "subject.network is missing"),
-    "context-empty": ("UPDATE contexts SET document = '{\"identity\": {}}'", "context.identity.options is missing"),
+    "context-empty": ("UPDATE contexts SET document = '{\"identity\": {}}'", "context.identity.cfg is missing"),
     "context-cut": ("UPDATE contexts SET document = '{'", "context is not valid JSON"),
 }
 

@@ -24,6 +24,7 @@ from typing import Any, Callable, Collection, Iterable, Iterator, Mapping, Seque
 from mpnet.config.identity import TrialIdentity, digest_of
 from mpnet.config.measures import trial_columns
 from mpnet.errors import StoreError
+from mpnet.formats.documents.typed import build
 from mpnet.sweep.store.claims import Claims
 from mpnet.sweep.store.documents import check_text, check_trial, check_work, read_document
 from mpnet.sweep.store.failed import FailedTrial, add_failed, failed_rows
@@ -319,8 +320,7 @@ class TrialStore:
         parts = self.contexts()[context].get("identity")
         if not isinstance(parts, dict):
             raise StoreError(f"{self.path}: context {context} names no identity; choose another --store")
-        known = {field.name: parts[field.name] for field in fields(TrialIdentity) if field.name in parts}
-        digest = self._read(lambda: TrialIdentity(**known, plan=key).digests()["trial"])
+        digest = self._read(lambda: build(TrialIdentity, {**parts, "plan": key}).digests()["trial"])
         assert digest is not None
         return digest
 
