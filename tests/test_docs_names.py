@@ -13,6 +13,7 @@ from typing import Iterator
 
 import pytest
 
+from mpnet.config.measures import MEASURES
 from tests.test_docs import FENCE
 
 PROGRAMS = (".py", ".c", ".h", ".def", ".js", ".s", ".sh", ".cfg", ".yaml", ".yml", ".toml", ".html", "Makefile")
@@ -53,7 +54,8 @@ def files(repository: Path) -> list[str]:
 @pytest.fixture(scope="module")
 def words(repository: Path, files: list[str]) -> set[str]:
     sources = [repository / name for name in files if name.endswith(PROGRAMS) and not name.startswith("docs/")]
-    return {word for path in sources for word in re.findall(r"\w+|--[a-z][a-z-]+", path.read_text(encoding="utf-8"))}
+    composed = {row.name for row in MEASURES}
+    return composed | {word for path in sources for word in re.findall(r"\w+|--[a-z][a-z-]+", path.read_text(encoding="utf-8"))}
 
 
 @pytest.fixture(scope="module")
