@@ -53,6 +53,8 @@ from mpnet.trial.task import task_of
 
 ASK_SECONDS = 2 * 3600.0
 """An exact sweep that would take longer asks for --yes."""
+SMALL_MACS = 2e13
+"""Multiply-accumulates up to which strategy auto tries every configuration: a minute or two of two cores."""
 MAX_CONFIGURATIONS = 20_000_000
 """More than this does not fit into memory, whatever the time."""
 
@@ -168,6 +170,11 @@ def prepare(experiment: Experiment) -> SweepPlan:
         section.budget.trials,
         section.sampler,
     )
+    if selected.screens and experiment.baseline is None:
+        raise ConfigError(
+            f"{experiment.source}: sweep.strategy: {section.strategy} needs a baseline to compare heads with; "
+            "set baseline to a precision such as fp32, or use strategy additive"
+        )
     selected.check(problem)
     margins = margins_of(section, task_of(network), experiment.source)
     conditions = conditions_of(section.conditions, section.objectives, experiment.source)
@@ -180,7 +187,9 @@ def prepare(experiment: Experiment) -> SweepPlan:
         )
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
-    return SweepPlan(experiment, network, selected, replace(problem, space=space), setup, margins, conditions, engines)
+    exact_macs = float(forward_equivalents(network, space)) * network.macs * len(bench.dataset.images)
+    problem = replace(problem, space=space, is_small=exact_macs <= SMALL_MACS)
+    return SweepPlan(experiment, network, selected, problem, setup, margins, conditions, engines)
 
 
 def estimate_start(plan: SweepPlan, sweep: OpenSweep, workers: int, *, is_confirmed: bool) -> tuple[SweepStart, float]:

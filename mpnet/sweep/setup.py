@@ -38,10 +38,12 @@ from mpnet.sweep.evaluate.scratch import Scratch
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import ConfigurationRow
+from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Subject, TrialStore
 from mpnet.sweep.store.records import LAST, write_record
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
+from mpnet.trial.inputs import spread
 from mpnet.trial.setup import CalibratedOptions, Calibration
 from mpnet.trial.workbench import Workbench
 
@@ -215,6 +217,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         geometry=geometry_array(geometry),
         select=setup.select,
         report=setup.report,
+        screening=setup.select[spread(len(setup.select), SCREENING_IMAGES)],
         wanted=setup.section.objectives,
         isa="auto" if remote else bench.kernels.name,
         threads=threads,

@@ -205,8 +205,8 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
 # Ranges of activations: dynamic measures them per image; calibrated finds them once, on some of the images above.
 {mode}
 sweep:
-  # greedy and additive answer soon; exhaustive tries every combination, exactly.
-  strategy: additive
+  # auto tries every combination where that is cheap, else a chain of them; exhaustive tries all, exactly.
+  strategy: auto
   {precisions}
   objectives: [{task.agreement}, {f"{task.quality}, " if images else ""}bit_operations]
   {holdout}

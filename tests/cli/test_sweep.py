@@ -442,6 +442,7 @@ def test_a_table_without_a_precision_says_which(mpnet: Mpnet, sweep_file: Path) 
         (["sweep.objectives=[AP]"], "name at least one cost"),
         (["sweep.objectives=[AP, latency_ms]"], "make a table with `mpnet profile`"),
         (["sweep.objectives=[agreement_AP, bit_operations]", "baseline=none"], "give the experiment a baseline"),
+        (["sweep.strategy=deep", "baseline=none"], "deep needs a baseline to compare heads with"),
         (["sweep.strategy=grid"], "grid is for up to 4,096 configurations, this space has 8,192"),
         (["sweep.precisions=[fp32, fp16, int8, fp32_winograd, fp16_half]"], "more than can be tried"),
     ],

@@ -42,6 +42,7 @@ def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], ke
         key,
         {
             "AP": quality(codes),
+            "head_sqnr_db": quality(codes),
             "bit_operations": float(sum(m * b * b for m, b in zip(macs, bits, strict=True))),
             "weight_bytes": float(sum(bits)),
         },
@@ -55,6 +56,9 @@ def run(walk: Walk, measure: Callable[[Assignment], Trial | None]) -> Results:
         batch = next(walk)
         while True:
             measured = {c: measure(c) for c in batch.configurations if c not in known}
+            if batch.screen:
+                batch = walk.send({c: made for c in batch.configurations if (made := measure(c)) is not None})
+                continue
             known |= {configuration: made for configuration, made in measured.items() if made is not None}
             batch = walk.send(known)
     except StopIteration:

@@ -185,7 +185,7 @@ def test_pareto_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPa
 
 
 def test_an_unknown_strategy_lists_the_known_ones() -> None:
-    with pytest.raises(ConfigError, match="unknown strategy 'annealing'; known are additive, exact_front"):
+    with pytest.raises(ConfigError, match="unknown strategy 'annealing'; known are additive, auto, deep, exact_front"):
         strategy("annealing")
 
 

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Mapping
 
 import numpy as np
@@ -57,6 +57,7 @@ class SweepContext:
     isa, threads, group: name of the kernel table, threads of each worker, images in one forward pass.
     known_keys: of each option set, the configuration by whose pass workers are checked; none: no worker is.
     order:    positions in `select`, in which races look at these images, None: as `race.Race`.
+    screening: positions of the few images on which configurations are screened.
     step_ms:  predicted milliseconds of a step by its signature (see latency), empty: no prediction.
     """
 
@@ -77,3 +78,4 @@ class SweepContext:
     step_ms: Mapping[str, float] | None = None
     known_keys: tuple[str, ...] = ()
     order: NDArray[np.intp] | None = None
+    screening: NDArray[np.intp] = field(default_factory=lambda: np.zeros(0, np.intp))

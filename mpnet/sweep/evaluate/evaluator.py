@@ -30,7 +30,7 @@ from mpnet.sweep.evaluate.graph import SharedGraph
 from mpnet.sweep.evaluate.head_results import HeadResults, Outputs
 from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 from mpnet.sweep.evaluate.race import Race
-from mpnet.sweep.evaluate.scoring import Noise, Scorer
+from mpnet.sweep.evaluate.scoring import Noise, Scorer, heads_sqnr_db
 from mpnet.sweep.evaluate.stem_cache import StemCache
 from mpnet.sweep.evaluate.trie import build_graph, images_of, join_tensors, run_graph, run_stem
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
@@ -112,6 +112,8 @@ class Evaluator:
     def evaluate(self, chunk: WorkChunk) -> ChunkResult:
         """All figures of a chunk's configurations, but for those that its rivals beat, or whose values are not finite."""
         began = time.monotonic()
+        if chunk.is_screening:
+            return self._screen(chunk, began)
         runs, macs, saved = _PartialRuns(self, chunk.options, stem_cache=self._stem_cache), 0, 0
         after: Counter[int] = Counter()
         failures: dict[str, FailedTrial] = {}
@@ -143,6 +145,25 @@ class Evaluator:
         return ChunkResult(
             chunk, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
         )
+
+    def _screen(self, chunk: WorkChunk, began: float) -> ChunkResult:
+        """Return the noise at the heads on the context's few images, and the costs."""
+        runs, positions = _PartialRuns(self, chunk.options), self.context.screening
+        runs.run(chunk.keys, positions)
+        signal, everything = [head[positions] for head in self.signal], np.arange(len(positions))
+        trials = [
+            Trial(
+                key,
+                {
+                    "head_sqnr_db": heads_sqnr_db(list(map(Noise, signal, runs.noise(key))), everything),
+                    **self.costs(chunk.options, key),
+                },
+            )
+            for key in chunk.keys
+            if key not in runs.failed
+        ]
+        failed = tuple(runs.failed[key] for key in sorted(runs.failed))
+        return ChunkResult(chunk, tuple(trials), runs.macs, seconds=time.monotonic() - began, failed=failed, saved=runs.saved)
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
@@ -351,6 +372,10 @@ class _PartialRuns:
                 for output, of_output in enumerate(names)
             ]
         )
+
+    def noise(self, key: str) -> list[NDArray[np.float64]]:
+        """Return the squared differences to the baseline of each output, by image of all runs."""
+        return [self._noise(output, name, None) for output, name in self._names(key)]
 
     def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
         """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What

@@ -35,11 +35,13 @@ class WorkChunk:
     It is a unit, which is claimed, or a chunk of one, which is computed and committed as a whole.
 
     rivals: the front so far, see `race`; configurations that it dominates need no figures. None: all need them.
+    is_screening: only the noise at the heads on the context's few images is wanted.
     """
 
     options: int
     keys: tuple[str, ...]
     rivals: Rivals | None = None
+    is_screening: bool = False
 
     @property
     def name(self) -> str:

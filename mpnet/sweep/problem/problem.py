@@ -26,15 +26,23 @@ class Batch:
 
     prune: only what may be on the front need be measured; the rest may be ruled out by upper bounds, see `sweep.race`.
     again: a later batch asks for these as well.
+    screen: only the noise at the heads on a few of the images that select is wanted, see `screened_noise`; what is sent then is
+            the screened configurations alone.
     """
 
     configurations: Collection[Assignment]
     prune: bool = False
     again: bool = False
+    screen: bool = False
 
 
 Walk = Generator[Batch, Results, None]
-"""What a strategy asks for, batch by batch; it is sent all that is known."""
+"""What a strategy asks for, batch by batch; it is sent all that is known, or what a batch has screened."""
+
+
+def screened_noise(trial: Trial) -> float:
+    """Noise over signal at the heads against the baseline's, the mean of the heads: of a trial or of what was screened."""
+    return float(10 ** (-trial.get("head_sqnr_db") / 10))
 
 
 @dataclass(frozen=True)
@@ -43,6 +51,7 @@ class Problem:
 
     macs:       multiply-accumulates of each position of a key, for one image.
     objectives: the first quality among them is what rankings use; a constraint names its own measure.
+    is_small:   measuring every configuration is cheap.
     """
 
     space: Space
@@ -52,6 +61,7 @@ class Problem:
     seed: int = 0
     trials: int | None = None
     sampler: str = "nsga2"
+    is_small: bool = False
 
     def __post_init__(self) -> None:
         if not any(o.higher for o in self.objectives):

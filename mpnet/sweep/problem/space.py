@@ -128,6 +128,10 @@ class Space:
             )
         )
 
+    def falling_codes(self, variable: int) -> str:
+        """The codes of a variable from the highest to the lowest precision."""
+        return "".join(sorted(self.variables[variable].codes, key=_height, reverse=True))
+
     def highest(self) -> str:
         """Every layer at the highest precision that it may have."""
         return self.key_of([max(v.codes, key=_height) for v in self.variables])

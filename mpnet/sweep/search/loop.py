@@ -14,10 +14,11 @@ from mpnet.sweep.evaluate.race import ruled_out_by_costs
 from mpnet.sweep.evaluate.work_chunks import MAX_TRIALS, ChunkResult, WorkChunk, split_work
 from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.known import KnownTrials
-from mpnet.sweep.problem.problem import Batch, Problem, Walk
+from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.chunk_sizes import ChunkSizes
 from mpnet.sweep.search.failed import FailedTrials, baseline_failed
+from mpnet.sweep.search.screening import ScreenedTrials, split_screening
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 
@@ -173,6 +174,7 @@ class Sweep:
         self._limit_seconds, self._on_update, self._open_pool = seconds, on_update, open_pool
         self._pool: WorkerPool | None = None
         self._chunk_sizes = ChunkSizes(network)
+        self._screened = ScreenedTrials(store, self.contexts, [o.name for o in problem.objectives if not o.higher])
         self._beat_at = self._counted_at = time.monotonic()
         # What is asked for again must not be counted twice.
         self._ruled_out_before: set[Assignment] = set()
@@ -191,11 +193,11 @@ class Sweep:
         try:
             batch = next(walk)
             while True:
-                self._evaluate(batch)
+                results = self._screen(batch) if batch.screen else self._evaluate(batch)
                 if self.state.stopped:
                     walk.close()
                     break
-                batch = walk.send(self.state.known)
+                batch = walk.send(results)
         except StopIteration:
             pass
         self._on_update(self.state)
@@ -228,8 +230,39 @@ class Sweep:
             ruled_out |= {Assignment(key, options) for key in self.store.ruled_out(context, self.problem.front_name, keys)}
         return ruled_out
 
-    def _evaluate(self, batch: Batch) -> None:
-        """Have everything of a batch evaluated that the store lacks, as far as the budget goes."""
+    def _screen(self, batch: Batch) -> Results:
+        """Return the noise of a batch's configurations on a few images, as far as their values are finite."""
+        requested = [c for c in dict.fromkeys(batch.configurations) if c not in self.state.failed]
+        if missing := self._screened.missing(requested):
+            if self._pool is None:
+                self._pool = self._prepare(())
+            self.preparing("layers are ranked by the noise that they bring, on a few images")
+            running = split_screening(missing, self._pool.executor.slots)
+            for chunk in running:
+                self._pool.executor.submit(chunk)
+            while running:
+                if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
+                    self.state.stopped = "seconds"
+                    return {}
+                for result in self._pool.executor.wait(POLL_SECONDS):
+                    running.remove(result.chunk)
+                    self._keep_screened(result)
+                self._show_alive()
+            self._screened.save()
+            self.preparing("")
+        return self._screened.find(requested)
+
+    def _keep_screened(self, result: ChunkResult) -> None:
+        now, options = time.monotonic(), result.chunk.options
+        self._screened.add(options, result.trials)
+        self.state.failed.learn(options, result.failed)
+        self.store.add(self.contexts[options], (), work=Work(result.macs, now - self._counted_at), failed=result.failed)
+        self._fail(options, result.failed)
+        self._counted_at = now
+        self.state.macs += result.macs
+
+    def _evaluate(self, batch: Batch) -> Results:
+        """Have all of a batch evaluated that the store lacks, as far as the budget goes, and return everything known."""
         self._asked_again = batch.again
         requested = list(dict.fromkeys(batch.configurations))
         affordable = self._affordable(requested, batch.prune)
@@ -241,7 +274,7 @@ class Sweep:
             missing = still_missing
             self.preparing("")
         if not missing or self._pool is None:
-            return
+            return self.state.known
         # Cut by what is requested, not by what is missing: processes that begin at different times claim the same units then.
         units = split_work(
             self.network,
@@ -254,6 +287,7 @@ class Sweep:
         queue = _Queue(deque(claim for unit in units if (claim := _claim_of(unit, missing)).keys))
         del requested, affordable, missing, units
         self._run_queue(queue, self._pool.executor, batch.prune)
+        return self.state.known
 
     def _run_queue(self, queue: _Queue, executor: Executor, prune: bool) -> None:
         """Hand units out and commit what comes back, until all is done or the time is up."""

@@ -63,6 +63,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "losses": Named(Named(Many(float, 4))),
     "conditions": Named(_VALUES),
     "conditions_failed": Named(str),
+    "screened": Named(Named(float)),
     "tested": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }

@@ -10,6 +10,8 @@ The contract of `Strategy.walk`, a generator made for one `Problem`:
 - It decides by the problem and by what it was sent alone, a random generator being seeded with `problem.seed`. An
   interrupted sweep resumes by replay: the walk begins anew, and what the store knows is answered at once.
 - It may ask twice for the same. It ends by returning; when a budget ends the sweep it is closed in the middle of a batch.
+- A batch with `screen` is sent what was screened of it alone: noise at the heads on a few images, and costs
+  (`problem.screened_noise`); what failed is missing.
 - What it asks for beyond `problem.trials`, where that is not None, is cut off, and the sweep ends there.
 
 `tests/sweep/test_strategies.py` holds every declared strategy to this.
@@ -36,12 +38,14 @@ class Strategy:
     walk:     a new generator for a problem, see the module.
     is_exact: its result is the exact front of the space.
     prunes:   it has batches of which what cannot be on the front is not measured.
+    screens:  it has batches of which only the noise at the heads is wanted, so there has to be a baseline.
     check:    raises ConfigError for a problem that it cannot solve, before anything is written.
     """
 
     walk: Callable[[Problem], Walk]
     is_exact: bool = False
     prunes: bool = False
+    screens: bool = False
     check: Callable[[Problem], None] = _any_problem
 
 

@@ -4,15 +4,25 @@
 Harm is the quality lost by a lower precision, set against the multiply-accumulates (and bits) that it saves. The walk
 down lowers the cheapest harm first; the walk up starts with everything low and reverts the worst harm first. All that
 is tried on the way counts for the front.
+
+A step of one layer costs a trial for each that could be next, so a deep network would take thousands. Of more than `ALONE`
+moves a step makes a share together, those that harm least (or take back most). Where the group harms more than its layers did
+alone, it is halved.
 """
 
 from __future__ import annotations
 
 import math
+from typing import NamedTuple, Sequence
 
 from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
+
+ALONE = 16
+"""Up to so many moves a step is one layer."""
+GROUP = 8
+"""Of more moves one in so many is made at once."""
 
 
 def greedy(problem: Problem) -> Walk:
@@ -30,32 +40,63 @@ def _walk(problem: Problem, options: int, down: bool) -> Walk:
     current = Assignment(start, options)
     results = yield Batch([current])
     while moves := _moves(problem, current.key, down):
-        results = yield Batch([Assignment(key, options) for key, _ in moves])
+        results = yield Batch([Assignment(move.key, options) for move in moves])
         quality = problem.quality_in(results, current)
 
-        def harm_per_mac(move: tuple[str, float], before: float = quality, results: Results = results) -> float:
-            key, saving = move
-            after = problem.quality_in(results, Assignment(key, options))
+        def harm_per_mac(move: _Move, before: float = quality, results: Results = results) -> float:
+            after = problem.quality_in(results, Assignment(move.key, options))
             # From one that failed, up: the most accurate neighbour is best, whatever it saves.
-            return after if before == -math.inf else (before - after) / saving
+            return after if before == -math.inf else (before - after) / move.saving
 
         # Going up, saving is negative and so is the harm of a good step: the quotient is the harm that it takes back.
-        choose = min if down else max
-        best = choose(moves, key=harm_per_mac)
-        if down and harm_per_mac(best) == math.inf:
+        order = sorted(moves, key=lambda move: harm_per_mac(move) if down else -harm_per_mac(move))
+        if down and harm_per_mac(order[0]) == math.inf:
             return  # all neighbours failed
-        current = Assignment(best[0], options)
+        group = _one_of_each_variable(order)[: max(1, len(moves) // GROUP) if len(moves) > ALONE else 1]
+        while len(group) > 1:
+            together = Assignment(_moved(problem, current.key, group), options)
+            results = yield Batch([together])
+            alone = sum(quality - problem.quality_in(results, Assignment(move.key, options)) for move in group)
+            harm = quality - problem.quality_in(results, together)
+            if together in results and (not down or harm <= max(0.0, alone)):
+                break
+            group = group[: len(group) // 2]
+        current = Assignment(_moved(problem, current.key, group), options)
 
 
-def _moves(problem: Problem, key: str, down: bool) -> list[tuple[str, float]]:
-    """Neighbours in the direction of the walk, with what each saves."""
+class _Move(NamedTuple):
+    """A change of one variable. key: with that change alone. saving: bits of weights, weighed by MACs."""
+
+    variable: int
+    code: str
+    key: str
+    saving: float
+
+
+def _moves(problem: Problem, key: str, down: bool) -> list[_Move]:
+    """Neighbours in the direction of the walk."""
     moves = []
     for number, variable in enumerate(problem.space.variables):
         for code in variable.codes:
             saving = problem.saving(key, number, code)
             if (saving > 0) if down else (saving < 0):
-                moves.append((problem.space.changed(key, number, code), saving))
+                moves.append(_Move(number, code, problem.space.changed(key, number, code), saving))
     return moves
+
+
+def _one_of_each_variable(moves: Sequence[_Move]) -> list[_Move]:
+    """Return the first move of each variable."""
+    first: dict[int, _Move] = {}
+    for move in moves:
+        first.setdefault(move.variable, move)
+    return list(first.values())
+
+
+def _moved(problem: Problem, key: str, moves: Sequence[_Move]) -> str:
+    """Return the key with all of the moves made."""
+    for move in moves:
+        key = problem.space.changed(key, move.variable, move.code)
+    return key
 
 
 STRATEGY = Strategy(greedy)

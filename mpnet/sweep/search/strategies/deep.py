@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: MIT
+"""For networks of tens or hundreds of layers: a nested chain by the noise at the heads, then what lies around its front.
+
+Layers are lowered in the order of the noise that they bring for what they save, measured anew as more of them are low, on a few
+images (`trial.lowering_order`). Of the chain spaced points are measured on all images. Around those that lose something,
+exchanges of layers are looked for by noise and measured, and groups of layers between two points of the front are halved.
+Noise says where to look; what is on the front measures decide.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Generator, Iterable, Mapping, Sequence, TypeVar
+
+from mpnet.sweep.problem.front import evenly
+from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk, screened_noise
+from mpnet.sweep.problem.space import Assignment
+from mpnet.sweep.search.strategies import Strategy
+from mpnet.sweep.store import Trial
+from mpnet.trial.lowering_order import Depths, LoweringSearch, Measured, Search
+
+SPACED = 26
+"""Points of the chain that are measured."""
+EXCHANGED = 12
+"""Of these, points around which exchanges are looked for."""
+NOISY = 1e-5
+"""Noise (50 dB) from which exchanging layers changes what is found: fp16 alone brings a tenth of that."""
+RUNNERS_UP = 2
+"""Exchanges that are measured beside the one of least noise: noise is not all."""
+HALVINGS, HALVED = 2, 12
+"""How often the widest gaps of the front are halved, and how many of them at a time."""
+
+_Answer = TypeVar("_Answer")
+_Asking = Generator[Batch, Results, _Answer]
+
+
+def deep(problem: Problem) -> Walk:
+    """The chain, exchanges around it and halved gaps, for every option set."""
+    for options in range(len(problem.space.option_sets)):
+        yield from _Search(problem, options).walk()
+
+
+class _Search:
+    """The search under one option set."""
+
+    def __init__(self, problem: Problem, options: int) -> None:
+        self._problem, self._options = problem, options
+        self._codes = [problem.space.falling_codes(number) for number in range(len(problem.space.variables))]
+        self._search = LoweringSearch(tuple(len(codes) - 1 for codes in self._codes))
+
+    def _configuration(self, depths: Depths) -> Assignment:
+        codes = [codes[step] for codes, step in zip(self._codes, depths, strict=True)]
+        return Assignment(self._problem.space.key_of(codes), self._options)
+
+    def walk(self) -> Walk:
+        """Everything that is measured."""
+        ends = [self._configuration((0,) * len(self._codes)), self._configuration(self._search.lowest)]
+        yield Batch([Assignment(self._problem.baseline), *ends])
+        chain = list(dict.fromkeys((yield from self._screened(self._search.chain()))))
+        spaced = evenly(chain, SPACED) if len(chain) > 1 else chain
+        yield Batch(self._configurations([*spaced, *self._search.ranked_alone()]))
+        noisy = [a for a in spaced if self._search.noise(a) > NOISY and a != self._search.lowest]
+        exchanged: list[Depths] = []
+        for depths in evenly(noisy, EXCHANGED):
+            better = yield from self._screened(self._search.exchange(depths))
+            exchanged += better[: 1 + RUNNERS_UP]
+        yield Batch(self._configurations(exchanged))
+        for _ in range(HALVINGS):
+            known = yield Batch([])
+            if not (halves := self._halves(known)):
+                break
+            yield Batch(halves)
+
+    def _configurations(self, lowerings: Iterable[Depths]) -> list[Assignment]:
+        return [self._configuration(a) for a in lowerings]
+
+    def _screened(self, search: Search[_Answer]) -> _Asking[_Answer]:
+        """Follow a search of lowerings, whose configurations are screened."""
+        try:
+            asked = next(search)
+            while True:
+                found = yield Batch(self._configurations(asked), screen=True)
+                asked = search.send(dict(self._measured(asked, found)))
+        except StopIteration as ended:
+            answer: _Answer = ended.value
+            return answer
+
+    def _measured(self, asked: Sequence[Depths], found: Mapping[Assignment, Trial]) -> Iterable[tuple[Depths, Measured]]:
+        for depths in asked:
+            trial = found.get(self._configuration(depths))
+            if trial is not None:
+                yield depths, Measured(screened_noise(trial), self._problem.cost(trial))
+
+    def _halves(self, known: Results) -> list[Assignment]:
+        """Between neighbours on the front, those with the most accuracy between them first, the configuration that has half of
+        what tells them apart: of the layers that are lower in the cheaper one those that bring least noise are lowered."""
+        problem = self._problem
+        of_options = [c for c in known if c.options == self._options]
+        front = [of_options[i] for i in problem.front([known[c] for c in of_options])]
+        front.sort(key=lambda c: -problem.cost(known[c]))
+        gaps = []
+        for dear, cheap in pairwise(front):
+            start = self._depths(dear.key)
+            lowered = [v for v, (a, b) in enumerate(zip(start, self._depths(cheap.key), strict=True)) if a < b]
+            if len(lowered) > 1:
+                lowered.sort(key=lambda v: (self._search.rank(v, start[v]), v))
+                half = list(start)
+                for variable in lowered[: len(lowered) // 2]:
+                    half[variable] = self._depths(cheap.key)[variable]
+                gaps.append((problem.quality(known[cheap]) - problem.quality(known[dear]), self._configuration(tuple(half))))
+        gaps.sort(key=lambda gap: gap[0])
+        return [c for _, c in gaps[:HALVED] if c not in known]
+
+    def _depths(self, key: str) -> Depths:
+        codes = self._problem.space.codes_of(key)
+        return tuple(known.index(code) for known, code in zip(self._codes, codes, strict=True))
+
+
+STRATEGY = Strategy(deep, screens=True)

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: MIT
+"""The search of deep networks: screening, its chain on all images, and that it takes the same way again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.executor import InlineExecutor
+from mpnet.sweep.evaluate.work_chunks import WorkChunk
+from mpnet.sweep.problem.problem import Problem, objectives_of
+from mpnet.sweep.problem.space import Assignment, build_space
+from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.screening import split_screening
+from mpnet.sweep.search.strategies import strategy
+from mpnet.sweep.store import Subject, TrialStore
+from tests.sweep.sweep_data import context, with_baseline
+from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
+from tests.sweep.synthetic import SyntheticRecipe, additive_quality, measure_of, run
+
+NETWORK = tiny_yolo()
+SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
+
+
+def problem(**more: object) -> Problem:
+    space = build_space(NETWORK, ("fp32", "fp16", "int8"))
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **more)
+
+
+def sweep(store: TrialStore, task: Problem) -> SweepState:
+    pool = WorkerPool(InlineExecutor(SyntheticRecipe(task)))
+    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: pool).run(strategy("deep").walk)
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> TrialStore:
+    return TrialStore.open(tmp_path / "sweep.sqlite", SUBJECT)
+
+
+def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
+    made = replace(with_baseline(context(NETWORK)), screening=np.arange(5))
+    keys = ("ffffff", "fhqqff", "qqqqqq")
+    worker = Evaluator(made)
+    screened, measured = (worker.evaluate(WorkChunk(0, keys, is_screening=flag)).trials for flag in (True, False))
+    assert [trial.key for trial in screened] == list(keys)
+    for few, whole in zip(screened, measured, strict=True):
+        assert few.values == {name: whole.values[name] for name in few.values}
+        assert {"head_sqnr_db", "bit_operations"} <= few.values.keys()
+
+
+def test_few_images_are_those_that_the_context_names() -> None:
+    made = with_baseline(context(NETWORK))
+    two, other = (
+        Evaluator(replace(made, screening=np.array(few))).evaluate(WorkChunk(0, ("qqqqqq",), is_screening=True))
+        for few in ([0, 1], [3])
+    )
+    assert two.macs == 2 * other.macs
+    assert two.trials[0].values["head_sqnr_db"] != other.trials[0].values["head_sqnr_db"]
+
+
+def test_what_is_screened_is_spread_over_all_workers() -> None:
+    wanted = [Assignment(key, options) for key in "abcde" for options in (1, 0)]
+    units = split_screening(wanted, 2)
+    assert [(unit.options, unit.keys) for unit in units] == [
+        (0, ("a", "c", "e")),
+        (0, ("b", "d")),
+        (1, ("a", "c", "e")),
+        (1, ("b", "d")),
+    ]
+    assert all(unit.is_screening for unit in units)
+
+
+def test_screening_is_not_done_again_and_a_stopped_sweep_takes_the_same_way(store: TrialStore, tmp_path: Path) -> None:
+    stopped = sweep(store, problem(trials=12))
+    assert (len(stopped.known), stopped.stopped) == (12, "trials")
+    ended = sweep(store, problem())
+    assert ended.computed == len(ended.known) - 12
+    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
+        assert dict(sweep(other, problem()).known) == dict(ended.known)
+    assert sweep(store, problem()).macs == 0
+
+
+def test_every_trial_of_the_chain_has_more_layers_lowered() -> None:
+    network = yolov3_tiny()
+    space = build_space(network, ("fp16", "int8"))
+    task = Problem(space, tuple(c.macs for c in network.convolutions), objectives_of(("AP", "bit_operations")))
+    known = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 13)))
+    # Harm adds up here, so that the chain is best at its costs and nothing around it is better.
+    chain = [c.key for c in sorted(known, key=lambda c: -task.cost(known[c]))]
+    lowered = [{i for i, code in enumerate(key) if code == "q"} for key in chain]
+    assert lowered[0] == set()
+    assert lowered[-1] == set(range(13))
+    nested = [first for first, second in pairwise(lowered) if first <= second]
+    assert len(nested) >= 12
+
+
+def test_a_small_problem_is_solved_exactly() -> None:
+    task = problem(is_small=True)
+    known = run(strategy("auto").walk(task), measure_of(task, additive_quality(4, 6)))
+    assert len(known) == task.space.size == 3**6
