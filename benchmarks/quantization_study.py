@@ -15,21 +15,21 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from mpnet.engine.analyze import analyze
+from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT
+from mpnet.diagnose.layer_errors import analyze
+from mpnet.diagnose.proposal import propose
 from mpnet.engine.cost import plan_cost
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import Plan
 from mpnet.engine.prepared_cache import equalisation_digest
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inference import Outcome, run_plans
 from mpnet.trial.inputs import spread
 from mpnet.trial.measure import measure_detections
-from mpnet.trial.proposal import propose
 from mpnet.trial.workbench import Workbench
 
 PER_TENSOR = "quantization.weights.granularity=per_tensor"

@@ -28,7 +28,7 @@ FLOORS = (
     {"speed"},
     {"trial"},
     {"sweep"},
-    {"resolve", "explain"},
+    {"resolve", "diagnose"},
     {"deploy"},
     {"report"},
     {"api", "demo"},

@@ -9,9 +9,9 @@ import click
 
 from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
+from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.text.analysis import print_analysis
-from mpnet.trial.analysis import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
 
 
 @declare(

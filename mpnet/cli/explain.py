@@ -9,7 +9,7 @@ import click
 
 from mpnet.cli.options import FOLDER, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
-from mpnet.explain.explain import PAIRS, WORST, explain_experiment
+from mpnet.diagnose.explain import PAIRS, WORST, explain_experiment
 from mpnet.report.collect.explained_images import write_objects
 from mpnet.report.text.explanation import print_explanation
 

@@ -28,8 +28,8 @@ from mpnet.report.collect.operating_point import measure_operating_point
 from mpnet.report.text.analysis import print_checks
 from mpnet.report.text.run import print_run
 from mpnet.report.tracking import log_run, open_trackers, write_page
-from mpnet.trial.analysis import verify
 from mpnet.trial.experiment import run_experiment
+from mpnet.trial.verify import verify
 
 
 @declare(

@@ -19,8 +19,8 @@ from mpnet.config.experiment import (
     PrecisionSection,
     QuantizationSection,
 )
+from mpnet.diagnose.analyze import AnalysisReport, analyze_experiment
 from mpnet.model.quantization import QuantizationOptions
-from mpnet.trial.analysis import AnalysisReport, analyze_experiment
 
 Analyzed = Callable[[Experiment, QuantizationOptions], AnalysisReport]
 

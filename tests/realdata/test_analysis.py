@@ -10,11 +10,11 @@ import pytest
 
 from mpnet.api import run_experiment
 from mpnet.config.experiment import Experiment, PrecisionSection, QuantizationSection
+from mpnet.diagnose.proposal import propose
 from mpnet.model.precision import FP16
 from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions, WeightOptions
 from mpnet.model.selectors import select_layers
 from mpnet.trial.inference import run_plans
-from mpnet.trial.proposal import propose
 from tests.realdata.conftest import Analyzed
 
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))

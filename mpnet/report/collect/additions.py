@@ -12,8 +12,8 @@ import numpy as np
 
 from mpnet.config.measures import MEASURES
 from mpnet.data.dataset import Dataset
+from mpnet.diagnose.explain import explain
 from mpnet.evaluation.operating_point import OperatingPoint
-from mpnet.explain.explain import explain
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress
 from mpnet.report.collect.rerun import NetworkRunner

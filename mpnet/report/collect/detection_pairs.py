@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
+from mpnet.diagnose.objects import NEAR
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_images
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
 from mpnet.evaluation.intervals import METHOD, agreement_interval
 from mpnet.evaluation.metrics import SIZES, CocoEvaluator, CocoResult, size_of
-from mpnet.explain.objects import NEAR
 from mpnet.model.task import DETECTION
 from mpnet.report.data.differences import Change, ClassRow, ImageScore, ObjectChange, RunDifferences
 

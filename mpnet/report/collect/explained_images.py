@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from mpnet.diagnose.explain import Explanation
 from mpnet.evaluation.metrics import size_of
-from mpnet.explain.explain import Explanation
 from mpnet.report.collect.images import Gallery, write_changes
 from mpnet.report.data.differences import ObjectChange
 from mpnet.trial.identity import protocol_of

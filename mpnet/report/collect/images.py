@@ -15,9 +15,9 @@ from numpy.typing import NDArray
 from mpnet.data.classifications import Classifications
 from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.data.detections import Detections
+from mpnet.diagnose.objects import NEAR
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
-from mpnet.explain.objects import NEAR
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.report.collect.detection_pairs import overlap
 from mpnet.report.collect.draw import DrawnBox, draw_labels, side_by_side

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any, Mapping, Sequence
 
 from mpnet.data.dataset import Dataset
-from mpnet.engine.analyze import Analysis, StepAnalysis, analyze
+from mpnet.diagnose.analyze import ANALYSIS_IMAGES
+from mpnet.diagnose.layer_errors import Analysis, StepAnalysis, analyze
 from mpnet.engine.assign import assign_key
 from mpnet.engine.cost import layer_costs
 from mpnet.engine.lowering import range_owner
@@ -25,7 +26,6 @@ from mpnet.report.data.report_data import LayerError, LayerPair
 from mpnet.resolve.stored import StoredConfiguration
 from mpnet.speed.clock import in_turn, together
 from mpnet.speed.steps import step_calls, steps_of
-from mpnet.trial.analysis import ANALYSIS_IMAGES
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
 from mpnet.trial.reopen import open_dataset, reopen

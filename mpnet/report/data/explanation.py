@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from mpnet.diagnose.objects import DOUBLED, KEPT, MOVED
 from mpnet.evaluation.agreement import BASELINE_SCORE
-from mpnet.explain.objects import DOUBLED, KEPT, MOVED
 
 MAX_LAYERS_NAMED = 3
 """Layers that a sentence names at most."""

@@ -15,12 +15,7 @@ from typing import Any, Iterable, Sequence
 
 from mpnet.config.experiment import Experiment
 from mpnet.data.detections import Detections
-from mpnet.engine.assign import PrecisionPlan, assign_key
-from mpnet.engine.cost import plan_cost
-from mpnet.errors import ConfigError
-from mpnet.evaluation.match import Truths
-from mpnet.evaluation.metrics import SIZES, size_of
-from mpnet.explain.objects import (
+from mpnet.diagnose.objects import (
     DOUBLED,
     KEPT,
     LOST,
@@ -32,8 +27,13 @@ from mpnet.explain.objects import (
     of_image,
     reference_objects,
 )
-from mpnet.explain.runs import ImageRuns, raised_key
-from mpnet.explain.shares import Explained, Orders, all_count, cheapest_way, drawn_orders, sets_of, shares
+from mpnet.diagnose.runs import ImageRuns, raised_key
+from mpnet.diagnose.shares import Explained, Orders, all_count, cheapest_way, drawn_orders, sets_of, shares
+from mpnet.engine.assign import PrecisionPlan, assign_key
+from mpnet.engine.cost import plan_cost
+from mpnet.errors import ConfigError
+from mpnet.evaluation.match import Truths
+from mpnet.evaluation.metrics import SIZES, size_of
 from mpnet.model.plan_words import PlanWords
 from mpnet.model.task import DETECTION
 from mpnet.progress import Progress, silent

@@ -12,7 +12,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Sequence
 
-from mpnet.engine.analyze import Analysis, LayerAnalysis
+from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis
 from mpnet.engine.cost import LAYER_COSTS, plan_cost
 from mpnet.engine.plan import Plan
 from mpnet.model.precision import FP16, FP32, INT16, Precision

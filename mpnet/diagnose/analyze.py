@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a configuration loses accuracy, and whether its int8 is what simulation says: for experiments."""
+"""Where the configuration of an experiment loses accuracy: the report of `mpnet analyze`."""
 
 from __future__ import annotations
 
@@ -13,20 +13,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment, PrecisionSection
-from mpnet.engine.analyze import Analysis, LayerAnalysis, StepAnalysis, analyze
+from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis, StepAnalysis, analyze
+from mpnet.diagnose.proposal import Measured, Proposal, propose, raising_costs
 from mpnet.engine.plan import Plan
-from mpnet.engine.verify import StepCheck, Verifier
 from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.identity import identity_of
 from mpnet.trial.inputs import spread
-from mpnet.trial.proposal import Measured, Proposal, propose, raising_costs
 from mpnet.trial.workbench import Workbench
 
 ANALYSIS_IMAGES = 8
-VERIFY_IMAGES = 16
 KEEP_MACS_PERCENT = 10.0
 
 _ERRORS = tuple(field.name for field in fields(TensorError))
@@ -166,16 +164,6 @@ def analyze_experiment(
         analysis = analyze(bench.prepared, plan, _batches(bench, positions), bench.threads, advance)
     proposal = propose(bench, plan, analysis, keep_macs_percent, progress)
     return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent)
-
-
-def verify(bench: Workbench, images: int = VERIFY_IMAGES) -> tuple[int, tuple[StepCheck, ...]]:
-    """Check int8 kernels against simulation on some of the workbench's images: (images, checks of the steps).
-
-    Raises: ConfigError when nothing is int8.
-    """
-    verifier = Verifier(bench.prepared, bench.plan(bench.assign()), bench.threads)
-    positions = spread(len(bench.inputs), images)
-    return len(positions), verifier.run(_batches(bench, positions))
 
 
 def worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:

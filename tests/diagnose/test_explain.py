@@ -14,9 +14,9 @@ import pytest
 
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.data.detections import Detections
+from mpnet.diagnose.explain import Explanation, explain_experiment
+from mpnet.diagnose.objects import Finds, find, lost_objects, of_image, reference_objects
 from mpnet.errors import ConfigError
-from mpnet.explain.explain import Explanation, explain_experiment
-from mpnet.explain.objects import Finds, find, lost_objects, of_image, reference_objects
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.trial.inference import run_plans
 from tests.networks import small_cfg, tiny_cfg, write_experiment, write_network

@@ -8,10 +8,10 @@ from typing import Any, Iterable, Sequence
 import numpy as np
 
 from mpnet.detection.preprocess import geometry_array
+from mpnet.diagnose.objects import Finds, find
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.evaluation.match import Truths
-from mpnet.explain.objects import Finds, find
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.sweep.evaluate.trie import build_graph, run_graph, run_stem

@@ -11,9 +11,9 @@ from typing import Callable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.diagnose.objects import LostObject
+from mpnet.diagnose.runs import ImageRuns, Layers, prefixes
 from mpnet.evaluation.intervals import t_quantile
-from mpnet.explain.objects import LostObject
-from mpnet.explain.runs import ImageRuns, Layers, prefixes
 
 Floats = NDArray[np.float64]
 NOTHING: Layers = frozenset()

@@ -6,7 +6,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mpnet.engine.analyze import Analysis, analyze
+from mpnet.diagnose.layer_errors import Analysis, analyze
 from mpnet.engine.assign import assign
 from mpnet.engine.options import EngineOptions, LayerQuantization
 from mpnet.engine.plan import Plan, build_plan
