@@ -17,8 +17,8 @@ from typing import Iterator
 
 import numpy as np
 
+from mpnet.api.network import load_network
 from mpnet.config.measures import trial_columns
-from mpnet.network.network import load_network
 from mpnet.sweep.evaluate.executor import InlineExecutor
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of

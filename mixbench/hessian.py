@@ -15,9 +15,9 @@ from typing import Any, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.api.network import Network
 from mpnet.engine.prepare import Prepared
 from mpnet.model.precision import BY_CODE
-from mpnet.network.network import Network
 from mpnet.quantization.equalise import FoldedConvolution
 from mpnet.quantization.weights import dequantize_weights, quantize_weights
 from mpnet.sweep.setup import SweepSetup

@@ -24,7 +24,6 @@ FLOORS = (
     {"export", "importing"},
     {"backends"},
     {"evaluation"},
-    {"network"},
     {"speed"},
     {"trial"},
     {"sweep"},
@@ -50,7 +49,7 @@ INNER_FLOORS = {
         {"colours"},
         {"data"},
         {"collect", "text", "html"},
-        {"__init__", "export", "live", "model_explorer", "notebook", "statement", "tracking"},
+        {"__init__", "export", "live", "model_explorer", "statement", "tracking"},
     ),
     "sweep": ({"result"}, {"store"}, {"problem"}, {"evaluate"}, {"search"}, {"setup"}, {"choose"}, {"run"}),
 }

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from mpnet.api.experiment_network import network_of
+from mpnet.api.network import Network, load_network
 from mpnet.cli.image_files import Source, find_sources
 from mpnet.cli.options import PATH, declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
@@ -21,8 +23,6 @@ from mpnet.errors import ConfigError, DataError, StoreError
 from mpnet.model.plan_key import parse_key, split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
-from mpnet.network.network import Network, load_network
-from mpnet.resolve.network import network_of
 
 if TYPE_CHECKING:
     from mpnet.config.experiment import DataSection, DetectionSection, Experiment

@@ -9,11 +9,11 @@ import cv2
 import numpy as np
 from numpy.typing import NDArray
 
+from mpnet.api.network import Box, Label
 from mpnet.cli.side_by_side import View
 from mpnet.errors import DataError
 from mpnet.formats.files.atomic import write_bytes
 from mpnet.model.plan_key import short_key
-from mpnet.network.network import Box, Label
 from mpnet.report.collect.draw import DrawnBox, draw_labels, side_by_side
 
 JPEG_QUALITY = 92

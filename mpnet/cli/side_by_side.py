@@ -10,7 +10,7 @@ from typing import Any, Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.network.network import Box, Label
+from mpnet.api.network import Box, Label
 
 Predictions = list[Box] | list[Label]
 Predict = Callable[[NDArray[np.uint8]], Predictions]

@@ -19,10 +19,10 @@ from mpnet.export.configuration import Material
 from mpnet.export.yaml import precision_section
 from mpnet.formats.cfg.read import parse_cfg, read_cfg_bytes
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.weights import read_weights
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
-from mpnet.network.class_names import class_names
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.identity import configuration_of
 from mpnet.trial.reopen import experiment_of, reopen

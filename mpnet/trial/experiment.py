@@ -18,12 +18,12 @@ from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.files.atomic import check_writable
 from mpnet.formats.files.cache import open_cache
+from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
-from mpnet.network.class_names import class_names
 from mpnet.progress import Progress, silent
 from mpnet.speed.latency import stale
 from mpnet.trial.calibration import calibrated

@@ -19,6 +19,7 @@ from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
 from mpnet.formats.images.read import SUFFIXES, unread_kinds
+from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
@@ -26,7 +27,6 @@ from mpnet.model.precision import PRECISIONS, USUAL_NAMES
 from mpnet.model.quantization import BY_ACTIVATIONS, ActivationOptions, QuantizationOptions
 from mpnet.model.selectors import layer_groups
 from mpnet.model.task import CLASSIFICATION
-from mpnet.network.class_names import class_names
 from mpnet.quantization.equalise import depthwise_pairs
 from mpnet.trial.task import task_of
 

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mpnet.api.network import Box
 from mpnet.cli.side_by_side import SideBySide
 from mpnet.cli.videos import detect_from_camera
-from mpnet.network.network import Box
 from mpnet.report.collect.draw import DrawnBox, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
 

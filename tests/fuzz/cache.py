@@ -21,8 +21,8 @@ from typing import Callable
 
 import numpy as np
 
+from mpnet.api.network import load_network
 from mpnet.formats.files.cache import cache_folder
-from mpnet.network.network import load_network
 from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_network
 

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING
 from mpnet.lazy import lazy_names
 
 if TYPE_CHECKING:
+    from mpnet.api.network import Box, Boxes, Label, Network, load_network
+    from mpnet.api.notebook import Page, SweepResult, compare, export, report, sweep
     from mpnet.deploy import ExportReport
     from mpnet.errors import MpnetError
     from mpnet.formats.documents.experiment import parse_experiment, read_experiment
     from mpnet.formats.labels.dataset import load_dataset
-    from mpnet.network.network import Box, Boxes, Label, Network, load_network
     from mpnet.report.data.comparison import Comparison
-    from mpnet.report.notebook import Page, SweepResult, compare, export, report, sweep
     from mpnet.resolve.trials import trials
     from mpnet.tables import Table
     from mpnet.trial.experiment import RunReport, open_workbench, run_experiment
@@ -67,10 +67,10 @@ __getattr__ = lazy_names(
         "mpnet.trial.experiment": ("RunReport", "open_workbench", "run_experiment"),
         "mpnet.trial.measure": ("measure_detections",),
         "mpnet.report.data.comparison": ("Comparison",),
-        "mpnet.report.notebook": ("Page", "SweepResult", "compare", "export", "report", "sweep"),
+        "mpnet.api.notebook": ("Page", "SweepResult", "compare", "export", "report", "sweep"),
         "mpnet.resolve.trials": ("trials",),
         "mpnet.tables": ("Table",),
-        "mpnet.network.network": ("Box", "Boxes", "Label", "Network", "load_network"),
+        "mpnet.api.network": ("Box", "Boxes", "Label", "Network", "load_network"),
         "mpnet.trial.result": ("Result", "read_result"),
     },
 )

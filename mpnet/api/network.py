@@ -26,6 +26,7 @@ from mpnet.errors import ConfigError, DataError
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.typed import as_json
 from mpnet.formats.files.cache import open_cache
+from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.weights import open_weights
 from mpnet.kernels.environment import cpu_count
 from mpnet.kernels.isa import kernels
@@ -34,7 +35,6 @@ from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import short_key
 from mpnet.model.precision import Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION
-from mpnet.network.class_names import class_names
 from mpnet.tables import Chart, Table, Tabular, layer_table
 
 

@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from mpnet.api import MpnetError, compare, export, load_network, report, run_experiment, sweep
-from mpnet.report import notebook
+from mpnet.api import MpnetError, compare, export, load_network, notebook, report, run_experiment, sweep
 from tests.networks import write_experiment
 
 SWEEP = ["sweep={strategy: one_at_a_time, precisions: [fp32, int8]}"]

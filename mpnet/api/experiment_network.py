@@ -5,12 +5,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from mpnet.api.network import Network, prepare_network
 from mpnet.engine.assign import assign
 from mpnet.engine.options import resolve_options
 from mpnet.formats.cfg.read import read_cfg
+from mpnet.formats.labels.class_names import class_names
 from mpnet.model.precision import INT8
-from mpnet.network.class_names import class_names
-from mpnet.network.network import Network, prepare_network
 
 if TYPE_CHECKING:
     from mpnet.config.experiment import Experiment
