@@ -26,10 +26,10 @@ def network_of(experiment: Experiment) -> Network:
     names = class_names(spec, model.names, experiment.data)
     options = resolve_options(spec, quantization.options, quantization.layers, batch_norm=model.batch_norm)
     precisions = assign(spec, experiment.precision.default, dict(experiment.precision.layers))
-    asked = [options.of(layer.index) for layer in spec.convolutions]
+    layer_options = [options.of(layer.index) for layer in spec.convolutions]
     if (
         options.by_activations
-        or any(how.calibrated or how.corrected or how.needs_statistics(INT8) for how in asked)
+        or any(how.calibrated or how.corrected or how.needs_statistics(INT8) for how in layer_options)
         or any(precision.is_narrow for precision in precisions.of_weights)
     ):
         from mpnet.trial.experiment import open_workbench  # brings all that evaluates

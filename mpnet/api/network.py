@@ -195,19 +195,26 @@ class Network:
         if self.spec.task is not DETECTION:
             raise ConfigError(f"{self.spec.source}: has no detection head such as [yolo], so it detects nothing")
         if isinstance(image, (list, tuple)):
-            return [self.detect(one, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize) for one in image]
+            return [
+                self.detect(single_image, confidence=confidence, nms=nms, nms_kind=nms_kind, resize=resize)
+                for single_image in image
+            ]
         pixels = _pixels(image)
         x, geometry = preprocess(pixels, self.spec.width, self.spec.height, resize or self.spec.resize)
         candidates = [
             decode_head(tensor, head, [geometry], confidence)
             for head, tensor in zip(yolo_heads(self.spec), self._session.forward(x), strict=True)
         ]
-        last = self.spec.yolos[-1]
+        last_head = self.spec.yolos[-1]
         sizes = np.array([[pixels.shape[1], pixels.shape[0]]], dtype=np.float32)
-        kept = suppress(candidates, sizes, NmsOptions(nms_kind or last.nms_kind, nms, last.beta_nms)).clipped(sizes)
+        detections = suppress(candidates, sizes, NmsOptions(nms_kind or last_head.nms_kind, nms, last_head.beta_nms)).clipped(
+            sizes
+        )
         boxes = (
             Box(self.names[category], category, score, *box)
-            for category, score, box in zip(kept.category.tolist(), kept.score.tolist(), kept.box.tolist(), strict=True)
+            for category, score, box in zip(
+                detections.category.tolist(), detections.score.tolist(), detections.box.tolist(), strict=True
+            )
         )
         return Boxes(sorted(boxes, key=lambda box: -box.score))
 
@@ -278,7 +285,7 @@ def prepare_network(
     cache: bool,
 ) -> Network:
     """A network whose weights are read and prepared here; arguments as of `load_network`, options and precisions resolved."""
-    kept = open_cache() if cache else None
-    constants = open_weights(weights, spec, kept)
-    prepared = Prepared.under(options, spec, constants, kernels(isa), cache=kept)
+    file_cache = open_cache() if cache else None
+    constants = open_weights(weights, spec, file_cache)
+    prepared = Prepared.under(options, spec, constants, kernels(isa), cache=file_cache)
     return Network(spec, names, prepared, options, precisions, threads or cpu_count())

@@ -14,7 +14,7 @@ from mpnet.cli.output import console, note, print_json
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_text
 from mpnet.messages import counted
-from mpnet.trial.template import Parts, experiment_template
+from mpnet.trial.template import InitFiles, experiment_template
 
 
 @declare(
@@ -67,7 +67,7 @@ def command(
         raise ConfigError("name images with labels (--images), or images without (--unlabelled)")
     if target.exists() and not force:
         raise ConfigError(f"{target}: exists already; name another file with -o, or replace it with --force")
-    parts = Parts(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
+    parts = InitFiles(cfg, weights or cfg.with_suffix(".weights"), images, names, labels, annotations, unlabelled)
     text, dataset, network = experiment_template(parts, target, name, "" if engine in (None, "mprun") else str(engine))
     for warning in (*network.warnings, *dataset.notes):
         note(warning)

@@ -85,4 +85,7 @@ class TrialIdentity:
 
 def _learns(options: Mapping[str, Any]) -> bool:
     """Whether any layer's weights of eight bits get their rounding from calibration images."""
-    return any(asked.get("weights", {}).get("rounding") == LEARNT for asked in (options, *options.get("layers", {}).values()))
+    return any(
+        layer_options.get("weights", {}).get("rounding") == LEARNT
+        for layer_options in (options, *options.get("layers", {}).values())
+    )

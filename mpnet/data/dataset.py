@@ -151,11 +151,11 @@ class Dataset:
     def with_unlabelled(self, images: Sequence[ImageRecord]) -> Dataset:
         """The same with images of which nothing is known, behind all others; those that are among these already are left
         out, and the notes say so."""
-        known = {image.sha256 for image in self.images}
+        digests = {image.sha256 for image in self.images}
         added: list[ImageRecord] = []
         for image in images:
-            if image.sha256 not in known:
-                known.add(image.sha256)
+            if image.sha256 not in digests:
+                digests.add(image.sha256)
                 added.append(image)
         notes = []
         if len(added) < len(images):
@@ -215,19 +215,21 @@ class Dataset:
 
         Raises: DataError when a position does not exist or comes twice.
         """
-        chosen = sorted(int(position) for position in positions)
-        if len(set(chosen)) != len(chosen) or (chosen and not 0 <= chosen[0] <= chosen[-1] < len(self.images)):
+        sorted_positions = sorted(int(position) for position in positions)
+        if len(set(sorted_positions)) != len(sorted_positions) or (
+            sorted_positions and not 0 <= sorted_positions[0] <= sorted_positions[-1] < len(self.images)
+        ):
             raise DataError(f"a subset needs different positions from 0 to {len(self.images) - 1}")
         new_index = np.full(len(self.images), -1, dtype=np.int32)
-        new_index[chosen] = np.arange(len(chosen), dtype=np.int32)
+        new_index[sorted_positions] = np.arange(len(sorted_positions), dtype=np.int32)
         keep = new_index[self.image_index] >= 0
         return replace(
             self,
-            images=tuple(self.images[position] for position in chosen),
+            images=tuple(self.images[position] for position in sorted_positions),
             image_index=new_index[self.image_index[keep]],
             category=self.category[keep],
             box=self.box[keep],
             area=self.area[keep],
             crowd=self.crowd[keep],
-            unlabelled=sum(position >= self.labelled_count for position in chosen),
+            unlabelled=sum(position >= self.labelled_count for position in sorted_positions),
         )

@@ -69,10 +69,10 @@ class Detections:
         limit = sizes[self.image_index]
         low = np.minimum(np.maximum(self.box[:, :2], np.float32(0)), limit)
         high = np.minimum(np.maximum(self.box[:, :2] + self.box[:, 2:], np.float32(0)), limit)
-        inside = (self.box[:, :2] == low) & (self.box[:, :2] + self.box[:, 2:] == high)
+        is_uncut = (self.box[:, :2] == low) & (self.box[:, :2] + self.box[:, 2:] == high)
         # Where nothing is cut the width stays as it was: right - left would round it once more.
         # Adding 0 turns -0 into 0, which minimum and maximum do not promise.
-        box = np.concatenate([low, np.where(inside, self.box[:, 2:], high - low)], axis=1) + np.float32(0)
+        box = np.concatenate([low, np.where(is_uncut, self.box[:, 2:], high - low)], axis=1) + np.float32(0)
         return replace(self, box=box)
 
     def select(self, keep: NDArray[np.bool_]) -> Detections:
@@ -83,8 +83,8 @@ class Detections:
         """Those of the images at the given rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
         new_index = np.full(self.image_count, -1, dtype=np.int32)
         new_index[positions] = np.arange(len(positions), dtype=np.int32)
-        kept = self.select(new_index[self.image_index] >= 0)
-        return replace(kept, image_count=len(positions), image_index=new_index[kept.image_index])
+        selected = self.select(new_index[self.image_index] >= 0)
+        return replace(selected, image_count=len(positions), image_index=new_index[selected.image_index])
 
 
 def rows_of(offsets: NDArray[np.int64], groups: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:

@@ -72,18 +72,18 @@ class Proposal:
         return {layer.layer: raised(layer.precision, self.whole) for layer in self.layers}
 
 
-def raised(precision: Precision, whole: bool) -> Precision:
-    """The next higher precision: of codes fp16, else fp32. whole: in whole numbers alone, int16."""
-    if whole and precision.carries_scale:
+def raised(precision: Precision, integer_only: bool) -> Precision:
+    """The next higher precision: of codes fp16, else fp32. integer_only: in whole numbers alone, int16."""
+    if integer_only and precision.carries_scale:
         return INT16
     return FP16 if precision.carries_scale else FP32
 
 
 def raising_costs(plan: Plan, layer: int) -> int:
     """Bit operations that are added when a layer is raised."""
-    low = plan.lowerings[layer]
-    higher = replace(low, precision=raised(low.precision, plan.options.integer_only))
-    return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](low)
+    lowering = plan.lowerings[layer]
+    higher = replace(lowering, precision=raised(lowering.precision, plan.options.integer_only))
+    return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](lowering)
 
 
 def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: float, progress: Progress = silent) -> Proposal:
@@ -103,30 +103,33 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
         (i for i, layer in layers.items() if layer.noise > 0), key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i)
     )
     heads: _Layers = frozenset(lowered).intersection(layer_groups(plan.network).get("heads", ()))
-    fits = heads <= layers.keys() and trials.macs(heads) <= budget
-    start = heads if fits else frozenset()
-    tried = [i for i in by_noise if i not in start and trials.macs(start | {i}) <= budget][:CANDIDATES]
-    trials.run([frozenset(), start, *(start | {i} for i in tried)], progress)
-    by_gain = sorted(tried, key=lambda i: (-trials.gain(start, i), tried.index(i)))
-    rest = [i for i in by_noise if i not in start]
-    chains = [_within(trials, start, order, budget) for order in (rest, by_gain)]
-    trials.run([kept for chain in chains for kept in chain], progress)
-    least = trials[start]
-    known = [least, *(candidate for candidate in trials.known() if start <= candidate.layers and candidate.better(least))]
-    best = max(known, key=lambda candidate: (candidate.agreement, -candidate.noise, -candidate.macs))
-    chosen = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
-    by_thumb = trials[heads] if fits and heads else None
-    whole = plan.options.integer_only
-    return Proposal(chosen, trials.images, trials.measure, trials[frozenset()], best, by_thumb, whole)
+    heads_fit = heads <= layers.keys() and trials.macs(heads) <= budget
+    start = heads if heads_fit else frozenset()
+    candidates = [i for i in by_noise if i not in start and trials.macs(start | {i}) <= budget][:CANDIDATES]
+    trials.run([frozenset(), start, *(start | {i} for i in candidates)], progress)
+    by_gain = sorted(candidates, key=lambda i: (-trials.gain(start, i), candidates.index(i)))
+    others_by_noise = [i for i in by_noise if i not in start]
+    chains = [_within(trials, start, order, budget) for order in (others_by_noise, by_gain)]
+    trials.run([layer_set for chain in chains for layer_set in chain], progress)
+    baseline = trials[start]
+    acceptable = [
+        baseline,
+        *(candidate for candidate in trials.known() if start <= candidate.layers and candidate.better(baseline)),
+    ]
+    best = max(acceptable, key=lambda candidate: (candidate.agreement, -candidate.noise, -candidate.macs))
+    proposed_layers = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
+    by_thumb = trials[heads] if heads_fit and heads else None
+    integer_only = plan.options.integer_only
+    return Proposal(proposed_layers, trials.images, trials.measure, trials[frozenset()], best, by_thumb, integer_only)
 
 
 def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
     """The sets that come of adding layers in an order while they fit, at most CANDIDATES of them and the fullest one."""
-    sets, kept = [], start
+    sets, layer_set = [], start
     for index in order:
-        if trials.macs(kept | {index}) <= budget:
-            kept = kept | {index}
-            sets.append(kept)
+        if trials.macs(layer_set | {index}) <= budget:
+            layer_set = layer_set | {index}
+            sets.append(layer_set)
     return sets if len(sets) <= CANDIDATES else [*sets[: CANDIDATES - 1], sets[-1]]
 
 
@@ -164,20 +167,24 @@ class _Trials:
 
     def run(self, sets: Sequence[_Layers], progress: Progress) -> None:
         """Measure those that are not known."""
-        missing = [kept for kept in dict.fromkeys(sets) if kept not in self._known]
-        groups = [missing[first : first + AT_ONCE] for first in range(0, len(missing), AT_ONCE)]
+        remaining = [layer_set for layer_set in dict.fromkeys(sets) if layer_set not in self._known]
+        groups = [remaining[start : start + AT_ONCE] for start in range(0, len(remaining), AT_ONCE)]
         with progress("configurations", len(groups) * self.images) as advance:
             for group in groups:
-                plans = [self._raised(kept) for kept in group]
+                plans = [self._raised(layer_set) for layer_set in group]
                 baseline, *outcomes = run_plans(self._bench, [self._baseline, *plans], advance)
                 meter = self._bench.kit.meter(self._bench.dataset, baseline.predictions)
-                for kept, plan, outcome in zip(group, plans, outcomes, strict=True):
+                for layer_set, plan, outcome in zip(group, plans, outcomes, strict=True):
                     agreement = meter.values(outcome.predictions, (self.measure,)).get(self.measure, -1.0)
                     ratios = [10 ** (-db / 10) for db in outcome.head_sqnr_db]
-                    self._known[kept] = Measured(
-                        kept, agreement, sum(ratios) / max(1, len(ratios)), self.macs(kept), plan_cost(plan)["bit_operations"]
+                    self._known[layer_set] = Measured(
+                        layer_set,
+                        agreement,
+                        sum(ratios) / max(1, len(ratios)),
+                        self.macs(layer_set),
+                        plan_cost(plan)["bit_operations"],
                     )
 
     def _raised(self, layers: _Layers) -> Plan:
-        whole = self._plan.options.integer_only
-        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i], whole) for i in layers}))
+        integer_only = self._plan.options.integer_only
+        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i], integer_only) for i in layers}))

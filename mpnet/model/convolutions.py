@@ -48,8 +48,8 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
     def kernel_output(self) -> Shape:
         """(height, width, filters) of the convolution itself, before what follows it."""
         height, width, _ = self.kernel_input
-        rest = 2 * self.padding - self.dilation * (self.size - 1) - 1
-        return ((height + rest) // self.stride + 1, (width + rest) // self.stride + 1, self.filters)
+        border = 2 * self.padding - self.dilation * (self.size - 1) - 1
+        return ((height + border) // self.stride + 1, (width + border) // self.stride + 1, self.filters)
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:

@@ -29,8 +29,8 @@ def format_key(weighted: Sequence[Precision], keyed: Mapping[int, Precision]) ->
 
 def split_key(key: str) -> tuple[str, str]:
     """The codes of the layers with weights, and what follows them: '' or such as `+3:q,7:h`."""
-    codes, plus, rest = key.partition("+")
-    return codes, plus + rest
+    codes, plus, keyed = key.partition("+")
+    return codes, plus + keyed
 
 
 def short_key(key: str, longest: int = SHORT) -> str:

@@ -33,10 +33,10 @@ class PlanWords:
     groups: Mapping[str, frozenset[int]]
 
     @classmethod
-    def of(cls, named: Iterable[tuple[str, Sequence[str]]]) -> PlanWords:
+    def of(cls, layers: Iterable[tuple[str, Sequence[str]]]) -> PlanWords:
         """From the name of each layer with weights and what selects it, its name and its number among that."""
         names, groups = [], dict[str, set[int]]()
-        for position, (name, selectors) in enumerate(named):
+        for position, (name, selectors) in enumerate(layers):
             names.append(name)
             for group in selectors:
                 if group != name and not group.isdecimal():
@@ -69,11 +69,11 @@ class PlanWords:
         if not others:
             return f"{BY_CODE[most].name} everywhere"
         lists = [self._listed({i for i, code in enumerate(codes) if code == other}) for other, _ in others]
-        named = " and ".join(
+        exceptions = " and ".join(
             f"{BY_CODE[code].name} in {', '.join(parts) if len(parts) <= NAMED else f'{number} layers'}"
             for (code, number), parts in zip(others, lists, strict=True)
         )
-        text = f"{BY_CODE[most].name}, but {named}"
+        text = f"{BY_CODE[most].name}, but {exceptions}"
         if len(text) <= longest and len(self.names) == len(codes):
             return text
         rest = "".join(f", {BY_CODE[code].name} in {number}" for code, number in others)
@@ -81,13 +81,13 @@ class PlanWords:
 
     def _listed(self, positions: set[int]) -> list[str]:
         """Groups, the largest first taken, and names of the layers that are in none of them; in the order of layers."""
-        left, parts = set(positions), list[tuple[int, str]]()
-        while left:
-            fitting = [(len(of & left), name) for name, of in self.groups.items() if of <= positions and of & left]
+        remaining, found_names = set(positions), list[tuple[int, str]]()
+        while remaining:
+            fitting = [(len(of & remaining), name) for name, of in self.groups.items() if of <= positions and of & remaining]
             count, name = max(fitting, key=lambda pair: pair[0], default=(0, ""))
             if count < 2 and name not in _ALONE:
                 break
-            parts.append((min(self.groups[name]), name))
-            left -= self.groups[name]
-        parts += [(position, self.names[position]) for position in left if position < len(self.names)]
-        return [name for _, name in sorted(parts)]
+            found_names.append((min(self.groups[name]), name))
+            remaining -= self.groups[name]
+        found_names += [(position, self.names[position]) for position in remaining if position < len(self.names)]
+        return [name for _, name in sorted(found_names)]

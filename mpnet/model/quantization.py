@@ -165,9 +165,9 @@ class QuantizationOptions:
     equalisation: bool | str | None = field(default=None, metadata=flag(BY_ACTIVATIONS, cfg="equalisation"))
     integer_only: bool | None = field(default=None, metadata=flag(cfg="integer_only"))
 
-    def overlaid(self, above: QuantizationOptions) -> QuantizationOptions:
-        """These options with everything that `above` says put over them."""
-        return _overlay(self, above)
+    def overlaid(self, overriding: QuantizationOptions) -> QuantizationOptions:
+        """These options with everything that `overriding` says put over them."""
+        return _overlay(self, overriding)
 
     def plain_values(self) -> dict[str, Any]:
         """What is said, as nested plain values; nothing for what is not. Goes into protocols and identities."""
@@ -188,7 +188,7 @@ def _stated(options: Any) -> dict[str, Any]:
     return {option.name: value for option in fields(options) if (value := getattr(options, option.name)) is not None}
 
 
-def _overlay(below: _Options, above: _Options) -> _Options:
-    stated = _stated(above)
-    nested = {name: _overlay(getattr(below, name), value) for name, value in stated.items() if is_dataclass(value)}
-    return replace(below, **(stated | nested))
+def _overlay(base: _Options, overriding: _Options) -> _Options:
+    stated = _stated(overriding)
+    nested = {name: _overlay(getattr(base, name), value) for name, value in stated.items() if is_dataclass(value)}
+    return replace(base, **(stated | nested))

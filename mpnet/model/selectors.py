@@ -40,11 +40,11 @@ def name_layers(layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
         if source is not None:
             feeds[source] = f"{feeds.get(source, '')}/yolo-{number}"
     counts: dict[str, int] = {}
-    named = []
+    layers_with_names = []
     for layer in layers:
         counts[layer.short] = counts.get(layer.short, 0) + 1
-        named.append(replace(layer, name=f"{layer.short}-{counts[layer.short]}{feeds.get(layer.index, '')}"))
-    return tuple(named)
+        layers_with_names.append(replace(layer, name=f"{layer.short}-{counts[layer.short]}{feeds.get(layer.index, '')}"))
+    return tuple(layers_with_names)
 
 
 def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
@@ -81,7 +81,7 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
             groups.setdefault("grouped", []).append(layer.index)
         if layer.stride > 1:
             groups.setdefault("strided", []).append(layer.index)
-    return {name: tuple(chosen) for name, chosen in groups.items() if chosen}
+    return {name: tuple(members) for name, members in groups.items() if members}
 
 
 def layer_selectors(network: NetworkSpec) -> tuple[tuple[str, ...], ...]:
@@ -99,11 +99,11 @@ def select_layers(network: NetworkSpec, selector: str | int) -> tuple[int, ...]:
 
     Raises: ConfigError with the nearest valid name when it chooses nothing.
     """
-    chosen: set[int] = set()
+    indices: set[int] = set()
     groups = layer_groups(network)
-    for part in str(selector).split(","):
-        chosen.update(_select_one(network, part.strip(), groups))
-    return tuple(sorted(chosen))
+    for name in str(selector).split(","):
+        indices.update(_select_one(network, name.strip(), groups))
+    return tuple(sorted(indices))
 
 
 def _select_one(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ...]]) -> Iterable[int]:
@@ -116,10 +116,10 @@ def _select_one(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ..
         low, high = int(match[1]), int(match[2])
         if low > high or high > last:
             raise ConfigError(f"layers {text!r}: a range goes upwards and {network.source} has the layers 0 to {last}")
-        chosen = [layer.index for layer in network.convolutions if low <= layer.index <= high]
-        if not chosen:
+        indices = [layer.index for layer in network.convolutions if low <= layer.index <= high]
+        if not indices:
             raise ConfigError(f"layers {text!r}: no layer with weights in this range of {network.source}")
-        return chosen
+        return indices
     if text in groups:
         return groups[text]
     if not _GLOB_CHARACTERS & set(text):
@@ -127,14 +127,14 @@ def _select_one(network: NetworkSpec, text: str, groups: dict[str, tuple[int, ..
         if exact:
             return exact
     else:
-        kind = next((short for short in SHORT_NAMES if text.startswith(short)), ConvolutionSpec.short)
-        chosen = [
+        kind = next((prefix for prefix in SHORT_NAMES if text.startswith(prefix)), ConvolutionSpec.short)
+        indices = [
             layer.index
             for layer in network.layers
             if layer.short == kind and layer.short != YoloSpec.short and fnmatch.fnmatchcase(layer.name, text)
         ]
-        if chosen:
-            return chosen
+        if indices:
+            return indices
     raise ConfigError(_no_such_layer(network, text, groups))
 
 
@@ -142,6 +142,6 @@ def _no_such_layer(network: NetworkSpec, text: str, groups: dict[str, tuple[int,
     names = [*groups, *(layer.name for layer in network.layers)]
     import difflib  # for mistakes only
 
-    near = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
-    hint = f"did you mean {near[0]!r}?" if near else f"groups are {', '.join(groups)}"
+    suggestions = difflib.get_close_matches(text, names, n=1, cutoff=0.5)
+    hint = f"did you mean {suggestions[0]!r}?" if suggestions else f"groups are {', '.join(groups)}"
     return f"layers {text[:60]!r}: nothing in {network.source} has this index, name or group; {hint} (see mpnet show)"

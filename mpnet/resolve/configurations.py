@@ -40,16 +40,16 @@ class Configurations:
         return float(self.columns[name][row])
 
 
-def axes(columns: Mapping[str, NDArray[np.float64]], wanted: Sequence[str] = ()) -> tuple[str, str]:
+def axes(columns: Mapping[str, NDArray[np.float64]], preferred: Sequence[str] = ()) -> tuple[str, str]:
     """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
-    chosen = []
+    names = []
     for cost in (False, True):
         candidates = [quantity.name for quantity in by_axis(cost) if quantity.axis]
-        named = [name for name in wanted if measure(name).cost == cost]
-        there = [name for name in (*named, *candidates) if name in columns]
-        varying = [name for name in there if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
-        chosen.append((varying or there or candidates)[0])
-    return chosen[0], chosen[1]
+        preferred_names = [name for name in preferred if measure(name).cost == cost]
+        present = [name for name in (*preferred_names, *candidates) if name in columns]
+        varying = [name for name in present if np.unique(columns[name][np.isfinite(columns[name])]).size > 1]
+        names.append((varying or present or candidates)[0])
+    return names[0], names[1]
 
 
 def by_axis(cost: bool) -> list[Measure]:
@@ -66,8 +66,8 @@ def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost:
     if objective not in columns or cost not in columns:
         return front
     points = np.stack([columns[cost], -columns[objective]], axis=1)
-    known = np.flatnonzero(np.isfinite(points).all(axis=1))
-    front[known[non_dominated(points[known])]] = True
+    measured_rows = np.flatnonzero(np.isfinite(points).all(axis=1))
+    front[measured_rows[non_dominated(points[measured_rows])]] = True
     return front
 
 

@@ -51,8 +51,8 @@ class Files:
 
     def over(self, sources: Mapping[str, Any]) -> dict[str, str]:
         """These files over those of a result's `sources`."""
-        named = {"cfg": self.cfg, "weights": self.weights, "names": self.names}
-        return {**sources, **{name: str(path) for name, path in named.items() if path is not None}}
+        replacements = {"cfg": self.cfg, "weights": self.weights, "names": self.names}
+        return {**sources, **{name: str(path) for name, path in replacements.items() if path is not None}}
 
 
 NO_FILES = Files()
@@ -143,9 +143,9 @@ def _of_stored(source: str, files: Files, complete: bool) -> NamedConfiguration:
     if complete:
         bench = reopen(provenance, stored.output)
         document = {} if stored.result is None else stored.result.document
-        known = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
+        described = {name: document[name] for name in ("metrics", "agreement", "id", "created") if document.get(name)}
         values = {"values": dict(stored.values)} if stored.values else {}
-        return NamedConfiguration(configuration_of(bench, assign_key(bench.network, stored.key), {**known, **values}), path)
+        return NamedConfiguration(configuration_of(bench, assign_key(bench.network, stored.key), {**described, **values}), path)
 
     def open_material() -> Material:
         bench = reopen(provenance, stored.output)

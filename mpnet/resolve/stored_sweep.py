@@ -65,7 +65,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         findings: Mapping[str, Any] = (record.findings if record else None) or {}
         created = store.note("created")
         contexts = store.contexts()
-        context, others = _context(record, contexts)
+        context, other_options = _context(record, contexts)
         if choose is not None and record is not None:
             context = next((n for n in record.contexts if store.find(n, [choose])), context)
         trials = list(store.trials(context)) if context is not None else []
@@ -75,12 +75,12 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         if len({len(split_key(key)[0]) for key in keys}) > 1:
             raise damaged(path, "its configurations have different numbers of layers")
         if choose is not None and choose not in keys:
-            for one in (one for n in (record.contexts if record else ()) for one in store.find_failed(n, [choose])):
-                raise StoreError(f"{path}: configuration {choose} failed: {one.reason}; choose another one")
-            near = get_close_matches(choose, (*PICK_RULES, "baseline", "chosen"), n=1)
-            meant = f"did you mean {near[0]!r}?" if near else f"`mpnet sweep --status {path}` lists its sweeps"
+            for failure in (failure for n in (record.contexts if record else ()) for failure in store.find_failed(n, [choose])):
+                raise StoreError(f"{path}: configuration {choose} failed: {failure.reason}; choose another one")
+            suggestions = get_close_matches(choose, (*PICK_RULES, "baseline", "chosen"), n=1)
+            remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`mpnet sweep --status {path}` lists its sweeps"
             raise StoreError(
-                f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {meant}"
+                f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {remedy}"
             )
         options = str(contexts[context].get("options") or "")
         failed = [as_json(row) for row in failures(store, [context])]
@@ -111,7 +111,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         sweep,
         findings,
         options,
-        others,
+        other_options,
         failed,
         verified,
         created,
@@ -135,12 +135,12 @@ def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str
 
 def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:
     """The option set to show (that of the sweep's choice, else its first), and how many others there are."""
-    known = [number for number in record.contexts if number in contexts] if record else list(contexts)
-    if not known:
+    numbers = [number for number in record.contexts if number in contexts] if record else list(contexts)
+    if not numbers:
         return None, 0
     best = ((record.findings if record else None) or {}).get("best") or {}
-    same = [number for number in known if best and contexts[number].get("options") == best.get("options")]
-    return (same or known)[0], len(known) - 1
+    with_same_options = [number for number in numbers if best and contexts[number].get("options") == best.get("options")]
+    return (with_same_options or numbers)[0], len(numbers) - 1
 
 
 def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:

@@ -110,8 +110,8 @@ def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
 def _layer_columns(layers: Sequence[Mapping[str, Any]], count: int) -> tuple[str, ...]:
     """Names of the layers with weights; `layer-1` and so on where the store does not tell."""
     names = [str(layer.get("name")) for layer in layers if layer.get("parameters")]
-    taken = {_KEY, _OPTIONS, *trial_columns()}
-    if len(names) != count or len(set(names)) != count or taken & set(names):
+    reserved = {_KEY, _OPTIONS, *trial_columns()}
+    if len(names) != count or len(set(names)) != count or reserved & set(names):
         return tuple(f"layer-{number}" for number in range(1, count + 1))
     return tuple(names)
 
@@ -130,9 +130,9 @@ def write_trials(path: Path, out: Path, form: str, number: int | None = None) ->
         else:
             if out.suffix == ".json":
                 raise ConfigError(f"{out}: is where the metadata of a CSV file goes; give the file another suffix")
-            beside = stack.enter_context(atomic_path(out.with_suffix(".json")))
+            metadata_path = stack.enter_context(atomic_path(out.with_suffix(".json")))
             _write_csv(table, stack.enter_context(atomic_path(out)))
-            beside.write_text(json.dumps(table.metadata, indent=1) + "\n", encoding="utf-8")
+            metadata_path.write_text(json.dumps(table.metadata, indent=1) + "\n", encoding="utf-8")
         return table.count
 
 
@@ -149,8 +149,10 @@ def trials(store: str | Path, sweep: int | None = None) -> pandas.DataFrame:
 
     with ExitStack() as stack:
         table = open_table(Path(store), sweep, stack)
-        whole = pa.Table.from_batches(_batches(table), _schema(table))
-    frame = whole.to_pandas(types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, self_destruct=True, split_blocks=True)
+        arrow_table = pa.Table.from_batches(_batches(table), _schema(table))
+    frame = arrow_table.to_pandas(
+        types_mapper={pa.string(): pd.ArrowDtype(pa.string())}.get, self_destruct=True, split_blocks=True
+    )
     frame.attrs["mpnet"] = dict(table.metadata)
     return frame
 

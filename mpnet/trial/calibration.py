@@ -66,7 +66,7 @@ def calibrated(bench: Workbench) -> Workbench:
             }
         ),
     }
-    parts: dict[str, Any] = {"pictures": digests["data"], "options": digests["options"]}
+    digested: dict[str, Any] = {"pictures": digests["data"], "options": digests["options"]}
     ranges: CalibratedRanges | None = None
     if requests:
         path = ranges_path(bench, digests)
@@ -77,10 +77,10 @@ def calibrated(bench: Workbench) -> Workbench:
             ranges = calibrate(prepared, images.batches(), requests, digests, bench.threads)
             write_ranges(path, ranges)
         options = replace(options, ranges={**options.ranges, **ranges.by_tensor()})
-        parts["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
+        digested["ranges"] = hashlib.sha256(ranges_json(ranges).encode()).hexdigest()
     means = channel_means(prepared, images.batches(), bench.threads) if corrected else {}
     calibration = replace(
-        measured.calibration, digest=digest_of(parts), channel_means=means, evaluated_images=images.among(bench.dataset)
+        measured.calibration, digest=digest_of(digested), channel_means=means, evaluated_images=images.among(bench.dataset)
     )
     return replace(measured, options=options, calibration=calibration)
 
@@ -120,8 +120,8 @@ class _Images:
         else:
             files = list_files(section.images, SUFFIXES, "images", "data.calibration.images")
             if not files:
-                known = ", ".join(SUFFIXES)
-                raise DataError(f"{section.images}: holds no image to calibrate on (known suffixes: {known})")
+                suffixes = ", ".join(SUFFIXES)
+                raise DataError(f"{section.images}: holds no image to calibrate on (known suffixes: {suffixes})")
             records = [probe(files[i], i) for i in _drawn(len(files), section)]
         if not records:
             raise DataError("calibration: the data set holds no image; name a folder in data.calibration.images")
@@ -143,5 +143,5 @@ def _drawn(available: int, section: CalibrationSection) -> list[int]:
     """Positions of the images: all when there are no more than wanted, else drawn with the seed, in order."""
     if available <= section.count:
         return list(range(available))
-    drawn = np.random.Generator(np.random.PCG64(section.seed)).permutation(available)[: section.count]
-    return sorted(drawn.tolist())
+    positions = np.random.Generator(np.random.PCG64(section.seed)).permutation(available)[: section.count]
+    return sorted(positions.tolist())

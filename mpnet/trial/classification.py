@@ -55,7 +55,7 @@ class ClassMeter:
     def __init__(self, dataset: Dataset, baseline: Classifications | None = None) -> None:
         self._dataset, self._labels, self._baseline = dataset, dataset.labels, baseline
 
-    def values(self, predictions: Classifications, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: Classifications, requested: Collection[str] | None = None) -> dict[str, float]:
         """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
         labelled = self._dataset.of_labelled(predictions)
         values = {name: share(right(labelled, self._labels, best)) for name, best in TOP.items()}
@@ -63,76 +63,86 @@ class ClassMeter:
 
 
 def _bounded_labels(
-    dataset: Dataset, baseline: Classifications | None, wanted: Collection[str]
+    dataset: Dataset, baseline: Classifications | None, measures: Collection[str]
 ) -> dict[str, NDArray[np.int32]]:
     """The right class of each image for top-1 and for agreement, as far as these are wanted."""
     labels = {CLASSIFICATION.quality: dataset.labels}
     if baseline is not None:
         labels[CLASSIFICATION.agreement] = baseline.best
-    return {name: values for name, values in labels.items() if name in wanted}
+    return {name: values for name, values in labels.items() if name in measures}
 
 
 def class_image_order(
-    dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], sample: Classifications
+    dataset: Dataset, baseline: Classifications | None, measures: Collection[str], sample: Classifications
 ) -> NDArray[np.intp]:
     """Positions of the images, those first that most runs of a sample get wrong in the last measure that is wanted."""
-    _, labels = _bounded_labels(dataset, baseline, wanted).popitem()
-    wrong = ~right(sample, np.tile(labels, len(sample) // len(labels)), 1).reshape(-1, len(labels))
-    return np.argsort(-np.count_nonzero(wrong, axis=0), kind="stable")
+    _, labels = _bounded_labels(dataset, baseline, measures).popitem()
+    is_wrong = ~right(sample, np.tile(labels, len(sample) // len(labels)), 1).reshape(-1, len(labels))
+    return np.argsort(-np.count_nonzero(is_wrong, axis=0), kind="stable")
 
 
 class ClassUpperBounds:
     """The upper bounds of `trial.kit.UpperBounds` for classifiers: every image that was not seen counts as right."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Classifications | None, wanted: Collection[str], order: NDArray[np.intp] | None = None
+        self,
+        dataset: Dataset,
+        baseline: Classifications | None,
+        measures: Collection[str],
+        order: NDArray[np.intp] | None = None,
     ) -> None:
-        self._labels = _bounded_labels(dataset, baseline, wanted)
+        self._labels = _bounded_labels(dataset, baseline, measures)
         self.order = np.arange(len(dataset.images)) if order is None else order
         self._labels = {name: labels[self.order] for name, labels in self._labels.items()}
 
     def evidence(self, predictions: Classifications, first: int, last: int) -> list[dict[str, int]]:
         """How many images are wrong, by measure."""
         runs = len(predictions) // (last - first)
-        wrong = {
+        wrong_counts = {
             name: np.count_nonzero(~right(predictions, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)
             for name, labels in self._labels.items()
         }
-        return [{name: int(counts[run]) for name, counts in wrong.items()} for run in range(runs)]
+        return [{name: int(counts[run]) for name, counts in wrong_counts.items()} for run in range(runs)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, int]]]) -> dict[str, NDArray[np.float64]]:
         """The upper bound of each measure in percent, float64 (runs,)."""
         return {
-            name: np.array([PERCENT * (1 - sum(part[name] for part in run) / len(labels)) for run in runs])
+            name: np.array([PERCENT * (1 - sum(group[name] for group in run) / len(labels)) for run in runs])
             for name, labels in self._labels.items()
         }
 
 
-def paired(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Interval:
+def paired(right_in_baseline: NDArray[np.bool_], right_in_run: NDArray[np.bool_]) -> Interval:
     """The difference of two shares of the same images, percent points, with its 95 % interval (Tango's)."""
-    lost, gained = int(np.count_nonzero(before & ~after)), int(np.count_nonzero(after & ~before))
-    low, high = paired_interval(lost, gained, len(before))
-    return Interval(100 * (gained - lost) / len(before), float(low), float(high))
+    lost, gained = (
+        int(np.count_nonzero(right_in_baseline & ~right_in_run)),
+        int(np.count_nonzero(right_in_run & ~right_in_baseline)),
+    )
+    low, high = paired_interval(lost, gained, len(right_in_baseline))
+    return Interval(100 * (gained - lost) / len(right_in_baseline), float(low), float(high))
 
 
 def _loss(dataset: Dataset, baseline: Classifications) -> Callable[[Classifications], Compared]:
-    before = right(dataset.of_labelled(baseline), dataset.labels, 1)
+    right_in_baseline = right(dataset.of_labelled(baseline), dataset.labels, 1)
     weight = draw_images(len(dataset.images))
 
     def loss(predictions: Classifications) -> Compared:
-        after, same = right(dataset.of_labelled(predictions), dataset.labels, 1), right(predictions, baseline.best, 1)
-        losses = {"agreement_top1": _lost(np.ones_like(same), same)}
-        if len(before):
-            losses["top1"] = _lost(before, after)
-        drawn = 100 * (weight @ same.astype(np.float64)) / len(same)
-        return Compared(paired(before, after) if len(before) else None, losses, drawn)
+        right_in_run, agrees = right(dataset.of_labelled(predictions), dataset.labels, 1), right(predictions, baseline.best, 1)
+        losses = {"agreement_top1": _lost(np.ones_like(agrees), agrees)}
+        if len(right_in_baseline):
+            losses["top1"] = _lost(right_in_baseline, right_in_run)
+        agreement_drawn = 100 * (weight @ agrees.astype(np.float64)) / len(agrees)
+        return Compared(paired(right_in_baseline, right_in_run) if len(right_in_baseline) else None, losses, agreement_drawn)
 
     return loss
 
 
-def _lost(before: NDArray[np.bool_], after: NDArray[np.bool_]) -> Loss:
-    lost, gained = int(np.count_nonzero(before & ~after)), int(np.count_nonzero(after & ~before))
-    return Loss(len(before), 100 * (lost - gained) / len(before), pairs=(lost, gained))
+def _lost(right_in_baseline: NDArray[np.bool_], right_in_run: NDArray[np.bool_]) -> Loss:
+    lost, gained = (
+        int(np.count_nonzero(right_in_baseline & ~right_in_run)),
+        int(np.count_nonzero(right_in_run & ~right_in_baseline)),
+    )
+    return Loss(len(right_in_baseline), 100 * (lost - gained) / len(right_in_baseline), pairs=(lost, gained))
 
 
 def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) -> Mapping[str, Any]:

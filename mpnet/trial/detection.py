@@ -112,13 +112,13 @@ class _Loss:
         return result, bootstrap(result, self._weight)
 
     def __call__(self, detections: Detections) -> Compared:
-        before, after = self._baseline, self._measured(detections)
+        baseline, run = self._baseline, self._measured(detections)
         quality, baseline_ap, losses = None, None, {}
-        if before is not None and after is not None:
-            baseline_ap = before[1].summary["AP"]
-            if before[0].summary["AP"] >= 0:
-                quality = compare(*before, *after, per_class=False).metrics["AP"]
-                losses["AP"] = accuracy_loss(quality.difference, baseline_ap, after[1].summary["AP"])
+        if baseline is not None and run is not None:
+            baseline_ap = baseline[1].summary["AP"]
+            if baseline[0].summary["AP"] >= 0:
+                quality = compare(*baseline, *run, per_class=False).metrics["AP"]
+                losses["AP"] = accuracy_loss(quality.difference, baseline_ap, run[1].summary["AP"])
         averaged, pooled = self._agreement.resampled(detections, self._drawn)
         losses["agreement_AP"] = agreement_loss(*averaged, baseline_ap)
         losses["agreement_AP" + POOLED] = agreement_loss(*pooled, baseline_ap)

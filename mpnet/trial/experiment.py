@@ -68,10 +68,10 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
     data = experiment.data
     if data is None:
         raise ConfigError(f"{experiment.source}: key 'data' is missing; name labelled images to evaluate on")
-    under = None
+    image_condition = None
     if data.condition is not None:
-        under = condition(data.condition, f"{experiment.source}: data.condition")
-        data = replace(data, condition=str(under))  # `fog` and `fog:3` are one condition
+        image_condition = condition(data.condition, f"{experiment.source}: data.condition")
+        data = replace(data, condition=str(image_condition))  # `fog` and `fog:3` are one condition
         experiment = replace(experiment, data=data)
     if network is None:
         experiment, network = with_network(experiment)
@@ -93,7 +93,7 @@ def open_workbench(experiment: Experiment, network: NetworkSpec | None = None) -
             experiment.detection.fitted,
             partial(image, repaired=repaired.append),
             workers=threads,
-            condition=under,
+            condition=image_condition,
         ),
         options=resolve_options(network, quantization.options, quantization.layers, batch_norm=experiment.model.batch_norm),
         kernels=kernels(None if isa == "auto" else isa, "runtime.isa (or --isa)"),
@@ -128,26 +128,26 @@ def run_experiment(
     bench = open_workbench(experiment)
     comparison = comparison_of(bench, engine)
     folder = bench.experiment.output / bench.experiment.name
-    known = {} if force else _finished(comparison, folder)
+    results = {} if force else _finished(comparison, folder)
     kernels = comparison.kernels()
-    reused = len(known) == len(kernels)
+    reused = len(results) == len(kernels)
     if reused:
-        mark_latest(known[comparison.requested].folder)
-        if any(stale(result.run.latency, kernels[name], bench.threads) for name, result in known.items()):
-            known = renewed(known, comparison.turns())
+        mark_latest(results[comparison.requested].folder)
+        if any(stale(result.run.latency, kernels[name], bench.threads) for name, result in results.items()):
+            results = renewed(results, comparison.turns())
     else:
         check_writable(folder)  # what would end an evaluation before its result is stored is found first
         bench.inputs.check()
         with progress("images", len(bench.inputs)) as advance:
             outcomes = comparison.run(advance)
         turns = comparison.turns()
-        known = renewed(known, turns)
-        for name in (name for name in outcomes if name not in known):
+        results = renewed(results, turns)
+        for name in (name for name in outcomes if name not in results):
             run = comparison.result(name, outcomes, turns, command)
             predictions = bench.kit.to_json(outcomes[name].predictions, bench.dataset)
-            known[name] = publish(run, predictions, folder / run.id)
-        mark_latest(known[comparison.requested].folder)
-    return RunReport(known[IN_MPNET], known.get(BASELINE), reused, bench, known.get(IN_ENGINE))
+            results[name] = publish(run, predictions, folder / run.id)
+        mark_latest(results[comparison.requested].folder)
+    return RunReport(results[IN_MPNET], results.get(BASELINE), reused, bench, results.get(IN_ENGINE))
 
 
 def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:

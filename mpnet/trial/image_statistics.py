@@ -79,9 +79,9 @@ class ImageStatistics(CalibrationStatistics):
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
         weights = self._prepared.folded[layer].weights
         key = digest_of({"lessons": self.digest, "layer": layer, "scheme": list(astuple(scheme))})
-        kept = None if self._cache is None else self._cache.load(key)
-        if kept is not None and len(kept) == 2 and kept[0].size == weights.size and kept[1].size == 4 * len(weights):
-            return kept[0].view(np.int8).reshape(weights.shape).copy(), kept[1].view(np.float32).copy()
+        cached = None if self._cache is None else self._cache.load(key)
+        if cached is not None and len(cached) == 2 and cached[0].size == weights.size and cached[1].size == 4 * len(weights):
+            return cached[0].view(np.int8).reshape(weights.shape).copy(), cached[1].view(np.float32).copy()
         with self._lock:
             covariance, positions = self._covariance(layer)
         codes, scales = learn_codes(weights, covariance, scheme, positions)
@@ -101,16 +101,19 @@ class ImageStatistics(CalibrationStatistics):
         As many other layers as fit into PRODUCT_BYTES are measured in the same pass.
         """
         if layer not in self._covariances:
-            depths = {one.index: one.weight_count // one.filters for one in self._prepared.network.convolutions}
+            depths = {
+                convolution.index: convolution.weight_count // convolution.filters
+                for convolution in self._prepared.network.convolutions
+            }
             if depths[layer] > MOST_INPUTS:
                 return None, 0
-            groups = {one.index: one.groups for one in self._prepared.network.convolutions}
+            groups = {convolution.index: convolution.groups for convolution in self._prepared.network.convolutions}
             room = PRODUCT_BYTES
-            chosen: list[int] = []
+            measured_layers: list[int] = []
             for index in [layer, *(index for index in depths if index > layer), *(index for index in depths if index < layer)]:
                 size = 8 * depths[index] ** 2 * groups[index]
-                if depths[index] <= MOST_INPUTS and (size <= room or not chosen):
+                if depths[index] <= MOST_INPUTS and (size <= room or not measured_layers):
                     room -= size
-                    chosen.append(index)
-            self._covariances = input_products(self._prepared, self._images.batches, chosen, self._threads)
+                    measured_layers.append(index)
+            self._covariances = input_products(self._prepared, self._images.batches, measured_layers, self._threads)
         return self._covariances[layer]

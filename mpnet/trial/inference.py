@@ -52,7 +52,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, eq=False)
-class _Part:
+class _Share:
     """A few images' share: what was decoded per runner and output; sums of squares by image, of the outputs of a runner
     and of the differences of a pair of runners."""
 
@@ -75,7 +75,7 @@ def run_each(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen)
     except (LayerFailure, NonFiniteError) as error:
         if len(plans) == 1:
             return [error.reason if isinstance(error, LayerFailure) else str(error)]
-    return [one for plan in plans for one in run_each(bench, [plan])]
+    return [outcome for plan in plans for outcome in run_each(bench, [plan])]
 
 
 def own_runner(prepared: Prepared, plan: Plan) -> Runner:
@@ -99,17 +99,17 @@ def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unse
     size = bench.experiment.runtime.batch
     batches = [range(start, min(start + size, len(bench.inputs))) for start in range(0, len(bench.inputs), size)]
     worker = _Worker(bench, runners)
-    parts = []
-    for part in in_order(worker, batches, min(bench.threads, len(batches))):
-        parts.append(part)
-        advance(part.images)
+    shares = []
+    for share in in_order(worker, batches, min(bench.threads, len(batches))):
+        shares.append(share)
+        advance(share.images)
     outcomes, decoder = [], bench.decoder
     for number, runner in enumerate(runners):
         predictions = decoder.predictions(
-            [decoder.join(pieces) for pieces in zip(*(part.decoded[number] for part in parts), strict=True)]
+            [decoder.join(pieces) for pieces in zip(*(share.decoded[number] for share in shares), strict=True)]
         )
-        ratios = [] if number == 0 else [decibel(*sums) for sums in _sums(parts, number, 0)]
-        error = None if runner.beside is None else relative_error(_sums(parts, number, runner.beside))
+        ratios = [] if number == 0 else [decibel(*sums) for sums in _sums(shares, number, 0)]
+        error = None if runner.beside is None else relative_error(_sums(shares, number, runner.beside))
         outcomes.append(Outcome(runner.plan, predictions, tuple(ratios), error))
     return outcomes
 
@@ -120,13 +120,13 @@ def relative_error(sums: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]
     return math.sqrt(noise / signal) if signal else math.inf if noise else 0.0
 
 
-def _sums(parts: Sequence[_Part], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
+def _sums(shares: Sequence[_Share], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
     """(signal, noise) of each head, by image."""
-    heads = range(len(parts[0].signal[reference])) if parts else range(0)
+    heads = range(len(shares[0].signal[reference])) if shares else range(0)
     return [
         (
-            np.concatenate([part.signal[reference][head] for part in parts]),
-            np.concatenate([part.noise[number, reference][head] for part in parts]),
+            np.concatenate([share.signal[reference][head] for share in shares]),
+            np.concatenate([share.noise[number, reference][head] for share in shares]),
         )
         for head in heads
     ]
@@ -147,7 +147,7 @@ class _Worker:
         self._local = threading.local()
         self._decoder = bench.decoder
 
-    def __call__(self, positions: Sequence[int]) -> _Part:
+    def __call__(self, positions: Sequence[int]) -> _Share:
         passes: list[Forward] | None = getattr(self._local, "passes", None)
         if passes is None:
             passes = self._local.passes = [runner.open() for runner in self._runners]
@@ -161,8 +161,9 @@ class _Worker:
         }
         noise = {
             (number, reference): [
-                squared_sum(tensor, other) for tensor, other in zip(tensors[number], tensors[reference], strict=True)
+                squared_sum(tensor, reference_tensor)
+                for tensor, reference_tensor in zip(tensors[number], tensors[reference], strict=True)
             ]
             for number, reference in self._pairs
         }
-        return _Part(len(batch.x), decoded, signal, noise)
+        return _Share(len(batch.x), decoded, signal, noise)

@@ -54,11 +54,11 @@ def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: 
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def spread(available: int, wanted: int) -> list[int]:
-    """Positions of `wanted` images, evenly spread; all when there are no more."""
-    if wanted >= available:
+def spread(available: int, requested: int) -> list[int]:
+    """Positions of `requested` images, evenly spread; all when there are no more."""
+    if requested >= available:
         return list(range(available))
-    return [i * available // wanted for i in range(wanted)]
+    return [i * available // requested for i in range(requested)]
 
 
 class Inputs:
@@ -92,8 +92,8 @@ class Inputs:
 
     def of(self, positions: Sequence[int]) -> Inputs:
         """The inputs of the images at `positions`; decoded images are kept separately."""
-        chosen = [self.records[position] for position in positions]
-        return Inputs(chosen, self._network, self._resize, self._load, self._workers, condition=self.condition)
+        records = [self.records[position] for position in positions]
+        return Inputs(records, self._network, self._resize, self._load, self._workers, condition=self.condition)
 
     def under(self, condition: Condition | None) -> Inputs:
         """The same images under a condition, in place of the one that they are under; None: as they are."""
@@ -109,8 +109,8 @@ class Inputs:
 
         `start` counts within `positions`. Raises: DataError for a broken image, when its turn comes.
         """
-        chosen = list(range(len(self.records))) if positions is None else list(positions)
-        groups = [chosen[start : start + size] for start in range(0, len(chosen), size)]
+        requested = list(range(len(self.records))) if positions is None else list(positions)
+        groups = [requested[start : start + size] for start in range(0, len(requested), size)]
         start = 0
         for batch in in_order(self.take, groups, self._workers):
             yield Batch(start, batch.x, batch.geometry)
@@ -136,8 +136,8 @@ class Inputs:
         return ""
 
     def _one(self, position: int) -> _Prepared:
-        if self._kept is not None and (kept := self._kept[position]) is not None:
-            return kept
+        if self._kept is not None and (cached := self._kept[position]) is not None:
+            return cached
         record = self.records[position]
         image = self._load(record)
         if self.condition is not None:

@@ -56,10 +56,10 @@ class Decoder(Protocol[F_co]):
 class Meter(Protocol[F_contra]):
     """Measures any number of predictions on one data set; what only data and baseline decide is made once."""
 
-    def values(self, predictions: F_contra, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: F_contra, requested: Collection[str] | None = None) -> dict[str, float]:
         """Accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
 
-        wanted: of the measures that take time, those that are asked for; None: all.
+        requested: of the measures that take time, those that are asked for; None: all.
         """
         ...
 

@@ -77,7 +77,10 @@ def measure_in_turn(
         return Turns("", bench.threads, sessions, image, _times(works, bench.threads))
     model = deployment.open(bench.threads)
     works[IN_ENGINE] = partial(model.forward, image)
-    works |= {name: partial(other.open(bench.threads).forward, image) for name, other in (uniform or {}).items()}
+    works |= {
+        name: partial(uniform_deployment.open(bench.threads).forward, image)
+        for name, uniform_deployment in (uniform or {}).items()
+    }
     times = _times(works, bench.threads)
     return Turns(deployment.engine, bench.threads, sessions, image, times, model.layer_ms())
 
@@ -86,10 +89,10 @@ def time_exported(engine: str, configuration: Configuration, model: Model) -> di
     """Least milliseconds of one image and thread in an engine: of the model that runs the configuration, as `mix`, and of the
     same network with all layers at one precision, by its name."""
     image = random_image(configuration.network)
-    models = {"mix": model, **{name: other.open(1) for name, other in uniforms(engine, configuration).items()}}
-    works = [partial(each.forward, image) for each in models.values()]
-    taken = in_turn(*works, repeats=EXPORTED_RUNS, least=1, seconds=EXPORTED_SECONDS)
-    return {name: times.min_ms for name, times in zip(models, taken, strict=True)}
+    models = {"mix": model, **{name: deployment.open(1) for name, deployment in uniforms(engine, configuration).items()}}
+    works = [partial(timed_model.forward, image) for timed_model in models.values()]
+    all_times = in_turn(*works, repeats=EXPORTED_RUNS, least=1, seconds=EXPORTED_SECONDS)
+    return {name: times.min_ms for name, times in zip(models, all_times, strict=True)}
 
 
 def _times(works: Mapping[str, Work], threads: int) -> dict[str, Times]:

@@ -37,9 +37,11 @@ class Meter:
         self._evaluator = CocoEvaluator(dataset)
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
 
-    def values(self, predictions: Detections, wanted: Collection[str] | None = None) -> dict[str, float]:
+    def values(self, predictions: Detections, requested: Collection[str] | None = None) -> dict[str, float]:
         """Accuracy and agreement by name, as `trial.kit.Meter` says: sizes and Darknet's mAP take time."""
-        return self.measure(predictions, sizes=wanted is None, darknet=wanted is None or "darknet_mAP50" in wanted).values
+        return self.measure(
+            predictions, sizes=requested is None, darknet=requested is None or "darknet_mAP50" in requested
+        ).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
         """Accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
@@ -53,56 +55,56 @@ class Meter:
             values["darknet_mAP50"] = darknet_map50(per_class)
         if self._agreement is not None:
             values.update({AGREEMENT + name: value for name, value in self._agreement.measure(detections).items()})
-        known = names_of("accuracy", "agreement", stored=None if sizes else "trials")
-        return Measured({name: float(value) for name, value in values.items() if name in known}, coco, per_class)
+        names = names_of("accuracy", "agreement", stored=None if sizes else "trials")
+        return Measured({name: float(value) for name, value in values.items() if name in names}, coco, per_class)
 
 
-def _bounded_truths(dataset: Dataset, baseline: Detections | None, wanted: Collection[str]) -> dict[str, Truths]:
+def _bounded_truths(dataset: Dataset, baseline: Detections | None, measures: Collection[str]) -> dict[str, Truths]:
     """The truths of AP and of agreement, as far as these are wanted."""
     truths = {DETECTION.quality: Truths.of_dataset(dataset)}
     if baseline is not None:
         truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
-    return {name: held for name, held in truths.items() if name in wanted}
+    return {name: of_measure for name, of_measure in truths.items() if name in measures}
 
 
 def detection_image_order(
-    dataset: Dataset, baseline: Detections | None, wanted: Collection[str], sample: Detections
+    dataset: Dataset, baseline: Detections | None, measures: Collection[str], sample: Detections
 ) -> NDArray[np.intp]:
     """Positions of the images, those first on which a sample of runs loses most of the last measure that is wanted."""
-    name, truths = _bounded_truths(dataset, baseline, wanted).popitem()
+    name, truths = _bounded_truths(dataset, baseline, measures).popitem()
     runs = sample.image_count // max(1, truths.image_count)
-    inside = inside_images(sample, np.tile(dataset.sizes, (runs, 1))) if name == DETECTION.agreement else sample
-    return most_informative(truths, inside)
+    clipped = inside_images(sample, np.tile(dataset.sizes, (runs, 1))) if name == DETECTION.agreement else sample
+    return most_informative(truths, clipped)
 
 
 class DetectionUpperBounds:
     """The upper bounds of `trial.kit.UpperBounds` for detectors; see `evaluation.upper_bound` for the proof."""
 
     def __init__(
-        self, dataset: Dataset, baseline: Detections | None, wanted: Collection[str], order: NDArray[np.intp] | None = None
+        self, dataset: Dataset, baseline: Detections | None, measures: Collection[str], order: NDArray[np.intp] | None = None
     ) -> None:
-        truths = _bounded_truths(dataset, baseline, wanted)
+        truths = _bounded_truths(dataset, baseline, measures)
         self.order = most_informative(next(reversed(truths.values()))) if order is None else order
         self._sizes = dataset.sizes[self.order]
-        self._bounds = {name: UpperBound(held.in_order(self.order)) for name, held in truths.items()}
+        self._bounds = {name: UpperBound(of_measure.in_order(self.order)) for name, of_measure in truths.items()}
 
     def evidence(self, predictions: Detections, first: int, last: int) -> list[dict[str, PartialOutcomes]]:
         """What became of them, by measure."""
         runs = predictions.image_count // (last - first)
-        inside = (
+        clipped = (
             inside_images(predictions, np.tile(self._sizes[first:last], (runs, 1)))
             if DETECTION.agreement in self._bounds
             else predictions
         )
-        seen = [
-            bound.partial_outcomes(inside if name == DETECTION.agreement else predictions, first, last)
+        outcomes = [
+            bound.partial_outcomes(clipped if name == DETECTION.agreement else predictions, first, last)
             for name, bound in self._bounds.items()
         ]
-        return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*seen, strict=True)]
+        return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*outcomes, strict=True)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, PartialOutcomes]]]) -> dict[str, NDArray[np.float64]]:
         """The upper bound of each measure in percent, float64 (runs,)."""
-        return {name: bound.of([[part[name] for part in run] for run in runs]) for name, bound in self._bounds.items()}
+        return {name: bound.of([[group[name] for group in run] for run in runs]) for name, bound in self._bounds.items()}
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[ClassResult]]:

@@ -53,8 +53,8 @@ def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray
     text = protocol.get("condition")
     if not text:
         return image
-    under = condition(text, "protocol.condition")
-    return lambda record: under.apply(image(record), record.sha256)
+    image_condition = condition(text, "protocol.condition")
+    return lambda record: image_condition.apply(image(record), record.sha256)
 
 
 def _labelled(protocol: Mapping[str, Any]) -> int:
@@ -105,8 +105,8 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
     unlabelled: images without labels, in place of those that it was measured with.
     Raises: MpnetError, one line, when a file is gone or has changed.
     """
-    others = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
-    bench = open_workbench(experiment_of(provenance, output=output, overrides=others))
+    overrides = () if unlabelled is None else (f"data.unlabelled={json.dumps(str(unlabelled.absolute()))}",)
+    bench = open_workbench(experiment_of(provenance, output=output, overrides=overrides))
     digests = provenance.digests
     if unlabelled is None:
         data = bench.dataset.digest
@@ -114,8 +114,8 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
         data = open_dataset(provenance).digest
     else:
         data = _unchanged(bench.dataset.without_unlabelled(), provenance).digest
-    held = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": data}
-    for name, digest in held.items():
+    present = {"cfg": bench.network.digest, "weights": bench.weights.digest, "data": data}
+    for name, digest in present.items():
         if digests.get(name) != digest:
             source = _sources(provenance).get(name, name)
             raise StoreError(f"{source}: has changed since this was measured; measure again")

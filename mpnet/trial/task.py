@@ -45,15 +45,15 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
             f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use {' or '.join(task.formats)}"
         )
     if sweep is not None:
-        wanted = sweep.objectives or task.objectives(experiment.baseline is not None, sweep.latency is not None)
+        objective_names = sweep.objectives or task.objectives(experiment.baseline is not None, sweep.latency is not None)
         limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
-        for key, names in (("objectives", wanted), ("constraints", [*limits, *sweep.constraints.drop_names])):
+        for key, names in (("objectives", objective_names), ("constraints", [*limits, *sweep.constraints.drop_names])):
             for name in names:
                 if measure(name).task not in ("", task.name):
                     raise ConfigError(
                         f"{source}: sweep.{key}: {name} is not measured of {task.a} such as {network.source}; "
                         f"known are {', '.join(objectives(task))}"
                     )
-        sweep = replace(sweep, objectives=wanted)
+        sweep = replace(sweep, objectives=objective_names)
     resize = experiment.detection.resize or network.resize
     return replace(experiment, sweep=sweep, detection=replace(experiment.detection, resize=resize))

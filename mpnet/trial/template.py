@@ -36,7 +36,7 @@ _PAGE = "# All keys: docs/experiments.md. Try it:\n"
 
 
 @dataclass(frozen=True)
-class Parts:
+class InitFiles:
     """Files of a network and its images. images: labelled ones, a folder, a .data, a list of images or a data.yaml.
 
     labels: a folder (None: `labels` in place of `images`) or a list; annotations: an instances JSON in COCO format.
@@ -52,16 +52,16 @@ class Parts:
     unlabelled: Path | None = None
 
 
-def experiment_template(parts: Parts, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
+def experiment_template(files: InitFiles, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
     """The text of an experiment file at `target`, whose paths count from its folder; and what it names.
 
     engine: of `mpnet run --engine`, or of READERS: the file then quantises as it does, and searches only what it can run.
     '': mpnet's own.
     Raises: ConfigError, DataError, FormatError for whatever does not fit together; each message is one line.
     """
-    network = read_cfg(parts.cfg)
-    open_weights(parts.weights, network, None)
-    data = _data(parts, network)
+    network = read_cfg(files.cfg)
+    open_weights(files.weights, network, None)
+    data = _data(files, network)
     base = target.absolute().parent
 
     def relative(path: Path | str) -> str:
@@ -69,37 +69,37 @@ def experiment_template(parts: Parts, target: Path, name: str, engine: str = "")
         return text if _PLAIN.fullmatch(text) and text.lower() not in ("null", "none") else json.dumps(text, ensure_ascii=False)
 
     paths = ", ".join(f"{key}: {value if key == 'format' else relative(value)}" for key, value in data.items())
-    names = f", names: {relative(parts.names)}" if parts.names else ""
-    model = f"{{cfg: {relative(parts.cfg)}, weights: {relative(parts.weights)}{names}}}"
+    names = f", names: {relative(files.names)}" if files.names else ""
+    model = f"{{cfg: {relative(files.cfg)}, weights: {relative(files.weights)}{names}}}"
     head = f"name: {name}\nmodel: {model}\ndata: {{{paths}}}\n"
     section = DataSection(**data)  # type: ignore[arg-type]
-    classes = class_names(network, parts.names, section) if parts.names or section.format != "coco" else None
+    classes = class_names(network, files.names, section) if files.names or section.format != "coco" else None
     dataset = dataset_of(section, classes)
     text = _text(head, network, dataset, target, engine)
     parse_experiment(text, source=str(target), base=base)
     return text, dataset, network
 
 
-def _data(parts: Parts, network: NetworkSpec) -> Mapping[str, str | Path]:
+def _data(files: InitFiles, network: NetworkSpec) -> Mapping[str, str | Path]:
     """The keys of the data section."""
-    beside = {} if parts.unlabelled is None else {"unlabelled": parts.unlabelled}
-    return {**_labelled(parts, parts.images, network), **beside} if parts.images is not None else beside
+    unlabelled = {} if files.unlabelled is None else {"unlabelled": files.unlabelled}
+    return {**_labelled(files, files.images, network), **unlabelled} if files.images is not None else unlabelled
 
 
-def _labelled(parts: Parts, images: Path, network: NetworkSpec) -> dict[str, str | Path]:
-    if parts.annotations is not None:
-        return {"format": "coco", "images": images, "annotations": parts.annotations}
+def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str, str | Path]:
+    if files.annotations is not None:
+        return {"format": "coco", "images": images, "annotations": files.annotations}
     if images.suffix in (".yaml", ".yml"):
         return {"format": "ultralytics", "labels": images}
     if task_of(network) is CLASSIFICATION:
-        if parts.labels is not None:
-            return {"format": "list", "images": images, "labels": parts.labels}
+        if files.labels is not None:
+            return {"format": "list", "images": images, "labels": files.labels}
         return {"format": "imagefolder", "images": images}
     if images.suffix in (".data", ".txt"):
         return {"format": "darknet", "labels": images}
     if not images.is_dir():
         raise ConfigError(f"{images}: no such folder; name one of images, a .data, a list of images or a data.yaml")
-    labels = parts.labels or _beside(images)
+    labels = files.labels or _beside(images)
     if labels is None and (unread := unread_kinds(images)):
         raise ConfigError(
             f"{images}: holds no image that mpnet reads ({' '.join(SUFFIXES)}), but {unread}; convert them, for example to PNG"
@@ -115,11 +115,11 @@ def _labelled(parts: Parts, images: Path, network: NetworkSpec) -> dict[str, str
 def _beside(images: Path) -> Path | None:
     """Where the labels of a folder of images are by custom: `labels` in place of the last `images`, a folder beside it,
     or the folder itself."""
-    parts = list(images.absolute().parts)
+    names = list(images.absolute().parts)
     folders = [images.absolute().parent / "labels", images]
-    if "images" in parts:
-        last = len(parts) - 1 - parts[::-1].index("images")
-        folders.insert(0, Path(*parts[:last], "labels", *parts[last + 1 :]))
+    if "images" in names:
+        index = len(names) - 1 - names[::-1].index("images")
+        folders.insert(0, Path(*names[:index], "labels", *names[index + 1 :]))
     stems = {file.stem for file in images.iterdir() if file.suffix.lower() in SUFFIXES and file.is_file()}
     return next(
         (

@@ -9,19 +9,19 @@ import pytest
 
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import parse_experiment
-from mpnet.trial.template import Parts, experiment_template
+from mpnet.trial.template import InitFiles, experiment_template
 from tests.networks import write_experiment
 
 
 @pytest.fixture
-def parts(tmp_path: Path) -> Parts:
+def parts(tmp_path: Path) -> InitFiles:
     """The files of the tiny network."""
     write_experiment(tmp_path)
     cfg = next(tmp_path.glob("*.cfg"))
-    return Parts(cfg, cfg.with_suffix(".weights"), tmp_path / "images", cfg.with_suffix(".names"))
+    return InitFiles(cfg, cfg.with_suffix(".weights"), tmp_path / "images", cfg.with_suffix(".names"))
 
 
-def test_the_text_reads_as_the_experiment_that_was_asked_for(parts: Parts, tmp_path: Path) -> None:
+def test_the_text_reads_as_the_experiment_that_was_asked_for(parts: InitFiles, tmp_path: Path) -> None:
     target = tmp_path / "experiments" / "new.yaml"
     text, dataset, network = experiment_template(parts, target, "new")
     experiment = parse_experiment(text, base=target.parent)
@@ -35,19 +35,19 @@ def test_the_text_reads_as_the_experiment_that_was_asked_for(parts: Parts, tmp_p
     assert network.source == str(parts.cfg)
 
 
-def test_few_images_are_held_out(parts: Parts, tmp_path: Path) -> None:
+def test_few_images_are_held_out(parts: InitFiles, tmp_path: Path) -> None:
     text, _, _ = experiment_template(parts, tmp_path / "new.yaml", "new")
     assert "# Fewer than 200 images: 40 % of them only report and do not choose." in text
 
 
-def test_images_without_labels_are_searched_by_agreement(parts: Parts, tmp_path: Path) -> None:
-    unlabelled = Parts(parts.cfg, parts.weights, None, parts.names, unlabelled=parts.images)
+def test_images_without_labels_are_searched_by_agreement(parts: InitFiles, tmp_path: Path) -> None:
+    unlabelled = InitFiles(parts.cfg, parts.weights, None, parts.names, unlabelled=parts.images)
     text, dataset, _ = experiment_template(unlabelled, tmp_path / "new.yaml", "new")
     assert dataset.labelled_count == 0
     assert "objectives: [agreement_AP, bit_operations]" in text
 
 
-def test_labels_that_are_nowhere_are_asked_for(parts: Parts, tmp_path: Path) -> None:
+def test_labels_that_are_nowhere_are_asked_for(parts: InitFiles, tmp_path: Path) -> None:
     (tmp_path / "labels").rename(tmp_path / "elsewhere")
     with pytest.raises(ConfigError, match="name them with --labels"):
         experiment_template(parts, tmp_path / "new.yaml", "new")

@@ -18,10 +18,10 @@ from mpnet.model.layers import (
 )
 
 
-def _fields(section: CfgSection, at: Position, kind: type[ConvolutionSpec]) -> dict[str, Any]:
+def _fields(section: CfgSection, position: Position, kind: type[ConvolutionSpec]) -> dict[str, Any]:
     fields = section.fields_of(kind)
     if "activation" in fields:
-        fields["activation"] = at.activation(section, fields["activation"])
+        fields["activation"] = position.activation(section, fields["activation"])
     normalised = section.integer("batch_normalize", 0, 0, 2) or section.integer("cbn", 0, 0, 1)
     return fields | {
         "batch_normalize": bool(normalised),
@@ -35,35 +35,35 @@ def _padding(section: CfgSection, size: int) -> int:
     return size // 2 if section.flag("pad", False) else padding
 
 
-def convolutional(section: CfgSection, at: Position) -> LayerSpec:
+def convolutional(section: CfgSection, position: Position) -> LayerSpec:
     """[convolutional]. pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it."""
-    fields = _fields(section, at, ConvolutionSpec)
+    fields = _fields(section, position, ConvolutionSpec)
     filters, size, groups, blur = (fields[name] for name in ("filters", "size", "groups", "blur"))
     if size == 1:
         fields["dilation"] = 1
     dilation = fields["dilation"]
     padding = _padding(section, size) * dilation
-    channels = at.in_shape[2]
+    channels = position.in_shape[2]
     if channels % groups or filters % groups:
         section.fail(f"groups={groups} must divide the {channels} input channels and the {filters} filters", "groups")
     pair = strides(section)
     kernel_strides = (1, 1) if blur else pair
-    out_shape = window(section, at.in_shape, dilation * (size - 1) + 1, kernel_strides, 2 * padding, filters)
+    out_shape = window(section, position.in_shape, dilation * (size - 1) + 1, kernel_strides, 2 * padding, filters)
     if blur:
         out_shape = blurred(section, out_shape, blur, pair)
     stride, sample = common_stride(kernel_strides)
     fields |= {"stride": stride, "sample": sample, "padding": padding, "blur_strides": pair if blur else (1, 1)}
-    layer = ConvolutionSpec(**at.common(section, out_shape), **fields, shares=_shared(section, at))
+    layer = ConvolutionSpec(**position.common(section, out_shape), **fields, shares=_shared(section, position))
     if layer.shares is not None:
-        _check_shared(section, layer, at.layers[layer.shares])
+        _check_shared(section, layer, position.layers[layer.shares])
     return layer
 
 
-def _shared(section: CfgSection, at: Position) -> int | None:
+def _shared(section: CfgSection, position: Position) -> int | None:
     if "share_index" not in section.entries:
         return None
     number = section.integer("share_index", 0, -1_000_000_000, 1 << 20)
-    return None if number == -1_000_000_000 else layer_reference(section, at, "share_index", number)
+    return None if number == -1_000_000_000 else layer_reference(section, position, "share_index", number)
 
 
 def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec) -> None:
@@ -79,34 +79,36 @@ def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec)
         )
 
 
-def connected(section: CfgSection, at: Position) -> LayerSpec:
+def connected(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [connected] section."""
-    fields = _fields(section, at, ConnectedSpec)
-    return ConnectedSpec(**at.common(section, (1, 1, fields["filters"])), **fields)
+    fields = _fields(section, position, ConnectedSpec)
+    return ConnectedSpec(**position.common(section, (1, 1, fields["filters"])), **fields)
 
 
-def batchnorm(section: CfgSection, at: Position) -> LayerSpec:
+def batchnorm(section: CfgSection, position: Position) -> LayerSpec:
     """[batchnorm], with a bias per channel."""
-    channels = at.in_shape[2]
+    channels = position.in_shape[2]
     load = not section.flag("dontload", False)
-    return BatchnormSpec(**at.common(section, at.in_shape), filters=channels, groups=channels, batch_normalize=True, load=load)
+    return BatchnormSpec(
+        **position.common(section, position.in_shape), filters=channels, groups=channels, batch_normalize=True, load=load
+    )
 
 
-def deconvolutional(section: CfgSection, at: Position) -> LayerSpec:
+def deconvolutional(section: CfgSection, position: Position) -> LayerSpec:
     """[deconvolutional]: (in - 1) * stride + size - 2 * padding."""
-    fields = _fields(section, at, DeconvolutionalSpec)
+    fields = _fields(section, position, DeconvolutionalSpec)
     size, filters = fields["size"], fields["filters"]
     stride, padding = section.integer("stride", 1, 1, MAX_KERNEL), _padding(section, fields["size"])
     if padding > size - 1:
         section.fail(f"padding={padding} of a deconvolution of size {size} is not supported; use at most {size - 1}")
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     if channels > MAX_CHANNELS:
         section.fail(f"{channels} channels; the limit is {MAX_CHANNELS}")
     sides = [(side - 1) * stride + size - 2 * padding for side in (height, width)]
     if min(sides) < 1:
         section.fail(f"padding={padding} leaves nothing of {width}x{height}; lower it", "padding")
     return DeconvolutionalSpec(
-        **at.common(section, (sides[0], sides[1], filters)), **fields, stride=1, padding=size - 1 - padding, spread=stride
+        **position.common(section, (sides[0], sides[1], filters)), **fields, stride=1, padding=size - 1 - padding, spread=stride
     )
 
 

@@ -22,7 +22,7 @@ _HEADER = re.compile(r"\s*\[")
 _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
-def edit_precisions(content: bytes, wanted: Sequence[Precision | None], source: str = "<text>") -> bytes:
+def edit_precisions(content: bytes, requested: Sequence[Precision | None], source: str = "<text>") -> bytes:
     """The cfg with these precisions by layer index; None leaves a layer as it is.
 
     A layer that already has the wanted precision by its own keys or by the default of [net] is not touched. One with
@@ -31,15 +31,15 @@ def edit_precisions(content: bytes, wanted: Sequence[Precision | None], source: 
     Raises: FormatError, PrecisionError when the cfg is invalid or does not have that many layers.
     """
     network = parse_cfg(content, source)
-    if len(wanted) != len(network.layers):
-        raise FormatError(f"{source}: has {len(network.layers)} layers, but precisions for {len(wanted)} were given")
+    if len(requested) != len(network.layers):
+        raise FormatError(f"{source}: has {len(network.layers)} layers, but precisions for {len(requested)} were given")
     lines = [[match[1], match[2]] for match in _LINE.finditer(content.decode("latin-1")) if match[0]]
     bounds = _sections(lines)
     fallback = network.declared.precision if network.declared and network.declared.precision else FP32
     changed: dict[int, Precision] = {}
     affected: set[int] = set()
     for layer in network.layers:
-        target = wanted[layer.index]
+        target = requested[layer.index]
         if target is None or isinstance(layer, YoloSpec):
             continue
         declared = layer.declared.precision if layer.declared is not None else None

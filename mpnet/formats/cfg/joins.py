@@ -23,14 +23,14 @@ _TYPES = {"none": "none", "per_feature": "per_feature", "per_layer": "per_featur
 _NORMALISATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax": "softmax"}
 
 
-def route(section: CfgSection, at: Position) -> LayerSpec:
+def route(section: CfgSection, position: Position) -> LayerSpec:
     """[route] of one or several layers, optionally one of `groups` equal parts of each."""
-    inputs = layer_references(section, at, "layers")
+    inputs = layer_references(section, position, "layers")
     if not inputs:
         section.fail("layers is missing; say which layers to join, for example layers=-1,8")
     groups = section.fields_of(RouteSpec)["groups"]
     group_id = section.integer("group_id", 0, 0, groups - 1)
-    shapes = [at.shape(index) for index in inputs]
+    shapes = [position.shape(index) for index in inputs]
     for index, shape in zip(inputs, shapes, strict=True):
         if shape[:2] != shapes[0][:2]:
             section.fail(
@@ -42,38 +42,38 @@ def route(section: CfgSection, at: Position) -> LayerSpec:
     channels = sum(shape[2] // groups for shape in shapes)
     if channels > MAX_CHANNELS:
         section.fail(f"{channels} channels; the limit is {MAX_CHANNELS}", "layers")
-    common = at.common(section, (shapes[0][0], shapes[0][1], channels))
+    common = position.common(section, (shapes[0][0], shapes[0][1], channels))
     return RouteSpec(**{**common, "inputs": inputs, "in_shape": shapes[0]}, groups=groups, group_id=group_id)
 
 
-def shortcut(section: CfgSection, at: Position) -> LayerSpec:
+def shortcut(section: CfgSection, position: Position) -> LayerSpec:
     """[shortcut]: the layer before plus others."""
-    others = layer_references(section, at, "from")
+    others = layer_references(section, position, "from")
     if not others:
         section.fail("from is missing; say which layer to add, for example from=-3")
     fields = section.fields_of(ShortcutSpec)
-    fields["activation"] = at.activation(section, fields["activation"])
+    fields["activation"] = position.activation(section, fields["activation"])
     weights = _TYPES[section.value("weights_type", Key("text", tuple(_TYPES)), "none")]
     normalisation = _NORMALISATIONS[section.value("weights_normalization", Key("text", tuple(_NORMALISATIONS)), "none")]
     layer = ShortcutSpec(
-        **at.common(section, at.in_shape, *others),
+        **position.common(section, position.in_shape, *others),
         **fields,
         weights_type=weights,
         normalisation=normalisation,
         load=not section.flag("dontload", False),
-        other_shapes=tuple(at.shape(index) for index in others),
+        other_shapes=tuple(position.shape(index) for index in others),
     )
     for index in others:
-        _check_added(section, at, layer, index)
+        _check_added(section, position, layer, index)
     return layer
 
 
-def _check_added(section: CfgSection, at: Position, layer: ShortcutSpec, index: int) -> None:
-    shape, other = at.in_shape, at.shape(index)
+def _check_added(section: CfgSection, position: Position, layer: ShortcutSpec, index: int) -> None:
+    shape, other = position.in_shape, position.shape(index)
     if other[:2] == shape[:2]:
         return
-    shapes = f"layers {at.index - 1} {shape_text(shape)} and {index} {shape_text(other)} differ in width or height"
-    if at.dialect == "alexeyab":
+    shapes = f"layers {position.index - 1} {shape_text(shape)} and {index} {shape_text(other)} differ in width or height"
+    if position.dialect == "alexeyab":
         section.fail(f"{shapes}, where AlexeyAB's program aborts; use dialect darknet if the original trained it", "from")
     if len(layer.inputs) > 2 or layer.weights_type != "none":
         section.fail(f"{shapes}; only one layer without weights may", "from")
@@ -82,46 +82,46 @@ def _check_added(section: CfgSection, at: Position, layer: ShortcutSpec, index: 
         section.fail(f"{shapes}, not by one factor", "from")
 
 
-def scale_channels(section: CfgSection, at: Position) -> LayerSpec:
+def scale_channels(section: CfgSection, position: Position) -> LayerSpec:
     """[scale_channels]: another layer times the one before, which has a value per channel or per pixel."""
-    other = one_reference(section, at, "from")
+    other = one_reference(section, position, "from")
     fields = section.fields_of(ScaleChannelsSpec)
-    fields["activation"] = at.activation(section, fields["activation"])
-    shape = at.shape(other)
-    wanted: Shape = (shape[0], shape[1], 1) if fields["per_pixel"] else (1, 1, shape[2])
-    if at.in_shape != wanted:
+    fields["activation"] = position.activation(section, fields["activation"])
+    shape = position.shape(other)
+    required: Shape = (shape[0], shape[1], 1) if fields["per_pixel"] else (1, 1, shape[2])
+    if position.in_shape != required:
         section.fail(
-            f"layer {at.index - 1} {shape_text(at.in_shape)} cannot scale layer {other} {shape_text(shape)}; it must be "
-            f"{shape_text(wanted)}",
+            f"layer {position.index - 1} {shape_text(position.in_shape)} cannot scale layer {other} {shape_text(shape)}; "
+            f"it must be {shape_text(required)}",
             "from",
         )
-    return ScaleChannelsSpec(**at.common(section, shape, other), **fields)
+    return ScaleChannelsSpec(**position.common(section, shape, other), **fields)
 
 
-def sam(section: CfgSection, at: Position) -> LayerSpec:
+def sam(section: CfgSection, position: Position) -> LayerSpec:
     """[sam]: the layer before times another, value by value."""
-    other = one_reference(section, at, "from")
-    if at.shape(other) != at.in_shape:
-        shapes = f"{at.index - 1} {shape_text(at.in_shape)} and {other} {shape_text(at.shape(other))}"
+    other = one_reference(section, position, "from")
+    if position.shape(other) != position.in_shape:
+        shapes = f"{position.index - 1} {shape_text(position.in_shape)} and {other} {shape_text(position.shape(other))}"
         section.fail(f"layers {shapes} differ in shape", "from")
     fields = section.fields_of(SamSpec)
-    fields["activation"] = at.activation(section, fields["activation"])
-    return SamSpec(**at.common(section, at.in_shape, other), **fields)
+    fields["activation"] = position.activation(section, fields["activation"])
+    return SamSpec(**position.common(section, position.in_shape, other), **fields)
 
 
-def implicit(section: CfgSection, at: Position) -> LayerSpec:
+def implicit(section: CfgSection, position: Position) -> LayerSpec:
     """Reads an [implicit] section: constants from the weights file."""
     fields = section.fields_of(ImplicitSpec)
     for key in ("mean", "std"):  # of the values that training starts from
         section.text(key)
     load = not section.flag("dontload", False)
-    return ImplicitSpec(**at.common(section, (fields["atoms"], 1, fields["filters"])), **fields, load=load)
+    return ImplicitSpec(**position.common(section, (fields["atoms"], 1, fields["filters"])), **fields, load=load)
 
 
-def attention(section: CfgSection, at: Position) -> LayerSpec:
+def attention(section: CfgSection, position: Position) -> LayerSpec:
     """[attention]: queries, keys and values of the heads stand one after the other in its input's channels."""
     fields = section.fields_of(AttentionSpec)
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     heads, key, areas = fields["heads"], fields["key"], fields["areas"]
     left = channels - 2 * heads * key
     if left < 1 or left % heads:
@@ -132,7 +132,7 @@ def attention(section: CfgSection, at: Position) -> LayerSpec:
         section.fail(
             f"areas={areas} does not cut {width}x{height} pixels into equal parts of at most {MOST_POSITIONS} pixels", "areas"
         )
-    return AttentionSpec(**at.common(section, (height, width, left)), **fields)
+    return AttentionSpec(**position.common(section, (height, width, left)), **fields)
 
 
 READERS = {

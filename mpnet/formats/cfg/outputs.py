@@ -25,8 +25,8 @@ from mpnet.model.layers import (
 )
 
 
-def _check_channels(section: CfgSection, at: Position, anchors: int, entries: int, classes: int) -> None:
-    channels, wanted = at.in_shape[2], anchors * (entries + classes)
+def _check_channels(section: CfgSection, position: Position, anchors: int, entries: int, classes: int) -> None:
+    channels, wanted = position.in_shape[2], anchors * (entries + classes)
     if channels != wanted:
         section.fail(
             f"[{section.name}] with {anchors} anchors and {classes} classes needs {wanted} channels, but the layer before "
@@ -34,11 +34,11 @@ def _check_channels(section: CfgSection, at: Position, anchors: int, entries: in
         )
 
 
-def _anchors(section: CfgSection, at: Position, num: int) -> tuple[tuple[float, float], ...]:
+def _anchors(section: CfgSection, position: Position, num: int) -> tuple[tuple[float, float], ...]:
     """As many as are listed, at least num; what is missing is 0.5, as in Darknet."""
     numbers = section.reals("anchors", 1e-6, 1e6)
     if len(numbers) < 2 * num:
-        at.warnings.append(
+        position.warnings.append(
             f"{section.source}:{section.line}: anchors holds {len(numbers)} numbers for num={num}; Darknet takes 0.5 for "
             "those that are missing, and so does mpnet"
         )
@@ -46,79 +46,84 @@ def _anchors(section: CfgSection, at: Position, num: int) -> tuple[tuple[float, 
     return tuple(zip(numbers[:-1:2], numbers[1::2], strict=False))
 
 
-def _masked(section: CfgSection, at: Position, kind: type[YoloSpec]) -> dict[str, Any]:
+def _masked(section: CfgSection, position: Position, kind: type[YoloSpec]) -> dict[str, Any]:
     fields = section.fields_of(kind)
     num = section.integer("num", 1, 1, 1000)
-    anchors = _anchors(section, at, num)
+    anchors = _anchors(section, position, num)
     mask = section.integers("mask", 0, len(anchors) - 1) or tuple(range(num))
     if max(mask) >= num:
-        at.warnings.append(
+        position.warnings.append(
             f"{section.source}:{section.line}: mask goes up to {max(mask)} though num={num}; the anchors listed count"
         )
-    _check_channels(section, at, len(mask), kind.entries, fields["classes"])
-    return at.common(section, at.in_shape) | fields | {"mask": mask, "anchors": anchors}
+    _check_channels(section, position, len(mask), kind.entries, fields["classes"])
+    return position.common(section, position.in_shape) | fields | {"mask": mask, "anchors": anchors}
 
 
-def detection(section: CfgSection, at: Position) -> LayerSpec:
+def detection(section: CfgSection, position: Position) -> LayerSpec:
     """[detection]; its input has side * side * (classes + num * 5) values."""
     fields = section.fields_of(DetectionSpec)
     if section.integer("coords", 1, 1, 100) != 4:
         section.fail("coords of [detection] must be 4: x, y, width, height", "coords")
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     values, wanted = height * width * channels, fields["side"] ** 2 * (fields["classes"] + 5 * fields["boxes"])
     if values != wanted:
         section.fail(f"[detection] needs {wanted} values, but the layer before has {values}")
-    return DetectionSpec(**at.common(section, at.in_shape), **fields)
+    return DetectionSpec(**position.common(section, position.in_shape), **fields)
 
 
-def yolo(section: CfgSection, at: Position) -> LayerSpec:
+def yolo(section: CfgSection, position: Position) -> LayerSpec:
     """[yolo]; its input has len(mask) * (5 + classes) channels, or what its decoder asks for."""
     decoder = section.value("decoder", Key("text", DECODERS), "darknet")
     if decoder != "darknet":
-        return _decoded(section, at, decoder)
-    return YoloSpec(**_masked(section, at, YoloSpec))
+        return _decoded(section, position, decoder)
+    return YoloSpec(**_masked(section, position, YoloSpec))
 
 
-def _decoded(section: CfgSection, at: Position, decoder: str) -> LayerSpec:
+def _decoded(section: CfgSection, position: Position, decoder: str) -> LayerSpec:
     fields, num = section.fields_of(DecodedSpec), section.integer("num", 1, 1, 1000)
     anchors: tuple[tuple[float, float], ...] = ()
     mask: tuple[int, ...] = ()
     if decoder in ("yolov5", "ssd"):
-        anchors = _anchors(section, at, num)
+        anchors = _anchors(section, position, num)
         mask = section.integers("mask", 0, len(anchors) - 1) or tuple(range(num))
     variances = section.reals("variances", 1e-9, 1e9) or DecodedSpec.variances
     if len(variances) != 4:
         section.fail("variances are four numbers: of x, y, w, h", "variances")
     layer = DecodedSpec(
-        **at.common(section, at.in_shape), **fields, mask=mask, anchors=anchors, decoder=decoder, variances=variances
+        **position.common(section, position.in_shape),
+        **fields,
+        mask=mask,
+        anchors=anchors,
+        decoder=decoder,
+        variances=variances,
     )
-    if layer.head_channels not in (0, at.in_shape[2]):
+    if layer.head_channels not in (0, position.in_shape[2]):
         section.fail(
             f"decoder={decoder} with {len(mask) or 1} anchors and {layer.classes} classes needs {layer.head_channels} "
-            f"channels, but the layer before has {at.in_shape[2]}",
+            f"channels, but the layer before has {position.in_shape[2]}",
             "decoder",
         )
     return layer
 
 
-def gaussian_yolo(section: CfgSection, at: Position) -> LayerSpec:
+def gaussian_yolo(section: CfgSection, position: Position) -> LayerSpec:
     """[Gaussian_yolo]; its input has len(mask) * (9 + classes) channels."""
-    return GaussianYoloSpec(**_masked(section, at, GaussianYoloSpec))
+    return GaussianYoloSpec(**_masked(section, position, GaussianYoloSpec))
 
 
-def region(section: CfgSection, at: Position) -> LayerSpec:
+def region(section: CfgSection, position: Position) -> LayerSpec:
     """[region]; its input has num * (5 + classes) channels."""
     fields = section.fields_of(RegionSpec)
     num, classes = section.integer("num", 1, 1, 1000), fields["classes"]
-    _check_channels(section, at, num, 5, classes)
-    anchors = _anchors(section, at, num)
+    _check_channels(section, position, num, 5, classes)
+    anchors = _anchors(section, position, num)
     tree = read_tree(section, "tree")
     numbers = read_map(section, "map", tree)
     if tree is not None and len(tree) != classes:
         section.fail(f"the tree has {len(tree)} nodes for classes={classes}", "tree")
-    raw = at.dialect == "alexeyab" and not fields["softmax"] and tree is None
+    raw = position.dialect == "alexeyab" and not fields["softmax"] and tree is None
     return RegionSpec(
-        **at.common(section, at.in_shape),
+        **position.common(section, position.in_shape),
         **fields,
         mask=tuple(range(num)),
         anchors=anchors,
@@ -128,16 +133,16 @@ def region(section: CfgSection, at: Position) -> LayerSpec:
     )
 
 
-def softmax(section: CfgSection, at: Position) -> LayerSpec:
+def softmax(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [softmax] section; its groups and its tree must divide the values of its input."""
     fields, tree = section.fields_of(SoftmaxSpec), read_tree(section, "tree")
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     values = height * width * channels
     if values % fields["groups"]:
         section.fail(f"groups={fields['groups']} does not divide the {values} values of its input", "groups")
     if tree is not None and (len(tree) * fields["groups"] != values):
         section.fail(f"the tree has {len(tree)} nodes for {values // fields['groups']} values", "tree")
-    return SoftmaxSpec(**at.common(section, at.in_shape), **fields, tree=tree)
+    return SoftmaxSpec(**position.common(section, position.in_shape), **fields, tree=tree)
 
 
 _TRAINING = (

@@ -90,11 +90,11 @@ class SectionReader:
 def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], LayerSpec]:
     """Builds layers that read the one before, whose results have its shape, and whose fields all are keys."""
 
-    def build(section: CfgSection, at: Position) -> LayerSpec:
+    def build(section: CfgSection, position: Position) -> LayerSpec:
         values = section.fields_of(kind)
         if "activation" in values:
-            values["activation"] = at.activation(section, values["activation"])
-        return kind(**at.common(section, at.in_shape), **values)
+            values["activation"] = position.activation(section, values["activation"])
+        return kind(**position.common(section, position.in_shape), **values)
 
     return build
 
@@ -128,16 +128,20 @@ def blurred(section: CfgSection, shape: Shape, kind: int, pair: Pair) -> Shape:
     return window(section, shape, 3 if kind == 1 else 2, pair, 2 if kind == 1 else 0, shape[2])
 
 
-def layer_reference(section: CfgSection, at: Position, key: str, number: int) -> int:
+def layer_reference(section: CfgSection, position: Position, key: str, number: int) -> int:
     """A layer index from Darknet's notation: negative counts back from this layer."""
-    index = at.index + number if number < 0 else number
-    if not 0 <= index < at.index:
+    index = position.index + number if number < 0 else number
+    if not 0 <= index < position.index:
         section.fail(
-            f"{key} names layer {number}, which is not before this layer {at.index}; "
-            + (f"use -{at.index} to -1 or 0 to {at.index - 1}" if at.index else "the first layer can name none"),
+            f"{key} names layer {number}, which is not before this layer {position.index}; "
+            + (
+                f"use -{position.index} to -1 or 0 to {position.index - 1}"
+                if position.index
+                else "the first layer can name none"
+            ),
             key,
         )
-    if getattr(at.layers[index], "blur", 0):
+    if getattr(position.layers[index], "blur", 0):
         section.fail(
             f"{key} names layer {index}, which has antialiasing: Darknet mixes up its shapes there; only the layer "
             "behind it can read it",
@@ -146,15 +150,15 @@ def layer_reference(section: CfgSection, at: Position, key: str, number: int) ->
     return index
 
 
-def layer_references(section: CfgSection, at: Position, key: str) -> tuple[int, ...]:
+def layer_references(section: CfgSection, position: Position, key: str) -> tuple[int, ...]:
     """The layer indices that a key lists. Raises: FormatError for layers that are not before this one."""
-    numbers = section.integers(key, -at.index - 1, 1 << 20)
-    return tuple(layer_reference(section, at, key, number) for number in numbers)
+    numbers = section.integers(key, -position.index - 1, 1 << 20)
+    return tuple(layer_reference(section, position, key, number) for number in numbers)
 
 
-def one_reference(section: CfgSection, at: Position, key: str) -> int:
+def one_reference(section: CfgSection, position: Position, key: str) -> int:
     """The one that a key names."""
-    layers = layer_references(section, at, key)
+    layers = layer_references(section, position, key)
     if len(layers) != 1:
         section.fail(f"{key} must name exactly one layer, for example {key}=-3", key)
     return layers[0]

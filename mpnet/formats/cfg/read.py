@@ -50,10 +50,10 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     sections = tokenize(data, source)
     if not sections:
         raise FormatError(f"{source}: empty; a cfg begins with [net]")
-    net, *rest = sections
+    net, *layer_sections = sections
     if ALIASES.get(net.name, net.name) != "net":
         net.fail(f"the first section is [{shorten(net.name)}]; a cfg begins with [net]")
-    if not rest:
+    if not layer_sections:
         net.fail("no layer follows [net]")
     width, height = net.integer("width", 0, 0, MAX_SIDE), net.integer("height", 0, 0, MAX_SIDE)
     if not width or not height:
@@ -62,8 +62,8 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     warnings: list[str] = []
     if dialect not in DIALECTS:
         raise ConfigError(f"dialect {dialect!r} is unknown; known are {', '.join(DIALECTS)}")
-    suggested, why = dialect_of(rest)
-    chosen = suggested if dialect == "auto" else dialect
+    suggested, reason = dialect_of(layer_sections)
+    dialect_in_force = suggested if dialect == "auto" else dialect
     declared = precision_keys(net)
     letterbox = net.flag("letter_box", False)  # AlexeyAB's program reads it in test, map and demo
     _check_left_over(net, TRAINING_NET, {}, warnings)
@@ -71,14 +71,14 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
     layers: list[LayerSpec] = []
     image = (height, width, channels)
     parameters = 0
-    for section in rest:
+    for section in layer_sections:
         kind = ALIASES.get(section.name, section.name)
         if kind in REFUSED:
             section.fail(f"[{section.name}] is not supported: {REFUSED[kind]}")
         if kind not in READERS:
             section.fail(f"layer type [{shorten(section.name)}] is not supported; known are {', '.join(READERS)}")
         reader = READERS[kind]
-        layer = reader.build(section, Position(layers, image, precision_keys(section), chosen, warnings))
+        layer = reader.build(section, Position(layers, image, precision_keys(section), dialect_in_force, warnings))
         _check_head_precision(section, layer)
         _check_left_over(section, reader.training, reader.only, warnings)
         layers.append(layer)
@@ -86,7 +86,7 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         _check_memory(section, 4 * layer.activations, "the layer needs")
         if parameters > MAX_PARAMETERS:
             section.fail(f"the layers up to here hold {parameters} parameters; the limit is {MAX_PARAMETERS}")
-    digest = hashlib.sha256(b"".join([data, *(content for section in rest for content in section.read)])).hexdigest()
+    digest = hashlib.sha256(b"".join([data, *(content for section in layer_sections for content in section.read)])).hexdigest()
     warnings += misfits(layers, source)
     network = NetworkSpec(
         width,
@@ -97,8 +97,8 @@ def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto
         source,
         digest,
         tuple(warnings),
-        chosen,
-        why if dialect == "auto" else "as asked for",
+        dialect_in_force,
+        reason if dialect == "auto" else "as asked for",
         suggested,
         letterbox,
     )
@@ -120,10 +120,13 @@ def _check_head_precision(section: CfgSection, layer: LayerSpec) -> None:
         raise PrecisionError(f"{section.source}:{keys.line}: [{layer.kind}] is always fp32; remove {keys.precision}=1")
 
 
-def _check_left_over(section: CfgSection, training_words: str, only: Mapping[str, str], warnings: list[str]) -> None:
-    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown. only: as of SectionReader."""
+def _check_left_over(section: CfgSection, training_words: str, single_values: Mapping[str, str], warnings: list[str]) -> None:
+    """Sort the keys that nothing has read: training, unsupported, misspelt precision, unknown.
+
+    single_values: `only` of a SectionReader.
+    """
     training = frozenset(f"{TRAINING_ANYWHERE} {training_words}".split())
-    for key, value in only.items():
+    for key, value in single_values.items():
         text = section.text(key)
         if text is None or text == value:
             continue
@@ -147,12 +150,12 @@ def _check_left_over(section: CfgSection, training_words: str, only: Mapping[str
         if key in known:
             continue
         if key in MISTAKEN:
-            near = [MISTAKEN[key]]
+            suggestions = [MISTAKEN[key]]
         else:
             import difflib  # for mistakes only
 
-            near = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
+            suggestions = difflib.get_close_matches(key.lower(), (*PRECISION_KEYS, *QUANTIZATION_KEYS), n=1, cutoff=0.7)
         location = f"{section.source}:{entry.line}"
-        if near:
-            raise PrecisionError(f"{location}: unknown key {shorten(key)!r}; did you mean {near[0]!r}?")
+        if suggestions:
+            raise PrecisionError(f"{location}: unknown key {shorten(key)!r}; did you mean {suggestions[0]!r}?")
         warnings.append(f"{location}: unknown key {shorten(key)!r} in [{shorten(section.name)}] is ignored")

@@ -104,12 +104,12 @@ class CfgSection:
     def _typed(self, name: str, text: str, key: Key) -> Any:
         try:
             return typed(text, key)
-        except ValueError as wanted:
+        except ValueError as expectation:
             if key.choices:
-                self.fail(f"{name}={shorten(text)} is not supported; use {wanted}", name)
+                self.fail(f"{name}={shorten(text)} is not supported; use {expectation}", name)
             if key.kind == "integer" and is_integer(text):
                 self.fail(f"{name}={int(text)} is out of range; use {key.low} to {key.high}", name)
-            self.fail(f"{name}={shorten(text)} is not {wanted}", name)
+            self.fail(f"{name}={shorten(text)} is not {expectation}", name)
 
 
 def shorten(text: str, limit: int = 40) -> str:

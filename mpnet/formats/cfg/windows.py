@@ -25,16 +25,16 @@ from mpnet.model.layers import (
 )
 
 
-def maxpool(section: CfgSection, at: Position) -> LayerSpec:
+def maxpool(section: CfgSection, position: Position) -> LayerSpec:
     """[maxpool]; without `padding` the total is size - 1."""
-    shape, pair, blur = at.in_shape, strides(section), section.fields_of(MaxpoolSpec)["blur"]
+    shape, pair, blur = position.in_shape, strides(section), section.fields_of(MaxpoolSpec)["blur"]
     depth = section.integer("out_channels", 1, 1, MAX_CHANNELS)
     if section.flag("maxpool_depth", False):
         if depth > shape[2]:
             section.fail(f"out_channels={depth} is more than the {shape[2]} channels of its input", "out_channels")
         for key in ("size", "padding"):
             section.text(key)
-        return MaxpoolSpec(**at.common(section, (shape[0], shape[1], depth)), depth=depth)
+        return MaxpoolSpec(**position.common(section, (shape[0], shape[1], depth)), depth=depth)
     kernel_strides = (1, 1) if blur else pair
     size, padding = _pooling(section, shape, kernel_strides)
     out_shape = window(section, shape, size, kernel_strides, padding, shape[2])
@@ -42,7 +42,7 @@ def maxpool(section: CfgSection, at: Position) -> LayerSpec:
         out_shape = blurred(section, out_shape, blur, pair)
     stride, sample = common_stride(kernel_strides)
     return MaxpoolSpec(
-        **at.common(section, out_shape),
+        **position.common(section, out_shape),
         size=size,
         stride=stride,
         padding=padding,
@@ -63,22 +63,22 @@ def _pooling(section: CfgSection, shape: Shape, pair: Pair) -> tuple[int, int]:
     return size, padding
 
 
-def local_avgpool(section: CfgSection, at: Position) -> LayerSpec:
+def local_avgpool(section: CfgSection, position: Position) -> LayerSpec:
     """[local_avgpool]: windows as of [maxpool]."""
     pair = strides(section)
-    size, padding = _pooling(section, at.in_shape, pair)
-    out_shape = window(section, at.in_shape, size, pair, padding, at.in_shape[2])
-    return LocalAvgpoolSpec(**at.common(section, out_shape), size=size, strides=pair, padding=padding)
+    size, padding = _pooling(section, position.in_shape, pair)
+    out_shape = window(section, position.in_shape, size, pair, padding, position.in_shape[2])
+    return LocalAvgpoolSpec(**position.common(section, out_shape), size=size, strides=pair, padding=padding)
 
 
-def avgpool(section: CfgSection, at: Position) -> LayerSpec:
+def avgpool(section: CfgSection, position: Position) -> LayerSpec:
     """Reads an [avgpool] section: the mean over all pixels."""
-    return AvgpoolSpec(**at.common(section, (1, 1, at.in_shape[2])))
+    return AvgpoolSpec(**position.common(section, (1, 1, position.in_shape[2])))
 
 
-def upsample(section: CfgSection, at: Position) -> LayerSpec:
+def upsample(section: CfgSection, position: Position) -> LayerSpec:
     """[upsample] by a whole factor; a negative stride sums blocks."""
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     fields = section.fields_of(UpsampleSpec)
     stride = section.integer("stride", 2, -64, 64)
     factor = abs(stride)
@@ -90,23 +90,25 @@ def upsample(section: CfgSection, at: Position) -> LayerSpec:
         shape = (height * factor, width * factor, channels)
         if max(shape[:2]) > MAX_SIDE:
             section.fail(f"the result would be {shape[1]}x{shape[0]}; the limit is {MAX_SIDE}")
-    return UpsampleSpec(**at.common(section, shape), **fields, factor=factor, shrinks=stride < 0)
+    return UpsampleSpec(**position.common(section, shape), **fields, factor=factor, shrinks=stride < 0)
 
 
-def crop(section: CfgSection, at: Position) -> LayerSpec:
+def crop(section: CfgSection, position: Position) -> LayerSpec:
     """[crop]: the centre, as Darknet does when it is not being trained."""
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     high = section.integer("crop_height", 1, 1, MAX_SIDE)
     wide = section.integer("crop_width", 1, 1, MAX_SIDE)
     if high > height or wide > width:
         section.fail(f"a crop of {wide}x{high} does not fit into the input of {width}x{height}")
     fields = section.fields_of(CropSpec)
-    return CropSpec(**at.common(section, (high, wide, channels)), **fields, left=(width - wide) // 2, top=(height - high) // 2)
+    return CropSpec(
+        **position.common(section, (high, wide, channels)), **fields, left=(width - wide) // 2, top=(height - high) // 2
+    )
 
 
-def pad(section: CfgSection, at: Position) -> LayerSpec:
+def pad(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [pad] section."""
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     fields = section.fields_of(PadSpec)
     shape = (
         height + fields["top"] + fields["bottom"],
@@ -115,63 +117,63 @@ def pad(section: CfgSection, at: Position) -> LayerSpec:
     )
     if shape[2] > MAX_CHANNELS or max(shape[:2]) > MAX_SIDE:
         section.fail(f"the result would be {shape_text(shape)}; the limits are {MAX_SIDE} and {MAX_CHANNELS}")
-    return PadSpec(**at.common(section, shape), **fields)
+    return PadSpec(**position.common(section, shape), **fields)
 
 
-def slice_(section: CfgSection, at: Position) -> LayerSpec:
+def slice_(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [slice] section; its channels must exist."""
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     fields = section.fields_of(SliceSpec)
     if fields["first"] + fields["channels"] > channels:
         section.fail(
             f"channels {fields['first']} to {fields['first'] + fields['channels'] - 1} of {channels} do not exist", "first"
         )
-    return SliceSpec(**at.common(section, (height, width, fields["channels"])), **fields)
+    return SliceSpec(**position.common(section, (height, width, fields["channels"])), **fields)
 
 
-def shuffle(section: CfgSection, at: Position) -> LayerSpec:
+def shuffle(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [shuffle] section; its groups must divide the channels."""
-    fields, channels = section.fields_of(ShuffleSpec), at.in_shape[2]
+    fields, channels = section.fields_of(ShuffleSpec), position.in_shape[2]
     if channels % fields["groups"]:
         section.fail(f"groups={fields['groups']} does not divide {channels} channels", "groups")
-    return ShuffleSpec(**at.common(section, at.in_shape), **fields)
+    return ShuffleSpec(**position.common(section, position.in_shape), **fields)
 
 
-def reshape(section: CfgSection, at: Position) -> LayerSpec:
+def reshape(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [reshape] section; its width must divide the pixels."""
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     fields = section.fields_of(ReshapeSpec)
     rows, rest = divmod(height * width, fields["width"])
     if rest or rows > MAX_SIDE:
         section.fail(f"width={fields['width']} does not make rows of {width}x{height} pixels; the limit is {MAX_SIDE}", "width")
-    return ReshapeSpec(**at.common(section, (rows, fields["width"], channels)), **fields)
+    return ReshapeSpec(**position.common(section, (rows, fields["width"], channels)), **fields)
 
 
-def reorg(section: CfgSection, at: Position) -> LayerSpec:
+def reorg(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [reorg] section; its stride must divide the input."""
     fields = section.fields_of(ReorgSpec)
-    height, width, channels = at.in_shape
+    height, width, channels = position.in_shape
     if fields["flatten"]:
         return ReorgSpec(
-            **at.common(section, _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])), **fields
+            **position.common(section, _reorganised(section, position.in_shape, fields["stride"], fields["reverse"])), **fields
         )
     if fields["extra"]:
-        return ReorgSpec(**at.common(section, (1, 1, height * width * channels + fields["extra"])), **fields)
-    shape = _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])
+        return ReorgSpec(**position.common(section, (1, 1, height * width * channels + fields["extra"])), **fields)
+    shape = _reorganised(section, position.in_shape, fields["stride"], fields["reverse"])
     if channels % fields["stride"] ** 2:
         section.fail(
             f"stride={fields['stride']} needs a multiple of {fields['stride'] ** 2} channels, not {channels}", "stride"
         )
-    return ReorgSpec(**at.common(section, shape), **fields)
+    return ReorgSpec(**position.common(section, shape), **fields)
 
 
-def reorg3d(section: CfgSection, at: Position) -> LayerSpec:
+def reorg3d(section: CfgSection, position: Position) -> LayerSpec:
     """Reads a [reorg3d] section; its stride must divide the input."""
     fields = section.fields_of(Reorg3dSpec)
-    shape = _reorganised(section, at.in_shape, fields["stride"], fields["reverse"])
+    shape = _reorganised(section, position.in_shape, fields["stride"], fields["reverse"])
     if fields["reverse"] and shape[2] // fields["stride"] ** 2 < 1:
-        section.fail(f"stride={fields['stride']} needs more than {at.in_shape[2]} channels to be reversed", "stride")
-    return Reorg3dSpec(**at.common(section, shape), **fields)
+        section.fail(f"stride={fields['stride']} needs more than {position.in_shape[2]} channels to be reversed", "stride")
+    return Reorg3dSpec(**position.common(section, shape), **fields)
 
 
 def _reorganised(section: CfgSection, shape: Shape, stride: int, reverse: bool) -> Shape:

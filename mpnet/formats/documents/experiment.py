@@ -63,15 +63,15 @@ def _check_data(data: DataSection, node: Mapping) -> None:
     if not data.format:
         if data.unlabelled is None or "images" in node.items:
             raise missing(node, "data.format")
-        needed = None
+        labels_key = None
     elif data.images is None and data.format not in LISTED:
         raise missing(node, "data.images")
     else:
-        needed = LABEL_KEYS[data.format]
-    if needed is not None and getattr(data, needed) is None:
-        raise missing(node, f"data.{needed}")
+        labels_key = LABEL_KEYS[data.format]
+    if labels_key is not None and getattr(data, labels_key) is None:
+        raise missing(node, f"data.{labels_key}")
     for other in ("labels", "annotations"):
-        if other != needed and getattr(data, other) is not None:
+        if other != labels_key and getattr(data, other) is not None:
             raise ConfigError(
                 f"{node.items[other].location}: data.{other} does not go with format {data.format}; remove it "
                 "or change data.format"
@@ -83,22 +83,22 @@ def _override(tree: Mapping, override: str) -> None:
     begin = override if len(override) <= 80 else f"{override[:77]}..."
     source = "--set " + "".join(c if c.isprintable() else " " for c in begin)
     keys, equals, value = override.partition("=")
-    parts = _split(keys.strip())
-    if not equals or not all(parts):
+    path = _split(keys.strip())
+    if not equals or not all(path):
         raise ConfigError(f"{source}: is not of the form key.key=value, such as detection.nms=0.5")
     node = parse_yaml(value, source, numbered=False) if value.strip() else Scalar("", False, source)
-    at = tree
-    for depth, part in enumerate(parts[:-1], start=1):
-        below = at.items.setdefault(part, Mapping(source))
-        at.key_locations.setdefault(part, source)
-        if not isinstance(below, Mapping):
-            dotted = ".".join(parts[:depth])
+    tree_node = tree
+    for depth, name in enumerate(path[:-1], start=1):
+        child = tree_node.items.setdefault(name, Mapping(source))
+        tree_node.key_locations.setdefault(name, source)
+        if not isinstance(child, Mapping):
+            dotted = ".".join(path[:depth])
             raise ConfigError(
-                f"{source}: {dotted!r} holds one value in {below.location}; set it whole: --set '{dotted}={{...}}'"
+                f"{source}: {dotted!r} holds one value in {child.location}; set it whole: --set '{dotted}={{...}}'"
             )
-        at = below
-    at.items[parts[-1]] = node
-    at.key_locations[parts[-1]] = source
+        tree_node = child
+    tree_node.items[path[-1]] = node
+    tree_node.key_locations[path[-1]] = source
 
 
 def _split(keys: str) -> list[str]:

@@ -45,7 +45,7 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
             f"{len(document) if isinstance(document, list) else shown(document)}"
         )
     position = {category.id: index for index, category in enumerate(dataset.categories)}
-    kept = min(KEPT, len(dataset.categories))
+    class_count = min(KEPT, len(dataset.categories))
     categories: list[list[int]] = []
     scores: list[list[float]] = []
     for index, (record, image) in enumerate(zip(document, dataset.images, strict=True)):
@@ -54,12 +54,12 @@ def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
             raise FormatError(f"{location}: a classification is an object, not {shown(record)}")
         if integer(record, "image_id", location) != image.id:
             raise FormatError(f"{location}: image_id {record['image_id']} where the data set has {image.id}; run again")
-        listed = _list(record, "category_ids", kept, location)
+        listed = _list(record, "category_ids", class_count, location)
         classes = [integer({"category_ids": identity}, "category_ids", location) for identity in listed]
         unknown = [identity for identity in classes if identity not in position]
         if unknown:
             raise FormatError(f"{location}: category id {unknown[0]} is not in the data set; evaluate with its own")
-        values = [number({"scores": value}, "scores", location) for value in _list(record, "scores", kept, location)]
+        values = [number({"scores": value}, "scores", location) for value in _list(record, "scores", class_count, location)]
         if max(map(abs, values)) > MAX_SCORE:
             raise FormatError(f"{location}: 'scores' holds one beyond {MAX_SCORE:g}")
         categories.append([position[identity] for identity in classes])

@@ -104,8 +104,8 @@ def _single(node: Node, name: str, key: Key, base: Path) -> Any:
         raise ConfigError(f"{written}{nearest(node.text, key.choices)}")
     try:
         return typed(node.text, key)
-    except ValueError as wanted:
-        raise ConfigError(f"{written}; it must be {wanted}") from None
+    except ValueError as expectation:
+        raise ConfigError(f"{written}; it must be {expectation}") from None
 
 
 def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
@@ -145,5 +145,5 @@ def mapping(node: Node, name: str) -> Mapping:
 def nearest(name: str, known: Iterable[str]) -> str:
     """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
     known = list(known)
-    near = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else f"; known are {', '.join(known)}"
+    suggestions = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
+    return f"; did you mean {suggestions[0]!r}?" if suggestions else f"; known are {', '.join(known)}"

@@ -123,10 +123,10 @@ class FileCache:
         entry[_KEY:_COUNT] = np.frombuffer(bytes.fromhex(key), np.uint64)
         entry[_COUNT] = len(content)
         entry[_SIZES : _SIZES + len(content)] = [block.size for block in content]
-        at = _HEADER_BYTES
+        offset = _HEADER_BYTES
         for block in content:
-            entry.view(np.uint8)[at : at + block.size] = block
-            at += _padded(block.size)
+            entry.view(np.uint8)[offset : offset + block.size] = block
+            offset += _padded(block.size)
         entry[:_KEY] = _MAGIC, _checksum(entry[_KEY:])
         try:
             self._write(self._path(key), entry)
@@ -218,9 +218,9 @@ def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
     sizes = words[_SIZES : _SIZES + count].tolist()
     if _HEADER_BYTES + sum(map(_padded, sizes)) != words.nbytes or words[1] != _checksum(words[_KEY:]):
         return None
-    content, at, blocks = words.view(np.uint8), _HEADER_BYTES, []
+    content, offset, blocks = words.view(np.uint8), _HEADER_BYTES, []
     content.flags.writeable = False
     for size in sizes:
-        blocks.append(content[at : at + size])
-        at += _padded(size)
+        blocks.append(content[offset : offset + size])
+        offset += _padded(size)
     return tuple(blocks)

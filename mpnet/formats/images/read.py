@@ -67,23 +67,23 @@ def header_size(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg_size(data: bytes) -> tuple[int, int] | None:
-    at = 2
-    while at + 9 <= len(data):
-        if data[at] != 0xFF:
+    offset = 2
+    while offset + 9 <= len(data):
+        if data[offset] != 0xFF:
             return None
-        marker = data[at + 1]
+        marker = data[offset + 1]
         if marker == 0xFF:  # fill byte
-            at += 1
+            offset += 1
         elif marker in _JPEG_FRAMES:
-            height, width = struct.unpack(">HH", data[at + 5 : at + 9])
+            height, width = struct.unpack(">HH", data[offset + 5 : offset + 9])
             return width, height
         elif marker == 0x01 or 0xD0 <= marker <= 0xD8:  # markers without a body
-            at += 2
+            offset += 2
         else:
-            length = int.from_bytes(data[at + 2 : at + 4], "big")
+            length = int.from_bytes(data[offset + 2 : offset + 4], "big")
             if length < 2:
                 return None
-            at += 2 + length
+            offset += 2 + length
     return None
 
 

@@ -44,14 +44,14 @@ def walk(data: bytes, width: int, height: int) -> bytes:
 
 
 def _jpeg(data: bytes, pixels: int) -> bytes:
-    scans = at = 0
+    scans = offset = 0
     for _ in range(MAX_PARTS):
-        marker = _JPEG_MARKER.search(data, at)
+        marker = _JPEG_MARKER.search(data, offset)
         if marker is None or marker[1] == b"\xd9":
             return data
-        at = marker.end()
+        offset = marker.end()
         if marker[1] not in b"\x01\xd8":
-            at += max(2, int.from_bytes(data[at : at + 2], "big"))
+            offset += max(2, int.from_bytes(data[offset : offset + 2], "big"))
         if marker[1] == b"\xda":
             scans += 1
             if scans * pixels > MAX_SCAN_PIXELS and scans > 1:
@@ -63,41 +63,43 @@ def _jpeg(data: bytes, pixels: int) -> bytes:
 
 
 def _png(data: bytes, width: int, height: int) -> bytes:
-    parts, at, packed = [_PNG_START], 8, 0
+    chunks, offset, packed = [_PNG_START], 8, 0
     for _ in range(MAX_PARTS):
-        if at >= len(data):
+        if offset >= len(data):
             break
-        length, kind = int.from_bytes(data[at : at + 4], "big"), data[at + 4 : at + 8]
-        end = at + 12 + length
+        length, kind = int.from_bytes(data[offset : offset + 4], "big"), data[offset + 4 : offset + 8]
+        end = offset + 12 + length
         if end > len(data):
-            raise ValueError(f"chunk {kind!r} at byte {at} says {length} bytes, {max(0, len(data) - at - 12)} are left")
+            raise ValueError(f"chunk {kind!r} at byte {offset} says {length} bytes, {max(0, len(data) - offset - 12)} are left")
         # Texts, profiles and animations, which may unpack to gigabytes, are not looked at.
         if kind in _PNG_PIXELS:
-            parts.append(data[at:end])
+            chunks.append(data[offset:end])
             packed += length if kind == b"IDAT" else 0
         if kind == b"IEND":
             break
-        at = end
+        offset = end
     else:
         raise ValueError(f"has more than {MAX_PARTS} chunks")
     depth, colour = data[24], data[25]
     line_bytes = 1 + width * depth * {2: 3, 4: 2, 6: 4}.get(colour, 1) // 8
     if height * line_bytes > _DEFLATE * packed + 64:
         raise ValueError(f"{width} x {height} pixels cannot be in {packed} bytes of data")
-    return b"".join(parts)
+    return b"".join(chunks)
 
 
 def _webp(data: bytes) -> bytes:
     if 8 + int.from_bytes(data[4:8], "little") > len(data) + 1:  # some writers leave the last padding byte out
         raise ValueError("is shorter than its header says")
-    at = 12
+    offset = 12
     for _ in range(MAX_PARTS):
-        if at + 8 > len(data):
+        if offset + 8 > len(data):
             return data
-        length = int.from_bytes(data[at + 4 : at + 8], "little")
-        if at + 8 + length > len(data):
-            raise ValueError(f"chunk {data[at : at + 4]!r} at byte {at} says {length} bytes, {len(data) - at - 8} are left")
-        at += 8 + length + length % 2
+        length = int.from_bytes(data[offset + 4 : offset + 8], "little")
+        if offset + 8 + length > len(data):
+            raise ValueError(
+                f"chunk {data[offset : offset + 4]!r} at byte {offset} says {length} bytes, {len(data) - offset - 8} are left"
+            )
+        offset += 8 + length + length % 2
     raise ValueError(f"has more than {MAX_PARTS} chunks")
 
 

@@ -22,14 +22,14 @@ def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | 
     if path is None and data is not None:
         from mpnet.formats.labels.dataset import names_in
 
-        given = names_in(data)
-        if given is not None and classes and len(given) != classes:
+        stated_names = names_in(data)
+        if stated_names is not None and classes and len(stated_names) != classes:
             raise ConfigError(
-                f"{data.labels or data.annotations}: holds {len(given)} names, but {spec.source} has {classes} classes; name "
-                "its own with model.names"
+                f"{data.labels or data.annotations}: holds {len(stated_names)} names, but {spec.source} has {classes} classes; "
+                "name its own with model.names"
             )
-        if given is not None:
-            return given
+        if stated_names is not None:
+            return stated_names
     if path is None:
         return tuple(f"class-{index}" for index in range(classes))
     from mpnet.formats.labels.yolo import read_names

@@ -34,10 +34,10 @@ def load_dataset(
     """
     if unlabelled is not None:
         if format:
-            known = load_dataset(format, images, labels=labels, annotations=annotations, names=names, limit=limit)
+            labelled = load_dataset(format, images, labels=labels, annotations=annotations, names=names, limit=limit)
         else:
-            known = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
-        return known.with_unlabelled(read_unlabelled(unlabelled))
+            labelled = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
+        return labelled.with_unlabelled(read_unlabelled(unlabelled))
     if limit is not None and limit < 1:
         raise ConfigError(f"data.limit: {limit} images; it must be at least 1")
     if format in LISTED:

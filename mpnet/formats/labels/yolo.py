@@ -60,11 +60,11 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
         raise DataError(
             f"{named(label_folder)}: no label file has the name of an image in {named(image_folder)}; check data.labels"
         )
-    chosen = files[:limit]
-    records = probe_all(chosen)
-    objects, notes = read_objects(records, [texts.get(file.stem) for file in chosen], len(names))
+    selected = files[:limit]
+    records = probe_all(selected)
+    objects, notes = read_objects(records, [texts.get(file.stem) for file in selected], len(names))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
-    return Dataset.of(records, categories, objects, (*_notes(chosen, texts, stems), *notes))
+    return Dataset.of(records, categories, objects, (*_notes(selected, texts, stems), *notes))
 
 
 def read_objects(
@@ -89,12 +89,12 @@ def read_objects(
     return distinct, notes if objects else (*notes, NO_OBJECT)
 
 
-def _notes(chosen: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path]) -> tuple[str, ...]:
+def _notes(selected: Sequence[Path], texts: dict[str, Path], stems: dict[str, Path]) -> tuple[str, ...]:
     notes: list[str] = []
-    without = [file.name for file in chosen if file.stem not in texts]
+    without = [file.name for file in selected if file.stem not in texts]
     if without:
         notes.append(
-            f"{len(without)} of {len(chosen)} images have no label file and count as empty, for example {shown(without[0])}"
+            f"{len(without)} of {len(selected)} images have no label file and count as empty, for example {shown(without[0])}"
         )
     orphans = sorted(stem for stem in texts if stem not in stems and stem != "classes")
     if orphans:
