@@ -2,6 +2,7 @@
 """Which layers do quantisers leave in floating point, and what are their choices worth on images that did not choose?
 
     python benchmarks/decisions.py mpnet EXPERIMENT.yaml FOLDER/                     # picks and front of an additive sweep
+    python benchmarks/decisions.py analyze EXPERIMENT.yaml FOLDER/                   # what `analyze` raises
     python benchmarks/decisions.py nncf EXPERIMENT.yaml FOLDER/ [--drop 2]           # accuracy control; --drop 0: plain
     python benchmarks/decisions.py aimet EXPERIMENT.yaml FOLDER/ [--drop 0.3]        # automatic mixed precision
     python benchmarks/decisions.py onnxruntime EXPERIMENT.yaml FOLDER/ [--drop 2]    # layers by the error of their weights
@@ -90,15 +91,34 @@ def float_model(bench: Workbench) -> bytes:
 
 
 def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
-    """The picks and the front of a sweep of fp32 and int8 on the choosing images."""
+    """The picks and the front of a sweep on the choosing images."""
     from mpnet.sweep.run import run_sweep
 
-    sweep = f"sweep={{strategy: {said.strategy}, precisions: [fp32, int8], objectives: [agreement_AP, AP, bit_operations]}}"
+    precisions, objectives = ", ".join(said.precisions), "agreement_AP, AP, bit_operations"
+    sweep = f"sweep={{strategy: {said.strategy}, precisions: [{precisions}], objectives: [{objectives}]}}"
     experiment = read_experiment(said.experiment, [*said.overrides, sweep, f"output={said.folder / 'runs'}"])
     result = run_sweep(experiment)
     passes = result.trials * result.images
     rows = [{"choice": name, "key": row.precision, "passes": passes} for name, row in result.picks.items()]
     return rows + [{"choice": "front", "key": row.precision, "passes": passes} for row in result.front]
+
+
+SHARES = (2, 5, 10, 15, 20, 25, 30, 37, 45, 55, 65, 80)
+"""Percent of the MACs that `mpnet analyze` may raise."""
+
+
+def choose_analyze(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+    """The layers that `mpnet analyze` raises from int8 to fp16."""
+    from mpnet.trial.analysis import analyze_experiment
+
+    experiment = read_experiment(said.experiment, [*said.overrides, "precision={default: int8}"])
+    rows = []
+    for share in SHARES:
+        proposal = analyze_experiment(experiment, keep_macs_percent=share).proposal
+        raised = {layer.layer for layer in proposal.layers}
+        key = "".join("h" if layer.index in raised else "q" for layer in bench.network.convolutions)
+        rows.append({"choice": f"{share} % of MACs", "key": key, "passes": 0})
+    return rows
 
 
 def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
@@ -279,7 +299,13 @@ def chosen(bench: Workbench, kept: set[int | None], judge: Judge, choice: str) -
     return {"choice": choice, "key": key, "passes": judge.passes, "validations": judge.log}
 
 
-TOOLS = {"mpnet": choose_mpnet, "nncf": choose_nncf, "aimet": choose_aimet, "onnxruntime": choose_onnxruntime}
+TOOLS = {
+    "mpnet": choose_mpnet,
+    "analyze": choose_analyze,
+    "nncf": choose_nncf,
+    "aimet": choose_aimet,
+    "onnxruntime": choose_onnxruntime,
+}
 
 
 def judge_choices(said: argparse.Namespace) -> None:
@@ -362,7 +388,8 @@ def main() -> None:
     parser.add_argument("--measure", choices=("agreement_AP", "AP"), default="agreement_AP")
     parser.add_argument("--images", type=int, help="how many of the labelled images choose, the first by name")
     parser.add_argument("--others", type=Path, help="a folder of further images without labels, for judge")
-    parser.add_argument("--strategy", default="additive")
+    parser.add_argument("--strategy", default="auto")
+    parser.add_argument("--precisions", nargs="+", default=["fp32", "int8"], help="of mpnet's sweep")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
     said = parser.parse_args()
     if said.task == "table":

@@ -10,7 +10,7 @@ from mpnet.data.detections import Detections
 from mpnet.errors import DataError
 from mpnet.evaluation.compare import bootstrap
 from mpnet.evaluation.intervals import Resampled, left_out
-from mpnet.evaluation.match import COCO_THRESHOLDS, Outcomes, Truths
+from mpnet.evaluation.match import COCO_THRESHOLDS, Truths
 from mpnet.evaluation.metrics import PERCENT, CocoEvaluator
 
 BASELINE_SCORE = 0.25
@@ -39,21 +39,15 @@ class Agreement:
 
     def resampled(self, detections: Detections, weight: NDArray[np.int32]) -> list[tuple[float, Resampled]]:
         """(AP of the detections against the baseline in percent, the same on resampled images), twice: the mean over the
-        classes, and with the objects of all classes in one list. weight: `draw_images`.
+        classes, and the area under the curve with the objects of all classes in one list. weight: `draw_images`.
         """
         result = self._evaluator.evaluate(inside_images(detections, self.truths.sizes), sizes=False)
         pooled = result.matches.pooled()
-        value, drawn, left = (_percent(pooled, counts) for counts in (None, weight, left_out(weight.shape[1])))
+        value, drawn, left = (PERCENT * pooled.precision_area(counts) for counts in (None, weight, left_out(weight.shape[1])))
         return [
             (result.summary["AP"], bootstrap(result, weight).summary["AP"]),
-            (float(np.nan_to_num(value, nan=-1.0)), Resampled(drawn, left, weight.shape[1])),
+            (float(np.nan_to_num(value[0], nan=-1.0)), Resampled(drawn, left, weight.shape[1])),
         ]
-
-
-def _percent(pooled: Outcomes, weight: NDArray[np.int32] | None) -> NDArray[np.float64]:
-    """AP of one class for each row of the weight, percent; NaN where there are no truths."""
-    precision = pooled.average_precision(weight)[0][..., 0, :]
-    return np.where(precision[..., 0] < 0, np.nan, PERCENT * precision.mean(axis=-1))
 
 
 def inside_images(detections: Detections, sizes: NDArray[np.float32]) -> Detections:

@@ -195,6 +195,32 @@ class Outcomes:
         matching.average_precision(*counts, self.start, *matches, *wanted, scratch, *results)
         return precision, recall
 
+    def precision_area(self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS) -> NDArray[np.float64]:
+        """Area under the curve of precision over recall of the first category, the mean of the thresholds, as a fraction.
+
+        Every truth counts alike. Of the 101 recall points of `average_precision` the last is reached by no run that misses one
+        of a thousand truths, and costs one of a hundred.
+        weight: as there, int32 (draws, images), None: every image once. Result: float64 (draws,); NaN without truths.
+        """
+        images = len(self.positives)
+        counts = np.ones((1, images), np.int32) if weight is None else weight
+        truths = (counts @ self.positives[:, 0]).astype(np.float64)
+        kept = slice(int(self.start[0]), int(self.start[1]))
+        matched, ignored, image = self.matched[kept], self.ignored[kept], self.image[kept]
+        ranked = self.rank[kept] < max_rank
+        areas = np.zeros(len(counts))
+        for bit in range(len(self.thresholds)):
+            right = (matched >> bit & 1 == 1) & ranked
+            last = int(np.flatnonzero(right).max(initial=-1)) + 1  # what is wrong after it changes nothing
+            counted = np.flatnonzero((right | (ignored >> bit & 1 == 0) & ranked)[:last])
+            times, hit = counts[:, image[counted]], right[counted]
+            found = np.cumsum(times * hit, axis=1)
+            precision = found / np.maximum(np.cumsum(times, axis=1), 1)
+            beyond = np.maximum.accumulate(precision[:, ::-1], axis=1)[:, ::-1]
+            areas += (beyond * (times * hit)).sum(axis=1)
+        with np.errstate(invalid="ignore", divide="ignore"):
+            return np.where(truths > 0, areas / (truths * len(self.thresholds)), np.nan)
+
     def pooled(self) -> Outcomes:
         """The same as of one class: the detections of all in one list, each right or wrong as it was within its own class."""
         order = np.argsort(-self.score, kind="stable")

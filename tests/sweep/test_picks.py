@@ -178,6 +178,56 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     assert "agreement AP of all classes in one list loses 0.50" in text
 
 
+def test_of_the_mean_over_classes_the_estimate_has_to_keep_the_margin() -> None:
+    """Its interval hangs on classes of one object, so that hardly anything would be shown; that of all objects shows it."""
+    wide = agreement(1.0, error=4.0)
+    losses = {key: {"agreement_AP": wide, "agreement_AP_pooled": agreement(0.5)} for key in COST}
+    losses["fffqqq"]["agreement_AP"] = agreement(3.1, error=4.0)
+    safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
+    assert [row.state for row in safety.tested] == ["met", "met", "unclear", "met"]
+    assert shown(safety) == "ffffqq"
+    without = {key: {"agreement_AP": wide} for key in COST}
+    assert shown(check_safety(problem(), KNOWN, judged_with(without), MARGINS, DETECTION, 500, 300)) is None
+
+
+def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
+    """Noise falls with the cost but for one configuration, which agrees by luck."""
+    lowered = ["f" * (6 - n) + "q" * n for n in range(7)]
+    decibels = [150.0, 60.0, 54.0, 48.0, 42.0, 36.0, 30.0]
+    trials = {
+        Assignment(key): Trial(
+            key, {"AP": 1.0, "bit_operations": 100.0 - 10 * n, "agreement_AP": 100.0 - n * n / 12, "head_sqnr_db": decibels[n]}
+        )
+        for n, key in enumerate(lowered)
+    }
+    lucky = Assignment("qqffqq")
+    trials[lucky] = Trial(lucky.key, {"AP": 1.0, "bit_operations": 65.0, "agreement_AP": 99.6, "head_sqnr_db": 33.0})
+    order = [c.key for c in sequence(problem(), trials, "agreement_AP", MARGINS)]
+    assert order == [*lowered[1:4], lucky.key, *lowered[4:]]
+    measured = {c: Trial(t.key, {n: v for n, v in t.values.items() if n != "head_sqnr_db"}) for c, t in trials.items()}
+    by_agreement = [c.key for c in sequence(problem(), measured, "agreement_AP", MARGINS)]
+    assert by_agreement == [*lowered[1:3], lucky.key, *lowered[4:]]
+
+
+def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
+    keys_of = [f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 25)]
+    many = {
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
+        for i, key in enumerate(["ffffff", *keys_of])
+    }
+    run: list[str] = []
+
+    def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
+        run.extend(c.key for c in configurations)
+        return judged_with({key: {"agreement_AP": agreement(9.0 if key in keys_of[5:] else 0.5)} for key in keys_of})(
+            configurations
+        )
+
+    safety = check_safety(problem(), many, judged, MARGINS, DETECTION, 500, 300)
+    assert shown(safety) == keys_of[4]
+    assert run == keys_of[:8]
+
+
 def test_limits_hold_for_all_three() -> None:
     limits = ConstraintSection(ap_drop=0.6)
     judged = judged_with({key: {"agreement_AP": agreement(0.1)} for key in COST})

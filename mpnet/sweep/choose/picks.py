@@ -44,7 +44,7 @@ PICK_RULES = {
 AT_ONCE = 4
 """Configurations that are judged in one walk through the images."""
 DRAWS_KEPT = 200
-_NOTE = "tested"
+_NOTE = "shown"
 """Intervals of earlier rules stand in notes called `losses` and `judged`; what they judged is judged again."""
 
 

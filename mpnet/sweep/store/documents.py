@@ -64,7 +64,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "conditions": Named(_VALUES),
     "conditions_failed": Named(str),
     "screened": Named(Named(float)),
-    "tested": Named(Fields({"sets": Named(_SET), "drawn": Many(float)})),
+    **dict.fromkeys(("tested", "shown"), Named(Fields({"sets": Named(_SET), "drawn": Many(float)}))),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }
 """By the name of the note, before a slash; `context` is one of the table of contexts."""

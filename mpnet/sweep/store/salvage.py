@@ -194,7 +194,13 @@ def _renamed(name: str, numbers: dict[int, int]) -> str | None:
 
 def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
     """A document about the new numbers of contexts."""
-    if kind in ("losses", "tested", "conditions", "conditions_failed"):  # by `context:key`, `context:baseline:key` and so on
+    if kind in (
+        "losses",
+        "tested",
+        "shown",
+        "conditions",
+        "conditions_failed",
+    ):  # by `context:key`, `context:baseline:key` and so on
         pairs = ((*name.split(":", 1), losses) for name, losses in document.items() if ":" in name)
         return {f"{numbers[int(old)]}:{key}": losses for old, key, losses in pairs if old.isdigit() and int(old) in numbers}
     if "contexts" in document:
