@@ -31,14 +31,14 @@ class Model(Protocol):
     version: str
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """The tensors that enter the heads, (n, h, w, c) float32 each, from (n, height, width, channels) float32.
+        """Return the tensors that enter the heads, (n, h, w, c) float32 each, from (n, height, width, channels) float32.
 
         As `Session.forward`; the arrays are the caller's. Raises: EngineError when the program fails.
         """
         ...
 
     def executed(self) -> Executed | None:
-        """What the program runs each layer in; None when it cannot be asked."""
+        """Return what the program runs each layer in; None when it cannot be asked."""
         ...
 
     def layer_ms(self) -> Mapping[int, float] | None:
@@ -87,7 +87,7 @@ def backends() -> dict[str, Backend]:
 
 
 def backend(name: str) -> Backend:
-    """The backend of a name. Raises: ConfigError listing the known ones."""
+    """Return the backend of a name. Raises: ConfigError listing the known ones."""
     known = backends()
     if name not in known:
         raise ConfigError(f"engine {name!r} is unknown; known are {', '.join(known) or 'none'}")
@@ -95,12 +95,12 @@ def backend(name: str) -> Backend:
 
 
 def reader(name: str) -> Backend | Reader:
-    """The backend, or else the other program, of a name. Raises: as `backend`."""
+    """Return the backend, or else the other program, of a name. Raises: as `backend`."""
     return READERS.get(name) or backend(name)
 
 
 def runner_of(target: str, flavour: str) -> str | None:
-    """The backend that runs a target in a flavour; None when there is none."""
+    """Return the backend that runs a target in a flavour; None when there is none."""
     return next((name for name, known in backends().items() if (known.target, known.flavour) == (target, flavour)), None)
 
 

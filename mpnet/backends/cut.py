@@ -20,7 +20,7 @@ from mpnet.model.weights import Weights
 
 
 def cut(configuration: Configuration, segment: Segment) -> Configuration:
-    """The layers of a part, which read its `given` tensor as their image and end in one head per result that they give.
+    """Cut out the layers of a segment: they read its input as their image and end in one head per result that they give.
 
     Layers are numbered from 0; number n is the part's n-th. The heads only mark outputs, in the order of `gives`.
     """

@@ -38,12 +38,12 @@ class Deployment:
 
     @property
     def identity(self) -> dict[str, Any]:
-        """The parts of a trial's identity that say who ran it and what it was given."""
+        """Return the parts of a trial's identity that say who ran it and what it was given."""
         return {"engine": self.engine, "version": self.version, "files": self.digest}
 
 
 def deploy(name: str, configuration: Configuration) -> Deployment:
-    """A configuration in the engine called `name`.
+    """Deploy a configuration in the engine called `name`.
 
     Raises: ConfigError for an unknown engine, packages that are missing or too old and layers that it cannot run;
     EngineError when it refuses the file.
@@ -85,7 +85,10 @@ def slower_note(engine: str, latency_ms: float, uniform_ms: Mapping[str, float])
 
 
 def ready(name: str) -> Backend:
-    """The backend of a name, which can be used here. Raises: ConfigError when it is unknown or its packages are missing."""
+    """Return the backend of a name, which can be used here.
+
+    Raises: ConfigError when it is unknown or its packages are missing.
+    """
     candidate = backend(name)
     require(f"engine {name}", candidate.packages, candidate.extra)
     return candidate
@@ -101,7 +104,7 @@ def files_digest(files: Mapping[str, bytes]) -> str:
 
 
 def mode_note(name: str, engine: Backend, configuration: Configuration) -> str:
-    """A line that says which quantisation mode an engine works in, when int8 layers are in another one, else ''.
+    """Return a line that says which quantisation mode an engine works in, when int8 layers are in another one, else ''.
 
     What one mode decides best need not be best in another: only under its own mode do an engine's ranks follow mpnet's.
     """

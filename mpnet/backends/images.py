@@ -20,7 +20,7 @@ def by_image(run: Callable[[Floats], Sequence[Floats]], batch: Floats) -> list[F
 
 
 def first_line(error: Exception) -> str:
-    """The first line of an engine's error that is not empty, for messages."""
+    """Return the first line of an engine's error that is not empty, for messages."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     return lines[0] if lines else type(error).__name__
 

@@ -36,7 +36,7 @@ class LiteRTModel:
         self._outputs = [detail["index"] for detail in self._interpreter.get_output_details()]
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Implements `Model.forward`."""
+        """Implement `Model.forward`."""
         results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
         for image in batch:
             try:
@@ -49,7 +49,7 @@ class LiteRTModel:
         return [np.concatenate(images) for images in results]
 
     def executed(self) -> Executed:
-        """Implements `Model.executed` by the file's operators, and those that XNNPACK took over."""
+        """Implement `Model.executed` by the file's operators, and those that XNNPACK took over."""
         operators = self._interpreter._get_ops_details()
         names = {detail["index"]: detail["name"] for detail in self._interpreter.get_tensor_details()}
         taken = {int(tensor) for operator in operators if operator["op_name"] == _DELEGATE for tensor in operator["inputs"]}

@@ -44,7 +44,7 @@ class _Run:
         self.results = self.model.forward(np.ascontiguousarray(x, dtype=np.float32))
 
     def copy_result(self, position: int, out: NDArray[Any]) -> None:
-        """A result of the last pass."""
+        """Copy a result of the last pass to `out`."""
         np.copyto(out, self.results[position], casting="same_kind")
 
 
@@ -61,15 +61,19 @@ class Elsewhere(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the backend's name."""
         return self.backend
 
     def output_precision(self, takes: Precision) -> Precision | None:
+        """Return the stored precision for reals; codes are not handed over."""
         return None if takes.carries_scale else self.stored
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         return self.shape
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`; the first result of a segment runs it."""
         calls = [Call(self.run.forward, (inputs[0].host(),), 0)] if self.first else []
         return [*calls, Call(self.run.copy_result, (self.position, out.host()))]
 
@@ -92,7 +96,7 @@ class MixedModel:
         self._session = Session(_with_fallback(configuration.prepared, layer_partition), plan, threads)
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Implements `Model.forward`."""
+        """Implement `Model.forward`."""
         return self._session.forward(batch)
 
     def executed(self) -> Executed | None:
@@ -105,7 +109,7 @@ class MixedModel:
 
 
 def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployment:
-    """A configuration in several backends, by preference.
+    """Deploy a configuration in several backends, by preference.
 
     Raises: ConfigError for an unknown backend, and for packages that are missing or too old; EngineError when a backend
     refuses its part.
@@ -143,7 +147,7 @@ def deploy_mixed(names: Sequence[str], configuration: Configuration) -> Deployme
 
 
 def version_of(segments: Sequence[tuple[Segment, Deployment]]) -> str:
-    """The versions of all that run, mpnet's last."""
+    """Return the versions of all that run, mpnet's last."""
     return "+".join(dict.fromkeys([*(deployment.version for _, deployment in segments), __version__]))
 
 
@@ -154,7 +158,7 @@ def _with_fallback(prepared: Prepared, layer_partition: Partition) -> Prepared:
 
 
 def _replaced(plan: Plan, segment: Segment, run: _Run, name: str) -> Plan:
-    """The plan with the part's steps taken out, and one for each of its results in their place."""
+    """Replace a segment's steps in the plan by one for each of its results."""
     layout = layout_of(plan)
     segment_layers = set(segment.layers)
     input_slot = 0 if segment.input_tensor == NETWORK_INPUT else layout.results[segment.input_tensor]

@@ -56,7 +56,7 @@ class NcnnModel:
         self._outputs = [head["output"] for head in json.loads(exported.files[".json"])["heads"]]
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Implements `Model.forward`."""
+        """Implement `Model.forward`."""
         results: list[list[NDArray[np.float32]]] = [[] for _ in self._outputs]
         for image in batch:
             planes = np.ascontiguousarray(image.transpose(2, 0, 1))

@@ -60,14 +60,14 @@ class OnnxRuntimeModel:
             raise EngineError(f"ONNX Runtime {self.version} refuses the file: {first_line(error)}") from None
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Implements `Model.forward`."""
+        """Implement `Model.forward`."""
         try:
             return by_image(lambda image: self._session.run(self._outputs, {"picture": image}), batch)
         except Exception as error:
             raise EngineError(f"ONNX Runtime {self.version}: {first_line(error)}") from None
 
     def optimised(self) -> Any:
-        """The graph that really runs, an onnx.ModelProto."""
+        """Return the graph that really runs, an onnx.ModelProto."""
         import onnx
 
         with tempfile.TemporaryDirectory() as folder:
@@ -76,7 +76,7 @@ class OnnxRuntimeModel:
             return onnx.load(str(path))
 
     def executed(self) -> Executed:
-        """Implements `Model.executed` by the optimised graph."""
+        """Implement `Model.executed` by the optimised graph."""
         executed: dict[int, tuple[str, str]] = {}
         for node in self.optimised().graph.node:
             precision = _CONVOLUTIONS.get(node.op_type)

@@ -58,7 +58,7 @@ class OpenVinoModel:
         self._outputs = [number for number, name in enumerate(names) if name.startswith("layer_")]
 
     def forward(self, batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """Implements `Model.forward`."""
+        """Implement `Model.forward`."""
         try:
             return by_image(self._run, batch)
         except Exception as error:
@@ -70,7 +70,7 @@ class OpenVinoModel:
         return [self._request.get_output_tensor(number).data.copy() for number in self._outputs]
 
     def executed(self) -> Executed:
-        """Implements `Model.executed` by the runtime model."""
+        """Implement `Model.executed` by the runtime model."""
         executed: dict[int, tuple[str, str]] = {}
         for node in self._compiled.get_runtime_model().get_ordered_ops():
             facts = {
@@ -102,7 +102,7 @@ class OpenVinoModel:
 
 
 def _caution(executed: Executed) -> str:
-    """What differs in int8 layers on this CPU from CPUs with VNNI, of which mpnet's own figures are."""
+    """Describe how int8 layers on this CPU differ from CPUs with VNNI, of which mpnet's own figures are."""
     layers = [index for index, (precision, _) in sorted(executed.items()) if precision == "int8"]
     if not layers or not int8_sums_saturate():
         return ""
@@ -113,7 +113,7 @@ def _caution(executed: Executed) -> str:
 
 
 def _text(value: Any) -> str:
-    """A runtime attribute as text; newer versions of OpenVINO wrap it."""
+    """Return a runtime attribute as text; newer versions of OpenVINO wrap it."""
     return str(value.astype(str) if hasattr(value, "astype") else value)
 
 

@@ -46,12 +46,12 @@ class Partition:
     reasons: dict[int, str]
 
     def backend_of(self, index: int) -> str:
-        """The name of the backend that runs a layer."""
+        """Return the name of the backend that runs a layer."""
         return next((segment.backend for segment in self.segments if index in segment.layers), self.fallback)
 
 
 def check_backends(names: Sequence[str]) -> None:
-    """Raises: ConfigError for a list that holds an unknown name, or one twice."""
+    """Check names of backends. Raises: ConfigError for a list that holds an unknown name, or one twice."""
     for name in names:
         if name not in (ENGINE, SCALAR):
             backend(name)
@@ -95,7 +95,7 @@ def _choice(
     candidates: dict[str, tuple[Backend, Target]],
     reasons: dict[int, str],
 ) -> str:
-    """The first backend that supports a layer, '' for none. Heads hand tensors over; whoever makes those does."""
+    """Return the first backend that supports a layer, '' for none. Heads hand tensors over; whoever makes those does."""
     layer = network.layers[index]
     if isinstance(layer, YoloSpec):
         return ""

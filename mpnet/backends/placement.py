@@ -66,5 +66,5 @@ def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]
 
 
 def as_plain(layers: Sequence[LayerPlacement]) -> list[dict[str, object]]:
-    """The layers as plain values."""
+    """Return the layers as plain values."""
     return [{**asdict(layer), "falls_back": layer.falls_back} for layer in layers]

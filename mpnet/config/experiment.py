@@ -194,7 +194,7 @@ class ConstraintSection:
 
     @property
     def drop_names(self) -> tuple[str, ...]:
-        """The measures that `drops` limits."""
+        """Return the measures that `drops` limits."""
         return tuple(key.removesuffix(DROP) for key in self.drops)
 
     @property
@@ -272,7 +272,7 @@ class SweepSection:
     conditions: tuple[str, ...] = field(default=(), metadata=text(many=True))
 
     def held_out(self, images: int, unlabelled: int = 0) -> float:
-        """The share of so many images that only reports and tests; unlabelled: how many of them have no labels."""
+        """Return the share of so many images that only reports and tests; unlabelled: how many of them have no labels."""
         return self.holdout if self.holdout is not None else HOLDOUT if images < MANY_IMAGES or unlabelled else 0.0
 
 

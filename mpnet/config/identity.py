@@ -57,7 +57,7 @@ class TrialIdentity:
     statistics: str | None = field(default=None, metadata=json_key(_STATISTICS, omit_default=True))
 
     def digests(self) -> dict[str, str | None]:
-        """The `digests` of a result: one per part, and the whole trial's."""
+        """Return the `digests` of a result: one per part, and the whole trial's."""
         parts: dict[str, str | None] = {
             _STATISTICS if part.name == "statistics" else part.name: digest_of(value)
             if part.name in ("plan", "options", "protocol", "engine")
@@ -77,7 +77,7 @@ class TrialIdentity:
 
     @property
     def id(self) -> str:
-        """The name of the result's folder: the first 16 hex digits of the trial's digest."""
+        """Return the name of the result's folder: the first 16 hex digits of the trial's digest."""
         trial = self.digests()["trial"]
         assert trial is not None
         return trial[:ID_DIGITS]

@@ -198,7 +198,7 @@ _OF_CLASSIFIERS: tuple[Measure, ...] = (
 
 
 def _in_an_engine(task: Task) -> Iterator[Measure]:
-    """What is measured of a task's configurations in the engine that they were exported for."""
+    """List what is measured of a task's configurations in the engine that they were exported for."""
     for name, how in (
         (task.quality, ", run by the engine that it was exported for"),
         (task.agreement, " with mpnet's own baseline"),
@@ -292,7 +292,7 @@ MEASURES: tuple[Measure, ...] = (
 
 
 def measure(name: str) -> Measure:
-    """The row of a name; held-out ones inherit, an unknown one is shown as it is called."""
+    """Return the row of a name; held-out ones inherit, an unknown one is shown as it is called."""
     for row in MEASURES:
         if row.name == name:
             return row
@@ -312,17 +312,21 @@ def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = Non
 
 
 def trial_metrics() -> tuple[str, ...]:
-    """What a sweep measures on images; with a holdout on those that select, and with a prefix on the others."""
+    """Return the names of what a sweep measures on images.
+
+    With a holdout they are of the images that select; those of the others have a prefix.
+
+    """
     return names_of("accuracy", "agreement", "signal", stored="trials")
 
 
 def trial_costs() -> tuple[str, ...]:
-    """What a sweep counts."""
+    """Return the names of what a sweep counts."""
     return names_of("cost", "count", stored="trials")
 
 
 def counted() -> tuple[Measure, ...]:
-    """What is counted of a configuration's plan rather than measured: the costs of result.json but latency."""
+    """Return what is counted of a configuration's plan rather than measured: the costs of result.json but latency."""
     return tuple(measure(name) for name in trial_costs() if measure(name).unit != "ms")
 
 
@@ -337,7 +341,7 @@ def objectives(task: Task | None = None) -> tuple[str, ...]:
 
 
 def limits() -> tuple[Measure, ...]:
-    """What `sweep.constraints` may limit by its name."""
+    """Return what `sweep.constraints` may limit by its name."""
     return tuple(row for row in MEASURES if row.limit)
 
 
@@ -347,7 +351,7 @@ def droppable() -> tuple[Measure, ...]:
 
 
 def objective(name: str) -> Measure:
-    """The objective called `name`. Raises ConfigError that lists the known ones."""
+    """Return the objective called `name`. Raises: ConfigError that lists the known ones."""
     if name not in objectives():
         raise ConfigError(f"unknown objective {name!r}; known are {', '.join(objectives())}")
     return measure(name)
@@ -359,5 +363,5 @@ def in_report_order() -> list[Measure]:
 
 
 def leading(task: Task) -> list[Measure]:
-    """The first row of every kind of quality, in the order of reports: the others of a kind say much the same."""
+    """Return the first row of every kind of quality, in the order of reports: the others of a kind say much the same."""
     return [measure(names_of(kind, task=task)[0]) for kind in _REPORT_ORDER[:3]]

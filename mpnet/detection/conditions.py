@@ -42,7 +42,7 @@ class Condition:
         return f"{self.name}:{self.severity}"
 
     def apply(self, image: Image, digest: str) -> Image:
-        """The image, uint8 (h, w, 3), under this condition. digest: of the image's file, which what is drawn follows."""
+        """Return the image, uint8 (h, w, 3), under this condition. digest: of the image's file, which what is drawn follows."""
         seed = int.from_bytes(hashlib.sha256(f"{digest} {self.name}".encode()).digest()[:8], "little")
         changed = CONDITIONS[self.name](image.astype(np.int64), self.severity - 1, seed)
         return np.clip(changed, 0, 255).astype(np.uint8)
@@ -203,7 +203,7 @@ _DCT = np.array(
 
 
 def _compressed(plane: Whole, steps: NDArray[np.int64], quality: int) -> Whole:
-    """A plane of values around 0 as it comes out of JPEG: what the coefficients of 8x8 pixels lose to their steps."""
+    """Return a plane of values around 0 as JPEG gives it back: coefficients of 8x8 pixels are rounded to their steps."""
     height, width = plane.shape
     padded = np.pad(plane, ((0, -height % 8), (0, -width % 8)), mode="edge")
     blocks = padded.reshape(padded.shape[0] // 8, 8, padded.shape[1] // 8, 8).swapaxes(1, 2)

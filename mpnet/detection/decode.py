@@ -63,6 +63,7 @@ class Candidates:
 
     @property
     def image_count(self) -> int:
+        """Return the number of images."""
         return len(self.offsets) - 1
 
     @property
@@ -71,7 +72,7 @@ class Candidates:
         return self.category.nbytes + self.score.nbytes + self.box.nbytes
 
     def in_order(self, order: NDArray[np.intp]) -> Candidates:
-        """The same with image order[i] as image i."""
+        """Return the candidates with image order[i] as image i."""
         offsets, chosen = rows_of(self.offsets, order)
         return Candidates(offsets, self.category[chosen], self.score[chosen], self.box[chosen])
 
@@ -91,7 +92,7 @@ class Cells:
 
     @property
     def rows(self) -> int:
-        """The number of rows of all images together."""
+        """Return the number of rows of all images together."""
         return int(self.starts[-1])
 
 
@@ -172,7 +173,7 @@ def decode_head(
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:
-    """What decoding needs of every yolo layer, in order."""
+    """Return what decoding needs of every yolo layer, in order."""
     return tuple(_head(network, yolo) for yolo in network.yolos)
 
 

@@ -39,17 +39,17 @@ class ImportedHead:
 
     @property
     def anchors(self) -> tuple[tuple[float, float], ...]:
-        """What sizes of ready boxes are multiples of, in pixels: one per box of a cell."""
+        """Return what sizes of ready boxes are multiples of, in pixels: one per box of a cell."""
         count = len(self.layer.mask) or 1
         return ((float(self.net_width), float(self.net_height)),) * count
 
     def channels(self, anchors: int) -> int:
-        """The channels that the head's tensor has."""
+        """Return the channels that the head's tensor has."""
         return self.layer.head_channels or self.layer.in_shape[2]
 
     @property
     def decoding(self) -> dict[str, object]:
-        """The fields of mp_decoding."""
+        """Return the fields of mp_decoding."""
         layer = self.layer
         return {
             "decoder": _DECODER[layer.decoder],

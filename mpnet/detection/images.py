@@ -22,7 +22,7 @@ Remark = Callable[[str], object]
 
 
 def read_image(path: Path | str, repaired: Remark | None = None) -> NDArray[np.uint8]:
-    """The image in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
+    """Return the image in a file, uint8 (height, width, 3), RGB; EXIF rotation is ignored, as Darknet does.
 
     JPEGs are decoded by mpnet itself, to the same pixels everywhere; all else, and what its decoder declines, by OpenCV.
     repaired: called with the path of a damaged JPEG of which OpenCV made an image all the same, parts of it guessed.

@@ -13,7 +13,7 @@ MAX_PIXELS = 1 << 25
 
 
 def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | None:
-    """The image in a JPEG file's bytes, uint8 (height, width, 3), or None when this decoder declines.
+    """Return the image in a JPEG file's bytes, uint8 (height, width, 3), or None when this decoder declines.
 
     It takes baseline and progressive files of 8 bits with one or three components, and declines all others, damaged
     files, and those whose header has another size. EXIF rotation is ignored. Pixels equal those of the reference

@@ -51,7 +51,7 @@ class OtherHead:
         return 1 if self.kind == "detection" else 2
 
     def channels(self, anchors: int) -> int:
-        """The channels that the head's tensor has; of a [detection] layer, all its values."""
+        """Return the channels that the head's tensor has; of a [detection] layer, all its values."""
         if self.kind == "detection":
             return self.side * self.side * (self.classes + 5 * self.boxes)
         return anchors * (self.entries + self.classes)

@@ -84,7 +84,7 @@ def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str =
 def preprocess(
     image: NDArray[np.uint8], net_width: int, net_height: int, mode: str = "stretch", *, last_row: str = "darknet"
 ) -> tuple[NDArray[np.float32], Geometry]:
-    """The network input of an RGB image and where the image lies in it.
+    """Return the network input of an RGB image and where the image lies in it.
 
     image: uint8 (h, w, 3), RGB.
     mode:    'stretch' fills the input and ignores the aspect; 'letterbox' keeps it, centred, the rest 0.5; 'crop' brings

@@ -197,7 +197,7 @@ def _walk(
 
 
 def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threads: int) -> Floats:
-    """The fp32 result of what the operation does."""
+    """Compute the fp32 result of what the operation does."""
     if operation.is_conversion or operation.is_head:
         return inputs[0]
     leaky = isinstance(operation, IntegerConvolve) and operation.layer_of(prepared.network).activation == "leaky"
@@ -215,13 +215,13 @@ def _exact(operation: Operation, inputs: list[Floats], prepared: Prepared, threa
 
 
 def _as_reals(tensor: Tensor, precision: Precision, prepared: Prepared) -> Tensor:
-    """A tensor of reals as other reals."""
+    """Convert a tensor of reals to another precision of reals."""
     conversion = conversion_between(tensor.precision, precision)
     return tensor if conversion is None else execute(conversion, (tensor,), prepared)
 
 
 def _values(tensor: Tensor, prepared: Prepared) -> Floats:
-    """What a tensor stands for, float32; codes as the integer kernels read them."""
+    """Return the real values that a tensor stands for, float32; codes as the integer kernels read them."""
     if tensor.params is not None:
         return activations.dequantize_activations(tensor.host(), tensor.params, tensorflow=False)
     data: Floats = _as_reals(tensor, FP32, prepared).host()
@@ -278,7 +278,7 @@ def _step_analysis(plan: Plan, number: int, step: Step, meter: _Meters) -> StepA
 
 
 def _bins(values: GrowingHistogram) -> tuple[int, ...]:
-    """The histogram as HISTOGRAM_BINS equal bins between the extremes."""
+    """Return the histogram as HISTOGRAM_BINS equal bins between the extremes."""
     centres, counts = values.filled()
     span = values.maximum - values.minimum
     bin_indices = np.zeros(len(centres), np.int64)

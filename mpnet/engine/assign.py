@@ -32,14 +32,14 @@ class PrecisionPlan:
 
     @cached_property
     def key(self) -> str:
-        """The canonical text, see mpnet.model.plan_key. Equal keys mean equal plans of one network."""
+        """Return the canonical text, see mpnet.model.plan_key. Equal keys mean equal plans of one network."""
         return format_key(
             [self.precisions[index] for index in self.weighted], {index: self.precisions[index] for index in self.keyed}
         )
 
     @property
     def of_weights(self) -> list[Precision]:
-        """The precisions of the layers with weights, in layer order."""
+        """Return the precisions of the layers with weights, in layer order."""
         return [self.precisions[index] for index in self.weighted]
 
     def __getitem__(self, index: int) -> Precision:
@@ -52,7 +52,7 @@ def assign(
     layers: Mapping[str | int, Precision | str] | None = None,
     overrides: Mapping[int, Precision] | None = None,
 ) -> PrecisionPlan:
-    """The precision of every layer.
+    """Assign a precision to every layer.
 
     default:   for layers with weights whose section declares none; None: the keys of [net], else fp32.
     layers:    selector (mpnet.model.selectors) -> precision, over the cfg; later entries win over earlier ones.
@@ -100,7 +100,7 @@ def assign(
 
 
 def assign_key(network: NetworkSpec, key: str) -> PrecisionPlan:
-    """The plan that a canonical text describes. Keys that the cfg gives to layers without weights hold unless named."""
+    """Return the plan that a canonical text describes. Keys that the cfg gives to layers without weights hold unless named."""
     return assign(network, overrides=parse_key(network, key))
 
 

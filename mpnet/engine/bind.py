@@ -56,14 +56,14 @@ class LayerFailure(EngineError):
 
 
 def named_error(network: NetworkSpec, index: int, error: MpnetError) -> EngineError:
-    """The error with the layer's name in front; a LayerFailure where values are not finite."""
+    """Return the error with the layer's name in front; a LayerFailure where values are not finite."""
     if isinstance(error, NonFiniteError | PrecisionError):
         return LayerFailure.of(network, index, error)
     return EngineError(f"{network.source}: {describe_layer_error(network, index, error)}")
 
 
 def describe_layer_error(network: NetworkSpec, index: int, error: MpnetError) -> str:
-    """What went wrong, with number and name of the layer in front."""
+    """Describe what went wrong, with number and name of the layer in front."""
     where = "the image" if index == NETWORK_INPUT else f"layer {index} ({network.layers[index].name})"
     return f"{where}: {error}"
 

@@ -66,7 +66,7 @@ def _of_all_codes(network: NetworkSpec, options: EngineOptions) -> dict[int, Req
 
 
 def _decides(request: Request) -> tuple[str, ActivationScheme | None]:
-    """The parts of a request that decide the range: the method, and the scheme where the method weighs codes."""
+    """Return the parts of a request that decide the range: the method, and the scheme where the method weighs codes."""
     method, scheme = request
     return str(method), scheme if method.method in ("percentile", "entropy", "mse") else None
 

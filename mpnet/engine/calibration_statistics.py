@@ -26,11 +26,11 @@ class CalibrationStatistics(ABC):
 
     @abstractmethod
     def means(self, layer: int) -> NDArray[np.float64]:
-        """The mean of each input channel of a convolution, float64 (channels,)."""
+        """Return the mean of each input channel of a convolution, float64 (channels,)."""
 
     @abstractmethod
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
-        """A convolution's codes and scales by a scheme whose rounding is learnt."""
+        """Return a convolution's codes and scales by a scheme whose rounding is learnt."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,12 +46,15 @@ class StoredStatistics(CalibrationStatistics):
 
     @property
     def digest(self) -> str:
+        """Return the digest that was stored with the statistics."""
         return self.stored_digest
 
     def means(self, layer: int) -> NDArray[np.float64]:
+        """Return the mean of each input channel of a convolution, float64 (channels,)."""
         return self.all_means[layer]
 
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
+        """Return the stored codes and scales of a convolution."""
         return self.all_rounded[layer, scheme]
 
 
@@ -64,10 +67,13 @@ class RenumberedStatistics(CalibrationStatistics):
 
     @property
     def digest(self) -> str:
+        """Return the digest of the original statistics."""
         return self.original.digest
 
     def means(self, layer: int) -> NDArray[np.float64]:
+        """Return the means of the layer under its original number."""
         return self.original.means(self.numbers[layer])
 
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
+        """Return the codes and scales of the layer under its original number."""
         return self.original.rounded(self.numbers[layer], scheme)

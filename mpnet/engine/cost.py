@@ -80,7 +80,7 @@ def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
 
 
 def plan_cost(plan: Plan) -> dict[str, int]:
-    """The totals of a plan for one image: those of LAYER_COSTS, and
+    """Return the totals of a plan for one image: those of LAYER_COSTS, and
 
     peak_activation_bytes: the most that lives at one time when the plan runs (fused), the image included.
     arena_bytes:           what the engine allocates for activations, without the image.
@@ -108,8 +108,11 @@ class CostModel:
         self._previous_sums = [(0,) * len(LAYER_COSTS)]  # of the last configuration's first layers: none, one, two, ...
 
     def costs(self, key: str, names: Collection[str] | None = None) -> dict[str, int]:
-        """What `plan_cost` says of a configuration, but for arena_bytes. names: of the measures that are needed, None:
-        all; without the peak of memory, which asks for a layout, it takes a tenth of the time."""
+        """Return what `plan_cost` says of a configuration, but for arena_bytes.
+
+        names: the measures that are needed, None for all; without the peak of memory, which asks for a layout, it takes a tenth
+        of the time.
+        """
         requested = self._nothing.copy()
         for index, code in zip(self._weighted, split_key(key)[0], strict=True):
             requested[index] = BY_CODE[code]
@@ -121,7 +124,7 @@ class CostModel:
         return sums | {PEAK: layout.peak_bytes()}
 
     def _layer_sums(self, requested: list[Precision | None]) -> tuple[int, ...]:
-        """The sums of LAYER_COSTS, of which those of the first layers are taken over from the call before."""
+        """Return the sums of LAYER_COSTS; those of the first layers are taken over from the call before."""
         shared_count, sums = 0, self._previous_sums
         if not self._follows_later:
             previous = self._previous[0]

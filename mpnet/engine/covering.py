@@ -20,7 +20,7 @@ _TRIED_KEYS = 4000  # random keys looked at to find every step; a network of a h
 
 
 def step_signature(plan: Plan, step: Step) -> str:
-    """What a step's time depends on: a layer at a precision, or one tensor that is moved or converted."""
+    """Return what a step's time depends on: a layer at a precision, or one tensor that is moved or converted."""
     return _signature(step, plan.slots[step.inputs[0]].layer)
 
 

@@ -32,7 +32,7 @@ from mpnet.model.precision import Precision
 
 
 def execute(operation: Operation, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:
-    """The result of one operation on tensors of equal n.
+    """Run one operation on tensors of equal n.
 
     Raises: KernelError or PrecisionError; `run_layer` adds the layer's name.
     """
@@ -126,7 +126,7 @@ def convolve(
 
 
 def convert(tensor: Tensor, conversion: Conversion | None, prepared: Prepared, threads: int = 1) -> Tensor:
-    """The tensor converted, made once and kept with it."""
+    """Convert a tensor, once; the result is kept with it."""
     for step in () if conversion is None else conversion_steps(tensor.precision, conversion):
         converted = tensor.converted.get(step)
         if converted is None:
@@ -136,7 +136,7 @@ def convert(tensor: Tensor, conversion: Conversion | None, prepared: Prepared, t
 
 
 def run_lowering(lowering: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int = 1) -> Tensor:
-    """The result of one layer: conversions (kept with their tensors), slices, operations, conversion after."""
+    """Run one layer: conversions (kept with their tensors), slices, operations, conversion after."""
     ready = [convert(tensor, op, prepared, threads) for op, tensor in zip(lowering.convert, inputs, strict=True)]
     ready = [
         tensor if slice_input is None else execute(slice_input, (tensor,), prepared, threads)
@@ -156,7 +156,7 @@ def run_layer(
     options: EngineOptions = DEFAULT_OPTIONS,
     threads: int = 1,
 ) -> Tensor:
-    """The result of layer `index` at `precision` for these input tensors (in the order of the layer's `inputs`).
+    """Run layer `index` at `precision` for these input tensors (in the order of the layer's `inputs`).
 
     A yolo layer gives the fp32 tensor that enters box decoding.
     Raises: EngineError that names the layer.

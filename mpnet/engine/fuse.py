@@ -27,7 +27,7 @@ from mpnet.model.network import NetworkSpec
 
 
 def fuse_plan(plan: Plan, for_export: bool = False) -> Plan:
-    """An equivalent plan, verified. Slots that are no longer written keep their place and lie empty."""
+    """Return an equivalent plan with fewer steps, verified. Slots that are no longer written keep their place and lie empty."""
     layout = layout_of(plan)
     joined = fuse(layout, plan.network, for_export)
     return plan_of(plan.network, plan.precision, plan.options, layout) if joined else plan
@@ -86,7 +86,7 @@ def _join_slices(layout: Layout) -> bool:
 
 
 def _last_joined(layout: Layout, slots: list[int], slices: dict[int, Step]) -> list[int]:
-    """The slots; where the last of them are the slices of one slot, in their order and all of it, that one in their place."""
+    """Replace the last slots by the one that they are slices of, where they are all of its slices in order."""
     if slots[-1] not in slices:
         return slots
     [source] = slices[slots[-1]].inputs

@@ -63,7 +63,7 @@ def is_head(layer: LayerSpec) -> bool:
 
 
 def codes_owner(network: NetworkSpec, tensor: int) -> int:
-    """The tensor whose codes this one has: layers that only move values keep those of their input."""
+    """Find the tensor whose codes this one has: layers that only move values keep those of their input."""
     while tensor >= 0:
         operations = plain_operations(network.layers[tensor])
         if any(not operation.moves_values or isinstance(operation, Concat) for operation in operations):
@@ -73,7 +73,9 @@ def codes_owner(network: NetworkSpec, tensor: int) -> int:
 
 
 def codes_of_tensor(network: NetworkSpec, options: EngineOptions, tensor: int, precision: Precision, reader: int) -> Codes:
-    """The codes of the result of layer `tensor` at a precision. reader: whose options the image has.
+    """Return the codes of the result of layer `tensor` at a precision.
+
+    reader: the layer whose options the image has.
 
     Raises: PrecisionError for a range that is not known or cannot be scaled.
     """
@@ -91,9 +93,9 @@ def codes_of_tensor(network: NetworkSpec, options: EngineOptions, tensor: int, p
 def storage_for_readers(
     network: NetworkSpec, requested: Mapping[int, Precision], keyed: Mapping[int, Precision], index: int
 ) -> Precision:
-    """What a layer of weights gives: int16 of int8 where a layer that reads it, past those that follow it, is of int16.
+    """Return the precision that a layer of weights gives.
 
-    requested: precisions of layers with weights, by index; keyed: of the others that have one.
+    It is int16 instead of int8 where a layer that reads it, past those that follow it, is of int16.
     """
     own_precision = requested[index].tensor
     pending = [index] if own_precision is INT8 else []
@@ -108,14 +110,14 @@ def storage_for_readers(
 
 
 def plain_operations(layer: LayerSpec) -> tuple[Operation, ...]:
-    """What the layer does on reals."""
+    """Return the operations of the layer on reals."""
     return RULES[type(layer)].operations(layer, FP32, LayerQuantization())
 
 
 def operations_of(
     network: NetworkSpec, options: EngineOptions, layer: LayerSpec, precision: Precision, output_precision: Precision
 ) -> tuple[Operation, ...]:
-    """What the layer does on codes of a precision, giving int8 or int16.
+    """Return the operations of the layer on codes of a precision, which give int8 or int16.
 
     Raises: PrecisionError naming a layer that has no form in whole numbers.
     """
@@ -156,7 +158,7 @@ def operations_of(
 def conversion_of(
     network: NetworkSpec, options: EngineOptions, layer: LayerSpec, tensor: int, source: Precision, target: Precision
 ) -> Conversion | None:
-    """What turns the result of layer `tensor`, stored as `source`, into what a layer of codes takes; None: nothing.
+    """Return what converts layer `tensor`'s result from `source` into the codes that a layer takes; None for nothing.
 
     Raises: PrecisionError for ranges that are missing.
     """

@@ -90,7 +90,7 @@ class Layout:
         return first, last
 
     def peak_bytes(self) -> int:
-        """The most that lives at one time, the image included."""
+        """Return the most bytes that live at one time, the image included."""
         sizes = [stored_bytes(shape, precision) for shape, precision in zip(self.shapes, self.precisions, strict=True)]
         return peak_bytes(sizes, *self.lifetimes(), len(self.steps))
 
@@ -103,7 +103,7 @@ def stored_bytes(shape: Shape, precision: Precision) -> int:
 
 
 def peak_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], count: int) -> int:
-    """The largest sum of sizes that live at one of `count` steps; each lives from its first step to its last."""
+    """Return the largest sum of sizes that live at one of `count` steps; each lives from its first step to its last."""
     change = [0] * (count + 2)
     for size, begin, end in zip(sizes, first, last, strict=True):
         if begin <= end:
@@ -113,7 +113,9 @@ def peak_bytes(sizes: Sequence[int], first: Sequence[int], last: Sequence[int], 
 
 
 def lay_out(lowerings: Lowerings, requested: Sequence[Precision | None]) -> Layout:
-    """The steps of one forward pass, unfused. requested: each layer's precision, None where it follows its inputs.
+    """Lay out the steps of one forward pass, unfused.
+
+    requested: each layer's precision, None where it follows its inputs.
 
     Raises: PrecisionError for calibrated ranges that are missing.
     """

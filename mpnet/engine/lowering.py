@@ -49,7 +49,7 @@ class Lowering:
 
 
 def layer_precision(layer: LayerSpec, requested: Precision | None, inputs: Sequence[Precision]) -> Precision:
-    """A layer's precision: its own, else the highest of its input tensors; [yolo] is fp32, weights default to fp32."""
+    """Return a layer's precision: its own, else the highest of its input tensors; [yolo] is fp32, weights default to fp32."""
     if layer.always_fp32:
         return FP32
     if layer.has_weights:
@@ -73,7 +73,7 @@ def makes_values(network: NetworkSpec, index: int) -> bool:
 
 
 def range_owner(network: NetworkSpec, tensor: int) -> int:
-    """The layer that made the values of this result: dropout and routes of one whole layer pass them on."""
+    """Find the layer that made the values of this result: dropout and routes of one whole layer pass them on."""
     while tensor >= 0 and not makes_values(network, tensor):
         layer = network.layers[tensor]
         if any(_input_slices(network, layer)):

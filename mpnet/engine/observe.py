@@ -67,8 +67,11 @@ def observe_tensors(
 def channel_factors(
     prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1
 ) -> dict[int, NDArray[np.float32]]:
-    """What equalisation by activations divides output channels by, by index of the layer that writes them; layers of which
-    nothing would change are left out. prepared: not equalised. Raises: as `observe_tensors`."""
+    """Return the divisors of output channels for equalisation by activations.
+
+    They stand by index of the layer that writes them; layers of which nothing would change are left out. prepared: not
+    equalised. Raises: as `observe_tensors`.
+    """
     network = prepared.network
     tensors_read = {
         pair.first: {range_owner(network, network.layers[reader].inputs[0]) for reader in pair.seconds}
@@ -93,7 +96,7 @@ def channel_factors(
 def channel_means(
     prepared: Prepared, batches: Iterable[NDArray[np.float32]], threads: int = 1, *, weighed: bool = False
 ) -> dict[int, NDArray[np.float64]]:
-    """The mean of each input channel of every convolution over all images, by layer index: for bias correction.
+    """Return the mean of each input channel of every convolution over all images, by layer index: for bias correction.
 
     weighed: cells of heads count as `cell_weights` says, else all alike. Raises: DataError when there is no image.
     """
@@ -111,8 +114,9 @@ def channel_means(
 def input_products(
     prepared: Prepared, batches: Callable[[], Iterator[NDArray[np.float32]]], layers: Sequence[int], threads: int = 1
 ) -> dict[int, tuple[NDArray[np.float64], int]]:
-    """The covariance of what the filters of each of these convolutions read, and at how many positions, by layer index: for
-    learnt rounding.
+    """Sum the covariance of what the filters of these convolutions read, for learnt rounding.
+
+    Return it and the number of positions by layer index.
 
     Cells of heads count as `cell_weights` says.
     batches: a pass over the images; there are two, the first for the largest values. Raises: DataError without images.

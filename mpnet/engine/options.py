@@ -193,7 +193,7 @@ def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOpti
 
 
 def without_statistics(options: EngineOptions) -> EngineOptions:
-    """The same where no calibration images are at hand: weights whose rounding is learnt are rounded to nearest."""
+    """Return the options without calibration images: weights whose rounding is learnt are rounded to nearest."""
 
     def round_to_nearest(quantization: LayerQuantization) -> LayerQuantization:
         weights, narrow = quantization.weights, replace(quantization.narrow, corrected=False)

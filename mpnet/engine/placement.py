@@ -42,7 +42,7 @@ def place(layout: Layout, kernels: Kernels) -> None:
     by_tensorflow: set[int] = set()
 
     def slot_on(device: str, slot: int, layer: int) -> int:
-        """The slot, or its copy on the device, which is made where it is needed first."""
+        """Return the slot, or its copy on the device, which is made where it is needed first."""
         if layout.devices[slot] == device:
             return slot
         if (slot, device) not in copies:

@@ -36,7 +36,7 @@ class Slot:
 
     @property
     def values(self) -> int:
-        """Number of values for one image."""
+        """Count the values for one image."""
         return self.shape[0] * self.shape[1] * self.shape[2]
 
 
@@ -100,7 +100,7 @@ class Plan:
 
 
 def build_plan(network: NetworkSpec, precision_plan: PrecisionPlan, options: EngineOptions = DEFAULT_OPTIONS) -> Plan:
-    """The steps of one forward pass, verified.
+    """Build the steps of one forward pass, verified.
 
     Raises: PrecisionError for calibrated ranges that are missing, EngineError when verification fails.
     """
@@ -110,7 +110,7 @@ def build_plan(network: NetworkSpec, precision_plan: PrecisionPlan, options: Eng
 
 
 def plan_of(network: NetworkSpec, precision_plan: PrecisionPlan, options: EngineOptions, layout: Layout) -> Plan:
-    """A layout as a plan, verified. Raises: EngineError."""
+    """Turn a layout into a plan, verified. Raises: EngineError."""
     slots = zip(layout.shapes, layout.precisions, layout.layers, *layout.lifetimes(), layout.devices, strict=True)
     plan = Plan(
         network,
@@ -127,7 +127,7 @@ def plan_of(network: NetworkSpec, precision_plan: PrecisionPlan, options: Engine
 
 
 def layout_of(plan: Plan) -> Layout:
-    """The plan's steps and slots, to be changed."""
+    """Return the plan's steps and slots as a layout that can be changed."""
     slots = plan.slots
     return Layout(
         [slot.shape for slot in slots],

@@ -54,7 +54,7 @@ class Constants:
 
 
 def conv_shape(layer: ConvolutionSpec) -> ConvShape:
-    """The kernels' view of a layer."""
+    """Return the shape of a layer's convolution as the kernels take it."""
     height, width, channels = layer.kernel_input
     return ConvShape(
         height, width, channels, layer.filters, layer.size, layer.stride, layer.padding, layer.dilation, layer.groups
@@ -217,7 +217,7 @@ class Prepared:
 
     @property
     def on_host(self) -> Prepared:
-        """The same weights for kernels of the CPU, which run what these do not support."""
+        """Return the same weights for kernels of the CPU, which run what these do not support."""
         if self.kernels.device is HOST:
             return self
         with self._lock:
@@ -256,7 +256,7 @@ class Prepared:
                 self._packed.setdefault(operation, task.result())
 
     def convolution(self, operation: Convolve) -> PreparedConvolution:
-        """The packed weights of one layer at one precision; packed on first use, then kept.
+        """Return the packed weights of one layer at one precision; packed on first use, then kept.
 
         Raises: EngineError that names the layer when the kernels cannot run it.
         """
@@ -293,11 +293,11 @@ class Prepared:
 
     @property
     def values(self) -> Mapping[int, Floats]:
-        """The values of layers that are no convolutions, by layer index; see `Weights.values`."""
+        """Return the values of layers that are no convolutions, by layer index; see `Weights.values`."""
         return self._weights.values
 
     def shortcut_weights(self, index: int) -> Floats:
-        """The normalised weights of a [shortcut]: float32 (layers, channels)."""
+        """Return the normalised weights of a [shortcut]: float32 (layers, channels)."""
         ready = self._shortcuts.get(index)
         if ready is None:
             layer = self.network.layers[index]
@@ -316,7 +316,7 @@ class Prepared:
         return self._fixed[key]
 
     def _statistics_digest(self, operation: Convolve) -> str | None:
-        """A digest of what calibration images say of an operation's constants; None: nothing."""
+        """Return a digest of what calibration images say of an operation's constants; None: nothing."""
         learnt = operation.weights is not None and operation.weights.rounding == LEARNT
         if operation.precision.is_narrow:
             is_needed = operation.corrected or learnt
@@ -376,7 +376,10 @@ class Prepared:
     def _integer_constants(
         self, operation: Convolve, bias: Floats, scale: Floats | None, codes: NDArray[np.int8] | None = None
     ) -> IntegerConstants | None:
-        """What sums become codes by. codes: of the weights, which are checked; None: they were. Raises: EngineError."""
+        """Return the constants that turn sums into codes.
+
+        codes: the weights' codes, to be checked; None where they were. Raises: EngineError.
+        """
         if not isinstance(operation, IntegerConvolve):
             return None
         assert scale is not None

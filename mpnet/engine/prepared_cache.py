@@ -85,7 +85,7 @@ class PreparedCache:
 
 
 def equalisation_digest(equalise: bool | ChannelFactors) -> bool | str:
-    """What says in a digest's document how a network is equalised: SHA-256 (hex) of the factors where there are any."""
+    """Describe in a digest's document how a network is equalised: SHA-256 (hex) of the factors where there are any."""
     if isinstance(equalise, bool):
         return equalise
     return digest_of({str(index): np.frexp(factors)[1].tolist() for index, factors in sorted(equalise.items())})
@@ -93,6 +93,6 @@ def equalisation_digest(equalise: bool | ChannelFactors) -> bool | str:
 
 @functools.cache
 def _program() -> list[Any]:
-    """What makes the bytes: release, arithmetic, order of packed weights, and the very build, for who changes the core."""
+    """Return what the bytes depend on: release, arithmetic, order of packed weights, and the very build of the core."""
     core = os.stat(LIBRARY_PATH)
     return [__version__, ARITHMETIC_VERSION, PACK_VERSION, core.st_size, core.st_mtime_ns]

@@ -19,12 +19,12 @@ Operations = tuple[op.Operation, ...]
 
 
 def kernel_activation(word: str) -> str:
-    """The activation that a kernel applies itself where a layer's is `word`: it, or linear, and a step of its own follows."""
+    """Return the activation that a kernel applies itself: `word`, or linear where a step of its own follows."""
     return word if word in ACTIVATIONS else "linear"
 
 
 def _activate(word: str) -> Operations:
-    """The step that follows a kernel for an activation that it does not have."""
+    """Return the step that follows a kernel for an activation that it does not have."""
     if word in NORMALISATIONS_BY_WORD:
         return (op.Normalize(NORMALISATIONS_BY_WORD[word]),)
     return (op.Map(word),) if word in MAPPED_ACTIVATIONS else ()

@@ -53,7 +53,7 @@ class Session:
         self._lock = threading.Lock()
 
     def forward(self, batch: NDArray[np.float32], copy: bool = True) -> list[NDArray[np.float32]]:
-        """The tensors that enter the heads (without heads: the last layer's), each (n, h, w, c) float32.
+        """Return the tensors that enter the heads (without heads: the last layer's), each (n, h, w, c) float32.
 
         batch: (n, height, width, channels) float32, as the network's input; read in place when C-contiguous.
         copy:  False gives views that the next forward pass overwrites.
@@ -88,7 +88,7 @@ class Session:
         return [tensors[slot].host() for slot in plan.outputs]
 
     def bound(self, images: int) -> BoundPlan:
-        """The calls for batches of this many images, for measurements."""
+        """Return the bound plan for batches of this many images, for measurements."""
         with self._lock:
             return self._bind(images)
 

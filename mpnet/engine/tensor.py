@@ -139,18 +139,18 @@ class Tensor:
 
     @property
     def images(self) -> int:
-        """The number of images, n."""
+        """Return the number of images, n."""
         return int(self.storage.shape[0])
 
     @property
     def shape(self) -> Shape:
-        """The shape of one image: (height, width, channels)."""
+        """Return the shape of one image: (height, width, channels)."""
         _, height, width, channels = self.storage.shape
         return height, width, channels
 
     @property
     def params(self) -> NDArray[Any] | None:
-        """What its codes mean, (n,) of PARAMS; None for reals."""
+        """Return what its codes mean, (n,) of PARAMS; None for reals."""
         return None if self.code_map is None else self.code_map.params.host()
 
     def host(self) -> NDArray[Any]:

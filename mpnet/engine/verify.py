@@ -77,7 +77,7 @@ class Verifier:
     """Compares every int8 step of a plan with its simulation; those in whole numbers with the oracle."""
 
     def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
-        """Raises: ConfigError when no step of the plan is int8."""
+        """Prepare the simulation. Raises: ConfigError when no step of the plan is int8."""
         if not any(step.output_precision.carries_scale or step.input_precision.carries_scale for step in plan.steps):
             raise ConfigError("no layer runs in int8, so there is nothing to verify; lower some or leave --verify out")
         self._prepared = prepared
@@ -141,7 +141,7 @@ class Verifier:
         )
 
     def _simulate(self, number: int, operation: Convolve, x: Tensor) -> tuple[Floats, NDArray[np.float64]]:
-        """(simulated result, bound of its difference from the kernel's)."""
+        """Return the simulated result and the bound of its difference from the kernel's."""
         if number not in self._simulations:
             self._simulations[number] = self._pack(operation)
         simulation = self._simulations[number]
@@ -163,7 +163,7 @@ class Verifier:
         return _Simulation(wide, shape.padding, pack(wide, FP32, weights), pack(wide, FP32, np.abs(weights)))
 
     def _padded(self, x: Tensor, padding: int) -> Floats:
-        """The input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
+        """Return the input as reals, with the border that the kernel reads: taps outside hold zero_point, so offset."""
         assert x.params is not None
         values = dequantize_activations(x.host(), x.params, tensorflow=False)
         if padding == 0:

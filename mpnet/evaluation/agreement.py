@@ -51,7 +51,7 @@ class Agreement:
 
 
 def inside_images(detections: Detections, sizes: NDArray[np.float32]) -> Detections:
-    """The detections that overlap their image: nothing could match the others if they were truths."""
+    """Return the detections that overlap their image: nothing could match the others if they were truths."""
     if len(sizes) != detections.image_count:
         raise DataError(f"the baseline has {len(sizes)} images, the other run {detections.image_count}")
     keep = np.ones(len(detections), np.bool_)

@@ -52,8 +52,11 @@ Verdict = Literal["loss", "gain", "noise"]
 
 
 def verdict(measured: Measure, interval: Interval) -> Verdict | None:
-    """What a paired difference from the baseline says; None of a measure that cannot exceed what the baseline has
-    (`Measure.judged`), of which only the interval means something."""
+    """Judge a paired difference from the baseline.
+
+    Return None for a measure that cannot exceed what the baseline has (`Measure.judged`), of which only the interval means
+    something.
+    """
     if not measured.judged:
         return None
     return "noise" if interval.noise else "loss" if interval.difference * measured.sense > 0 else "gain"
@@ -94,8 +97,10 @@ def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[
 
 
 def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:
-    """The metrics of a run for every draw (`draw_images`) and with images left out; once per run, for any number of
-    comparisons."""
+    """Compute the metrics of a run for every draw (`draw_images`) and with images left out.
+
+    This is done once per run, for any number of comparisons.
+    """
     images = weight.shape[1]
     drawn, left = (_resampled(result, counts) for counts in (weight, left_out(images)))
     return Draws(

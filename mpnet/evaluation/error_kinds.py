@@ -113,7 +113,7 @@ def _categories(truths: Truths) -> NDArray[np.int32]:
 
 
 def judge(detections: Detections, truths: Truths) -> Judged:
-    """The kind of every detection of the truths' images. Raises: DataError when image counts or classes do not fit."""
+    """Return the kind of every detection of the truths' images. Raises: DataError when image counts or classes do not fit."""
     detections = truths.of_labelled(detections).clipped(truths.sizes)
     rank, matched, ignored, truth = find_matches(detections, truths, thresholds=_AT)
     kind = np.full(len(detections), UNCOUNTED, dtype=np.int8)

@@ -35,7 +35,7 @@ _NEARLY_NORMAL = 200.0
 
 @lru_cache(maxsize=1024)
 def t_quantile(degrees: float, tail: float) -> float:
-    """The point that Student's t exceeds with probability `tail` (up to 0.5), within 0.1 %; degrees from 1 on.
+    """Return the point that Student's t exceeds with probability `tail` (up to 0.5), within 0.1 %; degrees from 1 on.
 
     With t = sqrt(degrees) / tan(a) the density of a is sin(a) ** (degrees - 1), which is summed. Of many degrees it is the
     normal distribution's point and the first term of Cornish and Fisher's series.
@@ -82,12 +82,12 @@ class Resampled:
         return float(present.mean() - value) if present.size else 0.0
 
     def left_out_variance(self) -> float:
-        """The jackknife's; NaN where there are fewer than two groups with truths."""
+        """Return the jackknife's variance; NaN where there are fewer than two groups with truths."""
         left = self.left[~np.isnan(self.left)]
         return (left.size - 1) / left.size * float(((left - left.mean()) ** 2).sum()) if left.size > 1 else float("nan")
 
     def variance(self) -> float:
-        """The mean of the bootstrap's and the jackknife's; NaN where one of them is not to be had."""
+        """Return the mean of the bootstrap's and the jackknife's variance; NaN where one of them cannot be had."""
         drawn = self.drawn[~np.isnan(self.drawn)]
         return (float(drawn.var(ddof=1)) + self.left_out_variance()) / 2 if drawn.size > 1 else float("nan")
 

@@ -81,7 +81,7 @@ class Truths:
 
     @staticmethod
     def of_dataset(dataset: Dataset) -> Truths:
-        """The boxes of a dataset's labelled images."""
+        """Take the boxes of a dataset's labelled images."""
         truths = Truths.of(
             dataset.sizes[: dataset.labelled_count],
             len(dataset.categories),
@@ -94,25 +94,28 @@ class Truths:
         return replace(truths, unlabelled=dataset.unlabelled)
 
     def of_labelled(self, detections: Detections) -> Detections:
-        """The detections of the images that have truths. detections: of these, or with those of the unlabelled ones."""
+        """Return the detections of the images that have truths.
+
+        detections: of these images, or of all, unlabelled ones included.
+        """
         if not self.unlabelled or detections.image_count != self.image_count + self.unlabelled:
             return detections
         return detections.of_images(np.arange(self.image_count))
 
     def in_order(self, order: NDArray[np.intp]) -> Truths:
-        """The same with image order[i] as image i."""
+        """Return the truths with image order[i] as image i."""
         cells = np.arange(self.image_count * self.category_count).reshape(self.image_count, self.category_count)[order]
         offsets, chosen = rows_of(self.cell_offsets, cells.reshape(-1))
         return self._chosen(chosen, offsets, np.ascontiguousarray(self.sizes[order]))
 
     def between(self, first: int, last: int) -> Truths:
-        """The truths of the images first .. last - 1, which become images 0, 1, ..."""
+        """Return the truths of the images first .. last - 1, which become images 0, 1, ..."""
         cells = self.cell_offsets[first * self.category_count : last * self.category_count + 1]
         start, end = int(cells[0]), int(cells[-1])
         return self._chosen(slice(start, end), cells - start, self.sizes[first:last])
 
     def without_crowds(self) -> Truths:
-        """The same truths but for crowds."""
+        """Return the truths that are not crowds."""
         if not self.crowd.any():
             return self
         keep = self.crowd == 0
@@ -120,7 +123,7 @@ class Truths:
         return self._chosen(keep, kept[self.cell_offsets], self.sizes)
 
     def _chosen(self, chosen: Any, offsets: NDArray[np.int64], sizes: NDArray[np.float32]) -> Truths:
-        """Some of the truths, by an index of their arrays, with their `cell_offsets`, in images of these sizes."""
+        """Return some of the truths, by an index of their arrays, with their `cell_offsets`, in images of these sizes."""
         box, area, crowd, source = self.box[chosen], self.area[chosen], self.crowd[chosen], self.source[chosen]
         return Truths(len(sizes), self.category_count, offsets, box, area, crowd, source, sizes)
 
@@ -222,7 +225,7 @@ class Outcomes:
             return np.where(truths > 0, areas / (truths * len(self.thresholds)), np.nan)
 
     def pooled(self) -> Outcomes:
-        """The same as of one class: the detections of all in one list, each right or wrong as it was within its own class."""
+        """Return the outcomes of all classes in one list, each right or wrong as it was within its own class."""
         order = np.argsort(-self.score, kind="stable")
         return Outcomes(
             self.thresholds,
@@ -299,7 +302,10 @@ def find_matches(
 def by_category(
     categories: int, category: NDArray[np.int32], score: NDArray[np.float32]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """The order by category, then falling score, equal scores as they come, and where each category begins in it."""
+    """Order by category, then falling score, equal scores as they come.
+
+    Return the order and where each category begins in it.
+    """
     count = len(score)
     category, score = np.ascontiguousarray(category), np.ascontiguousarray(score)
     order, start = np.empty(count, np.int64), np.empty(categories + 1, np.int64)

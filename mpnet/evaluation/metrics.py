@@ -108,7 +108,7 @@ class CocoEvaluator:
 
 
 def size_of(area: float) -> str:
-    """The name of a size, as COCO bounds them; area: of the truth, square pixels."""
+    """Return the name of a size, as COCO bounds them; area: of the truth, square pixels."""
     return next(name for name in SIZES if area <= AREA_RANGES[name][1])
 
 

@@ -87,7 +87,7 @@ class Loss:
         return enough
 
     def with_images(self, images: int) -> Loss:
-        """What so many images would say if the loss stays what it is: the variance goes with one over the images."""
+        """Return what so many images would say if the loss stays what it is: the variance goes with one over the images."""
         factor = images / self.images
         pairs = None if self.pairs is None else (round(self.pairs[0] * factor), round(self.pairs[1] * factor))
         variance, skewness = self.variance / factor, self.skewness / math.sqrt(factor)
@@ -100,15 +100,18 @@ class Loss:
 
     @staticmethod
     def from_json(values: Sequence[float]) -> Loss:
-        """What `as_json` gave."""
+        """Return the loss that `as_json` wrote."""
         images, loss, variance, spread, skewness, share, lost, gained = values
         pairs = None if lost < 0 else (int(lost), int(gained))
         return Loss(int(images), loss, variance, spread, skewness, bool(share), pairs)
 
 
 def _untransformed(t: float, skewness: float) -> float:
-    """The studentised value whose transformation is t. Hall's cubic makes the studentised mean of skewed values nearly normal
-    and is monotonous (Hall, Journal of the Royal Statistical Society B 54, 1992, 221)."""
+    """Return the studentised value whose transformation is t.
+
+    Hall's cubic makes the studentised mean of skewed values nearly normal and is monotonous (Hall, Journal of the Royal
+    Statistical Society B 54, 1992, 221).
+    """
     if abs(skewness) < 1e-6:
         return t
     return float((np.cbrt(1 + skewness * (t - skewness / 6)) - 1) * 3 / skewness)
@@ -119,7 +122,7 @@ Losses = Mapping[str, Loss]
 
 
 def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None) -> Loss | None:
-    """The loss of agreement from its value in percent (-1: nothing to agree with) on resampled images.
+    """Return the loss of agreement from its value in percent (-1: nothing to agree with) on resampled images.
 
     baseline: accuracy of the run that it agrees with, on the labelled images; None: there are none.
     """
@@ -132,7 +135,7 @@ def agreement_loss(value: float, agreeing: Resampled, baseline: Resampled | None
 
 
 def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Loss | None:
-    """The loss of a paired difference second - first, in percent points."""
+    """Return the loss of a paired difference second - first, in percent points."""
     between, measure_variance = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
     if math.isnan(variance) or math.isnan(measure_variance):

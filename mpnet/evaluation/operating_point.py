@@ -103,7 +103,7 @@ class OperatingPoint:
         return _Counts(self._truths.counted().astype(np.int64), detected.astype(np.int64), alarms.astype(np.int64))
 
     def of(self, other: Detections | None = None) -> dict[str, Any]:
-        """What `--json` says of a run at this threshold; None: of the baseline alone. docs/evaluation.md describes it."""
+        """Return what `--json` says of a run at this threshold (docs/evaluation.md); None: of the baseline alone."""
         document: dict[str, Any] = {
             "score": self.score,
             "chosen_by": self.chosen_by,
@@ -185,8 +185,11 @@ class OperatingPoint:
         return table
 
     def _same_recall(self, baseline: Judged, other: Judged) -> dict[str, Any] | None:
-        """The highest threshold with which the run finds as many objects as the baseline with its own, chosen on half of the
-        images and judged on the others; None where a half has no objects, or the run finds too few at any threshold."""
+        """Find the highest threshold with which the run finds as many objects as the baseline with its own.
+
+        It is chosen on half of the images and judged on the others; None where a half has no objects, or the run finds too few
+        at any threshold.
+        """
         chosen, judged = self._half, ~self._half
         at = int(np.searchsorted(THRESHOLDS, self.score - 1e-9).clip(0, len(THRESHOLDS) - 1))
         if not all(self._truths.counted()[half].any() for half in (chosen, judged)):

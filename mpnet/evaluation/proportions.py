@@ -44,7 +44,7 @@ def paired_interval(
 
 
 def _end(b: NDArray[np.float64], c: NDArray[np.float64], n: NDArray[np.float64], z: float) -> NDArray[np.float64]:
-    """The difference whose score is z; the score falls as the difference rises."""
+    """Return the difference whose score is z; the score falls as the difference rises."""
     low, high = np.full(b.shape, -1.0), np.full(b.shape, 1.0)
     for _ in range(_HALVINGS):
         middle = (low + high) / 2

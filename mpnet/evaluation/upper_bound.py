@@ -46,7 +46,7 @@ class UpperBound:
         self._between: dict[tuple[int, int], Truths] = {}
 
     def partial_outcomes(self, detections: Detections, first: int, last: int) -> list[PartialOutcomes]:
-        """What becomes of the detections of runs over the images first .. last - 1, one run after the other."""
+        """Judge the detections of runs over the images first .. last - 1, one run after the other."""
         if (first, last) not in self._between:
             self._between[first, last] = self._truths.between(first, last)
         rank, matched, ignored, _ = find_matches(detections, self._between[first, last])
@@ -134,7 +134,7 @@ def _gains(truths: Truths, sample: Detections, groups: Sequence[NDArray[np.intp]
         group = group_of[sample.image_index[rows] % images]
 
         def average_precision(kept: NDArray[np.bool_], given: NDArray[np.int32], rows: NDArray[np.intp] = rows) -> float:
-            """The sum over classes and thresholds, with the truths that are given found by what was not kept."""
+            """Sum average precision over classes and thresholds; the truths in `given` are found by detections not kept."""
             here = rows[kept]
             outcomes = Outcomes(
                 COCO_THRESHOLDS,

@@ -82,12 +82,14 @@ def check_output(out: Values, *inputs: Values) -> None:
 
 
 def check_threads(threads: int) -> int:
+    """Return the number of threads. Raises: KernelError where it is out of range."""
     if not 1 <= threads <= MAX_THREADS:
         raise KernelError(f"threads is {threads}; it must be between 1 and {MAX_THREADS}")
     return int(threads)
 
 
 def code_of(name: str, names: Sequence[str], what: str) -> int:
+    """Return the number of a name in a list. what: what the name is of, for the message of the KernelError."""
     if name not in names:
         raise KernelError(f"unknown {what} {name!r}; known are {', '.join(names)}")
     return names.index(name)
@@ -100,6 +102,7 @@ def activation_code(word: str, words: Sequence[str]) -> int:
 
 
 def check_codes(low: int, high: int, dtype: np.dtype[Any]) -> None:
+    """Check that codes from low to high fit an integer type. Raises: KernelError."""
     smallest, largest = np.iinfo(dtype).min, np.iinfo(dtype).max
     if not smallest <= low <= high <= largest:
         raise KernelError(f"codes from {low} to {high} do not fit; they must lie in [{smallest}, {largest}]")

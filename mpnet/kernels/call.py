@@ -43,5 +43,5 @@ class Call:
         """Let it use this memory, of at least scratch_bytes and aligned to 64, for intermediate values."""
 
     def _as_argument(self, x: NDArray[Any]) -> Any:
-        """What stands for the input among the arguments: the array, or its address."""
+        """Return what stands for the input among the arguments: the array, or its address."""
         return x

@@ -188,10 +188,7 @@ class Binder:
         return value
 
     def call(self, function: str, x: Values, *rest: Any) -> Call:
-        """A call of what has no method here: arrays, dtypes and numbers as csrc/mpnet.h declares mp_<function>.
-
-        Whoever calls it knows that shapes fit each other.
-        """
+        """Return a call of mp_<function>, which has no method here; its arguments are as csrc/mpnet.h declares them."""
         for array in (x, *rest):
             if isinstance(array, _TENSORS):
                 check(array, f"an argument of {function}", (*ANY, *INT))
@@ -202,7 +199,7 @@ class Binder:
         return self._kernels.ranges_to_scales(ranges, params, scales, scheme, mode)
 
     def value_range(self, x: Values, ranges: Values) -> Call:
-        """The call that fills ranges (n, 2) with the minimum and maximum of each image of x."""
+        """Return the call that fills ranges (n, 2) with the minimum and maximum of each image of x."""
         check(x, "x", REALS)
         if x.size == 0 or not x.shape:
             raise KernelError(f"x has shape {x.shape}; an empty tensor has no range")
@@ -306,7 +303,7 @@ class Binder:
         return calls
 
     def take_channels(self, x: Values, out: Values, start: int) -> Call:
-        """The channels of out, from channel `start` of x; of one stored type."""
+        """Return the call that fills out with the channels of x from `start` on; both are of one stored type."""
         check_images(x, "x", ANY)
         channels, width = out.shape[-1], x.shape[3]
         if not 0 <= start <= width - channels:
@@ -444,7 +441,7 @@ class Kernels(ABC):
         return calls
 
     def check_status(self, status: int | None, what: str) -> None:
-        """Raises what a status other than MP_OK means."""
+        """Raise what a status other than MP_OK means."""
         if status:
             raise KernelError(f"{what}: status {status}")
 

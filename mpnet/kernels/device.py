@@ -36,12 +36,12 @@ class Storage:
 
     @property
     def size(self) -> int:
-        """The number of values."""
+        """Return the number of values."""
         return math.prod(self.shape)
 
     @property
     def nbytes(self) -> int:
-        """The memory that the values take, in bytes."""
+        """Return the memory that the values take, in bytes."""
         return self.size * self.dtype.itemsize
 
     def host(self) -> NDArray[Any]:
@@ -138,26 +138,32 @@ class HostStorage(Storage):
 
     @property
     def size(self) -> int:
+        """Return the number of values."""
         return self.array.size
 
     def host(self) -> NDArray[Any]:
+        """Return the array itself."""
         return self.array
 
     def cut(self, start_bytes: int, shape: Dimensions, dtype: np.dtype[Any]) -> HostStorage:
+        """Return a view of the memory from a byte on, with this shape and type."""
         size_bytes = math.prod(shape) * dtype.itemsize
         content = self.array.reshape(-1).view(np.uint8)[start_bytes : start_bytes + size_bytes]
         return HostStorage(content.view(dtype).reshape(shape))
 
     def lent(self, give_back: Callable[[Storage], Any]) -> HostStorage:
+        """Return the memory, which is given back when nothing refers to it any more."""
         # NumPy follows views to the array that owns the memory; behind a memoryview it stops at this one.
         memory = np.frombuffer(self.array.data, np.uint8)
         weakref.finalize(memory, give_back, self)
         return HostStorage(memory)
 
     def reshape(self, shape: Dimensions) -> HostStorage:
+        """Return a view with another shape."""
         return HostStorage(self.array.reshape(shape))
 
     def images(self, first: int, end: int) -> HostStorage:
+        """Return a view of the images from `first` up to `end`."""
         return HostStorage(self.array[first:end])
 
 
@@ -167,27 +173,33 @@ class HostDevice(Device):
     name = "cpu"
 
     def allocate(self, shape: Dimensions, dtype: np.dtype[Any]) -> HostStorage:
+        """Allocate memory that is not initialised."""
         return HostStorage(np.empty(shape, dtype))
 
     def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
+        """Copy an array to `out`, or return it as storage where there is none."""
         if out is None:
             return HostStorage(np.ascontiguousarray(array))
         np.copyto(out.host(), array)
         return out
 
     def download(self, storage: Storage, out: NDArray[Any] | None = None) -> NDArray[Any]:
+        """Copy the storage to `out`, or return its array where there is none."""
         if out is None:
             return storage.host()
         np.copyto(out, storage.host())
         return out
 
     def finish(self) -> Failure | None:
+        """Return None: calls of the CPU are done when they return."""
         return None
 
     def arena(self, size_bytes: int) -> HostStorage:
+        """Allocate aligned memory for an arena."""
         return HostStorage(aligned(size_bytes))
 
     def join(self, storages: Sequence[Storage]) -> HostStorage:
+        """Join storages along the images."""
         return HostStorage(np.concatenate([storage.host() for storage in storages]))
 
 

@@ -19,7 +19,7 @@ _CPU_INFO_BYTES = 1 << 20
 
 
 def versions() -> dict[str, Any]:
-    """The `versions` of a result: mpnet, python, numpy, opencv, pycocotools, compiler, platform, cpu."""
+    """Return the `versions` of a result: mpnet, python, numpy, opencv, pycocotools, compiler, platform, cpu."""
     import platform
 
     return {
@@ -34,7 +34,7 @@ def versions() -> dict[str, Any]:
 
 @lru_cache(maxsize=1)
 def cpu_name() -> str:
-    """The processor's name as the system gives it; the architecture where it gives none."""
+    """Return the processor's name as the system gives it; the architecture where it gives none."""
     name = next(filter(None, map(_cpu_info, ("model name", "Model", "Hardware", "cpu model"))), "")
     import platform
 
@@ -56,7 +56,7 @@ def int8_sums_saturate() -> bool:
 
 
 def _cpu_info(key: str) -> str:
-    """The first value of a key of /proc/cpuinfo that is not empty; '' where there is none."""
+    """Return the first value of a key of /proc/cpuinfo that is not empty; '' where there is none."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             lines = file.read(_CPU_INFO_BYTES).splitlines()

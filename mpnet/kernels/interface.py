@@ -48,10 +48,12 @@ class ConvShape:
 
     @property
     def out_h(self) -> int:
+        """Return the height of the result."""
         return (self.in_h + 2 * self.padding - self.dilation * (self.size - 1) - 1) // self.stride + 1
 
     @property
     def out_w(self) -> int:
+        """Return the width of the result."""
         return (self.in_w + 2 * self.padding - self.dilation * (self.size - 1) - 1) // self.stride + 1
 
     @property

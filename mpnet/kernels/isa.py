@@ -48,7 +48,7 @@ def _select(name: str, origin: str) -> str:
 
 @functools.lru_cache(maxsize=1)
 def active_level() -> str:
-    """The level that `MPNET_ISA` names, else the best usable one. Raises KernelError for an unusable name."""
+    """Return the level that `MPNET_ISA` names, else the best usable one. Raises: KernelError for an unusable name."""
     return _select(os.environ.get("MPNET_ISA", ""), "MPNET_ISA")
 
 
@@ -64,7 +64,7 @@ def usable_levels() -> tuple[str, ...]:
 
 
 def cpu_features() -> tuple[str, ...]:
-    """What the CPU and the operating system offer, as far as a level asks for it."""
+    """List the features of the CPU and the operating system that some level asks for."""
     words = itertools.takewhile(bool, map(lib.mp_cpu_feature, itertools.count()))
     return tuple(" ".join(ffi.string(feature).decode() for feature in words).split())
 
@@ -80,7 +80,9 @@ def _kernels(name: str) -> NativeKernels:
 
 
 def kernels(name: str | None = None, origin: str = "--isa") -> NativeKernels:
-    """The C kernels of level `name` ("auto": the best usable; None: the active one). origin: where the name is from.
+    """Return the C kernels of level `name` ("auto": the best usable; None: the active one).
+
+    origin: where the name is from.
 
     Raises KernelError as above.
     """

@@ -91,7 +91,7 @@ class NativeKernels(Kernels):
         return tuple(name for name, code in PRECISION_CODE.items() if lib.mp_table_has(self.table, code))
 
     def check_status(self, status: int | None, what: str) -> None:
-        """Implements `Kernels.check_status` with the reasons that the C core gives."""
+        """Implement `Kernels.check_status` with the reasons that the C core gives."""
         if status == lib.MP_OK:
             return
         if status == lib.MP_NONFINITE:
@@ -106,7 +106,7 @@ class NativeKernels(Kernels):
         raise KernelError(f"{what}: {reasons.get(status, f'status {status}')}")
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """Implements `Kernels.pack_conv`."""
+        """Implement `Kernels.pack_conv`."""
         codes = f" (weights in [{-precision.largest_code}, {precision.largest_code}])" if precision.carries_scale else ""
         what = f"convolution {shape} in {precision.name}{codes}"
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
@@ -123,22 +123,22 @@ class NativeKernels(Kernels):
         return PackedConv(shape, precision, self.name, size, data, c_shape)
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
-        """Implements `Kernels.adopt_packed`."""
+        """Implement `Kernels.adopt_packed`."""
         c_shape, code = _c_shape(shape), PRECISION_CODE.get(precision.name)
         if code is None or lib.mp_check_packed(self.table, c_shape, code, address(data), data.size) != lib.MP_OK:
             return None
         return PackedConv(shape, precision, self.name, data.size, data, c_shape)
 
     def takes_sums(self, packed: PackedConv) -> bool:
-        """Implements `Kernels.takes_sums`."""
+        """Implement `Kernels.takes_sums`."""
         return bool(lib.mp_conv_takes_sums(self.table, address(packed.data)))
 
     def call(self, function: str, x: Values, *rest: Any) -> Call:
-        """Implements `Kernels.call`."""
+        """Implement `Kernels.call`."""
         return _NativeCall(getattr(lib, f"mp_{function}"), (self.table, *_as_argument((x, *rest))), 1)
 
     def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
-        """Implements `Kernels.conv_call`."""
+        """Implement `Kernels.conv_call`."""
         data = address(packed.data)
         args = ffi.new(_CONV_ARGS, dict(zip(fields, _as_argument(fields.values()), strict=True)))
         args.shape, args.precision, args.packed = packed.c_shape[0], PRECISION_CODE[packed.precision.name], data

@@ -71,7 +71,7 @@ def _summed(packed: PackedConv) -> Sequence[int]:
 
 
 def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) -> NDArray[Any]:
-    """The chains of section 2. They start from the bias."""
+    """Compute the chains of section 2, which start from the bias."""
     summed = range(packed.shape.depth) if kind is np.float16 else _summed(packed)
 
     def add(taps: NDArray[Any], weights: NDArray[Any], channels: slice) -> NDArray[Any]:
@@ -92,7 +92,7 @@ def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
 
 
 def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
-    """The exact sums of products of codes, (n, out_h, out_w, out_channels)."""
+    """Return the exact sums of products of codes, (n, out_h, out_w, out_channels)."""
     steps = x.astype(np.int64) - per_image(fields["in_zero_point"], x)
     # In float64, which holds every one of these sums, as a product of matrices.
     products = _sums(packed, steps.astype(np.float64), lambda taps, w, _: np.tensordot(taps, w.astype(np.float64), axes=(0, 0)))
@@ -101,7 +101,7 @@ def _integer_sums(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArra
 
 
 def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
-    """Sums of integers, de-scaled."""
+    """Return the sums of integers, de-scaled."""
     bias, weight_scale, offset = fields["bias"], fields["weight_scale"], fields["in_offset"][:, None]
     sums = _integer_sums(packed, x, fields)
     weight_sums = packed.data.reshape(len(bias), -1).sum(axis=1, dtype=np.int32).astype(np.float32)
@@ -237,7 +237,7 @@ def _conv(x: NDArray[Any], packed: PackedConv, fields: Fields) -> None:
 
 
 def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[Any]:
-    """The input x as the precision reads it: codes, or reals of its stored type."""
+    """Return the input x as the precision reads it: codes, or reals of its stored type."""
     out = np.empty(x.shape, packed.precision.stored.dtype)
     if packed.precision.carries_scale:
         quantize(x, x.dtype, out, out.dtype, len(x), 0, *(fields[f"in_{name}"] for name in _CODE_RULES))
@@ -290,15 +290,15 @@ class ReferenceKernels(Kernels):
         return PackedConv(shape, precision, self.name, weights.nbytes, rounded)
 
     def takes_sums(self, packed: PackedConv) -> bool:
-        """Implements `Kernels.takes_sums`."""
+        """Implement `Kernels.takes_sums`."""
         return packed.precision.multiplies_bytes
 
     def call(self, function: str, x: Values, *rest: Any) -> Call:
-        """Implements `Kernels.call`."""
+        """Implement `Kernels.call`."""
         return Call(FUNCTIONS[function], (array_of(x), *map(_array, rest)), 0)
 
     def conv_call(self, packed: PackedConv, x: Values, fields: Fields) -> Call:
-        """Implements `Kernels.conv_call`."""
+        """Implement `Kernels.conv_call`."""
         return Call(_conv, (array_of(x), packed, {name: _array(value) for name, value in fields.items()}), 0)
 
 

@@ -24,7 +24,7 @@ def _round_odd(total: NDArray[np.float64], error: NDArray[np.float64]) -> NDArra
 
 
 def fma(a: Any, b: Any, c: Any, kind: Any = np.float32) -> Any:
-    """a * b + c with one rounding to `kind` (float32, or float16 for halves)."""
+    """Return a * b + c with one rounding to `kind` (float32, or float16 for halves)."""
     a, b, c = np.broadcast_arrays(np.asarray(a, np.float64), np.asarray(b, np.float64), np.asarray(c, np.float64))
     with np.errstate(invalid="ignore", over="ignore"):
         product = a * b
@@ -122,7 +122,7 @@ _ACTIVATIONS: dict[str, Callable[[F32], Any]] = {
 
 
 def activate(x: F32, activation: str) -> F32:
-    """An activation of float32 values of any shape. Raises: KernelError for an unknown one."""
+    """Apply an activation to float32 values of any shape. Raises: KernelError for an unknown one."""
     if activation not in _ACTIVATIONS:
         raise KernelError(f"unknown activation {activation!r}; known are {', '.join(_ACTIVATIONS)}")
     return np.asarray(_ACTIVATIONS[activation](x))
@@ -137,7 +137,7 @@ def times_32(x: Any, multiplier: Any, shift: Any) -> NDArray[np.int64]:
 
 
 def times_64(x: NDArray[np.int64], multiplier: Any, shift: Any) -> NDArray[np.int64]:
-    """The same for sums of more than 32 bits: by the multiplier's upper 16, rounded half up."""
+    """Multiply sums of more than 32 bits by the multiplier's upper 16 bits and shift them, rounded half up."""
     factor = np.where(multiplier < 0x7FFF0000, (multiplier.astype(np.int64) + (1 << 15)) >> 16, 0x7FFF)
     right = 15 - shift.astype(np.int64)
     return np.asarray((x * factor + (np.int64(1) << (right - 1))) >> right)

@@ -22,10 +22,12 @@ _f32, _f64 = np.float32, np.float64
 
 
 def per_image(values: Array, like: Array) -> NDArray[Any]:
+    """Return one value per image in a shape that broadcasts against `like`."""
     return values.reshape(-1, *([1] * (like.ndim - 1)))
 
 
 def refuse_not_finite(x: Array, what: str) -> None:
+    """Refuse values that are NaN or infinite. Raises: NonFiniteError."""
     if not np.isfinite(x).all():
         raise NonFiniteError(f"{what} is NaN or infinite")
 
@@ -37,6 +39,7 @@ def extremes(x: F32) -> F32:
 
 
 def value_range(x: Array, dtype: Any, n: int, count: int, ranges: F32, *_: int) -> None:
+    """Fill ranges (n, 2) with the minimum and maximum of each image."""
     refuse_not_finite(widened(x), "a tensor to be quantised")
     ranges[:] = extremes(widened(x))
 
@@ -44,6 +47,7 @@ def value_range(x: Array, dtype: Any, n: int, count: int, ranges: F32, *_: int) 
 def quantize(
     x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, inv_scale: F32, zero_point: Array, *rules: int
 ) -> None:
+    """Fill out with the codes of x, by the scale and zero point of each image."""
     rounding, low, high, *_ = rules
     inverse, zero = per_image(inv_scale, x), per_image(zero_point, x)
     out[:] = quantized(widened(x), inverse, zero, ROUNDINGS[rounding], low, high).astype(out_dtype)
@@ -52,16 +56,19 @@ def quantize(
 def dequantize(
     x: Array, dtype: Any, out: Array, out_dtype: Any, n: int, count: int, scale: F32, zero_point: Array, offset: F32, *_: int
 ) -> None:
+    """Fill out with the reals that the codes of x stand for."""
     steps = (x.astype(np.int32) - per_image(zero_point, x)).astype(np.float32)
     with np.errstate(over="ignore"):
         out[:] = narrowed(steps * per_image(scale, x) + per_image(offset, x), out_dtype)
 
 
 def cast(x: Array, dtype: Any, out: Array, out_dtype: Any, *_: int) -> None:
+    """Fill out with x in another type of reals."""
     out[:] = narrowed(widened(x), out_dtype)
 
 
 def maxpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+    """Fill out with the largest value of each window."""
     n, h, w, c, out_h, out_w, size, stride, padding, *_ = sizes
     is_code = dtype in CODES
     lowest = np.iinfo(dtype).min if is_code else -np.inf
@@ -77,6 +84,7 @@ def maxpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
 
 
 def avgpool(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, *_: int) -> None:
+    """Fill out with the mean of each channel."""
     total = np.zeros((n, c), np.float32)
     for pixel in widened(x).reshape(n, h * w, c).transpose(1, 0, 2):
         total = total + pixel
@@ -84,21 +92,25 @@ def avgpool(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, *_
 
 
 def upsample(x: Array, out: Array, dtype: Any, n: int, h: int, w: int, c: int, factor: int, *_: int) -> None:
+    """Fill out with x, each pixel repeated `factor` times in both directions."""
     out[:] = x.repeat(factor, axis=1).repeat(factor, axis=2)
 
 
 def copy_channels(
     x: Array, out: Array, dtype: Any, pixels: int, in_c: int, start: int, out_c: int, to: int, c: int, *_: int
 ) -> None:
+    """Copy c channels of x from `start` into out from `to` on."""
     out[..., to : to + c] = x[..., start : start + c]
 
 
 def add(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, *_: int) -> None:
+    """Fill out with the activation of a + b."""
     with np.errstate(over="ignore"):
         out[:] = narrowed(activate(widened(a) + widened(b), ACTIVATION_WORD[activation]), out_dtype)
 
 
 def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale: float, shift: float, *_: int) -> None:
+    """Fill out with the activation of x * scale + shift."""
     with np.errstate(over="ignore", invalid="ignore"):
         value = widened(x) * _f32(scale)
         if shift != 0:
@@ -109,6 +121,7 @@ def map(x: Array, dtype: Any, out: Array, out_dtype: Any, activation: int, scale
 def combine(
     a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, a_weight: F32, b_weight: F32, *sizes: int
 ) -> None:
+    """Fill out with the activation of a * a_weight + b * b_weight, where b may have another size."""
     _, h, w, c, b_h, b_w, b_c, *_ = sizes
     skip, spread = max(b_w // w, 1), max(w // b_w, 1)
     shared = min(c, b_c)
@@ -126,6 +139,7 @@ def combine(
 
 
 def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activation: int, kind: int, *sizes: int) -> None:
+    """Fill out with the activation of a * b, where b may have one value per channel or per pixel."""
     images, h, w, c, *_ = sizes
     shape = {"same": (images, h, w, c), "per_channel": (images, 1, 1, c), "per_pixel": (images, h, w, 1)}[OPERANDS[kind]]
     with np.errstate(over="ignore"):
@@ -136,6 +150,7 @@ def multiply(a: Array, b: Array, out: Array, dtype: Any, out_dtype: Any, activat
 def gather(
     x: Array, out: Array, dtype: Any, images: int, in_count: int, out_count: int, index: Array, fill: Array, *_: int
 ) -> None:
+    """Fill out with the values of x at index, and `fill` where the index is below 0."""
     taken = x.reshape(images, in_count)[:, np.maximum(index, 0)]
     empty = fill[:, None].astype(dtype) if dtype in CODES else np.zeros((images, 1), dtype)
     out[:] = np.where(index < 0, empty, taken).reshape(out.shape)
@@ -166,7 +181,7 @@ def _shares(x: F32, kind: str, p0: float) -> NDArray[np.float64]:
 
 
 def natural_logarithm(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The operations of mp_log."""
+    """Compute the natural logarithm by the operations of mp_log."""
     bits = x.view(np.int64)
     exponent = (bits >> 52) - 1023
     m = ((bits & 0x000FFFFFFFFFFFFF) | 0x3FF0000000000000).view(_f64)
@@ -203,6 +218,7 @@ def _local_response(x: F32, size: float, alpha: float, beta: float, kappa: float
 def normalize(
     x: Array, out: Array, dtype: Any, kind: int, rows: int, length: int, starts: Array, segments: int, *parameters: float
 ) -> None:
+    """Fill out with the rows of x, normalised as `kind` says."""
     p0, p1, p2, p3, *_ = parameters
     name, wide = NORMALISATIONS[kind], widened(x).reshape(rows, length)
     with np.errstate(over="ignore", invalid="ignore", divide="ignore"):
@@ -215,6 +231,7 @@ def normalize(
 
 
 def attention(x: F32, out: F32, images: int, pixels: int, heads: int, key: int, value: int, areas: int, *rest: float) -> None:
+    """Fill out with the attention of heads over the positions of each area."""
     scale, n = _f32(rest[0]), images * areas
     parts = np.split(x.reshape(n, pixels // areas, -1), [heads * key, 2 * heads * key], axis=2)
     q, k, v = (part.reshape(n, pixels // areas, heads, -1).transpose(0, 2, 1, 3) for part in parts)
@@ -236,6 +253,7 @@ def attention(x: F32, out: F32, images: int, pixels: int, heads: int, key: int, 
 
 
 def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
+    """Fill out with the mean of the values of each window that lie inside x."""
     images, h, w, c, out_h, out_w, size, stride_x, stride_y, padding, *_ = sizes
     wide, before = widened(x), padding // 2
     for oy in range(out_h):
@@ -250,6 +268,7 @@ def local_avgpool(x: Array, out: Array, dtype: Any, *sizes: int) -> None:
 
 
 def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: int, *_: int) -> None:
+    """Fill out with the largest of every out_c-th channel."""
     ordered = x if dtype in CODES else widened(x)
     result = ordered[..., :out_c].copy()
     for start in range(out_c, c, out_c):
@@ -260,12 +279,14 @@ def channel_max(x: Array, out: Array, dtype: Any, pixels: int, c: int, out_c: in
 
 
 def shuffle(x: Array, out: Array, dtype: Any, pixels: int, c: int, groups: int, *_: int) -> None:
+    """Fill out with the channels of x, interleaved from its groups."""
     out[:] = x.reshape(pixels, groups, c // groups).swapaxes(1, 2).reshape(out.shape)
 
 
 def rescale(
     x: Array, dtype: Any, out: Array, out_dtype: Any, zero_point: int, out_zero_point: int, low: int, high: int, *rest: int
 ) -> None:
+    """Fill out with codes of x, rescaled to the result's scale."""
     multiplier, shift, below_multiplier, below_shift, *_ = rest
     steps = x.astype(np.int64) - zero_point
     below = steps < 0
@@ -285,6 +306,7 @@ def add_codes(
     high: int,
     *_: int,
 ) -> None:
+    """Fill out with codes of the sum of a and b, by the integer rules of each scale."""
     left = 20 if out.dtype == np.int8 else 15
     terms = zip((a, b), zero_points, multipliers, shifts, strict=False)
     total = sum(times_32((x.astype(np.int64) - zero) << left, factor, shift) for x, zero, factor, shift in terms)
@@ -292,6 +314,7 @@ def add_codes(
 
 
 def quantize_by_division(x: F32, out: Array, dtype: Any, scale: float, zero_point: int, *_: int) -> None:
+    """Fill out with the codes of x, divided by the scale and rounded half away from 0."""
     refuse_not_finite(x, "a tensor to be quantised")
     least = np.iinfo(dtype).min
     steps: F32 = np.clip(x / _f32(scale), _f32(least - zero_point), _f32(-1 - least - zero_point))

@@ -48,7 +48,7 @@ class ChannelMeans:
 def bias_shift(
     weights: NDArray[np.float32], rounded: NDArray[np.float32], means: NDArray[np.float64], groups: int = 1
 ) -> NDArray[np.float32]:
-    """What to add to the bias: -sum of (rounded - weights) * means per output channel, in float64 in the inputs' order.
+    """Return what to add to the bias: -sum of (rounded - weights) * means per output channel, in float64 in the inputs' order.
 
     weights, rounded: (out, in / groups, kh, kw), the second as the int8 codes stand for it; means: (in,).
     Raises: PrecisionError for shapes that do not fit.

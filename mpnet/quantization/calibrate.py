@@ -124,7 +124,7 @@ class Calibrator:
             raise DataError(f"calibration: tensor {tensor} ({self._names.get(tensor, '?')}): {error}") from None
 
     def result(self, digests: Mapping[str, str]) -> CalibratedRanges:
-        """What was found. Raises: DataError naming the tensor that nothing was observed of."""
+        """Return the ranges that were found. Raises: DataError naming the tensor that nothing was observed of."""
         ranges = []
         for tensor, estimator in self._estimators.items():
             name = self._names.get(tensor, "?")

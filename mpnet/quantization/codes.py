@@ -41,43 +41,45 @@ class Codes(NamedTuple):
 
     @property
     def least(self) -> int:
-        """The least code."""
+        """Return the least code."""
         return -(1 << (self.bits - 1))
 
     @property
     def largest(self) -> int:
-        """The largest code."""
+        """Return the largest code."""
         return -1 - self.least
 
 
 def codes_of(scheme: ActivationScheme, low: float, high: float) -> Codes:
-    """The codes of a range."""
+    """Return the codes of a range."""
     params = range_to_params(low, high, scheme)
     return Codes(params.scale, params.zero_point, scheme.bits)
 
 
 def range_of(codes: Codes) -> tuple[float, float]:
-    """The reals that codes span."""
+    """Return the reals that codes span."""
     return (codes.least - codes.zero_point) * codes.scale, (codes.largest - codes.zero_point) * codes.scale
 
 
 def spanned_by_sums(codes: Codes, calibrated: tuple[float, float]) -> tuple[float, float]:
-    """The range of a result, which has `codes`, that sums before LeakyReLU should reach.
+    """Return the range of a result, which has `codes`, that sums before LeakyReLU should reach.
 
-    Codes of 16 bits lie around zero, where a tenth of them would be left for what is below it."""
+    Codes of 16 bits lie around zero, where a tenth of them would be left for what is below it.
+    """
     return (BEYOND * calibrated[0], calibrated[1]) if codes.is_wide else range_of(codes)
 
 
 def leaky_sums(codes: Codes, calibrated: tuple[float, float]) -> Codes:
-    """The codes of sums before LeakyReLU, whose results have `codes` and were found in a range."""
+    """Return the codes of sums before LeakyReLU, whose results have `codes` and were found in a range."""
     low, high = sums_before("leaky", *spanned_by_sums(codes, calibrated), bits=codes.bits) or range_of(codes)
     return codes_of(ActivationScheme().of_bits(codes.bits), low, high)
 
 
 def sums_before(activation: str, low: float, high: float, bits: int = 8) -> tuple[float, float] | None:
-    """The range of sums whose results lie in [low, high]; None for an activation that cannot be turned round.
+    """Return the range of sums whose results lie in [low, high]; None for an activation that cannot be turned round.
 
-    bits: of their codes; from 16 on no sum is cut."""
+    bits: of their codes; from 16 on no sum is cut.
+    """
     if activation == "leaky" and bits > 8:
         return min(low, 0.0) / _SLOPE, max(high, 0.0)
     if activation == "leaky":
@@ -86,7 +88,7 @@ def sums_before(activation: str, low: float, high: float, bits: int = 8) -> tupl
 
 
 def leaky_bound(low: float, high: float) -> float:
-    """The lower bound of sums from [low, high], low <= 0 <= high, with the least squared error after LeakyReLU.
+    """Return the lower bound of sums from [low, high], low <= 0 <= high, with the least squared error after LeakyReLU.
 
     Sums are taken as normal, with their extremes `_REACH` deviations from the mean. With step s = (high - bound) / 255, p and
     n the shares of sums above 0 and from the bound to 0: error = s^2 / 12 (p + slope^2 n) + slope^2 E[(bound - x)^2 below].

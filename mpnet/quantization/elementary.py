@@ -25,7 +25,7 @@ _MOST_FACTORS = 64
 
 
 def log(x: Reals) -> Reals:
-    """The natural logarithm, within 3 units in the last place."""
+    """Return the natural logarithm, within 3 units in the last place."""
     mantissa, exponent = np.frexp(np.where((x > 0) & np.isfinite(x), x, 1.0))
     small = mantissa < np.sqrt(0.5)
     mantissa, exponent = np.where(small, 2 * mantissa, mantissa), exponent - small
@@ -38,7 +38,7 @@ def log(x: Reals) -> Reals:
 
 
 def exp(x: Reals) -> Reals:
-    """The exponential function, within 2 units in the last place; 0 below -700."""
+    """Return the exponential function, within 2 units in the last place; 0 below -700."""
     bounded = np.clip(np.where(np.isnan(x), 0.0, x), -800.0, 800.0)
     twos = np.rint(bounded / _LN2)
     rest = (bounded - twos * _LN2_HIGH) - twos * _LN2_LOW
@@ -51,12 +51,12 @@ def exp(x: Reals) -> Reals:
 
 
 def sin(x: Reals) -> Reals:
-    """The sine of angles in radians, within 4 units in the last place of 1; NaN beyond 2^20, where no angle is left."""
+    """Return the sine of angles in radians, within 4 units in the last place of 1; NaN beyond 2^20, where no angle is left."""
     return _wave(x, 0)
 
 
 def cos(x: Reals) -> Reals:
-    """The cosine, as `sin`."""
+    """Return the cosine, as exact as `sin`."""
     return _wave(x, 1)
 
 
@@ -78,7 +78,7 @@ def _series(square: Reals, first: int) -> Reals:
 
 
 def tanh(x: Reals) -> Reals:
-    """The hyperbolic tangent, within 4 units in the last place."""
+    """Return the hyperbolic tangent, within 4 units in the last place."""
     near = np.where(np.abs(x) < 1, x, 0.0)
     return np.where(
         np.abs(x) < 1,

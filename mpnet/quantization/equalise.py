@@ -48,7 +48,7 @@ class EqualisationPair:
 
 
 def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
-    """The convolutions whose result, past layers that only move values, reaches nothing but convolutions."""
+    """Find the convolutions whose result, past layers that only move values, reaches nothing but convolutions."""
     pairs = []
     for layer in network.convolutions:
         if layer.activation not in HOMOGENEOUS:
@@ -144,8 +144,10 @@ def equalise_by(
 def pair_factors(
     first: FoldedConvolution, seconds: list[tuple[FoldedConvolution, int]], *, exact: bool = True, name: str = "?"
 ) -> Floats:
-    """What to divide each output channel of `first` by: sqrt(r1 / r2), r1 and r2 the largest magnitudes that write and
-    read the channel. 1 for channels that are dead on either side. seconds: (layer, its groups).
+    """Return what to divide each output channel of `first` by.
+
+    It is sqrt(r1 / r2), r1 and r2 the largest magnitudes that write and read the channel; 1 for channels that are dead on
+    either side. seconds: (layer, its groups).
     """
     writes = np.abs(first.weights).reshape(len(first.weights), -1).max(axis=1).astype(np.float64)
     reads = np.zeros_like(writes)
@@ -164,7 +166,7 @@ def pair_factors(
 
 
 def scale_outputs(layer: FoldedConvolution, factors: Floats) -> FoldedConvolution:
-    """Filters and biases divided by factors (out,)."""
+    """Divide filters and biases by factors (out,)."""
     weights = layer.weights / factors[:, None, None, None]
     return FoldedConvolution(weights.astype(np.float32), (layer.bias / factors).astype(np.float32))
 

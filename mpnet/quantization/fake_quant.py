@@ -60,7 +60,7 @@ EMPTY = Steps(_ZERO, _ZERO, _f32(1), _ZERO)
 
 
 def fake_quant_steps(minimum: np.float32, maximum: np.float32, num_bits: int, narrow_range: bool) -> Steps:
-    """The range [minimum, maximum] nudged so that 0 is one of its codes, which moves a range without 0 to it."""
+    """Nudge the range [minimum, maximum] so that 0 is one of its codes, which moves a range without 0 to it."""
     minimum, maximum = flush_one(minimum), flush_one(maximum)
     if minimum == 0 == maximum:
         return EMPTY
@@ -81,7 +81,7 @@ def fake_quant_whole(x: NDArray[np.float32], steps: Steps, *, channel: bool = Fa
 
 
 def both_ways_steps(minimum: np.float32, maximum: np.float32, lowest: int, highest: int) -> Steps:
-    """The scale of quantize_and_dequantize: the finer one that lets [minimum, maximum] fit into the codes, 0 kept."""
+    """Return the scale of quantize_and_dequantize: the finer one that lets [minimum, maximum] fit into the codes, 0 kept."""
     minimum, maximum = flush_one(minimum), flush_one(maximum)
     low, high = _f32(lowest), _f32(highest)
     if minimum == 0 == maximum:
@@ -125,7 +125,7 @@ def fake_quant_with_min_max_vars(
 def fake_quant_with_min_max_vars_per_channel(
     inputs: ArrayLike, min: ArrayLike, max: ArrayLike, num_bits: int = 8, narrow_range: bool = False
 ) -> NDArray[np.float32]:
-    """The same with a range for each index of the last dimension; min, max: 1-D, of its size.
+    """Do as `fake_quant_with_min_max_vars` with a range for each index of the last dimension; min, max: 1-D, of its size.
 
     Raises: as fake_quant_with_min_max_vars.
     """

@@ -39,7 +39,7 @@ class Factor(NamedTuple):
 
 
 def factor_of(real: float) -> Factor:
-    """The nearest factor to a real of 0 or more; 0 where that is below 2^-32. Raises: PrecisionError above 2^30."""
+    """Return the nearest factor to a real of 0 or more; 0 where that is below 2^-32. Raises: PrecisionError above 2^30."""
     mantissa, shift = math.frexp(real)
     multiplier = math.floor(mantissa * 2.0**31 + 0.5)
     if multiplier == 1 << 31:
@@ -50,7 +50,7 @@ def factor_of(real: float) -> Factor:
 
 
 def integer_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes) -> NDArray[np.float64]:
-    """A bias (out,) counted in steps of the products of an input's codes and weights with these scales."""
+    """Return a bias (out,) counted in steps of the products of an input's codes and weights with these scales."""
     steps: NDArray[np.float64] = np.rint(bias / (scales.astype(np.float64) * codes.scale))
     return steps
 

@@ -30,7 +30,7 @@ class GrowingHistogram:
 
     @property
     def total(self) -> int:
-        """The number of values that were counted."""
+        """Return the number of values that were counted."""
         return int(self.counts.sum())
 
     def observe(self, x: NDArray[Any]) -> None:
@@ -63,11 +63,11 @@ class GrowingHistogram:
 
     @property
     def width(self) -> float:
-        """The width of a bin, in the values' unit."""
+        """Return the width of a bin, in the values' unit."""
         return math.ldexp(1.0, self.exponent) if self.exponent is not None else 1.0
 
     def edges(self) -> NDArray[np.float64]:
-        """The 2 * HALF_BINS + 1 edges of the bins."""
+        """Return the 2 * HALF_BINS + 1 edges of the bins."""
         return np.arange(-HALF_BINS, HALF_BINS + 1).astype(np.float64) * np.float64(self.width)
 
     def filled(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
@@ -78,5 +78,5 @@ class GrowingHistogram:
         return inside, self.counts[where]
 
     def magnitudes(self) -> NDArray[np.int64]:
-        """Counts by magnitude, HALF_BINS bins from zero up."""
+        """Return the counts by magnitude, HALF_BINS bins from zero up."""
         return self.counts[HALF_BINS:] + self.counts[:HALF_BINS][::-1]

@@ -106,7 +106,7 @@ class InputProducts:
                 self._count += rows.shape[1] if weights is None else int(weights[number, start : start + step].sum())
 
     def covariance(self) -> Reals:
-        """(groups, depth, depth) whole numbers in the order of weights, scaled for `descend`.
+        """Return the covariance (groups, depth, depth) in whole numbers, in the order of weights, scaled for `descend`.
 
         Raises: DataError when nothing was observed.
         """
@@ -194,7 +194,7 @@ class _Filters:
 
     @cached_property
     def _order(self) -> NDArray[np.intp]:
-        """Inputs as the search wants them: those that vary most last."""
+        """Return the inputs in the order of the search: those that vary most last."""
         return np.argsort(np.diag(self.covariance), kind="stable")
 
     @cached_property
@@ -202,7 +202,7 @@ class _Filters:
         return triangular_factor(self.covariance[np.ix_(self._order, self._order)])
 
     def learnt(self, scales: NDArray[np.float32]) -> Descent:
-        """The better of descents from codes that were searched for and from weights that are not rounded."""
+        """Return the better of the descents from codes that were searched for and from weights that are not rounded."""
         if not self.searches:
             return self._descended(scales, SWEEPS)
         if self.rows.shape[1] > MOST_THOROUGH:
@@ -216,7 +216,7 @@ class _Filters:
         )
 
     def searched(self, scales: NDArray[np.float32], beams: int, sweeps: int) -> Descent:
-        """A search and so many sweeps of descent after it."""
+        """Run a search and so many sweeps of descent after it."""
         weights, step_parts = np.rint(self._steps(scales) * self.unit), self.multipliers * self.unit
         error = np.empty_like(weights)
         error[:, self._order] = search(weights.T[self._order], step_parts.T[self._order], self._factor, self.largest, beams).T
@@ -258,7 +258,7 @@ class _Filters:
 def _better(
     current: tuple[NDArray[np.float32], Reals], candidate: tuple[NDArray[np.float32], Reals]
 ) -> tuple[NDArray[np.float32], Reals]:
-    """The scale of each filter that does less harm, and the harm."""
+    """Return the scale of each filter that does less harm, and the harm."""
     better = candidate[1] < current[1]
     return np.where(better, candidate[0], current[0]), np.where(better, candidate[1], current[1])
 

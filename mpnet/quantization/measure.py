@@ -93,7 +93,7 @@ class ErrorMeter:
             self._at_ends += int(np.count_nonzero((codes == low) | (codes == high)))
 
     def result(self) -> TensorError:
-        """Raises: DataError when nothing was observed."""
+        """Return the error of the tensor. Raises: DataError when nothing was observed."""
         if self._elements == 0:
             raise DataError("no tensors were compared; give at least one image")
         n = self._elements
@@ -128,7 +128,7 @@ def decibels(ratio: float) -> float:
 
 
 def sparkline(counts: list[int]) -> str:
-    """The histogram in one line of a terminal."""
+    """Draw the histogram in one line of a terminal."""
     bars = " ▁▂▃▄▅▆▇█"
     top = max(counts, default=0)
     if top == 0:

@@ -22,7 +22,7 @@ from mpnet.quantization.scheme import ActivationScheme, QuantParams
 
 
 def ranges_to_params(ranges: NDArray[np.float32], scheme: ActivationScheme) -> NDArray[Any]:
-    """The parameters (n,) of PARAMS for the (n, 2) [min, max] of n images.
+    """Return the parameters (n,) of PARAMS for the (n, 2) [min, max] of n images.
 
     Raises: PrecisionError, naming the image when there are several, for a range that is not finite, has min > max or
     is too narrow or wide for a mode of TensorFlow.
@@ -68,7 +68,7 @@ def quant_params(params: NDArray[Any], image: int) -> QuantParams:
 
 
 def tensor_quant(params: NDArray[Any]) -> TensorQuant:
-    """The scales, zero points and offsets of an array of PARAMS, as kernels take them."""
+    """Return the scales, zero points and offsets of an array of PARAMS, as kernels take them."""
     return TensorQuant(scale=params["scale"].copy(), zero_point=params["zero_point"].copy(), offset=params["offset"].copy())
 
 

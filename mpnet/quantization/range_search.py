@@ -20,7 +20,7 @@ _ENTROPY_STEP = 8
 
 
 def mse_range(histogram: GrowingHistogram, scheme: ActivationScheme) -> tuple[float, float]:
-    """The range whose codes have the least squared error over the histogram.
+    """Return the range whose codes have the least squared error over the histogram.
 
     Both ends shrink together first, then each in turn while that helps; of equals the wider one stays.
     """
@@ -61,7 +61,7 @@ def _squared_error(
 
 
 def entropy_range(histogram: GrowingHistogram, scheme: ActivationScheme) -> tuple[float, float]:
-    """The range [max(min, -t), min(max, t)] whose t has the least KL divergence.
+    """Return the range [max(min, -t), min(max, t)] whose t has the least KL divergence.
 
     For each t, P is the histogram of magnitudes below t with everything beyond added to its last bin, and Q the same
     bins without that, merged into as many levels as the scheme has codes for magnitudes, then spread evenly over the

@@ -107,18 +107,18 @@ class ActivationScheme:
 
     @property
     def low(self) -> int:
-        """The smallest code in use."""
+        """Return the smallest code in use."""
         if self.bits == 16:
             return -32768  # as TensorFlow Lite, whose scale is of 32767 as well
         return -127 if self.narrow_range or (self.is_symmetric and not self.is_tensorflow) else -128
 
     @property
     def high(self) -> int:
-        """The largest code in use."""
+        """Return the largest code in use."""
         return (1 << (self.bits - 1)) - 1
 
     def of_bits(self, bits: int) -> ActivationScheme:
-        """This scheme for codes of so many bits: where its mode does not have them, symmetric."""
+        """Return this scheme for codes of so many bits: where its mode does not have them, symmetric."""
         if bits == self.bits:
             return self
         if self.is_symmetric and not self.is_tensorflow:
@@ -146,7 +146,7 @@ class QuantParams:
 
 
 def range_to_params(minimum: float, maximum: float, scheme: ActivationScheme) -> QuantParams:
-    """The scale and zero point for reals in [minimum, maximum]; the range always grows to hold 0.
+    """Return the scale and zero point for reals in [minimum, maximum]; the range always grows to hold 0.
 
     Order of operations, each rounded to float32:
       affine:        mn = min(minimum, 0), mx = max(maximum, 0); scale = mx / 255 - mn / 255;
@@ -312,5 +312,5 @@ def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.floa
 
 
 def fake_quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
-    """The reals that remain of x after a trip through codes."""
+    """Return the reals that remain of x after a trip through codes."""
     return dequantize_activation(quantize_activation(x, params), params)

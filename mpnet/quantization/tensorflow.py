@@ -46,12 +46,12 @@ class QuantizedType:
 
     @property
     def half(self) -> np.float32:
-        """The number that MIN_COMBINED subtracts from codes of a signed type; 0 for unsigned ones."""
+        """Return the number that MIN_COMBINED subtracts from codes of a signed type; 0 for unsigned ones."""
         return np.float32((self.highest - self.lowest + 1) // 2 if self.signed else 0)
 
     @property
     def steps(self) -> float:
-        """Steps between the lowest and the highest code, as a double."""
+        """Count the steps between the lowest and the highest code, as a double."""
         return float(self.highest - self.lowest)
 
 
@@ -70,6 +70,7 @@ def flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def flush_one(x: np.float32) -> np.float32:
+    """Flush a number below the smallest normal one to 0, with its sign."""
     return np.copysign(_ZERO, x) if abs(x) < _SMALLEST_NORMAL else x
 
 
@@ -91,7 +92,7 @@ def quantize_factors(
     narrow_range: bool,
     ensure_minimum_range: float,
 ) -> QuantizeFactors:
-    """The range after adjustment and the scale, by TensorFlow's order of operations.
+    """Return the range after adjustment and the scale, by TensorFlow's order of operations.
 
     ensure_minimum_range is rounded to float32 first, as TensorFlow's attribute is.
     """
@@ -119,7 +120,7 @@ def quantize_factors(
 def dequantize_scale(
     min_range: np.float32, max_range: np.float32, kind: QuantizedType, mode: str, narrow_range: bool
 ) -> np.float32:
-    """The real value of one code. The range is taken as it is."""
+    """Return the real value of one code. The range is taken as it is."""
     low, high = _scaled_codes(kind, narrow_range)
     min_range, max_range = flush_one(min_range), flush_one(max_range)
     with np.errstate(all="ignore"):
@@ -297,7 +298,7 @@ class _Slice:
 def _slices(
     operation: str, shape: tuple[int, ...], min_range: ArrayLike, max_range: ArrayLike, axis: int | None, mode: str
 ) -> list[_Slice]:
-    """The parts and their ranges, checked; one part is the whole tensor."""
+    """Return the parts and their ranges, checked; one part is the whole tensor."""
     minima, maxima = np.asarray(min_range, np.float32), np.asarray(max_range, np.float32)
     if not (np.isfinite(minima).all() and np.isfinite(maxima).all()):
         raise PrecisionError(f"{operation}: min_range or max_range holds NaN or infinity")

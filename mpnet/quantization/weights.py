@@ -108,7 +108,7 @@ def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.
 
 
 def dequantize_weights(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The float32 weights that the codes stand for; scales: (out_channels,)."""
+    """Return the float32 weights that the codes stand for; scales: (out_channels,)."""
     real: NDArray[np.float32] = codes.astype(np.float32) * scales.reshape(-1, *([1] * (codes.ndim - 1)))
     return real
 
@@ -149,7 +149,7 @@ def integer_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme:
 
 
 def weight_scales(rows: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
-    """The scale of each row (rows, values) of weights, which are finite."""
+    """Return the scale of each row (rows, values) of weights, which are finite."""
     largest = np.abs(rows).max(axis=1)
     base = np.where(largest == 0, _f32(1), np.maximum(largest / _f32(scheme.largest), _f32(2.0**-100))).astype(np.float32)
     if scheme.method == "min_max":
@@ -187,7 +187,7 @@ def largest_multiplier(bits: int) -> int:
 
 
 def multiplier_bytes(filters: int, taps: int, channels: int, bits: int) -> int:
-    """What the multipliers of a layer take whose filters read so many channels at so many taps."""
+    """Count the bytes of the multipliers of a layer whose filters read so many channels at so many taps."""
     return -(-filters * taps * -(-channels // GROUP) * (8 - bits) // 8)
 
 

@@ -48,7 +48,7 @@ class BenchStep:
     share: float | None
 
     def as_json(self) -> dict[str, Any]:
-        """The value as the document of `mpnet bench --json` has it."""
+        """Return the value as the document of `mpnet bench --json` has it."""
         timed, operation = self.time, self.time.step.operation
         precision = operation.precision if isinstance(operation, Convolve) else timed.step.output_precision
         return {
@@ -84,7 +84,7 @@ class BenchCase:
     steps: tuple[BenchStep, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The value as the document of `mpnet bench --json` has it."""
+        """Return the value as the document of `mpnet bench --json` has it."""
         return {
             "isa": self.isa,
             "threads": self.threads,
@@ -102,7 +102,7 @@ class BenchCase:
 
     @property
     def conversions_ms(self) -> float:
-        """Steps that only change the precision of a tensor."""
+        """Sum the times of the steps that only change the precision of a tensor."""
         return sum(s.time.median_ms for s in self.steps if s.time.step.operation.is_conversion)
 
 
@@ -112,7 +112,7 @@ def gops(macs: int, ms: float) -> float:
 
 
 def bench_key(network: NetworkSpec, name: str) -> str:
-    """The plan key of a precision's name, of `mixed`, or of itself. Raises: PrecisionError for an unknown one."""
+    """Return the plan key of a precision's name, of `mixed`, or of itself. Raises: PrecisionError for an unknown one."""
     if name == MIXED:
         return assign(network, "int8", {"heads": "fp16"}).key
     if name not in PRECISIONS and set(split_key(name)[0]) <= BY_CODE.keys():
@@ -121,7 +121,7 @@ def bench_key(network: NetworkSpec, name: str) -> str:
 
 
 def key_of(experiment: Experiment) -> str:
-    """The plan key of an experiment's own precisions. Raises: as `read_cfg` and `assign`."""
+    """Return the plan key of an experiment's own precisions. Raises: as `read_cfg` and `assign`."""
     section = experiment.precision
     return assign(read_cfg(experiment.model.cfg, experiment.model.dialect), section.default, dict(section.layers)).key
 
@@ -230,7 +230,7 @@ class Bench:
     cases: tuple[BenchCase, ...]
 
     def as_json(self) -> dict[str, Any]:
-        """The document of `mpnet bench --json`."""
+        """Return the document of `mpnet bench --json`."""
         return {
             "format": "mpnet-bench",
             "version": 1,

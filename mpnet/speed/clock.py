@@ -34,17 +34,17 @@ class Times:
 
     @property
     def min_ms(self) -> float:
-        """The least: what disturbs a measurement only ever adds to it."""
+        """Return the least time: what disturbs a measurement only ever adds to it."""
         return min(self.ms)
 
     @property
     def median_ms(self) -> float:
-        """The median of the times."""
+        """Return the median of the times."""
         return statistics.median(self.ms)
 
     @property
     def quartiles_ms(self) -> tuple[float, float]:
-        """The bounds (low, high) of the middle half of the times."""
+        """Return the bounds (low, high) of the middle half of the times."""
         if len(self.ms) < 2:
             return self.ms[0], self.ms[0]
         low, _, high = statistics.quantiles(self.ms, n=4, method="inclusive")
@@ -124,7 +124,7 @@ def in_turn(
 
 
 def together(pieces: Iterable[Times]) -> Times:
-    """The times of several pieces of work run one after the other, round by round."""
+    """Return the times of several pieces of work run one after the other, round by round."""
     pieces = list(pieces)
     rounds = zip(*(piece.ms for piece in pieces), strict=True)
     return Times(tuple(map(sum, rounds)), max((piece.others for piece in pieces), default=0.0))

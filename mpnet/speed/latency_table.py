@@ -97,7 +97,7 @@ class LatencyTable:
             )
 
     def as_json(self) -> dict[str, Any]:
-        """The document that the file holds."""
+        """Return the document that the file holds."""
         mean, largest = self.errors_percent
         return {
             **TABLE.head,

@@ -26,14 +26,14 @@ class Peak:
     int8: float
 
     def of(self, precision: Precision) -> float:
-        """The peak for products of a precision: halves are multiplied as fp32, narrow codes as int8, int16 as two of these."""
+        """Return the peak for products of a precision: fp16 counts as fp32, narrow codes as int8, int16 as two of these."""
         if not precision.carries_scale:
             return self.fp32
         return self.int8 / precision.stored.item_bytes
 
 
 def measure_peak(kernels: NativeKernels) -> Peak:
-    """The best of several short measurements, so that what disturbs one does not count."""
+    """Return the best of several short measurements, so that what disturbs one does not count."""
     run = multiply_adds(kernels.table)
     rounds = 1000
     while once(partial(run, rounds)) < _LEAST_MS:

@@ -100,7 +100,7 @@ def _measured_once(
 
 
 def measure_steps(session: Session, image: NDArray[np.float32], repeats: int) -> tuple[dict[str, Times], Times]:
-    """(times of each step by signature, times of whole passes), taken in turn: a pass step by step, a pass in one call."""
+    """Time the steps, by signature, and whole passes, in turn: a pass step by step, a pass in one call."""
     session.forward(image, copy=False)
     calls = step_calls(session, len(image))
     *call_times, whole_pass = in_turn(

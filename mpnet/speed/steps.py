@@ -42,7 +42,7 @@ class StepTime:
 def open_network(
     source: Experiment | str | Path, weights: str | Path | None, purpose: str
 ) -> tuple[NetworkSpec, Weights, EngineOptions]:
-    """A network to measure, its weights, and how it is quantised; source: a cfg, or an experiment that names one.
+    """Open a network to measure, its weights and its quantisation; source: a cfg, or an experiment that names one.
 
     weights: None: random ones, which take the same time; so do the ranges that stand in for calibrated ones.
     Raises: ConfigError without convolutions, saying that there is nothing to `purpose`; as the readers do.
@@ -65,7 +65,7 @@ def random_image(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:
 
 
 def step_calls(session: Session, images: int) -> list[tuple[int, Work]]:
-    """(number of its step, work) of every C call of a pass, in the order of running."""
+    """List every C call of a pass as (number of its step, work), in the order of running."""
     bound = session.bound(images)
     return [(number, partial(bound.run_call, number, call)) for number, call in bound.calls]
 
@@ -109,7 +109,7 @@ def believable(measure: Callable[[], list[Times]], threads: int) -> list[Times]:
 
 
 def passes_in_turn(passes: Sequence[Work], threads: int) -> list[Times]:
-    """Times of forward passes as results state them."""
+    """Time forward passes in turn, as results state them."""
     return believable(
         lambda: in_turn(*passes, repeats=LATENCY_RUNS, least=LATENCY_LEAST, seconds=LATENCY_SECONDS * len(passes)), threads
     )

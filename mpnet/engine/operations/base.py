@@ -38,16 +38,26 @@ class PreparedWeights(Protocol):
     """What operations ask of `mpnet.engine.prepare.Prepared`, which knows them and so stands above them."""
 
     @property
-    def kernels(self) -> Kernels: ...
+    def kernels(self) -> Kernels:
+        """Return the kernels that the weights are packed for."""
+        ...
 
     @property
-    def values(self) -> Mapping[int, Floats]: ...
+    def values(self) -> Mapping[int, Floats]:
+        """Return the values of layers that are no convolutions, by layer index."""
+        ...
 
-    def convolution(self, operation: Any) -> PreparedConvolution: ...
+    def convolution(self, operation: Any) -> PreparedConvolution:
+        """Return the packed weights of a convolution."""
+        ...
 
-    def fixed(self, shape: ConvShape, precision: Precision, weights: Callable[[], Floats]) -> PackedConv: ...
+    def fixed(self, shape: ConvShape, precision: Precision, weights: Callable[[], Floats]) -> PackedConv:
+        """Return packed weights that no layer has, of a convolution that the operation itself defines."""
+        ...
 
-    def shortcut_weights(self, index: int) -> Floats: ...
+    def shortcut_weights(self, index: int) -> Floats:
+        """Return the normalised weights of a [shortcut], float32 (layers, channels)."""
+        ...
 
 
 @dataclass(eq=False)
@@ -69,7 +79,10 @@ class Context:
         return cls(prepared, Binder(prepared.kernels, threads), threads, prepared.kernels.device)
 
     def bind(self, operation: Operation, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        """The calls that fill `out`. Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed."""
+        """Return the calls that fill `out`.
+
+        Raises: KernelError, PrecisionError, EngineError of weights that cannot be packed.
+        """
         if operation.moves_values:
             out.code_map = inputs[0].code_map
         return operation.bind(self, inputs, out)
@@ -98,12 +111,12 @@ class Operation:
 
     @property
     def name(self) -> str:
-        """The name of the operation in plans, tables and measured times."""
+        """Return the name of the operation in plans, tables and measured times."""
         return type(self).__name__
 
     @property
     def detail(self) -> str:
-        """What a table shows beside the name, such as a window's size; '' for nothing."""
+        """Return what a table shows beside the name, such as a window's size; '' for nothing."""
         return ""
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
@@ -115,7 +128,7 @@ class Operation:
         return tuple((function, input_precision) for function in self.functions)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
-        """The shape (h, w, c) of the result for one image, from the shapes of the inputs."""
+        """Return the shape (h, w, c) of the result for one image, from the shapes of the inputs."""
         return inputs[0]
 
     def weight_bytes(self, layer: LayerSpec) -> int:
@@ -123,19 +136,19 @@ class Operation:
         return 0
 
     def joined(self, reader: Operation) -> Operation | None:
-        """This operation and the only reader of its result as one, where the kernels can do that."""
+        """Join this operation with the only reader of its result, where the kernels can do that."""
         return None
 
     def step_fields(self) -> dict[str, Any]:
-        """The fields of a bundle's mpb_step that the operation decides."""
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {}
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any] | None:
-        """What a bundle's step brings along beside its fields, as mpb_step's `values` says; None for nothing."""
+        """Return what a bundle's step brings along beside its fields, as mpb_step's `values` says; None for nothing."""
         return None
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
-        """The calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
+        """Return the calls that fill `out`, whose memory is there, from the inputs. Raises: KernelError, PrecisionError."""
         raise NotImplementedError
 
 
@@ -147,9 +160,11 @@ class Activated(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the activation, '' for a linear one."""
         return "" if self.activation == "linear" else self.activation
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"activation": ACTIVATION_CODE[self.activation]}
 
 
@@ -183,9 +198,11 @@ class Yolo(Operation):
     bundle: ClassVar[str] = "YOLO"
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return fp32 for fp32; other precisions are not supported."""
         return input_precision if input_precision is FP32 else None
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return no calls: the values pass through unchanged."""
         return []
 
 

@@ -35,12 +35,15 @@ class Quantize(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the mode and whether the range is calibrated."""
         return f"{self.scheme.mode}, {'dynamic' if self.range is None else 'calibrated'}"
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the codes' precision for reals; codes are not quantized again."""
         return None if input_precision.carries_scale else self.target
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        """Return the kernel functions that it needs, each with its precision."""
         if self.scheme.is_tensorflow:
             return ()
         names = ("quantize",) if self.range is not None else ("value_range", "ranges_to_params", "quantize")
@@ -59,7 +62,7 @@ class Quantize(Operation):
         return CodeRules(self.scheme.rounding, self.scheme.low, self.scheme.high)
 
     def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
-        """The calls that find the scale alone, for a reader that converts x itself."""
+        """Return the calls that find the scale alone, for a reader that converts x itself."""
         scheme = self.scheme
         calls: list[Call] = []
         if self.range is not None:
@@ -73,6 +76,7 @@ class Quantize(Operation):
         return calls
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, scheme = inputs[0], self.scheme
         calls = self.bind_scales(context, x, out)
         assert out.code_map is not None
@@ -88,6 +92,7 @@ class Quantize(Operation):
         return calls
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         low, high = self.range or (0.0, 0.0)
         return {
             "mode": ACTIVATION_MODES.index(self.scheme.mode),
@@ -110,12 +115,15 @@ class Dequantize(Operation):
     bundle: ClassVar[str] = "DEQUANTIZE"
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the precision of reals for codes; reals are not dequantized."""
         return self.target if input_precision.carries_scale else None
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        """Return the kernel functions that it needs, each with its precision."""
         return (("dequantize", input_precision),)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x = inputs[0]
         assert x.code_map is not None
         if x.code_map.is_tensorflow:
@@ -133,6 +141,7 @@ class Cast(Operation):
     functions: ClassVar[tuple[str, ...]] = ("cast",)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the target for reals of another precision."""
         return None if input_precision.carries_scale or input_precision is self.target else self.target
 
     @property
@@ -145,6 +154,7 @@ class Cast(Operation):
         return []
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.cast(inputs[0].storage, out.storage)]
 
 
@@ -157,12 +167,15 @@ class Transfer(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the device that the tensor moves to."""
         return f"to {self.target}"
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the precision of the input, which stays."""
         return input_precision
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, device = inputs[0], out.storage.device
         calls = [copy_call(x.storage, out.storage)]
         if x.code_map is not None:
@@ -174,7 +187,7 @@ class Transfer(Operation):
 def conversion_between(
     source: Precision, target: Precision, quantize: Quantize | None = None
 ) -> Quantize | Dequantize | Cast | None:
-    """What turns a tensor stored as `source` into `target`, which is `quantize` for codes; None when nothing does."""
+    """Return what turns a tensor stored as `source` into `target`: `quantize` for codes, None when nothing does."""
     if source is target:
         return None
     if target.carries_scale:
@@ -183,7 +196,7 @@ def conversion_between(
 
 
 def conversion_steps(source: Precision, conversion: AnyConversion) -> tuple[Dequantize | AnyConversion, ...]:
-    """The steps of a conversion of tensors stored as `source`: codes become others by way of reals, or in whole numbers."""
+    """Return the steps of a conversion from `source`: codes become others by way of reals, or in whole numbers."""
     by_reals = source.carries_scale and isinstance(conversion, Quantize)
     return (Dequantize(source.widened), conversion) if by_reals else (conversion,)
 

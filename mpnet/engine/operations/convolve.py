@@ -43,10 +43,12 @@ class Convolve(Operation):
 
     @property
     def name(self) -> str:
+        """Return the name with what is fused: a pool or a quantization."""
         return "ConvolvePool" if self.pool else "ConvolveQuantize" if self.quantize else "Convolve"
 
     @property
     def detail(self) -> str:
+        """Return the precision and the details of the fused steps."""
         fused = [step.detail for step in (self.map, self.quantize, self.pool) if step is not None]
         return "; ".join([f"{self.precision}", *fused])
 
@@ -56,20 +58,23 @@ class Convolve(Operation):
         return self._doing(None, None, None) if self.map or self.quantize or self.pool else self
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        """Return the kernel functions that it needs, each with its precision."""
         return tuple((function, self.precision) for function in self.functions)
 
     def layer_of(self, network: NetworkSpec) -> ConvolutionSpec:
-        """The layer whose weights it has."""
+        """Return the layer whose weights it has."""
         layer = network.layers[self.layer]
         assert isinstance(layer, ConvolutionSpec)
         return layer
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the precision of the result, for the one input precision that the kernel reads."""
         if input_precision is not self.precision.tensor:
             return None
         return self.precision.widened if self.quantize is None else self.quantize.target
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         shape = self.layer_of(network).kernel_output
         return shape if self.pool is None else self.pool.result_shape(network, [shape])
 
@@ -85,6 +90,7 @@ class Convolve(Operation):
         return size_bytes
 
     def joined(self, reader: Operation) -> Operation | None:
+        """Return the convolution with the reader fused into its output stage, None where the kernels cannot do that."""
         if self.pool is not None:
             return None
         if isinstance(reader, MaxPool):
@@ -109,6 +115,7 @@ class Convolve(Operation):
         return Convolve(self.layer, self.precision, self.weights, self.corrected, quantize, pool, map=map)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, ready, binder = inputs[0], context.prepared.convolution(self.alone), context.binder
         shape = ready.packed.shape
         source, converts = x.storage, None
@@ -147,6 +154,7 @@ class Convolve(Operation):
         return calls
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         fields = {"quantizes": int(self.quantize is not None), "pooled": int(self.pool is not None)}
         for fused in (self.quantize, self.pool):
             fields |= {} if fused is None else fused.step_fields()

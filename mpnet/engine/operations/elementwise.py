@@ -28,6 +28,7 @@ class Add(Activated):
     functions: ClassVar[tuple[str, ...]] = ("add",)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.add(inputs[0].storage, inputs[1].storage, out.storage, activation=self.activation)]
 
 
@@ -47,16 +48,19 @@ class Map(Activated):
 
     @property
     def detail(self) -> str:
+        """Return the linear factors, unless they change nothing, and the activation."""
         line = "" if (self.scale, self.shift) == (1.0, 0.0) else f"{self.scale:g} x {self.shift:+g}"
         return " ".join(filter(None, (line, super().detail)))
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, result = inputs[0].storage, out.storage
         code = activation_code(self.activation, ALL_ACTIVATIONS)
         line = float(self.scale), float(self.shift)
         return [context.binder.call("map", x, x.dtype, result, result.dtype, code, *line, x.size)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"activation": ACTIVATION_CODE[self.activation], "parameters": [self.scale, self.shift]}
 
 
@@ -77,6 +81,7 @@ class Combine(Activated):
     functions: ClassVar[tuple[str, ...]] = ("combine",)
 
     def weight_bytes(self, layer: LayerSpec) -> int:
+        """Count the bytes of the layer's weights, float32 each."""
         return 4 * layer.parameters
 
     def factors(self, prepared: PreparedWeights, inputs: Sequence[Shape]) -> list[tuple[Floats, Floats]]:
@@ -96,6 +101,7 @@ class Combine(Activated):
         return pairs
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         calls = []
         factors = self.factors(context.prepared, [x.shape for x in inputs])
         for number, (operand, (first, second)) in enumerate(zip(inputs[1:], factors, strict=True), 1):
@@ -106,6 +112,7 @@ class Combine(Activated):
         return calls
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the factors of all inputs, one after the other, float32."""
         return np.concatenate([factors for pair in self.factors(prepared, inputs) for factors in pair]).astype(np.float32)
 
 
@@ -120,13 +127,16 @@ class Multiply(Activated):
 
     @property
     def detail(self) -> str:
+        """Return the kind of the second factor, unless it has the shape of the first, and the activation."""
         operand = self.operand.replace("_", " ") if self.operand != "same" else ""
         return " ".join(filter(None, (operand, super().detail)))
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         return inputs[1 if self.swapped else 0]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         a, b = (x.storage for x in (inputs[::-1] if self.swapped else inputs))
         n, height, width, channels = a.shape
         shapes = {"same": a.shape, "per_channel": (n, 1, 1, channels), "per_pixel": (n, height, width, 1)}
@@ -135,6 +145,7 @@ class Multiply(Activated):
         return [context.binder.call("multiply", a, b, out.storage, a.dtype, out.storage.dtype, code, kind, *a.shape)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {**super().step_fields(), "kind": OPERANDS.index(self.operand), "swapped": int(self.swapped)}
 
 
@@ -147,20 +158,24 @@ class Constant(Operation):
     functions: ClassVar[tuple[str, ...]] = ("cast",)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the layer's result."""
         return network.layers[self.layer].out_shape
 
     def weight_bytes(self, layer: LayerSpec) -> int:
+        """Count the bytes of the layer's values, float32 each."""
         assert isinstance(layer, ImplicitSpec)
         return 4 * layer.parameters
 
     def tiled(self, prepared: PreparedWeights, shape: tuple[int, ...]) -> Floats:
-        """The values in the shape of the result, (n, h, w, c)."""
+        """Return the values in the shape of the result, (n, h, w, c)."""
         return np.ascontiguousarray(np.broadcast_to(prepared.values[self.layer].T[:, None, :], shape), np.float32)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.cast(self.tiled(context.prepared, out.storage.shape), out.storage)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the values in the shape of the result for one image."""
         return self.tiled(prepared, (1, *result))
 
 
@@ -185,6 +200,7 @@ class Normalize(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the kind of normalisation."""
         return self.kind
 
     @property
@@ -198,6 +214,7 @@ class Normalize(Operation):
         return length, (0, length) if self.tree is None else self.tree.starts
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x = inputs[0].storage
         length, starts = self.rows(x.shape[1:])
         kind = code_of(self.kind, NORMALISATIONS, "kind")
@@ -205,6 +222,7 @@ class Normalize(Operation):
         return [context.binder.call("normalize", x, out.storage, x.dtype, kind, *rows, *self.four_parameters)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"kind": NORMALISATIONS.index(self.kind), "parameters": self.four_parameters}
 
 

@@ -33,7 +33,7 @@ _f32 = np.float32
 
 
 def bounds(codes: Codes, activation: str) -> tuple[int, int]:
-    """The least and the largest code of results of an activation, of WHOLE_ACTIVATIONS."""
+    """Return the least and the largest code of results of an activation, of WHOLE_ACTIVATIONS."""
     low = codes.least if activation == "linear" else max(codes.least, codes.zero_point)
     if activation != "relu6":
         return low, codes.largest
@@ -41,7 +41,7 @@ def bounds(codes: Codes, activation: str) -> tuple[int, int]:
 
 
 def _rules(result: Codes, low: int, high: int, factors: Sequence[Factor] = (), **fields: int) -> NDArray[np.int32]:
-    """What a bundle's step brings along, an mpb_integer_rules. low, high: bounds of the result's codes."""
+    """Return what a bundle's step brings along, an mpb_integer_rules. low, high: bounds of the result's codes."""
     multipliers, shifts = zip(*factors, strict=True) if factors else ((), ())
     constants = {"scale": result.scale, "zero_point": result.zero_point, "low": low, "high": high}
     fields_of_rules = {**constants, "multiplier": multipliers, "shift": shifts, **fields}
@@ -59,15 +59,18 @@ class IntegerQuantize(Operation):
     functions: ClassVar[tuple[str, ...]] = ("quantize_by_division",)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the codes' precision for reals; codes are not quantized again."""
         return None if input_precision.carries_scale else self.target
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, codes = inputs[0].storage, self.codes
         out.code_map = CodeMap.fixed(codes, inputs[0].images, context.device)
         arguments = (out.storage, out.storage.dtype, float(codes.scale), codes.zero_point, x.size)
         return [context.binder.call("quantize_by_division", x, *arguments)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.codes, self.codes.least, self.codes.largest)
 
 
@@ -83,6 +86,7 @@ class IntegerRescale(Operation):
     functions: ClassVar[tuple[str, ...]] = ("rescale",)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the target for codes."""
         return self.target if input_precision.carries_scale else None
 
     def factors(self) -> tuple[float, float]:
@@ -90,7 +94,10 @@ class IntegerRescale(Operation):
         return (self.codes.scale / self.result.scale,) * 2
 
     def integer_factors(self) -> list[Factor]:
-        """The same as whole numbers. Raises: PrecisionError where a step times one could leave 32 bits."""
+        """Return the factors as integer multipliers and shifts.
+
+        Raises: PrecisionError where a step times one could leave 32 bits.
+        """
         factors = [factor_of(factor) for factor in self.factors()]
         most = 30 - self.codes.bits
         if max(factor.shift for factor in factors) > most:
@@ -101,6 +108,7 @@ class IntegerRescale(Operation):
         return factors
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, result = inputs[0].storage, self.result
         out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
         positive, negative = self.integer_factors()
@@ -108,6 +116,7 @@ class IntegerRescale(Operation):
         return [context.binder.call("rescale", x, x.dtype, out.storage, out.storage.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.result, self.result.least, self.result.largest, self.integer_factors())
 
 
@@ -118,6 +127,7 @@ class IntegerLeaky(IntegerRescale):
     is_conversion: ClassVar[bool] = False
 
     def factors(self) -> tuple[float, float]:
+        """Return the factors of positive and of negative steps."""
         # In float32, as TensorFlow Lite computes them.
         scale, result = _f32(self.codes.scale), _f32(self.result.scale)
         return float(scale / result), float(scale * _f32(LEAKY_SLOPE) / result)
@@ -134,6 +144,7 @@ class IntegerAdd(Operation):
     functions: ClassVar[tuple[str, ...]] = ("add_codes",)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the input's precision for codes; reals are not supported."""
         return input_precision if input_precision.carries_scale else None
 
     def integer_factors(self) -> list[Factor]:
@@ -147,6 +158,7 @@ class IntegerAdd(Operation):
         return factors
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         (a, b), result, factors = self.codes, self.result, self.integer_factors()
         out.code_map = CodeMap.fixed(result, inputs[0].images, context.device)
         multipliers, shifts = (np.array(values, np.int32) for values in zip(*factors, strict=True))
@@ -156,6 +168,7 @@ class IntegerAdd(Operation):
         return [context.binder.call("add_codes", x, inputs[1].storage, out.storage, x.dtype, *rules, x.size)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the step's constants, an mpb_integer_rules."""
         return _rules(self.result, *bounds(self.result, self.activation), self.integer_factors())
 
 
@@ -164,6 +177,7 @@ class IntegerConcat(Concat):
     """Joins tensors of the same codes along channels."""
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the input's precision for codes; reals are not supported."""
         return input_precision if input_precision.carries_scale else None
 
 
@@ -185,13 +199,16 @@ class IntegerConvolve(Convolve):
 
     @property
     def name(self) -> str:
+        """Return the name with the pool, where one is fused."""
         return f"Integer{'ConvolvePool' if self.pool else 'Convolve'}"
 
     @property
     def alone(self) -> Convolve:
+        """Return the convolution without the operations that are fused into it."""
         return replace(self, leaky=None, pool=None)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the target for the one input precision that the kernel reads."""
         return self.target if input_precision is self.precision.tensor else None
 
     @property
@@ -211,17 +228,20 @@ class IntegerConvolve(Convolve):
         return low - self.result.zero_point, high - self.result.zero_point
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> NDArray[Any]:
+        """Return the step's constants, an mpb_integer_rules."""
         if self.leaky is None:
             return _rules(self._target, *self._bounds)
         low, high = self._steps
         return _rules(self._target, *self._bounds, self.leaky.integer_factors(), leaky=1, leaky_low=low, leaky_high=high)
 
     def joined(self, reader: Operation) -> Operation | None:
+        """Return the convolution with the leaky activation or the pool fused into it, None where it cannot be."""
         if isinstance(reader, IntegerLeaky) and self.leaky is None and self.pool is None:
             return replace(self, leaky=reader)
         return replace(self, pool=reader) if isinstance(reader, MaxPool) and self.pools(reader) else None
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, ready, target = inputs[0], context.prepared.convolution(self.alone), self._target
         assert x.code_map is not None
         assert ready.integer is not None

@@ -30,19 +30,23 @@ class MaxPool(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the window and the stride."""
         return f"{self.size}x{self.size}/{self.stride}"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         height, width, channels = inputs[0]
         border = self.padding - self.size
         return ((height + border) // self.stride + 1, (width + border) // self.stride + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [
             context.binder.maxpool(inputs[0].storage, out.storage, size=self.size, stride=self.stride, padding=self.padding)
         ]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"size": self.size, "stride": self.stride, "padding": self.padding}
 
 
@@ -54,9 +58,11 @@ class AvgPool(Operation):
     functions: ClassVar[tuple[str, ...]] = ("avgpool",)
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         return (1, 1, inputs[0][2])
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.avgpool(inputs[0].storage, out.storage)]
 
 
@@ -75,19 +81,23 @@ class LocalAvgPool(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the window and the strides."""
         return f"{self.size}x{self.size}/{'x'.join(map(str, dict.fromkeys(self.strides)))}"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         height, width, channels = inputs[0]
         border = self.padding - self.size
         return ((height + border) // self.strides[1] + 1, (width + border) // self.strides[0] + 1, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, sizes = inputs[0].storage, out.storage.shape[1:3]
         window = (self.size, *self.strides, self.padding)
         return [context.binder.call("local_avgpool", x, out.storage, x.dtype, *x.shape, *sizes, *window)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"size": self.size, "stride": self.strides[0], "stride_y": self.strides[1], "padding": self.padding}
 
 
@@ -106,12 +116,15 @@ class ChannelMax(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the number of channels of the result."""
         return f"across channels, to {self.channels}"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         return (*inputs[0][:2], self.channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, channels = inputs[0].storage, inputs[0].shape[2]
         return [context.binder.call("channel_max", x, out.storage, x.dtype, x.size // channels, channels, self.channels)]
 
@@ -127,34 +140,37 @@ class Blur(Operation):
 
     @property
     def size(self) -> int:
-        """The side of the kernel, in pixels."""
+        """Return the side of the kernel, in pixels."""
         return 3 if self.kind == 1 else 2
 
     @property
     def padding(self) -> int:
-        """The pixels of zeros on each side."""
+        """Return the pixels of zeros on each side."""
         return 1 if self.kind == 1 else 0
 
     @property
     def detail(self) -> str:
+        """Return the side of the kernel and the stride."""
         return f"{self.size}x{self.size}/{self.stride}"
 
     def conv_shape(self, shape: Shape) -> ConvShape:
-        """The convolution that it is for tensors (h, w, c)."""
+        """Return the convolution that it is for tensors (h, w, c)."""
         height, width, channels = shape
         return ConvShape(height, width, channels, channels, self.size, self.stride, self.padding, groups=channels)
 
     def weights(self, channels: int) -> Floats:
-        """The weights of that convolution, (channels, 1, size, size)."""
+        """Return the weights of that convolution, (channels, 1, size, size)."""
         line = np.array([1, 2, 1] if self.size == 3 else [1, 1], np.float32)
         weights = (np.outer(line, line) / line.sum() ** 2).astype(np.float32)
         return np.ascontiguousarray(np.broadcast_to(weights, (channels, 1, self.size, self.size)))
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         shape = self.conv_shape(inputs[0])
         return shape.out_h, shape.out_w, shape.out_channels
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x = inputs[0]
         shape = self.conv_shape(x.shape)
         packed = context.prepared.fixed(shape, x.precision, lambda: self.weights(shape.in_channels))

@@ -33,16 +33,20 @@ class Slice(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the range of channels."""
         return f"{self.start}:{self.stop}"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         height, width, _ = inputs[0]
         return (height, width, self.stop - self.start)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.take_channels(inputs[0].storage, out.storage, self.start)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"first": self.start}
 
 
@@ -55,14 +59,17 @@ class Concat(Operation):
     functions: ClassVar[tuple[str, ...]] = ("copy_channels",)
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
+        """Return the input's precision for reals; tensors of codes have scales of their own."""
         # Tensors of codes have scales of their own.
         return None if input_precision.carries_scale else input_precision
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         height, width, _ = inputs[0]
         return (height, width, sum(channels for _, _, channels in inputs))
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return context.binder.concat([x.storage for x in inputs], out.storage)
 
 
@@ -78,16 +85,20 @@ class Upsample(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the factor."""
         return f"x{self.factor}"
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         height, width, channels = inputs[0]
         return (height * self.factor, width * self.factor, channels)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         return [context.binder.upsample(inputs[0].storage, out.storage, factor=self.factor)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"factor": self.factor}
 
 
@@ -103,13 +114,16 @@ class Shuffle(Operation):
 
     @property
     def detail(self) -> str:
+        """Return the number of groups."""
         return f"{self.groups} groups"
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, channels = inputs[0].storage, inputs[0].shape[2]
         return [context.binder.call("shuffle", x, out.storage, x.dtype, x.size // channels, channels, self.groups)]
 
     def step_fields(self) -> dict[str, Any]:
+        """Return the fields of a bundle's mpb_step that the operation decides."""
         return {"factor": self.groups}
 
 
@@ -129,6 +143,7 @@ class Rearrange(Operation):
         raise NotImplementedError
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
+        """Return the shape (h, w, c) of the result for one image."""
         return _ordered(self, inputs[0])[0]
 
     def index(self, shape: Shape) -> Index:
@@ -136,12 +151,14 @@ class Rearrange(Operation):
         return _ordered(self, shape)[1]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         x, index = inputs[0], self.index(inputs[0].shape)
         fill: Values = np.zeros(x.images, np.int32) if x.code_map is None else x.code_map.scales.zero_point
         counts = x.images, x.storage.size // x.images, index.size
         return [context.binder.call("gather", x.storage, out.storage, x.storage.dtype, *counts, index, fill)]
 
     def step_values(self, prepared: PreparedWeights, inputs: Sequence[Shape], result: Shape) -> Index:
+        """Return the index of the gathered values."""
         return self.index(inputs[0])
 
 
@@ -171,6 +188,7 @@ class Crop(Rearrange):
     keeps_order: ClassVar[bool] = True
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions of the values inside the window, (c, h, w)."""
         return _positions(shape)[:, self.top : self.top + self.height, self.left : self.left + self.width]
 
 
@@ -187,15 +205,18 @@ class Pad(Rearrange):
     edge: bool = False
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
+        """Return the kernel functions that it needs, each with its precision."""
         return super().needs(input_precision) if self.edge else ()
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions with the border, -1 where it is zero, (c, h, w)."""
         margins = ((self.front, self.back), (self.top, self.bottom), (self.left, self.right))
         if self.edge:
             return np.pad(_positions(shape), margins, mode="edge")
         return np.pad(_positions(shape), margins, constant_values=-1)
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
+        """Return the calls that fill `out`."""
         if self.edge:
             return super().bind(context, inputs, out)
         x = inputs[0]
@@ -221,6 +242,7 @@ class Sample(Rearrange):
     keeps_order: ClassVar[bool] = True
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions of every x-th column of every y-th row, (c, h, w)."""
         return _positions(shape)[:, :: self.y, :: self.x]
 
 
@@ -231,6 +253,7 @@ class Spread(Rearrange):
     factor: int = 1
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions `factor` apart, -1 between them, (c, h, w)."""
         height, width, channels = shape
         f = self.factor
         order = np.full((channels, (height - 1) * f + 1, (width - 1) * f + 1), -1, np.int64)
@@ -245,6 +268,7 @@ class Reshape(Rearrange):
     width: int = 1
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions in rows of the new width, (c, h, w)."""
         return _positions(shape).reshape(shape[2], -1, self.width)
 
 
@@ -258,6 +282,7 @@ class Flatten(Rearrange):
     extra: int = 0
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions as channels of one pixel, -1 for each extra channel."""
         order = np.concatenate([_positions(shape).ravel(), np.full(self.extra, -1, np.int64)])
         return order.reshape(-1, 1, 1)
 
@@ -270,6 +295,7 @@ class Unflatten(Rearrange):
     width: int = 1
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions of one pixel's channels as (c, h, w)."""
         return np.arange(shape[2]).reshape(-1, self.height, self.width)
 
 
@@ -281,6 +307,7 @@ class ChannelsLast(Rearrange):
     reverse: bool = False
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions with rows, columns and channels exchanged as Darknet's local layout does, (c, h, w)."""
         height, width, channels = shape
         if self.reverse:
             flat = np.arange(height * width * channels).reshape(height, width, channels).transpose(2, 0, 1)
@@ -297,6 +324,7 @@ class Reorg(Rearrange):
     reverse: bool = False
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions in the order of Darknet's reorg, (c, h, w)."""
         height, width, channels = shape
         order = reorg_order(channels, height, width, self.stride, self.reverse)
         return order.reshape(_reorganized_shape(shape, self.stride, self.reverse))
@@ -310,6 +338,7 @@ class Reorg3d(Rearrange):
     reverse: bool = False
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
+        """Return the positions with blocks of stride x stride pixels as channels, or the reverse, (c, h, w)."""
         channels, s = shape[2], self.stride
         c, h, w = _reorganized_shape(shape, s, self.reverse)
         if self.reverse:
@@ -322,7 +351,7 @@ one_operation(Reorg3dSpec, lambda layer: Reorg3d(layer.stride, layer.reverse))
 
 
 def _reorganized_shape(shape: Shape, stride: int, reverse: bool) -> tuple[int, int, int]:
-    """The shape (c, h, w) of a result of reorg."""
+    """Return the shape (c, h, w) of a result of reorg."""
     height, width, channels = shape
     square = stride * stride
     if reverse:
