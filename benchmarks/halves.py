@@ -66,7 +66,7 @@ def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
         geometry=geometry_array([position for batch in batches for position in batch.geometry]),
         select=np.arange(len(bench.dataset.images)),
         report=np.zeros(0, np.intp),
-        wanted=(),
+        requested_measures=(),
         isa="auto",
         threads=1,
         group=8,

@@ -23,7 +23,8 @@ from mpnet.sweep.evaluate.executor import InlineExecutor
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
 from mpnet.sweep.problem.space import AllAssignments, Assignment, build_space
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.networks import small_cfg, write_experiment
 from tests.sweep.sweep_networks import yolov3_tiny
@@ -73,8 +74,8 @@ def trials(count: int, folder: Path) -> Iterator[int]:
     done = [0]
 
     def update(state: SweepState) -> None:
-        if len(state.known) > done[-1]:
-            done.append(len(state.known))
+        if len(state.trials) > done[-1]:
+            done.append(len(state.trials))
             report(done[-1], count)
 
     with TrialStore.open(folder / "sweep.sqlite", Subject("n", "w", "d", "p")) as store:

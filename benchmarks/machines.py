@@ -32,7 +32,8 @@ from mpnet.sweep.evaluate.sharing import forward_equivalents_of
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.run import worker_pool
 from mpnet.sweep.search.estimate import seconds_per_pass
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import make_context, make_executor, with_image_order
 from mpnet.sweep.store import Trial, TrialStore
@@ -119,7 +120,7 @@ class SimulatedWorkers:
     def wait(self, timeout: float) -> list[ChunkResult]:
         passed = self.clock.wait_until(self._running[0][0])
         assert self.sweep is not None
-        self.sweep.state.started -= passed
+        self.sweep.state.start_time -= passed
         done = []
         while self._running and self._running[0][0] <= self.clock.now:
             done.append(pickle.loads(heapq.heappop(self._running)[2]))
@@ -136,7 +137,10 @@ def record(path: Path, parts: Path, workers: int) -> None:
 
     def progress(state: SweepState) -> None:
         print(
-            f"\r{name}: {state.done:,} of {state.total:,}, {len(state.known):,} measured", end="", file=sys.stderr, flush=True
+            f"\r{name}: {state.finished_count:,} of {state.total:,}, {len(state.trials):,} measured",
+            end="",
+            file=sys.stderr,
+            flush=True,
         )
 
     with ExitStack() as stack:
@@ -154,7 +158,7 @@ def record(path: Path, parts: Path, workers: int) -> None:
             strategy(setup.section.strategy).walk
         )
         print(file=sys.stderr)
-        print(f"{name}: {state.done:,} configurations, {state.computed:,} measured now, in {state.seconds:.0f} s")
+        print(f"{name}: {state.finished_count:,} configurations, {state.computed:,} measured now, in {state.seconds:.0f} s")
 
 
 def simulate(path: Path, parts: Path, counts: Sequence[int]) -> None:

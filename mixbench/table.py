@@ -34,7 +34,7 @@ from mpnet.model.selectors import select_layers
 from mpnet.sweep.problem.front import dominated
 from mpnet.sweep.problem.problem import Problem as SweepProblem
 from mpnet.sweep.run import run_sweep
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import SweepSetup
 from mpnet.sweep.store import Trial, TrialStore
@@ -45,7 +45,9 @@ RECORD_KEYS = ("images", "selecting", "holdout", "digests", "protocol", "context
 
 
 def _progress(name: str, total: int | None, state: SweepState) -> None:
-    print(f"\r{name}: {state.done:,} of {total or state.total or 0:,} assignments", end="", file=sys.stderr, flush=True)
+    print(
+        f"\r{name}: {state.finished_count:,} of {total or state.total or 0:,} assignments", end="", file=sys.stderr, flush=True
+    )
 
 
 def make(problem: Path, table: Path, workers: int | None = None) -> None:

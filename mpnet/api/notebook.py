@@ -28,7 +28,7 @@ from mpnet.report.html.page import render
 from mpnet.resolve.trials import trials
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.run import SweepStart, run_sweep
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 from mpnet.tables import Chart, Table, Tabular, columns_of
 from mpnet.trial.result import Result
 
@@ -146,12 +146,12 @@ class _Watch:
         self.begun.append(start)
 
     def update(self, state: SweepState) -> None:
-        if self.on_trial is not None and len(state.known) > self.handed:
-            for trial in state.known.since(self.handed):
+        if self.on_trial is not None and len(state.trials) > self.handed:
+            for trial in state.trials.iterate_from(self.handed):
                 self.on_trial(trial.key, trial.values)
-            self.handed = len(state.known)
+            self.handed = len(state.trials)
         now = time.monotonic()
-        if self.show is not None and state.known and now - self.drawn >= LIVE_SECONDS:
+        if self.show is not None and state.trials and now - self.drawn >= LIVE_SECONDS:
             self.drawn = now
             self.show(growing_front(self.begun[0], state))
 
@@ -159,11 +159,11 @@ class _Watch:
 def growing_front(start: SweepStart, state: SweepState) -> str:
     """HTML of how far a sweep is, with its front so far as a drawing."""
     problem = start.problem
-    front = sorted((state.known[c] for c in front_of(problem, state.known)), key=problem.cost)
+    front = sorted((state.trials[c] for c in front_of(problem, state.trials)), key=problem.cost)
     points = Series(
         "front", [problem.cost(t) for t in front], [problem.quality(t) for t in front], "accent", mode="line+points"
     )
-    title = f"{state.done:,} of {state.total:,} trials; {len(front)} on the front so far"
+    title = f"{state.finished_count:,} of {state.total:,} trials; {len(front)} on the front so far"
     return svg.draw(Figure("front", "xy", title, problem.cost_name, problem.quality_name, (points,)), 640, 320)
 
 

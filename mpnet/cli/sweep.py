@@ -30,7 +30,7 @@ from mpnet.report.tracking import SweepLog, open_trackers, write_page
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.forecast import forecast
 from mpnet.sweep.run import SweepStart, run_sweep
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store.latest import store_at
 from mpnet.sweep.store.salvage import salvage as salvage_store
 

@@ -21,7 +21,7 @@ from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.run import SweepStart
 from mpnet.sweep.search.estimate import duration
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 
 TERMINAL_SECONDS = 0.5
 PLAIN_SECONDS = 10.0
@@ -93,9 +93,9 @@ class SweepView:
 
     def update(self, state: SweepState) -> None:
         """Draw, unless it was drawn a moment ago."""
-        if state.done:
-            several = f"all {state.done:,} finished {_what(state)} are"
-            self._kept = "1 finished trial is" if state.done == len(state.known) == 1 else several
+        if state.finished_count:
+            several = f"all {state.finished_count:,} finished {_what(state)} are"
+            self._kept = "1 finished trial is" if state.finished_count == len(state.trials) == 1 else several
         now = time.monotonic()
         if state.preparing and state.preparing != self._preparing and not self._quiet:
             self._preparing = state.preparing
@@ -112,14 +112,14 @@ class SweepView:
         self._shown = now
         line = self._line(state)
         if self._live is None:
-            self._console.print(", ".join(filter(None, [f"{state.done:,} of {state.total:,} {_what(state)}", line])))
+            self._console.print(", ".join(filter(None, [f"{state.finished_count:,} of {state.total:,} {_what(state)}", line])))
             return
-        if now - self._drawn > FRONT_SECONDS and state.known:
+        if now - self._drawn > FRONT_SECONDS and state.trials:
             self._drawn = now
-            problem, front = self._start.problem, front_of(self._start.problem, state.known)
-            points = [(problem.quality(state.known[c]), problem.cost(state.known[c]), short_key(c.key)) for c in front]
+            problem, front = self._start.problem, front_of(self._start.problem, state.trials)
+            points = [(problem.quality(state.trials[c]), problem.cost(state.trials[c]), short_key(c.key)) for c in front]
             self._front = [f"front: {len(front)} configurations", *front_chart(points, _FRONT_ROWS)]
-        self._progress.update(self._task, completed=state.done, total=state.total, description=_what(state))
+        self._progress.update(self._task, completed=state.finished_count, total=state.total, description=_what(state))
         parts: list[RenderableType] = [self._progress, Text(line), *(Text(row) for row in self._front)]
         self._live.update(Group(*parts))
 
@@ -132,8 +132,8 @@ class SweepView:
             if left:
                 parts.append(f"{duration(left)} left")
         problem = self._start.problem
-        baseline = state.known.get(Assignment(problem.baseline))
-        best = problem.best(state.known.values(), baseline) if baseline is not None else None
+        baseline = state.trials.get(Assignment(problem.baseline))
+        best = problem.best(state.trials.values(), baseline) if baseline is not None else None
         if best is not None:
             parts.append(
                 f"best so far {short_key(best.key)}: {problem.quality_name} {problem.quality(best):.2f}, "
@@ -144,6 +144,6 @@ class SweepView:
 
 def _what(state: SweepState) -> str:
     """What is counted."""
-    counts = [(state.ruled_out, "ruled out"), (len(state.failed), "failed")]
+    counts = [(state.ruled_out, "ruled out"), (len(state.failed_trials), "failed")]
     text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
     return f"configurations ({text})" if text else "trials"

@@ -19,7 +19,7 @@ from mpnet.trial.result import Result
 if TYPE_CHECKING:
     from mpnet.sweep.result import SweepResult
     from mpnet.sweep.run import SweepStart
-    from mpnet.sweep.search.loop import SweepState
+    from mpnet.sweep.search.state import SweepState
 
 FRONT_SECONDS = 5.0
 """Time between two counts of a growing front."""
@@ -175,15 +175,15 @@ class SweepLog:
 
     def update(self, state: SweepState) -> None:
         """Log new trials, and now and then the size of the front."""
-        for trial in state.known.since(self._logged):
+        for trial in state.trials.iterate_from(self._logged):
             self._logged += 1
             self._tracker.measures(_finite({name: trial.get(name) for name in self._names}), self._logged)
         now = time.monotonic()
-        if self._start is not None and state.known and now - self._counted >= FRONT_SECONDS:
+        if self._start is not None and state.trials and now - self._counted >= FRONT_SECONDS:
             from mpnet.sweep.choose.findings import front_of  # runs do without sweeps
 
             self._counted = now
-            self._tracker.measures({"front": float(len(front_of(self._start.problem, state.known)))}, self._logged)
+            self._tracker.measures({"front": float(len(front_of(self._start.problem, state.trials)))}, self._logged)
 
     def end(self, result: SweepResult, page: Path) -> None:
         """Log the end of a sweep. result: what it found. page: of its report."""

@@ -32,7 +32,8 @@ from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import build_space
 from mpnet.sweep.result import SweepResult
 from mpnet.sweep.search.estimate import duration, estimate_seconds, seconds_per_pass
-from mpnet.sweep.search.loop import OnUpdate, Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import OnUpdate, Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import Strategy, strategy
 from mpnet.sweep.setup import (
     OpenSweep,
@@ -238,12 +239,12 @@ def search(
 
         def open_pool() -> WorkerPool:
             store.heartbeat()  # before images are read for what cannot be stored
-            loop.preparing(f"{len(bench.dataset.images)} images are read, and the baseline runs on them")
+            loop.show_preparation(f"{len(bench.dataset.images)} images are read, and the baseline runs on them")
             threads = max(1, bench.threads // workforce.workers)
             context = make_context(plan.setup, stack, threads, remote=workforce.scheduler is not None)
             macs = 0
             if plan.strategy.prunes:
-                loop.preparing("a sample of configurations runs, for the order of the images")
+                loop.show_preparation("a sample of configurations runs, for the order of the images")
                 context, macs = with_image_order(context, problem, store, sweep.contexts[0], bench.threads)
             executor = make_executor(context, workforce.workers, workforce.scheduler)
             stack.callback(executor.close)
@@ -259,7 +260,7 @@ def search(
             on_update=on_update,
             integer_only=any(under_options.options.integer_only for under_options in plan.setup.benches),
         )
-        loop.state.started = started
+        loop.state.start_time = started
         return loop.run(plan.strategy.walk)
 
 
@@ -281,9 +282,9 @@ def choose(plan: SweepPlan, sweep: OpenSweep, state: SweepState, theory: float, 
         intervals_by=kit.intervals_by,
         table=setup.table.text if setup.table is not None else None,
         words=PlanWords.of_network(plan.network),
-        ranks=rank_layers(problem, state.known, plan.network),
+        ranks=rank_layers(problem, state.trials, plan.network),
     )
-    candidates = find_candidates(problem, sweep.store, sweep.contexts, state.known)
+    candidates = find_candidates(problem, sweep.store, sweep.contexts, state.trials)
     result = choose_result(candidates, state, facts, PairedEvaluator(sweep))
     if setup.section.verify is not None:
         result = replace(result, verified=Verification(sweep, setup.section.verify, plan.engines).verify(result))

@@ -218,7 +218,7 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
         select=setup.select,
         report=setup.report,
         screening=setup.select[spread(len(setup.select), SCREENING_IMAGES)],
-        wanted=setup.section.objectives,
+        requested_measures=setup.section.objectives,
         isa="auto" if remote else bench.kernels.name,
         threads=threads,
         group=max(8, bench.experiment.runtime.batch),

@@ -14,7 +14,7 @@ from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import build_space
 from mpnet.sweep.run import SweepStart
 from mpnet.sweep.search.failed import FailedTrials
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 from tests.sweep.sweep_networks import tiny_yolo
 
 

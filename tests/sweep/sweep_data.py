@@ -54,7 +54,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
             geometry=np.tile(np.array([0, 0, 1, 1], np.float32), (images, 1)),
             select=np.arange(images),
             report=np.zeros(0, np.intp),
-            wanted=("darknet_mAP50",),
+            requested_measures=("darknet_mAP50",),
             isa="auto",
             threads=1,
             group=group,

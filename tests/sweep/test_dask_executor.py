@@ -26,7 +26,8 @@ from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import make_context, section_of, set_up
 from mpnet.sweep.store import Subject, TrialStore
@@ -79,7 +80,7 @@ def sweep(path: Path, task: Problem, scheduler: str, recipe: Any, name: str = "e
 
 def test_dask_workers_find_everything(scheduler: str, task: Problem, tmp_path: Path) -> None:
     state = sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task))
-    assert {c.key for c in state.known} == set(task.space.all_keys())
+    assert {c.key for c in state.trials} == set(task.space.all_keys())
 
 
 def test_the_work_of_a_dead_dask_worker_is_redone(scheduler: str, task: Problem, tmp_path: Path) -> None:
@@ -87,7 +88,7 @@ def test_the_work_of_a_dead_dask_worker_is_redone(scheduler: str, task: Problem,
     flag.touch()
     state = sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task, die=str(flag)))
     assert not flag.exists()
-    assert len(state.known) == 64
+    assert len(state.trials) == 64
 
 
 def test_an_error_in_a_dask_worker_arrives_as_it_is(scheduler: str, task: Problem, tmp_path: Path) -> None:
@@ -211,10 +212,10 @@ def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -
     )
     state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made))
     expected = Evaluator(made).evaluate(WorkChunk(0, tuple(task.space.all_keys())))
-    assert {c.key for c in state.failed} == {one.key for one in expected.failed}
-    assert {c.key: trial for c, trial in state.known.items()} == {trial.key: trial for trial in expected.trials}
+    assert {c.key for c in state.failed_trials} == {one.key for one in expected.failed_trials}
+    assert {c.key: trial for c, trial in state.trials.items()} == {trial.key: trial for trial in expected.trials}
     with TrialStore.read(tmp_path / "a.sqlite") as store:
-        assert sorted(store.failed(1), key=str) == sorted(expected.failed, key=str)
+        assert sorted(store.failed_trials(1), key=str) == sorted(expected.failed_trials, key=str)
 
 
 def test_workers_need_no_file_of_this_machine(scheduler: str, tmp_path: Path) -> None:
@@ -260,5 +261,5 @@ def test_dask_workers_find_the_exact_front(scheduler: str, tmp_path: Path) -> No
     state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made), "exact_front")
     trials = {Assignment(t.key): t for t in evaluator.evaluate(WorkChunk(0, tuple(task.space.all_keys()))).trials}
     assert state.ruled_out
-    assert front_of(task, state.known) == front_of(task, trials)
-    assert all(trial == trials[configuration] for configuration, trial in state.known.items())
+    assert front_of(task, state.trials) == front_of(task, trials)
+    assert all(trial == trials[configuration] for configuration, trial in state.trials.items())

@@ -206,7 +206,7 @@ def test_parts_have_the_bits_of_a_whole_unit(limit: int, group: int, size: int, 
         whole = Evaluator(made).evaluate(WorkChunk(options, keys))
         parts = [evaluator.evaluate(WorkChunk(options, some)) for some in cut]
         assert tuple(trial for part in parts for trial in part.trials) == whole.trials
-        executed, saved = sum(part.macs for part in parts), sum(part.saved for part in parts)
+        executed, saved = sum(part.macs for part in parts), sum(part.cached_macs for part in parts)
         assert executed + saved == work * sum(forward_equivalents_of(made.network, some) for some in cut)
         assert (saved > 0) == (limit > 0)
         assert (executed == whole.macs) == (limit > 80_000 and size == 8)

@@ -19,12 +19,13 @@ from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.evaluate.context import SweepContext
 from mpnet.sweep.evaluate.evaluator import Evaluator
 from mpnet.sweep.evaluate.executor import InlineExecutor
-from mpnet.sweep.evaluate.race import Survivors, if_layers_add_up, rounds
+from mpnet.sweep.evaluate.race import Survivors, predict_additively, rounds
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.front import Rivals, dominated
 from mpnet.sweep.problem.problem import Batch, Problem, Walk, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import strategy
 from mpnet.sweep.setup import with_image_order
 from mpnet.sweep.store import Subject, Trial, TrialStore
@@ -95,9 +96,9 @@ def store(tmp_path: Path) -> TrialStore:
 def test_the_front_is_the_exact_one(store: TrialStore, everything: SweepState, names: tuple[str, ...]) -> None:
     task = problem(names)
     state = sweep(task, store, "exact_front")
-    assert front_of(task, state.known) == front_of(task, everything.known)
-    assert all(trial.values == everything.known[c].values for c, trial in state.known.items())
-    assert state.done == state.total == task.space.size
+    assert front_of(task, state.trials) == front_of(task, everything.trials)
+    assert all(trial.values == everything.trials[c].values for c, trial in state.trials.items())
+    assert state.finished_count == state.total == task.space.size
     assert state.ruled_out == len(list(store.all_ruled_out(1, task.front_name)))
 
 
@@ -109,7 +110,7 @@ def test_no_order_of_images_changes_the_front(store: TrialStore, everything: Swe
     assert sorted(order) == list(range(IMAGES))
     made = replace(CONTEXT, order=order[::direction])
     state = sweep(task, store, "exact_front", Evaluator(made))
-    assert front_of(task, state.known) == front_of(task, everything.known)
+    assert front_of(task, state.trials) == front_of(task, everything.trials)
     assert state.ruled_out
 
 
@@ -128,14 +129,14 @@ def test_the_order_of_images_is_found_once(store: TrialStore, monkeypatch: pytes
 def test_what_is_ruled_out_is_dominated(store: TrialStore, everything: SweepState) -> None:
     task = problem()
     assert sweep(task, store, "exact_front").ruled_out > task.space.size // 10
-    rivals = task.rivals(everything.known.values())
+    rivals = task.rivals(everything.trials.values())
     for key in store.all_ruled_out(1, task.front_name):
-        trial = next(t for c, t in everything.known.items() if c.key == key)
+        trial = next(t for c, t in everything.trials.items() if c.key == key)
         assert rivals.beat(np.array([[-task.quality(trial), task.cost(trial)]]))[0]
 
 
 def test_the_front_grows_by_what_came_later(everything: SweepState) -> None:
-    task, trials = problem(), list(everything.known.values())
+    task, trials = problem(), list(everything.trials.values())
     for count in (0, 1, len(trials) // 2, len(trials)):
         assert task.rivals(trials[count:], task.rivals(trials[:count])) == task.rivals(trials)
 
@@ -149,10 +150,10 @@ def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     assert 0 < after[0] < first.ruled_out  # these cost more than one that loses nothing: no image need be looked at
     assert max(after) < IMAGES
     again = sweep(task, store, "exact_front")
-    assert (again.computed, again.ruled_out, again.known) == (0, first.ruled_out, first.known)
+    assert (again.computed, again.ruled_out, again.trials) == (0, first.ruled_out, first.trials)
     assert store.ruled_out_after([1], task.front_name) == after
     everything = sweep(task, store, "exhaustive")  # another strategy measures it all the same
-    assert len(everything.known) == task.space.size
+    assert len(everything.trials) == task.space.size
 
 
 def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
@@ -181,9 +182,9 @@ def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything:
     # As if configurations with fp16 beat everything in the part.
     store.add(context, (), ruled_out=RuledOut(wide.front_name, tuple(sorted(part.space.all_keys()))))
     state = Sweep(part, NETWORK, store, [context], lambda: WorkerPool(executor)).run(race_all)
-    known = {c: trial for c, trial in everything.known.items() if c.key in part.space}
-    assert front_of(part, state.known) == front_of(part, known)
-    assert state.done == part.space.size
+    known = {c: trial for c, trial in everything.trials.items() if c.key in part.space}
+    assert front_of(part, state.trials) == front_of(part, known)
+    assert state.finished_count == part.space.size
 
 
 def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
@@ -207,8 +208,8 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
             break
         except Stops:
             continue
-    assert front_of(task, state.known) == front_of(task, everything.known)
-    assert state.done == task.space.size
+    assert front_of(task, state.trials) == front_of(task, everything.trials)
+    assert state.finished_count == task.space.size
 
 
 def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: Path) -> None:
@@ -245,7 +246,7 @@ def test_only_images_that_select_rule_out(store: TrialStore) -> None:
     known = sweep(task, store, "exact_front", Evaluator(made))
     with TrialStore.open(store.path.parent / "all.sqlite", SUBJECT) as other:
         exact = sweep(task, other, "exhaustive", Evaluator(made))
-    assert front_of(task, known.known) == front_of(task, exact.known)
+    assert front_of(task, known.trials) == front_of(task, exact.trials)
 
 
 def test_equal_configurations_do_not_rule_each_other_out() -> None:
@@ -268,7 +269,7 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
             costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
             return [Trial(key, {"agreement_AP": found[key], "weight_bytes": costs[key]}) for key in keys if key in found]
 
-        return [trial.key for trial in survivors.measured(measure)]
+        return [trial.key for trial in survivors.measure_non_dominated(measure)]
 
     assert measured({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
     assert measured({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
@@ -285,14 +286,14 @@ def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:
     measured = np.array([[-trial.values[names[0]], trial.values[names[1]]] for trial in result.trials])
     others = np.array([[-everything[key].values[names[0]], everything[key].values[names[1]]] for key in result.ruled_out])
     assert dominated(others, np.vstack([measured, [[-50.0, 1.0]]])).all()
-    assert sum(count for _, count in result.after) == len(result.ruled_out) > len(result.trials)
+    assert sum(count for _, count in result.image_counts) == len(result.ruled_out) > len(result.trials)
 
 
 def test_what_adds_up_is_foretold() -> None:
     harm = {"f": 0.0, "h": 0.5, "q": 2.0}
     keys = ["".join(codes) for codes in itertools.product("fhq", repeat=4)]
     exact = np.array([[90.0 - sum((place + 1) * harm[code] for place, code in enumerate(key)), 99.0] for key in keys])
-    np.testing.assert_allclose(if_layers_add_up(keys[::4], exact[::4], keys), exact)
+    np.testing.assert_allclose(predict_additively(keys[::4], exact[::4], keys), exact)
 
 
 @pytest.mark.parametrize("images", [1, 2, 5, 24, 115, 5000])

@@ -19,7 +19,8 @@ from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.failed import FailedTrials
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.store import FailedTrial, Subject, Trial, TrialStore
 from mpnet.sweep.store.salvage import salvage
@@ -65,10 +66,10 @@ def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
     made = with_baseline(overflowing(group=group))
     keys = tuple(build_space(made.network, THREE).all_keys())[::5]
     result = Evaluator(made).evaluate(WorkChunk(0, keys))
-    failed = {one.key: f"{made.network.source}: {one.reason}" for one in result.failed}
+    failed = {one.key: f"{made.network.source}: {one.reason}" for one in result.failed_trials}
     assert 10 < len(failed) < len(keys) - 10
     assert {key: text for key in keys if (text := reason(made, key))} == failed
-    layers = {one.key: one.layer for one in result.failed}
+    layers = {one.key: one.layer for one in result.failed_trials}
     assert {key: layers[key] for key in layers if key.find("h") == 2} == {key: 4 for key in keys if key.find("h") == 2}
     assert [t.key for t in result.trials] == [key for key in keys if key not in failed]
     assert result.ruled_out == ()
@@ -79,7 +80,7 @@ def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
 
 def test_a_stem_that_fails_fails_all() -> None:
     result = Evaluator(with_baseline(overflowing())).evaluate(WorkChunk(0, ("ffhfff", "ffhqqq")))
-    assert (result.trials, [one.key for one in result.failed]) == ((), ["ffhfff", "ffhqqq"])
+    assert (result.trials, [one.key for one in result.failed_trials]) == ((), ["ffhfff", "ffhqqq"])
 
 
 def test_outputs_that_no_convolution_checks_are_checked() -> None:
@@ -94,7 +95,7 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
     made = with_layers(made, layers)
     assert (reason(made, "ff"), reason(made, "hh")) == (None, "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite")
     result = Evaluator(made).evaluate(WorkChunk(0, ("ff", "hh")))
-    assert [one.key for one in result.failed] == ["hh"]
+    assert [one.key for one in result.failed_trials] == ["hh"]
 
 
 @pytest.mark.parametrize("few_left", [True, False])
@@ -105,9 +106,9 @@ def test_a_race_leaves_out_what_fails(few_left: bool) -> None:
     whole = evaluator.evaluate(WorkChunk(0, keys))
     evaluator._few_survived = few_left
     raced = evaluator.evaluate(WorkChunk(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
-    failed = {one.key for one in raced.failed}
+    failed = {one.key for one in raced.failed_trials}
     assert failed
-    assert failed <= {one.key for one in whole.failed}
+    assert failed <= {one.key for one in whole.failed_trials}
     assert {t.key for t in raced.trials} | {*raced.ruled_out} | failed == {*keys}
     assert all(t in whole.trials for t in raced.trials)
     assert not failed & {*raced.ruled_out}
@@ -154,7 +155,7 @@ class Overflowing(SyntheticRecipe):
             with open(self.log, "a", encoding="ascii") as file:
                 file.writelines(f"x{key}\n" for key in unit.keys if layers[key] >= 0)
         failed = tuple(FailedTrial(key, layer, f"layer {layer}: NaN") for key, layer in layers.items() if layer >= 0)
-        return replace(result, chunk=unit, failed=failed)
+        return replace(result, chunk=unit, failed_trials=failed)
 
 
 def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepState:
@@ -170,28 +171,28 @@ def test_no_pass_is_made_for_what_fails_like_another(tmp_path: Path) -> None:
     recipe = Overflowing(task, log=str(log))
     state = sweep(tmp_path / "a.sqlite", "exhaustive", recipe)
     failing = {key for key in task.space.all_keys() if key[2] == "h" or key[3] == "q"}
-    assert {c.key for c in state.failed} == failing
-    assert (len(state.known), state.done, state.total) == (729 - len(failing), 729, 729)
+    assert {c.key for c in state.failed_trials} == failing
+    assert (len(state.trials), state.finished_count, state.total) == (729 - len(failing), 729, 729)
     tried = [line[1:] for line in log.read_text().splitlines() if line.startswith("x")]
     # One part for each assignment of the layers up to the failing one, of which parts have a few configurations.
     assert len(tried) < len(failing) / 2
     log.unlink()
     with TrialStore.read(tmp_path / "a.sqlite") as store:
-        stored = {one.key: one.layer for one in store.failed(1)}
+        stored = {one.key: one.layer for one in store.failed_trials(1)}
     assert stored == {key: 4 if key[2] == "h" else 5 for key in failing}
     for name in ("exhaustive", "greedy", "additive"):  # nothing is computed again
         again = sweep(tmp_path / "a.sqlite", name, recipe)
         assert (again.computed, log.exists()) == (0, False)
-    assert len(again.failed) < len(failing)
+    assert len(again.failed_trials) < len(failing)
 
 
 def test_a_budget_of_trials_counts_what_failed(tmp_path: Path) -> None:
     recipe = Overflowing(problem(precisions=THREE))
     first = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
     again = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
-    assert len(first.known) + len(first.failed) == 30
-    assert first.stopped == again.stopped == "trials"
-    assert (list(again.known), {*again.failed}, again.computed) == (list(first.known), {*first.failed}, 0)
+    assert len(first.trials) + len(first.failed_trials) == 30
+    assert first.exhausted_budget == again.exhausted_budget == "trials"
+    assert (list(again.trials), {*again.failed_trials}, again.computed) == (list(first.trials), {*first.failed_trials}, 0)
 
 
 def test_a_baseline_that_fails_ends_the_sweep_each_time(tmp_path: Path) -> None:
@@ -204,8 +205,8 @@ def test_a_baseline_that_fails_ends_the_sweep_each_time(tmp_path: Path) -> None:
 def test_option_sets_fail_by_themselves() -> None:
     failed = FailedTrials(tiny_yolo())
     failed.learn(1, [FailedTrial("ffhfff", 4, "why"), FailedTrial("ffffff", 99, "of another network")])
-    assert failed.alike(0, ["ffhqqq"]) == []
-    assert failed.alike(1, ["ffhqqq", "qfhfff", "ffffff"]) == [FailedTrial("ffhqqq", 4, "why")]
+    assert failed.infer(0, ["ffhqqq"]) == []
+    assert failed.infer(1, ["ffhqqq", "qfhfff", "ffffff"]) == [FailedTrial("ffhqqq", 4, "why")]
     assert len(failed) == 0
 
 
@@ -223,7 +224,7 @@ def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
     with TrialStore.open(store, SUBJECT) as opened:
         opened._db.execute(f"UPDATE failed SET {damage} WHERE key = (SELECT min(key) FROM failed)")
     with TrialStore.read(store) as opened, pytest.raises(StoreError, match=r"the store is damaged: .*failed"):
-        list(opened.failed(1))
+        list(opened.failed_trials(1))
     document = salvage(store, store.with_name("b.sqlite"))
     assert document["lost"] == ["some configurations that failed"]
 
@@ -231,5 +232,5 @@ def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
 def test_salvage_keeps_what_failed(store: Path) -> None:
     assert salvage(store, store.with_name("b.sqlite"))["lost"] == []
     with TrialStore.read(store) as old, TrialStore.read(store.with_name("b.sqlite")) as new:
-        assert [*new.failed(1)] == [*old.failed(1)]
-        assert [*old.failed(1)]
+        assert [*new.failed_trials(1)] == [*old.failed_trials(1)]
+        assert [*old.failed_trials(1)]

@@ -63,7 +63,9 @@ def found(
         boxes[head, name] = heads.decode(head, tensor, places)
         tensors[head, name] = tensor
 
-    run_graph(graph, run_stem(graph, given, prepared), prepared, keep, image=given, run=heads.run if likely else run_lowering)
+    run_graph(
+        graph, run_stem(graph, given, prepared), prepared, keep, image=given, compute=heads.run if likely else run_lowering
+    )
     return boxes, tensors
 
 
@@ -152,8 +154,8 @@ def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPa
             raise NonFiniteError
         return convolution(operation, ready, *rest)
 
-    convolution, keys = likely_heads._convolved, ["qqq", "qq5"]
-    monkeypatch.setattr(likely_heads, "_convolved", convolve)
+    convolution, keys = likely_heads._convolve, ["qqq", "qq5"]
+    monkeypatch.setattr(likely_heads, "_convolve", convolve)
     assert_same(found(wide(), keys, 0.45)[0], found(wide(), keys, 0.45, likely=False)[0])
 
 

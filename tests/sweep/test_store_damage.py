@@ -113,7 +113,7 @@ def columns(path: Path) -> list[tuple[str, str]]:
 def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
     with TrialStore.open(made, SUBJECT) as store:
         failed = [FailedTrial("h" * 11, 0, "layer 0 (conv-1): a value is NaN or infinite")]
-        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed=failed)
+        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed_trials=failed)
         store.set_note("sweep", json.dumps({**store.document("sweep"), "front_name": "front"}))
     whole, refused = made.read_bytes(), 0
     for (table, column), value in itertools.product(columns(made), VALUES):
@@ -153,7 +153,7 @@ def is_refused(path: Path) -> bool:
         sweep_status(path)
         with TrialStore.read(path) as store:
             list(store.trials(1))
-            store.failed(1)
+            store.failed_trials(1)
             for name in store.notes(""):
                 if name.partition("/")[0] in DOCUMENTS:
                     store.document(name)

@@ -67,7 +67,7 @@ def resume(path: Path, task: Problem) -> tuple[int, SweepResult]:
         sweep = Sweep(task, NETWORK, store, [1], lambda: WorkerPool(InlineExecutor(SyntheticRecipe(task))))
         state = sweep.run(strategy("exhaustive").walk)
         facts = SweepFacts("old", "exhaustive", images=1, selecting=1, macs_per_pass=1000, passes_in_theory=1.0)
-        candidates = find_candidates(task, store, (1,), state.known)
+        candidates = find_candidates(task, store, (1,), state.trials)
         return state.computed, choose_result(candidates, state, facts, lambda configurations: {})
 
 

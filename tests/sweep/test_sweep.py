@@ -27,7 +27,8 @@ from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.chunk_sizes import ChunkSizes
 from mpnet.sweep.search.failed import FailedTrials
-from mpnet.sweep.search.loop import Sweep, SweepState, WorkerPool
+from mpnet.sweep.search.loop import Sweep, WorkerPool
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.search.strategies import STRATEGIES, strategy
 from mpnet.sweep.store import Subject, Trial, TrialStore
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
@@ -62,7 +63,7 @@ def store(tmp_path: Path) -> TrialStore:
 def test_everything_asked_for_is_known_and_stored(store: TrialStore) -> None:
     task = problem()
     state = sweep(store, task)
-    assert len(state.known) == state.total == state.computed == 3**6
+    assert len(state.trials) == state.total == state.computed == 3**6
     keys = {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
     assert {t.key for t in store.trials(1)} == set(task.space.all_keys()) == keys
     assert store.work().macs == state.macs == 1000 * 3**6
@@ -75,20 +76,20 @@ def test_running_again_computes_nothing(store: TrialStore, name: str) -> None:
     first = sweep(store, task, name=name)
     again = sweep(store, task, name=name)
     assert again.computed == 0
-    assert again.known == first.known
+    assert again.trials == first.trials
 
 
 def test_a_budget_of_trials_stops_and_more_of_it_goes_on(store: TrialStore) -> None:
     state = sweep(store, problem(trials=100))
-    assert (len(state.known), state.stopped) == (100, "trials")
+    assert (len(state.trials), state.exhausted_budget) == (100, "trials")
     state = sweep(store, problem(trials=150))
-    assert (len(state.known), state.computed, state.stopped) == (150, 50, "trials")
+    assert (len(state.trials), state.computed, state.exhausted_budget) == (150, 50, "trials")
     assert sweep(store, problem()).computed == 3**6 - 150
 
 
 def test_a_budget_of_seconds_stops(store: TrialStore) -> None:
     state = sweep(store, problem(), seconds=0.0)
-    assert (len(state.known), state.stopped) == (0, "seconds")
+    assert (len(state.trials), state.exhausted_budget) == (0, "seconds")
     assert store.claims() == {}
 
 
@@ -107,7 +108,7 @@ def test_worker_processes_give_the_same(store: TrialStore, tmp_path: Path) -> No
     task = problem()
     inline = sweep(store, task)
     with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
-        assert sweep(other, task, ProcessExecutor(SyntheticRecipe(task), 2)).known == inline.known
+        assert sweep(other, task, ProcessExecutor(SyntheticRecipe(task), 2)).trials == inline.trials
 
 
 @pytest.mark.slow
@@ -117,7 +118,7 @@ def test_the_work_of_a_dead_worker_is_redone(store: TrialStore, tmp_path: Path) 
     flag.touch()
     state = sweep(store, task, ProcessExecutor(SyntheticRecipe(task, die=str(flag)), 2))
     assert not flag.exists()
-    assert len(state.known) == 3**6
+    assert len(state.trials) == 3**6
 
 
 @pytest.mark.slow
@@ -233,10 +234,10 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
             break
         kills += 1
     state = sweep(store, problem())
-    assert len(state.known) == 3**6
+    assert len(state.trials) == 3**6
     assert all(
         known.values == SyntheticRecipe(problem()).evaluate(split_work(NETWORK, [configuration])[0]).trials[0].values
-        for configuration, known in state.known.items()
+        for configuration, known in state.trials.items()
     )
     computed = Counter(log.read_text(encoding="ascii").split())
     unit_size = max(
@@ -272,7 +273,7 @@ def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tm
     assert len(split_work(NETWORK, map(Assignment, task.space.all_keys()), bytes_per_head=1)) < 4
     counts = [0]
     with pytest.raises(KeyboardInterrupt):
-        run(task, store, Interrupted(task, 0.5, 6), 1.0, on_update=lambda state: counts.append(len(state.known)))
+        run(task, store, Interrupted(task, 0.5, 6), 1.0, on_update=lambda state: counts.append(len(state.trials)))
     kept = store.count()
     assert 6 <= kept < 200
     assert len(set(counts)) == 7  # progress counts part by part
@@ -282,7 +283,7 @@ def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tm
     with TrialStore.open(store.path) as again, TrialStore.open(tmp_path / "whole.sqlite", SUBJECT) as whole:
         assert again.claims() == {}
         state = run(task, again, InlineExecutor(SyntheticRecipe(task)), 0.0)
-        assert (state.computed, len(state.known)) == (3**6 - kept, 3**6)
+        assert (state.computed, len(state.trials)) == (3**6 - kept, 3**6)
         run(task, whole, InlineExecutor(SyntheticRecipe(task)), 0.0)
         assert list(again.trials(1)) == list(whole.trials(1))
 
@@ -354,10 +355,10 @@ def test_a_worker_goes_on_where_its_last_unit_ended() -> None:
 def test_the_time_left_does_not_grow_between_commits(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [1000.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    state = SweepState(FailedTrials(NETWORK), total=100, started=1000.0)
+    state = SweepState(FailedTrials(NETWORK), total=100, start_time=1000.0)
     now[0] += 50
     assert state.seconds_left is None
-    state.known = {Assignment(str(number)): Trial(str(number), {}) for number in range(20)}
+    state.trials = {Assignment(str(number)): Trial(str(number), {}) for number in range(20)}
     state.settled, state.committed = 20, now[0]
     assert state.seconds_left == 200
     now[0] += 30

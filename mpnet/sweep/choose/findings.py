@@ -19,11 +19,11 @@ from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
 from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.front import front_gap
-from mpnet.sweep.problem.known import KnownTrials
+from mpnet.sweep.problem.packed_trials import PackedTrials
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
-from mpnet.sweep.search.loop import SweepState
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import shown
 from mpnet.sweep.store.records import choose_record, read_records
@@ -70,7 +70,7 @@ def find_candidates(
 
     A trial that lacks an objective (an older sweep measured less) is left out.
     """
-    other_trials = KnownTrials()
+    other_trials = PackedTrials()
     for options, context in enumerate(contexts):
         if store.count(context) == sum(c.options == options for c in tried):
             continue
@@ -79,7 +79,7 @@ def find_candidates(
                 configuration = Assignment(trial.key, options)
                 if configuration not in tried:
                     other_trials.add(configuration, trial)
-    return Candidates(problem, store, contexts, tried, other_trials.after(tried) if other_trials else tried)
+    return Candidates(problem, store, contexts, tried, PackedTrials.concatenate(tried, other_trials) if other_trials else tried)
 
 
 def exact_gap(candidates: Candidates, excluded_count: int = 0) -> Gap | None:
@@ -138,8 +138,8 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
     return SweepResult(
         name=facts.name,
         strategy=facts.strategy,
-        state="stopped" if state.stopped else "finished",
-        stopped=state.stopped,
+        state="stopped" if state.exhausted_budget else "finished",
+        stopped=state.exhausted_budget,
         trials=len(candidates.tried),
         known=len(trials),
         ruled_out=ruled_out,
@@ -229,7 +229,7 @@ def failures(store: TrialStore, contexts: Sequence[int], space: Space | None = N
     """
     counts, reasons = Counter[int](), dict[int, str]()
     for context in contexts:
-        for trial in store.failed(context):
+        for trial in store.failed_trials(context):
             if space is None or trial.key in space:
                 counts[trial.layer] += 1
                 reasons.setdefault(trial.layer, trial.reason)

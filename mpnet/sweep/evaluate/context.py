@@ -53,7 +53,7 @@ class SweepContext:
     images: (n, h, w, c), ready for the network. geometry: float32 (n, 4), where each image lies in its input.
     select, report: positions of the images that select, and of those that only report.
     decoder:  from output tensors to what a configuration finds.
-    wanted:   of the measures that take time, those that are asked for.
+    requested_measures: of the measures that take time, those that are asked for.
     isa, threads, group: name of the kernel table, threads of each worker, images in one forward pass.
     known_keys: of each option set, the configuration by whose pass workers are checked; none: no worker is.
     order:    positions in `select`, in which races look at these images, None: as `race.Race`.
@@ -70,7 +70,7 @@ class SweepContext:
     geometry: NDArray[np.float32]
     select: NDArray[np.intp]
     report: NDArray[np.intp]
-    wanted: tuple[str, ...]
+    requested_measures: tuple[str, ...]
     isa: str
     threads: int
     group: int

@@ -28,11 +28,11 @@ from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 CONNECT_SECONDS = 20.0
 CLOSE_SECONDS = 5.0
 _NO_WORKERS = "it has no workers any more"
-_GONE = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
+_CONNECTION_ERRORS = (OSError, asyncio.CancelledError, concurrent.futures.CancelledError)
 """What Dask's calls raise when the scheduler is gone."""
 _evaluators: dict[str, tuple[Worker, Credentials]] = {}
 """In a Dask worker process: evaluators by the name of their sweep; only the last one is kept."""
-_making = threading.Lock()
+_making_lock = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -64,19 +64,19 @@ class Credentials:
 
 
 def evaluate_where_bits_agree(
-    name: str, recipe: Recipe, expected: Credentials, chunk: WorkChunk
+    name: str, recipe: Recipe, client_credentials: Credentials, chunk: WorkChunk
 ) -> tuple[Credentials, ChunkResult | None]:
     """Runs in a Dask worker: what it is, and the chunk's result unless it computes other bits than expected.
 
     A release that does not check has no function of this name.
     """
-    with _making:
+    with _making_lock:
         if name not in _evaluators:
             _evaluators.clear()
             worker = recipe()
             _evaluators[name] = worker, Credentials.of(worker)
         worker, credentials = _evaluators[name]
-    return credentials, worker.evaluate(chunk) if credentials.agrees(expected) else None
+    return credentials, worker.evaluate(chunk) if credentials.agrees(client_credentials) else None
 
 
 class DaskExecutor:
@@ -110,10 +110,10 @@ class DaskExecutor:
         self._lost_times: dict[WorkChunk, int] = {}
         self._address, self._workers_seen = address, time.monotonic()
         self._workers: set[str] = set()
-        self._expected: Credentials | None = None  # known once no worker is of another release
+        self._credentials: Credentials | None = None  # known once no worker is of another release
         try:
             self._check()
-            self._name, self._expected = secrets.token_hex(16), Credentials.of(recipe())
+            self._name, self._credentials = secrets.token_hex(16), Credentials.of(recipe())
             self._recipe = recipe
             self._sent_recipe = self._send()
         except BaseException:
@@ -124,15 +124,15 @@ class DaskExecutor:
         """The recipe on all workers: it holds images and weights, so it is sent once, not with every task."""
         try:
             return self._client.scatter(self._recipe, broadcast=True, hash=False)
-        except _GONE:
-            raise self._lost() from None
+        except _CONNECTION_ERRORS:
+            raise self._connection_error() from None
         except Exception as error:  # whatever a worker raises that lacks our modules
-            raise self._refused(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
+            raise self._refusal(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
 
     def submit(self, chunk: WorkChunk) -> None:
         self._check()
-        assert self._expected is not None
-        arguments = self._name, self._sent_recipe, self._expected, chunk
+        assert self._credentials is not None
+        arguments = self._name, self._sent_recipe, self._credentials, chunk
         future = self._client.submit(evaluate_where_bits_agree, *arguments, pure=False, retries=0)
         self._running[future] = chunk, self._sent_recipe
 
@@ -140,60 +140,60 @@ class DaskExecutor:
         if not self._running:
             return []
         self._check()
-        expected = self._expected
-        assert expected is not None
+        client_credentials = self._credentials
+        assert client_credentials is not None
         try:
             with self._client.as_current():
-                finished = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
+                futures = self._distributed.wait(list(self._running), timeout=timeout, return_when="FIRST_COMPLETED").done
         except TimeoutError:
             return []
-        except _GONE:
+        except _CONNECTION_ERRORS:
             self._check()
-            finished = [future for future in self._running if future.done()]  # those that were cancelled among them
-            if not finished:
-                raise self._lost() from None
-        done = []
-        for future in finished:
+            futures = [future for future in self._running if future.done()]  # those that were cancelled among them
+            if not futures:
+                raise self._connection_error() from None
+        results = []
+        for future in futures:
             chunk, sent_recipe = self._running.pop(future)
             try:
-                credentials, result = future.result()
+                worker_credentials, result = future.result()
             except MpnetError:
                 raise
-            except (*_GONE, Exception) as error:
+            except (*_CONNECTION_ERRORS, Exception) as error:
                 self._check()  # a worker of another release, which came lately, may fail in any way
                 if isinstance(error, self._distributed.KilledWorker):
-                    raise _deadly(chunk) from None
-                if not isinstance(error, _GONE):
+                    raise _deadly_chunk_error(chunk) from None
+                if not isinstance(error, _CONNECTION_ERRORS):
                     raise
                 self._submit_again(chunk, sent_recipe)
                 continue
-            if result is None or not credentials.agrees(expected):
-                differs = replace(credentials, known_pass=expected.known_pass).agrees(expected)
+            if result is None or not worker_credentials.agrees(client_credentials):
+                differs = replace(worker_credentials, known_pass=client_credentials.known_pass).agrees(client_credentials)
                 reason = "and computes other bits in a known pass" if differs else "which may compute other bits"
-                raise self._refused(f"a Dask worker is {credentials}, {reason}")
-            done.append(result)
-        return done
+                raise self._refusal(f"a Dask worker is {worker_credentials}, {reason}")
+            results.append(result)
+        return results
 
     def _submit_again(self, chunk: WorkChunk, sent_recipe: Any) -> None:
         """What was lost with the last worker that had the recipe, once there are workers again."""
         self._lost_times[chunk] = self._lost_times.get(chunk, 0) + 1
         if self._lost_times[chunk] == MAX_DEATHS:
-            raise _deadly(chunk)
+            raise _deadly_chunk_error(chunk)
         if sent_recipe is self._sent_recipe:
             try:
                 self._client.wait_for_workers(1, timeout=CONNECT_SECONDS)
             except TimeoutError:
-                raise self._lost(_NO_WORKERS) from None
-            except _GONE:
-                raise self._lost() from None
+                raise self._connection_error(_NO_WORKERS) from None
+            except _CONNECTION_ERRORS:
+                raise self._connection_error() from None
             self._check()
             self._sent_recipe = self._send()
         self.submit(chunk)
 
-    def _refused(self, worker: str) -> ConfigError:
-        here = self._expected or f"mpnet {__version__}"
+    def _refusal(self, worker: str) -> ConfigError:
+        release = self._credentials or f"mpnet {__version__}"
         return ConfigError(
-            f"--scheduler {self._address}: {worker}; this process is {here}, so nothing of it is kept; install the same "
+            f"--scheduler {self._address}: {worker}; this process is {release}, so nothing of it is kept; install the same "
             f"release on all workers, start them again, and run the same command"
         )
 
@@ -202,29 +202,31 @@ class DaskExecutor:
         another release, which it is asked for in a way that every release answers.
         """
         if self._client.status != "running":
-            raise self._lost()
+            raise self._connection_error()
         try:
             workers = set(self._client.nthreads())
-            new = sorted(workers - self._workers)
+            new_workers = sorted(workers - self._workers)
             releases = (
-                self._client.run(pkgutil.resolve_name, "mpnet:__version__", workers=new, on_error="return") if new else {}
+                self._client.run(pkgutil.resolve_name, "mpnet:__version__", workers=new_workers, on_error="return")
+                if new_workers
+                else {}
             )
-        except _GONE:
-            raise self._lost() from None
+        except _CONNECTION_ERRORS:
+            raise self._connection_error() from None
         for worker, release in releases.items():
             if isinstance(release, OSError):
                 workers.discard(worker)  # it died meanwhile
             elif isinstance(release, Exception):
-                raise self._refused(f"worker {worker} cannot load mpnet ({_one_line(release)})")
+                raise self._refusal(f"worker {worker} cannot load mpnet ({_one_line(release)})")
             elif release != __version__:
-                raise self._refused(f"worker {worker} is mpnet {release}")
+                raise self._refusal(f"worker {worker} is mpnet {release}")
         self._workers = workers
         if workers:
             self._workers_seen = time.monotonic()
         elif time.monotonic() - self._workers_seen > CONNECT_SECONDS:
-            raise self._lost(_NO_WORKERS)
+            raise self._connection_error(_NO_WORKERS)
 
-    def _lost(self, reason: str = "it does not answer any more") -> EngineError:
+    def _connection_error(self, reason: str = "it does not answer any more") -> EngineError:
         return EngineError(
             f"--scheduler {self._address}: {reason}; finished trials are safe; start scheduler and "
             f"workers again, and run the same command"
@@ -237,7 +239,7 @@ class DaskExecutor:
         self._client.close(timeout=CLOSE_SECONDS)
 
 
-def _deadly(chunk: WorkChunk) -> EngineError:
+def _deadly_chunk_error(chunk: WorkChunk) -> EngineError:
     return EngineError(
         f"{MAX_DEATHS} Dask workers died over configurations {chunk.keys[0]} to {chunk.keys[-1]}, perhaps for want of memory"
     )

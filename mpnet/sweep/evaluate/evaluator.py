@@ -32,7 +32,7 @@ from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 from mpnet.sweep.evaluate.race import Race
 from mpnet.sweep.evaluate.scoring import Noise, Scorer, heads_sqnr_db
 from mpnet.sweep.evaluate.stem_cache import StemCache
-from mpnet.sweep.evaluate.trie import build_graph, images_of, join_tensors, run_graph, run_stem
+from mpnet.sweep.evaluate.trie import build_graph, join_tensors, run_graph, run_stem, slice_images
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.store import FailedTrial, Trial
 from mpnet.trial.task import kit_of, task_of
@@ -87,7 +87,7 @@ class Evaluator:
             baseline=context.baseline.predictions if context.baseline else None,
             select=context.select,
             report=context.report,
-            wanted=context.wanted,
+            requested_measures=context.requested_measures,
         )
 
     @cached_property
@@ -111,42 +111,49 @@ class Evaluator:
 
     def evaluate(self, chunk: WorkChunk) -> ChunkResult:
         """All figures of a chunk's configurations, but for those that its rivals beat, or whose values are not finite."""
-        began = time.monotonic()
+        start_time = time.monotonic()
         if chunk.is_screening:
-            return self._screen(chunk, began)
-        runs, macs, saved = _PartialRuns(self, chunk.options, stem_cache=self._stem_cache), 0, 0
-        after: Counter[int] = Counter()
+            return self._screen(chunk, start_time)
+        runs, macs, cached_macs = _PartialRuns(self, chunk.options, stem_cache=self._stem_cache), 0, 0
+        image_counts: Counter[int] = Counter()
         failures: dict[str, FailedTrial] = {}
 
         def measure(keys: Sequence[str]) -> list[Trial]:
-            return [Trial(key, {**values, **self.costs(chunk.options, key)}) for key, values in runs.measured(keys)]
+            return [Trial(key, {**values, **self.costs(chunk.options, key)}) for key, values in runs.measure(keys)]
 
         if chunk.rivals is not None:
             names = chunk.rivals.names
             racing = _PartialRuns(self, chunk.options, likely=self._few_survived, stem_cache=self._stem_cache)
-            survivors, after = self._race.survivors(
+            survivors, image_counts = self._race.survivors(
                 chunk.keys, chunk.rivals, racing, lambda key: self.costs(chunk.options, key, names)
             )
-            failures.update(racing.failed)
+            failures.update(racing.failures)
             if self._few_survived:
-                macs, saved = racing.macs, racing.saved
+                macs, cached_macs = racing.macs, racing.cached_macs
             else:
                 runs = racing
-            trials = sorted(survivors.measured(measure), key=lambda trial: trial.key)
-            if beaten := len({*survivors.keys} - {trial.key for trial in trials} - runs.failed.keys()):
-                after[survivors.images] += beaten
+            trials = sorted(survivors.measure_non_dominated(measure), key=lambda trial: trial.key)
+            if dominated_count := len({*survivors.keys} - {trial.key for trial in trials} - runs.failures.keys()):
+                image_counts[survivors.images] += dominated_count
             self._few_survived = len(trials) <= FEW_SURVIVORS * len(chunk.keys)
         else:
             trials = measure(chunk.keys)
-        failures.update(runs.failed)
+        failures.update(runs.failures)
         ruled_out = tuple(sorted({*chunk.keys} - {trial.key for trial in trials} - failures.keys()))
-        failed = tuple(failures[key] for key in sorted(failures))
-        seconds = time.monotonic() - began
+        failed_trials = tuple(failures[key] for key in sorted(failures))
+        seconds = time.monotonic() - start_time
         return ChunkResult(
-            chunk, tuple(trials), macs + runs.macs, ruled_out, tuple(sorted(after.items())), seconds, failed, saved + runs.saved
+            chunk,
+            tuple(trials),
+            macs + runs.macs,
+            ruled_out,
+            tuple(sorted(image_counts.items())),
+            seconds,
+            failed_trials,
+            cached_macs + runs.cached_macs,
         )
 
-    def _screen(self, chunk: WorkChunk, began: float) -> ChunkResult:
+    def _screen(self, chunk: WorkChunk, start_time: float) -> ChunkResult:
         """Return the noise at the heads on the context's few images, and the costs."""
         runs, positions = _PartialRuns(self, chunk.options), self.context.screening
         runs.run(chunk.keys, positions)
@@ -160,10 +167,17 @@ class Evaluator:
                 },
             )
             for key in chunk.keys
-            if key not in runs.failed
+            if key not in runs.failures
         ]
-        failed = tuple(runs.failed[key] for key in sorted(runs.failed))
-        return ChunkResult(chunk, tuple(trials), runs.macs, seconds=time.monotonic() - began, failed=failed, saved=runs.saved)
+        failed_trials = tuple(runs.failures[key] for key in sorted(runs.failures))
+        return ChunkResult(
+            chunk,
+            tuple(trials),
+            runs.macs,
+            seconds=time.monotonic() - start_time,
+            failed_trials=failed_trials,
+            cached_macs=runs.cached_macs,
+        )
 
     def known_pass(self) -> str:
         """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
@@ -174,7 +188,7 @@ class Evaluator:
             outputs = [np.zeros((1, *shape), np.float32) for shape in self.context.network.output_shapes]
             runs = _PartialRuns(self, options)
             runs.run((key,), np.arange(1), keep=outputs)
-            for failure in runs.failed.values():
+            for failure in runs.failures.values():
                 digest.update(failure.reason.encode())
             for output in outputs:
                 digest.update(output.data)
@@ -187,7 +201,7 @@ class Evaluator:
         """
         runs = _PartialRuns(self, 0, likely=True)
         runs.run(keys, self.context.select)
-        sample = [key for key in keys if key not in runs.failed]
+        sample = [key for key in keys if key not in runs.failures]
         if not sample:
             return np.arange(len(self.context.select)), runs.macs
         return self._race.images_by_loss(names, runs.predictions(sample, 0)), runs.macs
@@ -252,20 +266,22 @@ class Evaluator:
         The stem, whose tensors are large, goes through in small groups of images; what comes after it in larger ones,
         since it is done for every configuration and each step costs a call.
         """
-        small = max(1, min(self.context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
-        large = max(small, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
+        stem_group_size = max(1, min(self.context.group, LIVE_BYTES // max(1, graph.peak_bytes(stem=True))))
+        group_size = max(stem_group_size, min(MAX_GROUP, LIVE_BYTES // max(1, graph.peak_bytes(stem=False))))
         results = HeadResults(self.context, graph, self._likely, keep, [] if likely else self._baseline_heads)
         failures: dict[int, LayerFailure] = {}
-        saved = 0
-        for start in range(0, len(images), large):
-            positions = images[start : start + large]
+        cached_macs = 0
+        for start in range(0, len(images), group_size):
+            positions = images[start : start + group_size]
             try:
-                boundary, executed = self._run_stem(graph, options, positions, small, stem_cache)
+                boundary, executed = self._run_stem(graph, options, positions, stem_group_size, stem_cache)
             except LayerFailure as failure:
                 failures = dict.fromkeys(itertools.chain(*graph.heads), failure)
                 break
             cached = graph.stem - executed
-            saved += len(positions) * sum(self.context.network.layers[graph.nodes[number].layer].macs for number in cached)
+            cached_macs += len(positions) * sum(
+                self.context.network.layers[graph.nodes[number].layer].macs for number in cached
+            )
             image = self._values(positions) if graph.reads_image else None
             run_graph(
                 graph,
@@ -279,7 +295,7 @@ class Evaluator:
             )
             if failures and any(names.keys() <= failures.keys() for names in graph.heads):
                 break
-        return results.outputs(failures, saved)
+        return results.outputs(failures, cached_macs)
 
     def _run_stem(
         self, graph: SharedGraph, options: int, positions: NDArray[np.intp], group: int, cache: StemCache | None
@@ -299,7 +315,7 @@ class Evaluator:
                 self._values(positions[start : start + group]),
                 self.prepared(options),
                 self.context.threads,
-                {number: images_of(tensor, start, start + group) for number, tensor in cached.items()},
+                {number: slice_images(tensor, start, start + group) for number, tensor in cached.items()},
                 additional,
             )
             for start in range(0, len(positions), group)
@@ -319,8 +335,8 @@ class _PartialRuns:
     """Configurations of one option set, run on a few images at a time; see `race.PartialRuns`.
 
     likely, stem_cache: as `Evaluator.forward`; where likely, nothing can be measured.
-    macs: executed so far, all images, with all cells of heads. saved: as `Outputs`. failed: keys with values that are not
-    finite, which no later run takes in.
+    macs: executed so far, all images, with all cells of heads. cached_macs: as `Outputs`. failures: keys with values
+    that are not finite, which no later run takes in.
     """
 
     def __init__(self, evaluator: Evaluator, options: int, likely: bool = False, stem_cache: StemCache | None = None) -> None:
@@ -330,13 +346,13 @@ class _PartialRuns:
         self._outputs: list[Outputs] = []
         # What was joined of all runs, which many configurations share.
         self._joined: dict[tuple[int, str], Any] = {}
-        self.macs = self.saved = 0
-        self.failed: dict[str, FailedTrial] = {}
+        self.macs = self.cached_macs = 0
+        self.failures: dict[str, FailedTrial] = {}
 
     @property
     def decoded_bytes(self) -> int:
         """What the fullest decoded output takes."""
-        return max(int(part.nbytes) for run in self._outputs for output in run.decoded for part in output.values())
+        return max(int(tensor.nbytes) for outputs in self._outputs for output in outputs.decoded for tensor in output.values())
 
     def run(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
         """Run the configurations on the images at these positions. keep: as `Evaluator.forward`."""
@@ -346,30 +362,32 @@ class _PartialRuns:
         self._outputs.append(outputs)
         self._images.append(images)
         self._joined.clear()
-        self.macs += graph.macs * len(images) - outputs.saved
-        self.saved += outputs.saved
-        for key in keys if any(outputs.failed) else ():
-            named = zip(outputs.failed, graph.head_names(key), strict=True)
-            causes = [failures[name] for failures, name in named if name in failures]
+        self.macs += graph.macs * len(images) - outputs.cached_macs
+        self.cached_macs += outputs.cached_macs
+        for key in keys if any(outputs.failures) else ():
+            failures_by_head = zip(outputs.failures, graph.head_names(key), strict=True)
+            causes = [failures[name] for failures, name in failures_by_head if name in failures]
             if causes:
-                first = min(causes, key=lambda failure: failure.layer)
-                self.failed[key] = FailedTrial(key, first.layer, first.reason)
+                earliest = min(causes, key=lambda failure: failure.layer)
+                self.failures[key] = FailedTrial(key, earliest.layer, earliest.reason)
 
     def run_all(self, key: str, keep: Sequence[NDArray[np.float32]] = ()) -> None:
         """Run one configuration on all images. Raises: EngineError that names the layer, for values that are not finite."""
         context = self._evaluator.context
         self.run((key,), np.arange(len(context.geometry)), keep)
-        if self.failed:
-            raise EngineError(f"{context.network.source}: {self.failed[key].reason}")
+        if self.failures:
+            raise EngineError(f"{context.network.source}: {self.failures[key].reason}")
 
-    def predictions(self, keys: Sequence[str], since: int) -> Any:
-        """What some keys of the last run find in the images of all runs from number `since` on, one key after the other."""
-        decoder = self._decoder.of_images(np.concatenate(self._images[since:]))
+    def predictions(self, keys: Sequence[str], first_run: int) -> Any:
+        """What some keys of the last run find in the images of all runs from number `first_run` on, one key after the other."""
+        decoder = self._decoder.of_images(np.concatenate(self._images[first_run:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
         return decoder.predictions(
             [
-                decoder.join([run.decoded[output][name] for name in of_output for run in self._outputs[since:]])
-                for output, of_output in enumerate(names)
+                decoder.join(
+                    [outputs.decoded[output][name] for name in names_of_output for outputs in self._outputs[first_run:]]
+                )
+                for output, names_of_output in enumerate(names)
             ]
         )
 
@@ -377,17 +395,17 @@ class _PartialRuns:
         """Return the squared differences to the baseline of each output, by image of all runs."""
         return [self._noise(output, name, None) for output, name in self._names(key)]
 
-    def measured(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
+    def measure(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
         """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What
         fails there has no figures.
         """
         if not keys:
             return
-        count, before = len(self._evaluator.context.geometry), len(self._images)
-        rest = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
-        if len(rest):
-            self.run(keys, rest)
-            keys = [key for key in keys if key not in self.failed]
+        count, run_count = len(self._evaluator.context.geometry), len(self._images)
+        remaining = np.setdiff1d(np.arange(count), np.concatenate([np.zeros(0, np.intp), *self._images]))
+        if len(remaining):
+            self.run(keys, remaining)
+            keys = [key for key in keys if key not in self.failures]
         order = np.argsort(np.concatenate(self._images)) if len(self._images) > 1 else None
         for key in keys:
             outputs = [self._decoded(output, name, order) for output, name in self._names(key)]
@@ -398,7 +416,7 @@ class _PartialRuns:
             )
             yield key, self._evaluator.scorer.measure(self._decoder.predictions(outputs), noise)
         # Other keys have not had the rest.
-        del self._images[before:], self._outputs[before:]
+        del self._images[run_count:], self._outputs[run_count:]
         self._joined.clear()
 
     def _names(self, key: str) -> Iterator[tuple[int, str]]:
@@ -406,10 +424,10 @@ class _PartialRuns:
 
     def _decoded(self, output: int, name: str, order: NDArray[np.intp] | None) -> Any:
         if (output, name) not in self._joined:
-            parts = [run.decoded[output][name] for run in self._outputs]
-            self._joined[output, name] = self._decoder.join(parts, order)
+            pieces = [outputs.decoded[output][name] for outputs in self._outputs]
+            self._joined[output, name] = self._decoder.join(pieces, order)
         return self._joined[output, name]
 
     def _noise(self, output: int, name: str, order: NDArray[np.intp] | None) -> NDArray[np.float64]:
-        noise = np.concatenate([run.noise[output][name] for run in self._outputs])
+        noise = np.concatenate([outputs.noise[output][name] for outputs in self._outputs])
         return noise if order is None else noise[order]

@@ -38,17 +38,17 @@ class SharedGraph:
     """All nodes of a set of configurations, in the order in which they run.
 
     heads:     per output (head, else last layer), node number -> codes of its ancestors, its name.
-    above:     by layer, the positions of a key that decide its result.
+    positions_by_layer: the positions of a key that decide a layer's result.
     positions: per output, the positions of a key that make up that name.
     finish:    per node number the conversion to fp32 of an output that is stored otherwise.
-    split:     numbers of concatenations whose two parts are kept apart, and which part others read as well, see `partial_sums`.
+    split:     numbers of concatenations whose two inputs are kept apart, and which one others read as well, see `partial_sums`.
     """
 
     network: NetworkSpec
     keys: tuple[str, ...]
     nodes: list[Node] = field(default_factory=list)
     heads: list[dict[int, str]] = field(default_factory=list)
-    above: tuple[tuple[int, ...], ...] = ()
+    positions_by_layer: tuple[tuple[int, ...], ...] = ()
     positions: list[tuple[int, ...]] = field(default_factory=list)
     finish: dict[int, Conversion] = field(default_factory=dict)
     split: dict[int, int] = field(default_factory=dict)
@@ -59,9 +59,9 @@ class SharedGraph:
         return frozenset(number for names in self.heads for number in names if not self._checks_result(number))
 
     def _checks_result(self, number: int) -> bool:
-        low = self.nodes[number].lowering
-        made_by = (*low.convert, *low.slices, *low.operations, low.after, self.finish.get(number))
-        operations = [operation for operation in made_by if operation is not None and not operation.is_head]
+        lowering = self.nodes[number].lowering
+        producers = (*lowering.convert, *lowering.slices, *lowering.operations, lowering.after, self.finish.get(number))
+        operations = [operation for operation in producers if operation is not None and not operation.is_head]
         if operations:
             return operations[-1].checks_result
         [source] = self.nodes[number].inputs
@@ -89,39 +89,39 @@ class SharedGraph:
     @cached_property
     def boundary(self) -> tuple[int, ...]:
         """Nodes of the stem that others read, or that are heads."""
-        read = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
+        sources = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
         heads = {number for names in self.heads for number in names}
-        return tuple(sorted(self.stem & (read | heads)))
+        return tuple(sorted(self.stem & (sources | heads)))
 
-    def stem_steps(self, known: Collection[int]) -> list[int]:
-        """Nodes of the stem that have to run, in order, where the results of some are known."""
+    def stem_steps(self, cached: Collection[int]) -> list[int]:
+        """Nodes of the stem that have to run, in order, where the results of some are cached."""
         steps: set[int] = set()
-        left = list(self.boundary)
-        while left:
-            number = left.pop()
-            if number != NETWORK_INPUT and number not in known and number not in steps:
+        pending = list(self.boundary)
+        while pending:
+            number = pending.pop()
+            if number != NETWORK_INPUT and number not in cached and number not in steps:
                 steps.add(number)
-                left += self.nodes[number].inputs
+                pending += self.nodes[number].inputs
         return sorted(steps)
 
     def peak_bytes(self, stem: bool) -> int:
         """Most memory that tensors need at one time for one image: of the stem, or of everything after it."""
         end = len(self.nodes)
-        last = list(range(end))
+        last_uses = list(range(end))
         for number, node in enumerate(self.nodes):
             for source in {*node.inputs} - {NETWORK_INPUT}:
-                last[source] = number
-        lives = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_image else []
+                last_uses[source] = number
+        lifetimes = [(4 * int(np.prod(self.network.in_shape)), 0, end)] if stem or self.reads_image else []
         for number, node in enumerate(self.nodes):
-            kept = number in self.boundary
+            is_boundary = number in self.boundary
             if stem and number in self.stem:
-                lives.append((node.bytes_, number, end if kept else last[number]))
-            elif not stem and (kept or number not in self.stem):
-                lives.append((node.bytes_, 0 if kept else number, last[number]))
-        if not lives:
+                lifetimes.append((node.bytes_, number, end if is_boundary else last_uses[number]))
+            elif not stem and (is_boundary or number not in self.stem):
+                lifetimes.append((node.bytes_, 0 if is_boundary else number, last_uses[number]))
+        if not lifetimes:
             return 0
-        sizes, first, gone = zip(*lives, strict=True)
-        return peak_bytes(sizes, first, gone, end)
+        sizes, starts, ends = zip(*lifetimes, strict=True)
+        return peak_bytes(sizes, starts, ends, end)
 
     @cached_property
     def reads_image(self) -> bool:

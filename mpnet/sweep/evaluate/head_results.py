@@ -20,15 +20,15 @@ from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 @dataclass(frozen=True, eq=False)
 class Outputs:
     """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
-    asked for, squared differences to the baseline by image; and why there is no such output.
+    asked for, squared differences to the baseline by image; and, as `failures`, why there is no such output.
 
-    saved: multiply-accumulates that were not executed, since the tensors were kept.
+    cached_macs: multiply-accumulates that were not executed, since the tensors were kept.
     """
 
     decoded: list[dict[str, Any]]
     noise: list[dict[str, NDArray[np.float64]]]
-    failed: list[dict[str, LayerFailure]]
-    saved: int = 0
+    failures: list[dict[str, LayerFailure]]
+    cached_macs: int = 0
 
 
 class HeadResults:
@@ -64,15 +64,17 @@ class HeadResults:
 
         return receive
 
-    def outputs(self, failures: Mapping[int, LayerFailure], saved: int) -> Outputs:
-        """Join the groups. failures: by node of the graph; saved: as `Outputs`."""
-        failed = [{name: failures[node] for node, name in names.items() if node in failures} for names in self._graph.heads]
+    def outputs(self, failures: Mapping[int, LayerFailure], cached_macs: int) -> Outputs:
+        """Join the groups. failures: by node of the graph; cached_macs: as `Outputs`."""
+        failures_by_head = [
+            {name: failures[node] for node, name in names.items() if node in failures} for names in self._graph.heads
+        ]
         return Outputs(
             [
-                {name: self._context.decoder.join(pieces) for name, pieces in head.items() if name not in without}
-                for head, without in zip(self._decoded, failed, strict=True)
+                {name: self._context.decoder.join(pieces) for name, pieces in head.items() if name not in head_failures}
+                for head, head_failures in zip(self._decoded, failures_by_head, strict=True)
             ],
             [{name: np.concatenate(pieces) for name, pieces in head.items()} for head in self._noise],
-            failed,
-            saved,
+            failures_by_head,
+            cached_macs,
         )

@@ -47,12 +47,12 @@ class _Widths:
     """The objectness channels of a head's convolution at all widths that were met so far, as one convolution: they read the
     same codes, and the filters of all widths are still so few that they cost no more than those of one.
 
-    known: its results (n, h, w, widths * anchors), which live as long as what was read.
+    results: of the convolution, (n, h, w, widths * anchors), which live as long as what was read.
     """
 
     operations: list[Convolve] = field(default_factory=list)
-    ready: PreparedConvolution | None = None
-    known: WeakKeyDictionary[Tensor, NDArray[np.float32]] = field(default_factory=WeakKeyDictionary)
+    convolution: PreparedConvolution | None = None
+    results: WeakKeyDictionary[Tensor, NDArray[np.float32]] = field(default_factory=WeakKeyDictionary)
 
 
 class LikelyHeads:
@@ -64,7 +64,7 @@ class LikelyHeads:
         self._confidence = 0.0
         if isinstance(decoder, DetectionDecoder):
             self._heads, self._confidence = _heads_by_convolution(network, decoder.heads), decoder.confidence
-        self._whole: dict[tuple[Prepared, Convolve], PreparedConvolution] = {}
+        self._full_heads: dict[tuple[Prepared, Convolve], PreparedConvolution] = {}
         self._widths: dict[tuple[Prepared, int, Precision], _Widths] = {}
         # Kept, since memory of this size is asked of the system anew each time.
         self._gathered = np.empty(0, np.uint8)
@@ -75,22 +75,28 @@ class LikelyHeads:
             return self._decoder.decode(output, tensor.host(), geometry, tensor.cells)
         return self._decoder.decode(output, tensor.host(), geometry)
 
-    def run(self, low: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
+    def run(self, lowering: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
         """As `run_lowering`; of convolutions that only heads read, `HeadCells` with all cells that can give a box."""
-        head, operation = self._heads.get(low.layer.index), low.main
-        if head is None or not isinstance(operation, Convolve) or low.result is not FP32 or low.rest or any(low.slices):
-            return run_lowering(low, inputs, prepared, threads)
-        x = convert(inputs[0], low.convert[0], prepared, threads)
+        head, operation = self._heads.get(lowering.layer.index), lowering.main
+        if (
+            head is None
+            or not isinstance(operation, Convolve)
+            or lowering.result is not FP32
+            or lowering.rest
+            or any(lowering.slices)
+        ):
+            return run_lowering(lowering, inputs, prepared, threads)
+        x = convert(inputs[0], lowering.convert[0], prepared, threads)
         prepared = prepared_for(operation, x, prepared)
         x, device = on_device(x, prepared), prepared.kernels.device
         scales = None if x.code_map is None else x.code_map.scales
-        objectness, first = self._objectness(operation, head, x, prepared, threads)
-        cells, gathered = self._gather(objectness, first, len(head.anchors), x.host())
+        objectness, offset = self._objectness(operation, head, x, prepared, threads)
+        cells, gathered = self._gather(objectness, offset, len(head.anchors), x.host())
         if scales is not None:
             scales = scales.of_images(np.repeat(np.arange(x.images), (cells.starts[1:] - cells.starts[:-1]) // BLOCK), device)
-        if (prepared, operation) not in self._whole:
-            self._whole[prepared, operation] = _pack([operation], np.arange(head.channels), 1, BLOCK, prepared)
-        result = _convolved(operation, self._whole[prepared, operation], device.upload(gathered), scales, prepared, threads)
+        if (prepared, operation) not in self._full_heads:
+            self._full_heads[prepared, operation] = _pack([operation], np.arange(head.channels), 1, BLOCK, prepared)
+        result = _convolve(operation, self._full_heads[prepared, operation], device.upload(gathered), scales, prepared, threads)
         return HeadCells(result, cells=cells)
 
     def _objectness(
@@ -99,32 +105,36 @@ class LikelyHeads:
         """Raw objectness in all cells (n, h, w, of anchors at several widths), and the first value of this width's."""
         scales = None if x.code_map is None else x.code_map.scales
         filters = np.arange(len(head.anchors)) * (5 + head.classes) + 4
-        widths = self._widths.setdefault((prepared, operation.layer, _packed_as(operation)), _Widths())
+        widths = self._widths.setdefault((prepared, operation.layer, _packing_precision(operation)), _Widths())
         if operation not in widths.operations:
             widths.operations.append(operation)
-            widths.ready = _pack(widths.operations, filters, *x.shape[:2], prepared)
-        first = widths.operations.index(operation) * len(filters)
-        known = widths.known.get(x)
-        if known is None or known.shape[3] <= first:
-            assert widths.ready is not None
+            widths.convolution = _pack(widths.operations, filters, *x.shape[:2], prepared)
+        offset = widths.operations.index(operation) * len(filters)
+        objectness = widths.results.get(x)
+        if objectness is None or objectness.shape[3] <= offset:
+            assert widths.convolution is not None
             try:
-                known = widths.known[x] = _convolved(operation, widths.ready, x.storage, scales, prepared, threads).host()
+                objectness = widths.results[x] = _convolve(
+                    operation, widths.convolution, x.storage, scales, prepared, threads
+                ).host()
             except NonFiniteError:
                 # Perhaps of a width that nobody asked for.
-                alone = _pack([operation], filters, *x.shape[:2], prepared)
-                return _convolved(operation, alone, x.storage, scales, prepared, threads).host(), 0
-        return known, first
+                convolution = _pack([operation], filters, *x.shape[:2], prepared)
+                return _convolve(operation, convolution, x.storage, scales, prepared, threads).host(), 0
+        return objectness, offset
 
-    def _gather(self, objectness: NDArray[np.float32], first: int, anchors: int, x: NDArray[Any]) -> tuple[Cells, NDArray[Any]]:
-        """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, first: as above."""
+    def _gather(
+        self, objectness: NDArray[np.float32], offset: int, anchors: int, x: NDArray[Any]
+    ) -> tuple[Cells, NDArray[Any]]:
+        """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, offset: as above."""
         images, height, width, _ = objectness.shape
-        row_bytes, most = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
-        if self._gathered.size < most * row_bytes:
-            self._gathered = np.empty(most * row_bytes, np.uint8)
-        starts, chosen = np.empty(images + 1, np.int64), np.empty(most, np.int32)
-        results = (starts, chosen, self._gathered)
-        likely_cells(objectness, first, anchors, self._confidence, x, row_bytes, BLOCK, *results)
-        cells = Cells((height, width), starts, chosen)
+        row_bytes, max_cells = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
+        if self._gathered.size < max_cells * row_bytes:
+            self._gathered = np.empty(max_cells * row_bytes, np.uint8)
+        starts, indices = np.empty(images + 1, np.int64), np.empty(max_cells, np.int32)
+        results = (starts, indices, self._gathered)
+        likely_cells(objectness, offset, anchors, self._confidence, x, row_bytes, BLOCK, *results)
+        cells = Cells((height, width), starts, indices)
         gathered = self._gathered[: cells.rows * row_bytes].view(x.dtype)
         return cells, gathered.reshape(cells.rows // BLOCK, 1, BLOCK, x.shape[3])
 
@@ -143,7 +153,7 @@ def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> di
     return by_convolution
 
 
-def _packed_as(operation: Convolve) -> Precision:
+def _packing_precision(operation: Convolve) -> Precision:
     """Codes of fewer bits are packed as those of eight, which they are at any rate: so few cells do not pay for unpacking."""
     return operation.precision.tensor if operation.precision.is_narrow else operation.precision
 
@@ -152,23 +162,28 @@ def _pack(
     operations: Sequence[Convolve], filters: NDArray[np.intp], height: int, width: int, prepared: Prepared
 ) -> PreparedConvolution:
     """Some filters of 1x1 convolutions, of one after the other, for images of this size."""
-    parts = [prepared.constants(operation) for operation in operations]
-    weights = np.concatenate([part.weights[filters] for part in parts])
-    scales = [part.weight_scale[filters] for part in parts if part.weight_scale is not None]
+    constants = [prepared.constants(operation) for operation in operations]
+    weights = np.concatenate([constant.weights[filters] for constant in constants])
+    scales = [constant.weight_scale[filters] for constant in constants if constant.weight_scale is not None]
     shape = ConvShape(height, width, weights.shape[1], len(weights), 1)
     return PreparedConvolution(
-        prepared.kernels.pack_conv(shape, _packed_as(operations[0]), weights),
-        np.concatenate([part.bias[filters] for part in parts]),
+        prepared.kernels.pack_conv(shape, _packing_precision(operations[0]), weights),
+        np.concatenate([constant.bias[filters] for constant in constants]),
         np.concatenate(scales) if scales else None,
         "linear",
     )
 
 
-def _convolved(
-    operation: Convolve, ready: PreparedConvolution, x: Storage, scales: ImageScales | None, prepared: Prepared, threads: int
+def _convolve(
+    operation: Convolve,
+    convolution: PreparedConvolution,
+    x: Storage,
+    scales: ImageScales | None,
+    prepared: Prepared,
+    threads: int,
 ) -> Storage:
     """The convolution of x (n, h, w, c)."""
-    shape = ready.packed.shape
-    out = x.device.allocate((x.shape[0], shape.out_h, shape.out_w, shape.out_channels), FP32.stored.dtype)
-    convolve(operation, ready, x, out, scales, prepared, threads)
-    return out
+    shape = convolution.packed.shape
+    result = x.device.allocate((x.shape[0], shape.out_h, shape.out_w, shape.out_channels), FP32.stored.dtype)
+    convolve(operation, convolution, x, result, scales, prepared, threads)
+    return result

@@ -30,32 +30,32 @@ from mpnet.sweep.evaluate.graph import SharedGraph
 
 @dataclass(eq=False)
 class SplitConcat:
-    """The two parts of a concatenation, kept apart instead of being copied side by side.
+    """The two inputs of a concatenation, kept apart instead of being copied side by side.
 
-    shared: which of the two other nodes read as well. codes: of the other one, by the quantisation that makes them.
-    _whole: both side by side, once that was asked for.
+    shared: which of the two, 0 or 1, other nodes read as well. codes: of the other one, by the quantisation that makes them.
+    _concatenated: both side by side, once that was asked for.
     """
 
     lowering: Lowering
-    parts: tuple[Tensor, Tensor]
+    inputs: tuple[Tensor, Tensor]
     shared: int
     codes: dict[Quantize, Tensor] = field(default_factory=dict)
-    _whole: Tensor | None = None
+    _concatenated: Tensor | None = None
 
-    def channels(self, part: int) -> slice:
-        """Which of the concatenation's are a part's."""
-        first, second = (tensor.shape[2] for tensor in self.parts)
-        return slice(0, first) if part == 0 else slice(first, first + second)
+    def channels(self, number: int) -> slice:
+        """Return which channels of the concatenation are those of input `number`."""
+        first, second = (tensor.shape[2] for tensor in self.inputs)
+        return slice(0, first) if number == 0 else slice(first, first + second)
 
-    def whole(self, prepared: Prepared, threads: int) -> Tensor:
-        """Both parts in one tensor, side by side along the channels; made once."""
-        if self._whole is None:
-            self._whole = run_lowering(self.lowering, self.parts, prepared, threads)
-        return self._whole
+    def concatenate(self, prepared: Prepared, threads: int) -> Tensor:
+        """Return both inputs in one tensor, side by side along the channels; made once."""
+        if self._concatenated is None:
+            self._concatenated = run_lowering(self.lowering, self.inputs, prepared, threads)
+        return self._concatenated
 
 
 def find_split_concats(graph: SharedGraph) -> dict[int, int]:
-    """Numbers of concatenations that are not written, and which of their two parts others read as well."""
+    """Numbers of concatenations that are not written, and which of their two inputs others read as well."""
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(graph.nodes):
         for source in node.inputs:
@@ -63,37 +63,37 @@ def find_split_concats(graph: SharedGraph) -> dict[int, int]:
     heads = {number for names in graph.heads for number in names}
     split = {}
     for number, node in enumerate(graph.nodes):
-        reading = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
-        if not reading or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
+        reader_lowerings = [graph.nodes[reader].lowering for reader in readers.get(number, ())]
+        if not reader_lowerings or number in heads or number in graph.stem or not _is_concatenation(node.lowering):
             continue
-        first = graph.network.shape_of(graph.network.layers[node.layer].inputs[0])[2]
-        if any(sums_parts(reader, graph.network, first) for reader in reading):
+        first_channels = graph.network.shape_of(graph.network.layers[node.layer].inputs[0])[2]
+        if any(can_sum_inputs(reader, graph.network, first_channels) for reader in reader_lowerings):
             uses = [sum(graph.nodes[reader].layer == node.layer for reader in readers[source]) for source in node.inputs]
             if max(uses) > 1:
                 split[number] = int(uses[1] >= uses[0])
     return split
 
 
-def kept_bytes(graph: SharedGraph) -> Counter[int]:
+def count_sum_bytes(graph: SharedGraph) -> Counter[int]:
     """Bytes of the sums over shared parts for one image, by number of the node whose tensor they are kept with."""
-    kept = {
+    sums = {
         (graph.nodes[source].inputs[graph.split[source]], node.lowering)
         for node in graph.nodes
         for source in node.inputs
         if source in graph.split and isinstance(node.lowering.convert[0], Quantize)
     }
     sizes: Counter[int] = Counter()
-    for part, lowering in kept:
-        sizes[part] += lowering.layer.activations * np.dtype(np.int32).itemsize
+    for number, lowering in sums:
+        sizes[number] += lowering.layer.activations * np.dtype(np.int32).itemsize
     return sizes
 
 
 def _is_concatenation(lowering: Lowering) -> bool:
-    alone = not any(lowering.convert) and not any(lowering.slices) and not lowering.rest and lowering.after is None
-    return isinstance(lowering.main, Concat) and len(lowering.convert) == 2 and alone
+    does_nothing_else = not any(lowering.convert) and not any(lowering.slices) and not lowering.rest and lowering.after is None
+    return isinstance(lowering.main, Concat) and len(lowering.convert) == 2 and does_nothing_else
 
 
-def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
+def can_sum_inputs(lowering: Lowering, network: NetworkSpec, first_channels: int) -> bool:
     """Whether this is a convolution of bytes and nothing else, whose weights can be cut behind the first channels."""
     main, conversion = lowering.main, lowering.convert[0]
     if not isinstance(main, Convolve) or not isinstance(conversion, Quantize) or conversion.rules is None:
@@ -103,37 +103,41 @@ def sums_parts(lowering: Lowering, network: NetworkSpec, first: int) -> bool:
     if main.pool or main.quantize or lowering.rest or lowering.after or any(lowering.slices) or lowering.result is not FP32:
         return False
     layer = main.layer_of(network)
-    whole = layer.groups == 1 and layer.kernel_input == network.shape_of(layer.inputs[0])
-    return whole and (first % GROUP == 0 or main.weights is None or not main.weights.in_groups(layer.kernel_input[2]))
+    reads_all_channels = layer.groups == 1 and layer.kernel_input == network.shape_of(layer.inputs[0])
+    return reads_all_channels and (
+        first_channels % GROUP == 0 or main.weights is None or not main.weights.in_groups(layer.kernel_input[2])
+    )
 
 
 def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: int) -> Tensor:
     """The result of a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
     operation, quantize = lowering.main, lowering.convert[0]
-    if not sums_parts(lowering, prepared.network, x.channels(0).stop):
-        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+    if not can_sum_inputs(lowering, prepared.network, x.channels(0).stop):
+        return run_lowering(lowering, [x.concatenate(prepared, threads)], prepared, threads)
     assert isinstance(operation, Convolve)
     assert isinstance(quantize, Quantize)
     if not (is_supported(quantize, FP32, prepared.kernels) and is_supported(operation, quantize.target, prepared.kernels)):
-        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
-    of_own, of_shared = (prepared.input_slice(operation, x.channels(part)) for part in (1 - x.shared, x.shared))
-    if not (prepared.kernels.takes_sums(of_own.packed) and prepared.kernels.takes_sums(of_shared.packed)):
-        return run_lowering(lowering, [x.whole(prepared, threads)], prepared, threads)
+        return run_lowering(lowering, [x.concatenate(prepared, threads)], prepared, threads)
+    own_convolution, shared_convolution = (
+        prepared.input_slice(operation, x.channels(number)) for number in (1 - x.shared, x.shared)
+    )
+    if not (prepared.kernels.takes_sums(own_convolution.packed) and prepared.kernels.takes_sums(shared_convolution.packed)):
+        return run_lowering(lowering, [x.concatenate(prepared, threads)], prepared, threads)
     context = Context.of(prepared, threads)
-    parts = [on_device(part, prepared) for part in x.parts]
+    parts = [on_device(tensor, prepared) for tensor in x.inputs]
     codes = x.codes.get(quantize)
     if codes is None:
         # Measured on both, as on the whole.
-        ranges = np.stack([_ranges(part, context).host() for part in parts])
-        both = np.stack([ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)], axis=1)
-        codes = x.codes[quantize] = _quantized(parts[1 - x.shared], quantize, _code_map(quantize, both, context), context)
+        ranges = np.stack([_ranges(tensor, context).host() for tensor in parts])
+        joint_range = np.stack([ranges[..., 0].min(axis=0), ranges[..., 1].max(axis=0)], axis=1)
+        codes = x.codes[quantize] = _quantize(parts[1 - x.shared], quantize, _code_map(quantize, joint_range, context), context)
     assert codes.code_map is not None
-    sums = _sums_for(parts[x.shared], codes.code_map, operation, quantize, of_shared, context)
+    sums = _sums_for(parts[x.shared], codes.code_map, operation, quantize, shared_convolution, context)
     result = Tensor(context.allocate((codes.images, *lowering.shapes[0]), FP32.stored.dtype))
     result.ranges = context.allocate((codes.images, 2))
     convolve(
         operation,
-        of_own,
+        own_convolution,
         codes.storage,
         result.storage,
         codes.code_map.scales,
@@ -146,31 +150,31 @@ def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: i
 
 
 def _sums_for(
-    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, convolution: PreparedConvolution, context: Context
 ) -> Storage:
     """The sums over a shared part, for codes that mean this."""
-    kept = x.channel_sums.get((context.prepared, operation))
-    if kept is None:
+    cached = x.channel_sums.get((context.prepared, operation))
+    if cached is None:
         part_map = _code_map(quantize, _ranges(x, context).host(), context)
-        kept = x.channel_sums[context.prepared, operation] = ChannelSums(
-            _sums(x, part_map, operation, quantize, ready, context), part_map
+        cached = x.channel_sums[context.prepared, operation] = ChannelSums(
+            _sums(x, part_map, operation, quantize, convolution, context), part_map
         )
-    other = np.flatnonzero(kept.code_map.params.host() != code_map.params.host())
-    if not len(other):
-        return kept.sums
+    differing = np.flatnonzero(cached.code_map.params.host() != code_map.params.host())
+    if not len(differing):
+        return cached.sums
     device = context.device
-    images = Tensor(device.take(x.storage, other))
-    sums = _sums(images, code_map.of_images(other), operation, quantize, ready, context)
-    return device.replaced(kept.sums, other, sums)
+    images = Tensor(device.take(x.storage, differing))
+    sums = _sums(images, code_map.of_images(differing), operation, quantize, convolution, context)
+    return device.replaced(cached.sums, differing, sums)
 
 
 def _sums(
-    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, ready: PreparedConvolution, context: Context
+    x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, convolution: PreparedConvolution, context: Context
 ) -> Storage:
-    shape = ready.packed.shape
+    shape = convolution.packed.shape
     sums = context.allocate((x.images, shape.out_h, shape.out_w, shape.out_channels), np.dtype(np.int32))
-    codes = _quantized(x, quantize, code_map, context)
-    convolve(operation, ready, codes.storage, sums, code_map.scales, context.prepared, context.threads)
+    codes = _quantize(x, quantize, code_map, context)
+    convolve(operation, convolution, codes.storage, sums, code_map.scales, context.prepared, context.threads)
     return sums
 
 
@@ -190,7 +194,7 @@ def _code_map(quantize: Quantize, ranges: NDArray[np.float32], context: Context)
     return CodeMap.from_rows(activations.ranges_to_params(ranges, quantize.scheme), context.device)
 
 
-def _quantized(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Context) -> Tensor:
+def _quantize(x: Tensor, quantize: Quantize, code_map: CodeMap, context: Context) -> Tensor:
     codes = Tensor(context.allocate(x.storage.shape, quantize.target.stored.dtype), quantize.target, code_map)
     scheme = quantize.scheme
     assert scheme.rounding is not None

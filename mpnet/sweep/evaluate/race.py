@@ -36,36 +36,39 @@ SAMPLE = 16
 """Configurations, drawn from the whole space, that say on which images most is lost: these images come first."""
 SAMPLED_FROM = 1024
 """Configurations of the smallest space that pays for a sample, which runs on all images."""
-FIRST_CHECKED, MANY = 7, 64
-"""Of at least MANY configurations one of FIRST_CHECKED is checked after the first round; these say when the others are."""
+FIRST_CHECK_STRIDE, MIN_KEYS_TO_STAGGER = 7, 64
+"""Of every FIRST_CHECK_STRIDE of at least MIN_KEYS_TO_STAGGER configurations one is checked after the first round; these say
+when the others are.
+"""
 
 Costs = Callable[[str], Mapping[str, float]]
 """Of a key, by name of the measure."""
 
 
-class Measured(Protocol):
+class HasValues(Protocol):
     """What was measured of a configuration: values by name of the measure."""
 
     @property
     def values(self) -> Mapping[str, float]: ...
 
 
-_Measured = TypeVar("_Measured", bound=Measured)
+_Result = TypeVar("_Result", bound=HasValues)
 
 
 class PartialRuns(Protocol):
     """Runs configurations on a few images at a time, and keeps what they find."""
 
     @property
-    def failed(self) -> Mapping[str, object]:
+    def failures(self) -> Mapping[str, object]:
         """The keys so far with values that are not finite, which have no predictions."""
 
     def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
         """Run these configurations on the images at these positions."""
 
-    def predictions(self, keys: Sequence[str], since: int) -> Any:
-        """What some keys of the last call of `run` find in the images of all calls from number `since` on, one key after the
-        other.
+    def predictions(self, keys: Sequence[str], first_run: int) -> Any:
+        """What some keys of the last call of `run` find in the images of all calls from number `first_run` on.
+
+        Result: of one key after the other.
         """
 
 
@@ -94,33 +97,33 @@ class Race:
         bounds = self._bounds[rivals.names]
         order = self._select[bounds.order]
         ends = list(rounds(len(order)))
-        field = _Field(keys, rivals, costs, np.array([last for _, last in ends], dtype=np.intp))
-        first_checked = np.arange(len(keys)) % (FIRST_CHECKED if len(keys) >= MANY else 1) == 0
+        field = _Field(keys, rivals, costs, np.array([end for _, end in ends], dtype=np.intp))
+        first_checked = np.arange(len(keys)) % (FIRST_CHECK_STRIDE if len(keys) >= MIN_KEYS_TO_STAGGER else 1) == 0
         ruled_out: Counter[int] = Counter()
-        for number, (first, last) in enumerate(ends):
-            if not field.left.any():
+        for number, (start, end) in enumerate(ends):
+            if not field.remaining.any():
                 break
-            runs.run(field.keys_at(np.flatnonzero(field.left)), order[first:last])
-            if runs.failed:
-                field.left &= [key not in runs.failed for key in keys]
-            due = (field.next_check == number) & (first_checked | (number > 0)) | (number == len(ends) - 1)
-            checked = np.flatnonzero(field.left & due)
-            for since in np.unique(field.since[checked]).tolist():
-                alike = checked[field.since[checked] == since]
-                for rows in np.array_split(alike, -(-len(alike) // CHECKED_TOGETHER)):
-                    evidence = bounds.evidence(runs.predictions(field.keys_at(rows), since), ends[since][0], last)
+            runs.run(field.keys_at(np.flatnonzero(field.remaining)), order[start:end])
+            if runs.failures:
+                field.remaining &= [key not in runs.failures for key in keys]
+            is_due = (field.next_check == number) & (first_checked | (number > 0)) | (number == len(ends) - 1)
+            checked = np.flatnonzero(field.remaining & is_due)
+            for first_round in np.unique(field.first_unchecked[checked]).tolist():
+                same_round = checked[field.first_unchecked[checked] == first_round]
+                for rows in np.array_split(same_round, -(-len(same_round) // CHECKED_TOGETHER)):
+                    evidence = bounds.evidence(runs.predictions(field.keys_at(rows), first_round), ends[first_round][0], end)
                     field.add_evidence(rows, evidence, bounds)
-            field.since[checked] = number + 1
-            beaten = checked[field.are_dominated(field.points[checked])]
-            field.left[beaten] = False
-            if len(beaten):
-                ruled_out[last] += len(beaten)
-            field.choose_next_check(checked[field.left[checked]], number)
-            others = np.flatnonzero(~first_checked)
-            if number == 0 and len(others) and len(checked):
-                field.predict(others, checked)
-                field.choose_next_check(others, number)
-        rows = np.flatnonzero(field.left)
+            field.first_unchecked[checked] = number + 1
+            dominated_rows = checked[field.are_dominated(field.points[checked])]
+            field.remaining[dominated_rows] = False
+            if len(dominated_rows):
+                ruled_out[end] += len(dominated_rows)
+            field.choose_next_check(checked[field.remaining[checked]], number)
+            unchecked = np.flatnonzero(~first_checked)
+            if number == 0 and len(unchecked) and len(checked):
+                field.predict(unchecked, checked)
+                field.choose_next_check(unchecked, number)
+        rows = np.flatnonzero(field.remaining)
         return Survivors(field.keys_at(rows), rivals.names, field.points[rows], ends[-1][1] if ends else 0), ruled_out
 
     def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
@@ -142,7 +145,7 @@ class Survivors:
     points: NDArray[np.float64]
     images: int
 
-    def measured(self, measure: Callable[[Sequence[str]], Sequence[_Measured]]) -> list[_Measured]:
+    def measure_non_dominated(self, measure: Callable[[Sequence[str]], Sequence[_Result]]) -> list[_Result]:
         """What `measure` gives of all but those that one of the others dominates for certain.
 
         Keys that no other one could dominate, if all were as good as they can be, come first; they are rivals of the rest.
@@ -150,15 +153,17 @@ class Survivors:
         """
         objectives = [objective(name) for name in self.names]
         best = to_minimise(_at_best(self.points, objectives), objectives)
-        left = np.arange(len(self.keys))
-        results: list[_Measured] = []
-        while len(left):
-            first = np.sort(non_dominated(best[left]))
-            measured = measure([self.keys[row] for row in left[first]])
-            results += measured
-            values = np.array([[one.values[name] for name in self.names] for one in measured]).reshape(-1, len(objectives))
-            left = np.delete(left, first)
-            left = left[~dominated(best[left], to_minimise(values, objectives))]
+        remaining = np.arange(len(self.keys))
+        results: list[_Result] = []
+        while len(remaining):
+            best_rows = np.sort(non_dominated(best[remaining]))
+            new_results = measure([self.keys[row] for row in remaining[best_rows]])
+            results += new_results
+            values = np.array([[result.values[name] for name in self.names] for result in new_results]).reshape(
+                -1, len(objectives)
+            )
+            remaining = np.delete(remaining, best_rows)
+            remaining = remaining[~dominated(best[remaining], to_minimise(values, objectives))]
         return results
 
 
@@ -190,9 +195,9 @@ def ruled_out_by_costs(keys: Sequence[str], rivals: Rivals, costs: Costs) -> tup
 class _Field:
     """The configurations of a race, one row each.
 
-    left:   bool, which of them no rival dominates so far. evidence: of each, by check.
+    remaining: bool, which of them no rival dominates so far. evidence: of each, by check.
     points: (n, objectives) of the rivals' measures: costs, and the upper bound of quality, or a prediction of it.
-    since:  the first round whose images were not checked yet. next_check: the round after which they will be.
+    first_unchecked: the first round whose images were not checked yet. next_check: the round after which they will be.
     """
 
     def __init__(self, keys: Sequence[str], rivals: Rivals, costs: Costs, ends: NDArray[np.intp]) -> None:
@@ -201,8 +206,8 @@ class _Field:
         self._bounded = np.array([o.higher for o in self._objectives])
         self.points = points_without_images(keys, rivals.names, costs)
         self._evidence: list[list[Any]] = [[] for _ in keys]
-        self.left = np.ones(len(keys), dtype=np.bool_)
-        self.since, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
+        self.remaining = np.ones(len(keys), dtype=np.bool_)
+        self.first_unchecked, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
 
     def keys_at(self, rows: NDArray[np.intp]) -> tuple[str, ...]:
         """The keys of some rows."""
@@ -220,11 +225,11 @@ class _Field:
         """Whether some rival is better than each point (n, objectives) for certain."""
         return self._rivals.beat(to_minimise(_at_best(points, self._objectives), self._objectives))
 
-    def predict(self, rows: NDArray[np.intp], known: NDArray[np.intp]) -> None:
-        """Fill in the bounds of some rows as if layers added up as they do in the known rows."""
+    def predict(self, rows: NDArray[np.intp], checked_rows: NDArray[np.intp]) -> None:
+        """Fill in the bounds of some rows as if layers added up as they do in the checked rows."""
         columns = np.flatnonzero(self._bounded)
-        bounds = self.points[np.ix_(known, columns)]
-        self.points[np.ix_(rows, columns)] = if_layers_add_up(self.keys_at(known), bounds, self.keys_at(rows))
+        bounds = self.points[np.ix_(checked_rows, columns)]
+        self.points[np.ix_(rows, columns)] = predict_additively(self.keys_at(checked_rows), bounds, self.keys_at(rows))
 
     def choose_next_check(self, rows: NDArray[np.intp], number: int) -> None:
         """Choose the round, after round `number`, in which rows are checked next: the first after which a rival is expected to
@@ -234,19 +239,19 @@ class _Field:
         losses = (HIGHEST - self.points[rows])[:, None, :] * growth[None, :, None]
         later = np.where(self._bounded, HIGHEST - losses, self.points[rows][:, None, :])
         beaten = self.are_dominated(later.reshape(-1, later.shape[2])).reshape(later.shape[:2])
-        first = number + 1 + np.argmax(beaten, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
-        self.next_check[rows] = np.where(beaten.any(axis=1), first, len(self._ends))
+        next_round = number + 1 + np.argmax(beaten, axis=1) if len(growth) else np.full(len(rows), len(self._ends))
+        self.next_check[rows] = np.where(beaten.any(axis=1), next_round, len(self._ends))
 
 
-def if_layers_add_up(known: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:
+def predict_additively(measured_keys: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:
     """What the measures of keys would be, if each code of each layer added its own to them, as least squares find it.
 
-    values: (known keys, measures). Result: (keys, measures).
+    values: (measured keys, measures). Result: (keys, measures).
     """
-    codes = np.array([list(key) for key in (*known, *keys)])
+    codes = np.array([list(key) for key in (*measured_keys, *keys)])
     table = np.hstack([codes == code for code in np.unique(codes)]).astype(np.float64)
-    added = np.linalg.lstsq(table[: len(known)], values, rcond=None)[0]
-    return np.asarray(table[len(known) :] @ added)
+    contributions = np.linalg.lstsq(table[: len(measured_keys)], values, rcond=None)[0]
+    return np.asarray(table[len(measured_keys) :] @ contributions)
 
 
 def rounds(images: int) -> Iterator[tuple[int, int]]:

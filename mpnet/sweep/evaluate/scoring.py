@@ -62,7 +62,7 @@ class Scorer:
 
     kit: of the network's task. baseline: predictions that agreement is measured against, None: no agreement.
     select, report: positions of the images that select and that only report; without the latter all select.
-    wanted: of the measures that take time, those that are asked for.
+    requested_measures: of the measures that take time, those that are asked for.
     """
 
     def __init__(
@@ -73,9 +73,9 @@ class Scorer:
         baseline: Any = None,
         select: NDArray[np.intp] | None = None,
         report: NDArray[np.intp] | None = None,
-        wanted: Collection[str] = (),
+        requested_measures: Collection[str] = (),
     ) -> None:
-        self._kit, self._wanted = kit, wanted
+        self._kit, self._requested_measures = kit, requested_measures
         all_positions = np.arange(len(dataset.images))
         selecting = all_positions if select is None else select
         self._selects_all = len(selecting) == len(all_positions)
@@ -94,7 +94,7 @@ class Scorer:
         values: dict[str, float] = {}
         for share in self._shares:
             share_values = share.meter.values(
-                predictions if self._selects_all else predictions.of_images(share.positions), self._wanted
+                predictions if self._selects_all else predictions.of_images(share.positions), self._requested_measures
             )
             if noise:
                 share_values["head_sqnr_db"] = heads_sqnr_db(noise, share.positions)

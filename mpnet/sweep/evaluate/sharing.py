@@ -26,11 +26,11 @@ def ancestors(network: NetworkSpec, integer_only: bool = False) -> tuple[tuple[i
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     deciding: list[frozenset[int]] = []
     for layer in network.layers:
-        above = frozenset[int]().union(*(deciding[i] for i in layer.inputs if i != NETWORK_INPUT))
+        ancestor_positions = frozenset[int]().union(*(deciding[i] for i in layer.inputs if i != NETWORK_INPUT))
         if layer.has_weights:
             readers = network.readers_of(layer.index) if integer_only else ()
-            above |= {position[index] for index in (layer.index, *readers) if index in position}
-        deciding.append(above)
+            ancestor_positions |= {position[index] for index in (layer.index, *readers) if index in position}
+        deciding.append(ancestor_positions)
     return tuple(tuple(sorted(positions)) for positions in deciding)
 
 
@@ -44,11 +44,11 @@ def forward_equivalents(network: NetworkSpec, space: Space) -> Fraction:
 
     Exact. 2^13 for YOLOv3-tiny's layers at two precisions: about 350; 3^13: about 18,000.
     """
-    owner = {position: number for number, variable in enumerate(space.variables) for position in variable.positions}
-    above = ancestors(network)
+    variable_of = {position: number for number, variable in enumerate(space.variables) for position in variable.positions}
+    ancestor_positions = ancestors(network)
     total = 0
     for layer in network.convolutions:
-        deciding = {owner[position] for position in above[layer.index]}
+        deciding = {variable_of[position] for position in ancestor_positions[layer.index]}
         total += layer.macs * math.prod(len(space.variables[number].codes) for number in deciding)
     return Fraction(len(space.option_sets) * total, network.macs)
 
@@ -58,15 +58,15 @@ def forward_equivalents_of(network: NetworkSpec, keys: Iterable[str]) -> Fractio
     distinct = sorted(set(keys))
     if not distinct:
         return Fraction(0)
-    above = ancestors(network)
+    ancestor_positions = ancestors(network)
     # One row of bytes per configuration; rows of the columns that decide a layer are compared as wholes.
     codes = np.frombuffer("".join(distinct).encode("ascii"), np.uint8).reshape(len(distinct), -1)
-    counted: dict[tuple[int, ...], int] = {}
+    distinct_counts: dict[tuple[int, ...], int] = {}
     total = 0
     for layer in network.convolutions:
-        positions = above[layer.index]
-        if positions not in counted:
+        positions = ancestor_positions[layer.index]
+        if positions not in distinct_counts:
             rows = np.ascontiguousarray(codes[:, positions]).view(f"S{len(positions)}")
-            counted[positions] = len(np.unique(rows))
-        total += layer.macs * counted[positions]
+            distinct_counts[positions] = len(np.unique(rows))
+        total += layer.macs * distinct_counts[positions]
     return Fraction(total, network.macs)

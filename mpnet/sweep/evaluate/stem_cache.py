@@ -65,7 +65,7 @@ class StemCache:
         """Return what decides the results of the stem's nodes: the layer, and the precisions of its ancestors."""
         key, nodes = graph.keys[0], graph.nodes
         layers = ((number, nodes[number].layer) for number in sorted(graph.stem))
-        return [(number, (layer, restricted(key, graph.above[layer]))) for number, layer in layers]
+        return [(number, (layer, restricted(key, graph.positions_by_layer[layer]))) for number, layer in layers]
 
 
 def _group(options: int, images: NDArray[np.intp]) -> bytes:

@@ -24,7 +24,7 @@ CANDIDATE_BYTES = 256 << 20
 """Memory that the decoded boxes of one unit may take in one worker."""
 MAX_REPEATED = Fraction(1, 100)
 """Share of the work that may be done twice so that units become smaller and spread better."""
-SMALL = 64
+MAX_UNCUT = 64
 """Configurations that are not worth cutting further."""
 
 
@@ -53,19 +53,19 @@ class WorkChunk:
 class ChunkResult:
     """A finished chunk. macs: executed for it, all images. ruled_out: keys of those that rivals beat, rising.
 
-    after: (images, configurations that were ruled out after so many), fewest images first.
-    seconds: that computing it took, 0 where nobody measured that. failed: configurations without figures, by rising key.
-    saved: multiply-accumulates that were not executed, since the previous chunk had left the tensors.
+    image_counts: (images, configurations that were ruled out after so many), fewest images first.
+    seconds: that computing it took, 0 where nobody measured that. failed_trials: configurations without figures, by rising key.
+    cached_macs: multiply-accumulates that were not executed, since the previous chunk had left the tensors.
     """
 
     chunk: WorkChunk
     trials: tuple[Trial, ...]
     macs: int
     ruled_out: tuple[str, ...] = ()
-    after: tuple[tuple[int, int], ...] = ()
+    image_counts: tuple[tuple[int, int], ...] = ()
     seconds: float = field(default=0.0, compare=False)
-    failed: tuple[FailedTrial, ...] = ()
-    saved: int = 0
+    failed_trials: tuple[FailedTrial, ...] = ()
+    cached_macs: int = 0
 
 
 def split_work(
@@ -86,22 +86,22 @@ def split_work(
         by_options.setdefault(configuration.options, set()).add(configuration.key)
     heads = [ancestors(network)[index] for index in network.outputs]
     units = []
-    for options, wanted in sorted(by_options.items()):
-        keys = sorted(wanted)
+    for options, distinct_keys in sorted(by_options.items()):
+        keys = sorted(distinct_keys)
         # Few configurations are better computed together than spread: what they share weighs more than the workers.
-        least = min(workers, len(keys) // 16) if workers > 1 else 1
+        min_units = min(workers, len(keys) // 16) if workers > 1 else 1
         together = forward_equivalents_of(network, keys)
-        chosen: list[WorkChunk] = []
+        selected: list[WorkChunk] = []
         for length in range(len(network.convolutions) + 1):
             groups = [WorkChunk(options, tuple(g)) for _, g in groupby(keys, key=lambda key, n=length: key[:n])]  # type: ignore[misc]
-            if not chosen:
-                if len(groups) >= least and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
-                    chosen = groups
-            elif len(keys) <= SMALL or planned_equivalents(network, groups) > (1 + MAX_REPEATED) * together:
+            if not selected:
+                if len(groups) >= min_units and all(_fits(u.keys, heads, bytes_per_head, max_trials) for u in groups):
+                    selected = groups
+            elif len(keys) <= MAX_UNCUT or planned_equivalents(network, groups) > (1 + MAX_REPEATED) * together:
                 break
             else:
-                chosen = groups
-        units += chosen
+                selected = groups
+        units += selected
     return units
 
 

@@ -83,7 +83,7 @@ class Space:
     def precisions(self) -> tuple[str, ...]:
         """Names of all precisions that any layer may have, highest first."""
         codes = {code for variable in self.variables for code in variable.codes}
-        return tuple(name for name, known in PRECISIONS.items() if known.code in codes)
+        return tuple(name for name, entry in PRECISIONS.items() if entry.code in codes)
 
     def all_keys(self, lowest_first: bool = False) -> Iterator[str]:
         """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes.
@@ -117,10 +117,10 @@ class Space:
     def __contains__(self, key: object) -> bool:
         if not isinstance(key, str):
             return False
-        codes, rest = split_key(key)
+        codes, suffix = split_key(key)
         return (
             len(codes) == len(self.layers)
-            and rest == self.suffix
+            and suffix == self.suffix
             and all(
                 codes[variable.positions[0]] in variable.codes
                 and all(codes[position] == codes[variable.positions[0]] for position in variable.positions[1:])
@@ -144,9 +144,9 @@ class Space:
         """Every layer at one precision; those that may not have it stay at their highest."""
         return self.key_of([code if code in v.codes else max(v.codes, key=_height) for v in self.variables])
 
-    def mixed(self, first: int) -> str:
-        """All precisions in turn, from layer to layer, beginning with choice number `first` (modulo their number)."""
-        return self.key_of([v.codes[(first + number) % len(v.codes)] for number, v in enumerate(self.variables)])
+    def mixed(self, offset: int) -> str:
+        """All precisions in turn, from layer to layer, beginning with choice number `offset` (modulo their number)."""
+        return self.key_of([v.codes[(offset + number) % len(v.codes)] for number, v in enumerate(self.variables)])
 
     def changed(self, key: str, variable: int, code: str) -> str:
         """The key with one variable set to a code."""
@@ -156,9 +156,9 @@ class Space:
 
 
 def _height(code: str) -> tuple[int, int]:
-    known = BY_CODE[code]
+    entry = BY_CODE[code]
     # Variants share a rank; the registry's order decides between them, plain ones being higher.
-    return (known.rank, -list(PRECISIONS).index(known.name))
+    return (entry.rank, -list(PRECISIONS).index(entry.name))
 
 
 def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceSection | None = None) -> Space:
@@ -175,14 +175,14 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
         raise ConfigError(f"sweep: {network.source} has no layer with weights, so there is nothing to choose")
     choices = {index: _codes(precisions, "sweep.precisions") for index in layers}
     for selector, names in section.layers:
-        where = f"sweep.space.layers.{selector}"
-        for index in _weighted(network, selector, where):
-            choices[index] = _codes(names, where)
+        key_path = f"sweep.space.layers.{selector}"
+        for index in _select_weighted(network, selector, key_path):
+            choices[index] = _codes(names, key_path)
     root = {index: index for index in layers}
-    for chosen in _tied(network, section):
-        heads = {root[index] for index in chosen}
-        first = min(heads)
-        root = {index: first if head in heads else head for index, head in root.items()}
+    for group in _tied(network, section):
+        heads = {root[index] for index in group}
+        lowest_root = min(heads)
+        root = {index: lowest_root if head in heads else head for index, head in root.items()}
     variables = []
     for head in sorted(set(root.values())):
         tied = [index for index in layers if root[index] == head]
@@ -205,7 +205,9 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
 def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
     """Indices of layers that share a precision, by group."""
     if section.tied != AUTO_TIES:
-        groups = ({i for selector in group for i in _weighted(network, selector, "sweep.space.tied")} for group in section.tied)
+        groups = (
+            {i for selector in group for i in _select_weighted(network, selector, "sweep.space.tied")} for group in section.tied
+        )
         return [tuple(sorted(group)) for group in groups]
     # Engines run what mpnet exports layer by layer, whatever stands beside it; another program's quantiser takes or leaves a
     # node of the file that the network came from.
@@ -216,9 +218,9 @@ def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
     return [tuple(group) for group in nodes.values()]
 
 
-def _codes(names: Sequence[str], where: str) -> str:
+def _codes(names: Sequence[str], key_path: str) -> str:
     if not names:
-        raise ConfigError(f"{where}: is empty; name at least one precision")
+        raise ConfigError(f"{key_path}: is empty; name at least one precision")
     return "".join(dict.fromkeys(precision(name).code for name in names))
 
 
@@ -226,18 +228,18 @@ def _names(codes: str) -> str:
     return ", ".join(BY_CODE[code].name for code in codes)
 
 
-def _weighted(network: NetworkSpec, selector: str, where: str) -> tuple[int, ...]:
+def _select_weighted(network: NetworkSpec, selector: str, key_path: str) -> tuple[int, ...]:
     try:
-        chosen = select_layers(network, selector)
+        indices = select_layers(network, selector)
     except ConfigError as error:
-        raise ConfigError(f"{where}: {error}") from None
-    for index in chosen:
+        raise ConfigError(f"{key_path}: {error}") from None
+    for index in indices:
         if not network.layers[index].has_weights:
             raise ConfigError(
-                f"{where}: layer {index} ({network.layers[index].name}) has no weights and takes the "
+                f"{key_path}: layer {index} ({network.layers[index].name}) has no weights and takes the "
                 f"precision of its input; a sweep chooses for layers with weights"
             )
-    return chosen
+    return indices
 
 
 def _option_sets(section: SpaceSection) -> tuple[OptionSet, ...]:

@@ -32,41 +32,41 @@ class FailedTrials(Collection[Assignment]):
         self._ancestors = ancestors(network, integer_only)
         # By option set and layer: codes of the layer's ancestors -> why it fails.
         self._reasons: dict[tuple[int, int], dict[str, str]] = {}
-        self._held: set[Assignment] = set()
+        self._configurations: set[Assignment] = set()
 
-    def learn(self, options: int, failed: Iterable[FailedTrial]) -> None:
+    def learn(self, options: int, failed_trials: Iterable[FailedTrial]) -> None:
         """Remember where configurations failed."""
-        for failure in failed:
-            if 0 <= failure.layer < len(self._ancestors):
-                self._reasons.setdefault((options, failure.layer), {})[self._codes(failure.key, failure.layer)] = failure.reason
+        for trial in failed_trials:
+            if 0 <= trial.layer < len(self._ancestors):
+                self._reasons.setdefault((options, trial.layer), {})[self._codes(trial.key, trial.layer)] = trial.reason
 
-    def add(self, options: int, failed: Iterable[FailedTrial]) -> None:
+    def add(self, options: int, failed_trials: Iterable[FailedTrial]) -> None:
         """Take in configurations that were asked for."""
-        failed = list(failed)
-        self.learn(options, failed)
-        self._held.update(Assignment(failure.key, options) for failure in failed)
+        failed_trials = list(failed_trials)
+        self.learn(options, failed_trials)
+        self._configurations.update(Assignment(trial.key, options) for trial in failed_trials)
 
-    def alike(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
+    def infer(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
         """Those of the keys that fail where another one failed."""
-        causes = [(layer, reasons) for (of, layer), reasons in self._reasons.items() if of == options]
-        failed = []
+        causes = [(layer, reasons) for (option_set, layer), reasons in self._reasons.items() if option_set == options]
+        failed_trials = []
         for key in keys if causes else ():
             for layer, reasons in causes:
                 reason = reasons.get(self._codes(key, layer))
                 if reason is not None:
-                    failed.append(FailedTrial(key, layer, reason))
+                    failed_trials.append(FailedTrial(key, layer, reason))
                     break
-        return failed
+        return failed_trials
 
     def _codes(self, key: str, layer: int) -> str:
         codes, suffix = split_key(key)
         return restricted(codes, self._ancestors[layer]) + suffix
 
     def __contains__(self, configuration: object) -> bool:
-        return configuration in self._held
+        return configuration in self._configurations
 
     def __iter__(self) -> Iterator[Assignment]:
-        return iter(self._held)
+        return iter(self._configurations)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._configurations)

@@ -13,65 +13,17 @@ from mpnet.sweep.evaluate.executor import Executor
 from mpnet.sweep.evaluate.race import ruled_out_by_costs
 from mpnet.sweep.evaluate.work_chunks import MAX_TRIALS, ChunkResult, WorkChunk, split_work
 from mpnet.sweep.problem.front import Rivals
-from mpnet.sweep.problem.known import KnownTrials
 from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.chunk_sizes import ChunkSizes
 from mpnet.sweep.search.failed import FailedTrials, baseline_failed
 from mpnet.sweep.search.screening import ScreenedTrials, split_screening
+from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 
 POLL_SECONDS = 0.5
 HEARTBEAT_SECONDS = 10.0
-
-
-@dataclass
-class SweepState:
-    """How far a sweep is; what live views draw.
-
-    known:    all trials so far, by configuration. failed: configurations without figures.
-    total:    configurations that were asked for so far: all of them for strategies that know beforehand.
-    ruled_out: configurations that need no trial, since they cannot be on the front.
-    computed: trials that this process computed; settled: these and what it ruled out. macs: executed for them, all images.
-    started:  time.monotonic() of the start; committed: of the last commit.
-    stopped:  `trials` or `seconds` when a budget ended the sweep.
-    preparing: what runs before the first trial, '' for nothing.
-    """
-
-    failed: FailedTrials
-    known: KnownTrials = field(default_factory=KnownTrials)
-    total: int = 0
-    ruled_out: int = 0
-    computed: int = 0
-    settled: int = 0
-    macs: float = 0.0
-    started: float = field(default_factory=time.monotonic)
-    committed: float = 0.0
-    stopped: str | None = None
-    preparing: str = ""
-
-    @property
-    def done(self) -> int:
-        """Configurations that nothing more has to be known of."""
-        return len(self.known) + self.ruled_out + len(self.failed)
-
-    @property
-    def seconds(self) -> float:
-        """Since the start."""
-        return time.monotonic() - self.started
-
-    @property
-    def per_second(self) -> float:
-        """Configurations settled per second, up to the last commit: between commits nobody knows better."""
-        return self.settled / max(self.committed - self.started, 1e-9)
-
-    @property
-    def seconds_left(self) -> float | None:
-        """At this rate; None as long as there is none."""
-        if not self.settled:
-            return None
-        return max(0.0, (self.total - self.done) / self.per_second - (time.monotonic() - self.committed))
 
 
 @dataclass(frozen=True)
@@ -188,13 +140,13 @@ class Sweep:
         Raises: what the strategy, the executor and the store raise.
         """
         for options, context in enumerate(self.contexts):
-            self.state.failed.learn(options, self.store.failed(context))
+            self.state.failed_trials.learn(options, self.store.failed_trials(context))
         walk = strategy(self.problem)
         try:
             batch = next(walk)
             while True:
                 results = self._screen(batch) if batch.screen else self._evaluate(batch)
-                if self.state.stopped:
+                if self.state.exhausted_budget:
                     walk.close()
                     break
                 batch = walk.send(results)
@@ -208,21 +160,21 @@ class Sweep:
         if self._asked_again:
             self._ruled_out_before.update(ruled_out)
 
-    def _affordable(self, requested: Sequence[Assignment], prune: bool) -> list[Assignment]:
+    def _select_affordable(self, requested: Sequence[Assignment], prune: bool) -> list[Assignment]:
         """Return what is not settled yet of what a batch asks for, as far as the budget of trials goes."""
-        unsettled = [c for c in requested if c not in self.state.known and c not in self.state.failed]
+        unsettled = [c for c in requested if c not in self.state.trials and c not in self.state.failed_trials]
         if prune:
-            ruled_out = self._ruled_out(unsettled)
+            ruled_out = self._find_ruled_out(unsettled)
             self._count_ruled_out(ruled_out)
             unsettled = [c for c in unsettled if c not in ruled_out]
-        limit, settled_count = self.problem.trials, len(self.state.known) + len(self.state.failed)
+        limit, settled_count = self.problem.trials, len(self.state.trials) + len(self.state.failed_trials)
         if limit is not None and settled_count + len(unsettled) > limit:
             unsettled = unsettled[: max(0, limit - settled_count)]
-            self.state.stopped = "trials"
+            self.state.exhausted_budget = "trials"
         self.state.total = self.problem.space.size if prune else settled_count + len(unsettled)
         return unsettled
 
-    def _ruled_out(self, configurations: Sequence[Assignment]) -> set[Assignment]:
+    def _find_ruled_out(self, configurations: Sequence[Assignment]) -> set[Assignment]:
         """Return those that the store knows to be no part of the front."""
         ruled_out = set()
         for options, context in enumerate(self.contexts):
@@ -232,32 +184,34 @@ class Sweep:
 
     def _screen(self, batch: Batch) -> Results:
         """Return the noise of a batch's configurations on a few images, as far as their values are finite."""
-        requested = [c for c in dict.fromkeys(batch.configurations) if c not in self.state.failed]
+        requested = [c for c in dict.fromkeys(batch.configurations) if c not in self.state.failed_trials]
         if missing := self._screened.missing(requested):
             if self._pool is None:
                 self._pool = self._prepare(())
-            self.preparing("layers are ranked by the noise that they bring, on a few images")
+            self.show_preparation("layers are ranked by the noise that they bring, on a few images")
             running = split_screening(missing, self._pool.executor.slots)
             for chunk in running:
                 self._pool.executor.submit(chunk)
             while running:
                 if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
-                    self.state.stopped = "seconds"
+                    self.state.exhausted_budget = "seconds"
                     return {}
                 for result in self._pool.executor.wait(POLL_SECONDS):
                     running.remove(result.chunk)
                     self._keep_screened(result)
                 self._show_alive()
             self._screened.save()
-            self.preparing("")
+            self.show_preparation("")
         return self._screened.find(requested)
 
     def _keep_screened(self, result: ChunkResult) -> None:
         now, options = time.monotonic(), result.chunk.options
         self._screened.add(options, result.trials)
-        self.state.failed.learn(options, result.failed)
-        self.store.add(self.contexts[options], (), work=Work(result.macs, now - self._counted_at), failed=result.failed)
-        self._fail(options, result.failed)
+        self.state.failed_trials.learn(options, result.failed_trials)
+        self.store.add(
+            self.contexts[options], (), work=Work(result.macs, now - self._counted_at), failed_trials=result.failed_trials
+        )
+        self._fail(options, result.failed_trials)
         self._counted_at = now
         self.state.macs += result.macs
 
@@ -265,20 +219,20 @@ class Sweep:
         """Have all of a batch evaluated that the store lacks, as far as the budget goes, and return everything known."""
         self._asked_again = batch.again
         requested = list(dict.fromkeys(batch.configurations))
-        affordable = self._affordable(requested, batch.prune)
+        affordable = self._select_affordable(requested, batch.prune)
         missing = set(self._look_up(affordable))
         if missing and self._pool is None:
             self._pool = self._prepare(missing)
             still_missing = set(self._look_up(affordable))
             self.state.computed += len(missing) - len(still_missing)
             missing = still_missing
-            self.preparing("")
+            self.show_preparation("")
         if not missing or self._pool is None:
-            return self.state.known
+            return self.state.trials
         # Cut by what is requested, not by what is missing: processes that begin at different times claim the same units then.
         units = split_work(
             self.network,
-            affordable if self.state.stopped else requested,
+            affordable if self.state.exhausted_budget else requested,
             workers=self._pool.executor.slots,
             bytes_per_head=self._pool.bytes_per_head,
         )
@@ -287,13 +241,13 @@ class Sweep:
         queue = _Queue(deque(claim for unit in units if (claim := _claim_of(unit, missing)).keys))
         del requested, affordable, missing, units
         self._run_queue(queue, self._pool.executor, batch.prune)
-        return self.state.known
+        return self.state.trials
 
     def _run_queue(self, queue: _Queue, executor: Executor, prune: bool) -> None:
         """Hand units out and commit what comes back, until all is done or the time is up."""
         while not queue.is_empty:
             if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
-                self.state.stopped = "seconds"
+                self.state.exhausted_budget = "seconds"
                 for name in queue.claim_names:
                     self.store.release(name)
                 return
@@ -339,9 +293,9 @@ class Sweep:
             self.store.add(self.contexts[0], trials, work=Work(pool.macs, 0.0))
         return pool
 
-    def preparing(self, what: str) -> None:
+    def show_preparation(self, description: str) -> None:
         """Show what runs before the first trial."""
-        self.state.preparing = what
+        self.state.preparing = description
         self._on_update(self.state)
 
     def _claim_next(self, queue: _Queue, prune: bool) -> _Claim | None:
@@ -353,7 +307,7 @@ class Sweep:
                 continue
             # Another process may have had it, and committed some of its chunks.
             missing = self._look_up(claim.configurations)
-            ruled_out = self._ruled_out(missing) if prune else set()
+            ruled_out = self._find_ruled_out(missing) if prune else set()
             self._count_ruled_out(ruled_out)
             claim.keys = tuple(c.key for c in missing if c not in ruled_out)
             if prune:
@@ -368,7 +322,7 @@ class Sweep:
         costs = None if self._pool is None else self._pool.costs
         if costs is None:
             return
-        ruled_out = ruled_out_by_costs(claim.keys, self._rivals(), lambda key: costs(claim.options, key))
+        ruled_out = ruled_out_by_costs(claim.keys, self._update_rivals(), lambda key: costs(claim.options, key))
         if ruled_out:
             claim.drop({*ruled_out})
             record = RuledOut(self.problem.front_name, ruled_out, ((0, len(ruled_out)),))
@@ -381,36 +335,36 @@ class Sweep:
         count = self._chunk_sizes.choose(claim.keys, self.state.seconds, prune, claim.handed_out)
         keys, claim.keys = claim.keys[:count], claim.keys[count:]
         claim.chunk_count, claim.handed_out = claim.chunk_count + 1, claim.handed_out + keys
-        return WorkChunk(claim.options, keys, self._rivals() if prune else None)
+        return WorkChunk(claim.options, keys, self._update_rivals() if prune else None)
 
-    def _rivals(self) -> Rivals:
+    def _update_rivals(self) -> Rivals:
         """The front of all trials; only those that came since the last call are looked at."""
-        trials = self.state.known
+        trials = self.state.trials
         if self._front is None or len(trials) > self._front_count:
-            self._front = self.problem.rivals(trials.since(self._front_count), self._front)
+            self._front = self.problem.rivals(trials.iterate_from(self._front_count), self._front)
             self._front_count = len(trials)
         return self._front
 
     def _look_up(self, configurations: Sequence[Assignment]) -> list[Assignment]:
         """Take over what the store has, and what fails as others did; the rest is returned."""
         for options, context in enumerate(self.contexts):
-            keys = [c.key for c in configurations if c.options == options and c not in self.state.known]
+            keys = [c.key for c in configurations if c.options == options and c not in self.state.trials]
             for start in range(0, len(keys), MAX_TRIALS):  # packed at once: together they would take five times the memory
-                some = keys[start : start + MAX_TRIALS]
-                trials = self.store.find(context, some)
+                batch_keys = keys[start : start + MAX_TRIALS]
+                trials = self.store.find(context, batch_keys)
                 for key, trial in trials.items():
-                    self.state.known.add(Assignment(key, options), trial)
-                failures = self.store.find_failed(context, some)
+                    self.state.trials.add(Assignment(key, options), trial)
+                failures = self.store.find_failed(context, batch_keys)
                 self._fail(options, failures)
                 settled = trials.keys() | {failure.key for failure in failures}
-                if alike := self.state.failed.alike(options, [key for key in some if key not in settled]):
-                    self.store.add(context, (), failed=alike)
-                    self._fail(options, alike)
-        return [c for c in configurations if c not in self.state.known and c not in self.state.failed]
+                if inferred := self.state.failed_trials.infer(options, [key for key in batch_keys if key not in settled]):
+                    self.store.add(context, (), failed_trials=inferred)
+                    self._fail(options, inferred)
+        return [c for c in configurations if c not in self.state.trials and c not in self.state.failed_trials]
 
     def _fail(self, options: int, failures: Sequence[FailedTrial]) -> None:
         """Take configurations in that have no figures. Raises: EngineError if the baseline is among them."""
-        self.state.failed.add(options, failures)
+        self.state.failed_trials.add(options, failures)
         for failure in failures:
             if Assignment(failure.key, options) == Assignment(self.problem.baseline):
                 raise baseline_failed(self.network, failure.key, failure.reason)
@@ -419,21 +373,24 @@ class Sweep:
         """Store a finished chunk. handed_out: keys of the claim that were handed out before the chunk's."""
         now, chunk = time.monotonic(), result.chunk
         work = Work(result.macs, now - self._counted_at)
-        ruled_out = RuledOut(self.problem.front_name, result.ruled_out, result.after)
+        ruled_out = RuledOut(self.problem.front_name, result.ruled_out, result.image_counts)
         claim.chunk_count -= 1
-        self.state.failed.learn(chunk.options, result.failed)
-        failures = [*result.failed, *self.state.failed.alike(chunk.options, claim.keys if result.failed else ())]
+        self.state.failed_trials.learn(chunk.options, result.failed_trials)
+        failures = [
+            *result.failed_trials,
+            *self.state.failed_trials.infer(chunk.options, claim.keys if result.failed_trials else ()),
+        ]
         if failures:
             claim.drop({failure.key for failure in failures})
-        ended = None if claim.keys or claim.chunk_count else claim.name
+        finished_claim = None if claim.keys or claim.chunk_count else claim.name
         context = self.contexts[chunk.options]
-        self.store.add(context, result.trials, claim=ended, work=work, ruled_out=ruled_out, failed=failures)
+        self.store.add(context, result.trials, claim=finished_claim, work=work, ruled_out=ruled_out, failed_trials=failures)
         self._fail(chunk.options, failures)
-        share = result.saved / max(1, result.macs + result.saved)
+        share = result.cached_macs / max(1, result.macs + result.cached_macs)
         self._chunk_sizes.learn(chunk.keys, chunk.rivals is not None, result.seconds, handed_out, share)
         self._counted_at = now
         for trial in result.trials:
-            self.state.known.add(Assignment(trial.key, chunk.options), trial)
+            self.state.trials.add(Assignment(trial.key, chunk.options), trial)
         self.state.computed += len(result.trials)
         self._count_ruled_out([Assignment(key, chunk.options) for key in result.ruled_out])
         self.state.settled += len(result.trials) + len(result.ruled_out) + len(failures)

@@ -22,12 +22,12 @@ _MOST = 1 << 28
 class RuledOut:
     """front: of what, as `Problem.front_name`. keys: of configurations that measured ones dominate for certain, rising.
 
-    after: (images, how many of them needed so many).
+    image_counts: (images, how many of them needed so many).
     """
 
     front: str
     keys: tuple[str, ...]
-    after: tuple[tuple[int, int], ...] = ()
+    image_counts: tuple[tuple[int, int], ...] = ()
 
 
 def add_ruled_out(db: sqlite3.Connection, context: int, ruled_out: RuledOut) -> None:

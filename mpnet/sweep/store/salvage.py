@@ -67,7 +67,7 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
                     new.add(numbers[old], (), ruled_out=ruled_out)
             for old, failed in _failed(db, lost).items():
                 if old in numbers:
-                    new.add(numbers[old], (), failed=failed)
+                    new.add(numbers[old], (), failed_trials=failed)
             for name, document in _notes(db, lost, numbers).items():
                 new.set_note(name, json.dumps(document))
     return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}

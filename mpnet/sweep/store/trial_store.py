@@ -333,7 +333,7 @@ class TrialStore:
         claim: str | None = None,
         work: Work | None = None,
         ruled_out: RuledOut | None = None,
-        failed: Sequence[FailedTrial] = (),
+        failed_trials: Sequence[FailedTrial] = (),
     ) -> int:
         """Commit finished trials, all or none, and which others need none or failed, end the claim that they were computed
         under, and count their work.
@@ -359,10 +359,10 @@ class TrialStore:
             new = self._db.total_changes - before
             if ruled_out is not None and ruled_out.keys:
                 add_ruled_out(self._db, context, ruled_out)
-                if ruled_out.after:
+                if ruled_out.image_counts:
                     self._count_after(context, ruled_out)
-            if failed:
-                add_failed(self._db, context, failed)
+            if failed_trials:
+                add_failed(self._db, context, failed_trials)
             if claim is not None:
                 self._claims.end(claim)
             if work is not None:
@@ -406,11 +406,11 @@ class TrialStore:
         name = f"{_AFTER}/{context}"
         document = self.document(name)
         counts = document.setdefault(ruled_out.front, {})
-        for images, count in ruled_out.after:
+        for images, count in ruled_out.image_counts:
             counts[str(images)] = counts.get(str(images), 0) + count
         self._write_note(name, json.dumps(document))
 
-    def failed(self, context: int) -> Iterator[FailedTrial]:
+    def failed_trials(self, context: int) -> Iterator[FailedTrial]:
         """All configurations that have no figures, by rising key."""
         with translated(self.path):
             rows = failed_rows(self._db, context)

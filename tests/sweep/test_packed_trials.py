@@ -7,7 +7,7 @@ import math
 import tracemalloc
 
 from mpnet.config.measures import trial_columns
-from mpnet.sweep.problem.known import KnownTrials
+from mpnet.sweep.problem.packed_trials import PackedTrials
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import Trial
 
@@ -21,7 +21,7 @@ def test_trials_come_back_as_they_were_in_their_order() -> None:
         Assignment("fq"): Trial("fq", {"AP": 7.0}),
         Assignment("hh"): Trial("hh", {}),
     }
-    known = KnownTrials()
+    known = PackedTrials()
     for configuration, trial in held.items():
         known.add(configuration, trial)
     assert list(known.items()) == list(held.items())
@@ -35,7 +35,7 @@ def test_trials_come_back_as_they_were_in_their_order() -> None:
 
 def test_a_trial_takes_about_300_bytes() -> None:
     """20 values of 8 bytes in an object of 33, a key of 62, and their place in a dictionary, at most 100 as it grows."""
-    names, known = trial_columns()[:20], KnownTrials()
+    names, known = trial_columns()[:20], PackedTrials()
     count = 20_000
     tracemalloc.start()
     for number in range(count):
@@ -47,8 +47,8 @@ def test_a_trial_takes_about_300_bytes() -> None:
 
 
 def test_only_those_that_came_since_are_handed_on() -> None:
-    known = KnownTrials()
+    known = PackedTrials()
     trials = [Trial(key, {"AP": float(number)}) for number, key in enumerate(("ff", "fq", "qf"))]
     for trial in trials:
         known.add(Assignment(trial.key), trial)
-    assert [list(known.since(count)) for count in range(4)] == [trials[count:] for count in range(4)]
+    assert [list(known.iterate_from(count)) for count in range(4)] == [trials[count:] for count in range(4)]

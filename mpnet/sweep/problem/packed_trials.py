@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The trials that a sweep knows, packed: there may be millions."""
+"""The trials of a sweep, packed: there may be millions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import Trial
 
 
-class KnownTrials(Mapping[Assignment, Trial]):
+class PackedTrials(Mapping[Assignment, Trial]):
     """Trials by configuration, in the order in which they came; each look-up makes its trial anew.
 
     Most trials of a sweep have values of the same names: of these 8 bytes a value are kept, beside the key. With 20 values that
@@ -21,43 +21,44 @@ class KnownTrials(Mapping[Assignment, Trial]):
     def __init__(self) -> None:
         self._names: tuple[str, ...] = ()
         # Keys stand for configurations under the first option set. Trials with values of other names are kept as they are.
-        self._held: dict[str | Assignment, bytes | Trial] = {}
+        self._contents: dict[str | Assignment, bytes | Trial] = {}
 
     def add(self, configuration: Assignment, trial: Trial) -> None:
         """Take a trial in, or another one of a configuration in its place."""
         names = tuple(trial.values)
-        if not self._held:
+        if not self._contents:
             self._names = names
         packed = array("d", trial.values.values()).tobytes()
-        self._held[_short(configuration)] = packed if names == self._names else trial
+        self._contents[_compact(configuration)] = packed if names == self._names else trial
 
-    def after(self, previous: Mapping[Assignment, Trial]) -> KnownTrials:
-        """Those of `previous`, then these."""
-        joined = KnownTrials()
-        for trials in (previous, self):
+    @staticmethod
+    def concatenate(*mappings: Mapping[Assignment, Trial]) -> PackedTrials:
+        """Return the trials of all mappings, one mapping after the other."""
+        joined = PackedTrials()
+        for trials in mappings:
             for configuration, trial in trials.items():
                 joined.add(configuration, trial)
         return joined
 
-    def since(self, count: int) -> Iterator[Trial]:
-        """Those that came after the first `count`, which are not unpacked again."""
+    def iterate_from(self, count: int) -> Iterator[Trial]:
+        """Return the trials that came after the first `count`, which are not unpacked again."""
         return (self[configuration] for configuration in islice(self, count, None))
 
     def __getitem__(self, configuration: Assignment) -> Trial:
-        packed = self._held[_short(configuration)]
+        packed = self._contents[_compact(configuration)]
         if isinstance(packed, Trial):
             return packed
         return Trial(configuration.key, dict(zip(self._names, memoryview(packed).cast("d"), strict=True)))
 
     def __iter__(self) -> Iterator[Assignment]:
-        return (Assignment(short) if isinstance(short, str) else short for short in self._held)
+        return (Assignment(stored_key) if isinstance(stored_key, str) else stored_key for stored_key in self._contents)
 
     def __len__(self) -> int:
-        return len(self._held)
+        return len(self._contents)
 
     def __contains__(self, configuration: object) -> bool:
-        return isinstance(configuration, Assignment) and _short(configuration) in self._held
+        return isinstance(configuration, Assignment) and _compact(configuration) in self._contents
 
 
-def _short(configuration: Assignment) -> str | Assignment:
+def _compact(configuration: Assignment) -> str | Assignment:
     return configuration if configuration.options else configuration.key
