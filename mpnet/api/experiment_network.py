@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def network_of(experiment: Experiment) -> Network:
-    """The network of an experiment at its precisions, quantised as it says; images are read only for calibration.
+    """Return the network of an experiment at its precisions, quantised as it says; images are read only for calibration.
 
     Raises: as `load_network`; as `open_workbench` where calibration images are needed.
     """

@@ -67,7 +67,7 @@ def class_scores(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def best_classes(scores: NDArray[np.float32]) -> Classifications:
-    """The best classes from all scores, float32 (images, classes). Raises: NonFiniteError."""
+    """Pick the best classes from all scores, float32 (images, classes). Raises: NonFiniteError."""
     if not np.isfinite(scores).all():
         raise NonFiniteError("a class score is not finite")
     order = np.argsort(-scores, axis=1, kind="stable")[:, :KEPT]

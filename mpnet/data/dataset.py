@@ -22,7 +22,7 @@ class _Findings(Protocol):
     """Detections or classifications of a set of images."""
 
     def of_images(self, positions: NDArray[np.intp], /) -> Any:
-        """The findings of the images at some positions."""
+        """Return the findings of the images at some positions."""
         ...
 
 
@@ -107,7 +107,7 @@ class Dataset:
         objects: Sequence[tuple[int, int, Sequence[float], float, bool]],
         notes: Sequence[str] = (),
     ) -> Dataset:
-        """A data set from rows (image position, category position, box, area, crowd), ordered by image here."""
+        """Build a data set from rows (image position, category position, box, area, crowd), ordered by image here."""
         ordered = sorted(objects, key=lambda labelled_object: labelled_object[0])  # stable: within an image the order stays
         return Dataset(
             tuple(images),
@@ -140,17 +140,19 @@ class Dataset:
         return len(self.images) - self.unlabelled
 
     def without_unlabelled(self) -> Dataset:
-        """The labelled images alone."""
+        """Return the labelled images alone."""
         return replace(self, images=self.images[: self.labelled_count], unlabelled=0)
 
     def of_labelled(self, findings: F) -> F:
-        """The part of `findings`, which are of all images, that is of the labelled ones."""
+        """Return the part of `findings`, which are of all images, that is of the labelled ones."""
         labelled: F = findings.of_images(np.arange(self.labelled_count)) if self.unlabelled else findings
         return labelled
 
     def with_unlabelled(self, images: Sequence[ImageRecord]) -> Dataset:
-        """The same with images of which nothing is known, behind all others; those that are among these already are left
-        out, and the notes say so."""
+        """Return the data set with unlabelled images behind all others.
+
+        Those that are among the others already are left out, and the notes say so.
+        """
         digests = {image.sha256 for image in self.images}
         added: list[ImageRecord] = []
         for image in images:
@@ -211,7 +213,7 @@ class Dataset:
         return np.array([(image.width, image.height) for image in self.images], dtype=np.float32).reshape(-1, 2)
 
     def subset(self, positions: Sequence[int]) -> Dataset:
-        """The images at the given positions (each once, any order) with their boxes, as a dataset of its own.
+        """Return the images at the given positions (each once, any order) with their boxes, as a dataset of its own.
 
         Raises: DataError when a position does not exist or comes twice.
         """

@@ -62,7 +62,9 @@ class Detections:
         return np.searchsorted(self.image_index, np.arange(self.image_count + 1)).astype(np.int64)
 
     def clipped(self, sizes: NDArray[np.float32]) -> Detections:
-        """The same with boxes cut at the image's edges. sizes: float32 (image_count, 2), width and height.
+        """Return the detections with boxes cut at the image's edges.
+
+        sizes: float32 (image_count, 2), width and height.
 
         Computed on the corners in float32; a box wholly outside keeps a width or height of 0.
         """
@@ -76,7 +78,7 @@ class Detections:
         return replace(self, box=box)
 
     def select(self, keep: NDArray[np.bool_]) -> Detections:
-        """The detections where the mask (n,) is true, in the same order."""
+        """Return the detections where the mask (n,) is true, in the same order."""
         return Detections(self.image_count, self.image_index[keep], self.category[keep], self.score[keep], self.box[keep])
 
     def of_images(self, positions: NDArray[np.int64]) -> Detections:

@@ -48,10 +48,12 @@ class LabelledBox:
 
     @property
     def width(self) -> int:
+        """Return the width in pixels."""
         return self.x1 - self.x0
 
     @property
     def height(self) -> int:
+        """Return the height in pixels."""
         return self.y1 - self.y0
 
 

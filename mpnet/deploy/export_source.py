@@ -73,7 +73,7 @@ class ExportReport(Tabular, Sequence[Path]):
 
     @property
     def executed_by(self) -> dict[str, str] | None:
-        """The engine's name and version, None where no engine was asked."""
+        """Return the engine's name and version, None where no engine was asked."""
         return {"engine": self.engine, "version": self.engine_version} if self.engine else None
 
     @property

@@ -56,7 +56,7 @@ class AnalysisReport:
         }
 
     def _keep(self) -> dict[str, Any]:
-        """What is proposed: the given section of precisions stays, layers are raised over it.
+        """Return what is proposed: the given section of precisions stays, layers are raised over it.
 
         given, raised, heads: agreement with the baseline on `images` images, and cost. over: explicit choices of the
         given configuration that would change.
@@ -167,13 +167,15 @@ def analyze_experiment(
 
 
 def worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:
-    """Steps by local SQNR, the lowest first; exact ones at the end, in the order of running."""
+    """Sort steps by local SQNR, the lowest first; exact ones at the end, in the order of running."""
     return sorted(steps, key=lambda step: (step.local is None, step.local.sqnr_db if step.local else 0.0, step.number))
 
 
 def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -> str:
-    """A line for an experiment file: the given section with some layers over it; a choice that is replaced by its own key
-    stands no more."""
+    """Write a line for an experiment file: the given section with some layers over it.
+
+    A choice that is replaced by its own key is left out.
+    """
     pairs = {selector: name for selector, name in section.layers if not (selector.isdigit() and int(selector) in layers)}
     choices = [f"{selector if selector.isdigit() else json.dumps(selector)}: {name}" for selector, name in pairs.items()]
     choices += [f"{index}: {precision}" for index, precision in layers.items()]

@@ -139,7 +139,7 @@ class Explanation:
 
     @staticmethod
     def _share(index: int, explained: Sequence[Explained]) -> float | None:
-        """A layer's share of what some objects lost together, percent; None for none."""
+        """Return a layer's share of what some objects lost together, percent; None for none."""
         lost = [(one.loss, share.percent) for one in explained for share in one.shares if share.layer == index]
         return sum(loss * percent for loss, percent in lost) / sum(loss for loss, _ in lost) if lost else None
 
@@ -182,7 +182,9 @@ def explain(
     pairs: int = PAIRS,
     progress: Progress = silent,
 ) -> Explanation:
-    """The same where both ran already. detections: of the baseline and of the configuration, on all images of the workbench.
+    """Explain what is lost where both ran already.
+
+    detections: of baseline and configuration, on all images of the workbench.
 
     Raises: ConfigError for an object that is not there; EngineError naming the layer.
     """

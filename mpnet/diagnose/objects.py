@@ -62,8 +62,10 @@ class LostObject:
     beside: float
 
     def value(self, finds: Finds, at: int) -> float:
-        """What raising layers should raise: the score, of a doubled one what the second detection
-        lacks. at: its place in `finds`."""
+        """Return what raising layers should raise: the score, of a doubled one what the second detection lacks.
+
+        at: its place in `finds`.
+        """
         return 1.0 - float(finds.second[at]) if self.kind == DOUBLED else float(finds.score[at])
 
     def is_back(self, finds: Finds, at: int) -> bool:
@@ -73,7 +75,7 @@ class LostObject:
 
 
 def reference_objects(dataset: Dataset, baseline: Detections) -> Truths:
-    """The labelled objects, and on images without labels what the baseline detects with a score of 0.25 or more."""
+    """Return the labelled objects, and on images without labels what the baseline detects with a score of 0.25 or more."""
     first = dataset.labelled_count
     inside = inside_images(baseline, dataset.sizes)
     sure = inside.select((inside.score >= np.float32(BASELINE_SCORE)) & (inside.image_index >= first)).clipped(dataset.sizes)
@@ -105,7 +107,7 @@ def find(detections: Detections, truths: Truths) -> Finds:
 
 
 def lost_objects(truths: Truths, before: Finds, after: Finds) -> list[LostObject]:
-    """What the baseline finds and the configuration does not, or twice; those whose score fell most first."""
+    """List what the baseline finds and the configuration does not, or twice; those whose score fell most first."""
     sure = np.float32(BASELINE_SCORE)
     counted = (truths.crowd == 0) & (before.score >= sure)
     doubled = counted & (after.score >= sure) & (after.second >= sure) & (before.second < sure)
@@ -114,7 +116,7 @@ def lost_objects(truths: Truths, before: Finds, after: Finds) -> list[LostObject
 
 
 def object_at(index: int, truths: Truths, before: Finds, after: Finds) -> LostObject:
-    """The object at an index of `truths`, and what became of it."""
+    """Return the object at an index of `truths`, and what became of it."""
     sure, source = np.float32(BASELINE_SCORE), truths.source
     position, category = divmod(int(np.searchsorted(truths.cell_offsets, index, side="right") - 1), truths.category_count)
     x, y, width, height = (float(v) for v in truths.box[index])
@@ -134,7 +136,7 @@ def object_at(index: int, truths: Truths, before: Finds, after: Finds) -> LostOb
 
 
 def object_named(name: str, truths: Truths, dataset: Dataset, before: Finds, after: Finds) -> LostObject:
-    """The object that IMAGE:N names. Raises: ConfigError where there is none."""
+    """Find the object that IMAGE:N names. Raises: ConfigError where there is none."""
     image, colon, text = name.rpartition(":")
     paths = [Path(record.path) for record in dataset.images]
     positions = [i for i, path in enumerate(paths) if image in (path.name, path.stem, str(path))]
@@ -157,7 +159,7 @@ def object_named(name: str, truths: Truths, dataset: Dataset, before: Finds, aft
 
 
 def of_image(truths: Truths, position: int, objects: Sequence[LostObject]) -> tuple[Truths, list[int]]:
-    """The objects of one image, and the place of some of them among these."""
+    """Return the objects of one image, and the place of some of them among these."""
     first, _ = _between(truths, position)
     return truths.between(position, position + 1), [one.index - first for one in objects]
 

@@ -68,12 +68,12 @@ class Proposal:
 
     @property
     def precisions(self) -> dict[int, Precision]:
-        """The precision to which each layer is raised."""
+        """Return the precision to which each layer is raised."""
         return {layer.layer: raised(layer.precision, self.whole) for layer in self.layers}
 
 
 def raised(precision: Precision, integer_only: bool) -> Precision:
-    """The next higher precision: of codes fp16, else fp32. integer_only: in whole numbers alone, int16."""
+    """Return the next higher precision: of codes fp16, else fp32. integer_only: in whole numbers alone, int16."""
     if integer_only and precision.carries_scale:
         return INT16
     return FP16 if precision.carries_scale else FP32
@@ -87,7 +87,7 @@ def raising_costs(plan: Plan, layer: int) -> int:
 
 
 def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: float, progress: Progress = silent) -> Proposal:
-    """The layers of `plan` to raise within `macs_percent` of the network's MACs.
+    """Propose the layers of `plan` to raise within `macs_percent` of the network's MACs.
 
     Raises: as `run_plans`.
     """
@@ -124,7 +124,7 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
 
 
 def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
-    """The sets that come of adding layers in an order while they fit, at most CANDIDATES of them and the fullest one."""
+    """Return the sets that come of adding layers in an order while they fit, at most CANDIDATES of them and the fullest one."""
     sets, layer_set = [], start
     for index in order:
         if trials.macs(layer_set | {index}) <= budget:
@@ -147,7 +147,7 @@ class _Trials:
 
     @property
     def measure(self) -> str:
-        """What agreement is called."""
+        """Return the name of the measure of agreement."""
         return self._task.agreement
 
     def __getitem__(self, layers: _Layers) -> Measured:

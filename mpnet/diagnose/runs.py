@@ -64,7 +64,7 @@ class ImageRuns:
 
 
 def raised_key(network: NetworkSpec, given: PrecisionPlan, baseline: PrecisionPlan, layers: Layers) -> str:
-    """The key of a configuration with layers with weights raised to the baseline's precisions."""
+    """Return the key of a configuration with layers with weights raised to the baseline's precisions."""
     codes, rest = split_key(given.key)
     high = split_key(baseline.key)[0]
     raised = [layer.index in layers for layer in network.convolutions]
@@ -72,5 +72,5 @@ def raised_key(network: NetworkSpec, given: PrecisionPlan, baseline: PrecisionPl
 
 
 def prefixes(order: Sequence[int]) -> list[Layers]:
-    """The sets that come of raising layers one after the other, without the empty one."""
+    """Return the sets that come of raising layers one after the other, without the empty one."""
     return [frozenset(order[: end + 1]) for end in range(len(order))]

@@ -77,7 +77,7 @@ def sets_of(layers: Sequence[int], orders: Orders | None) -> list[Layers]:
 def shares(
     runs: ImageRuns, one: LostObject, at: int, layers: Sequence[int], orders: Orders | None
 ) -> tuple[float, tuple[LayerShare, ...]]:
-    """The loss, as `Explained` has it, and the shares of the layers, the largest first.
+    """Return the loss, as `Explained` has it, and the shares of the layers, the largest first.
 
     at: the object's number in the image, from 0. orders: as `sets_of`, which must have run.
     """
@@ -109,16 +109,17 @@ def _exact(value: Value, layer: int, layers: Sequence[int]) -> float:
 
 
 def _gains(value: Value, order: Sequence[int], layers: Sequence[int]) -> list[float]:
-    """What each layer brings when layers are raised in this order, in the order of `layers`."""
+    """Return what each layer brings when layers are raised in this order, in the order of `layers`."""
     values = [value(NOTHING), *(value(chosen) for chosen in prefixes(order))]
     gains = {layer: after - before for layer, before, after in zip(order, values, values[1:], strict=False)}
     return [gains[layer] for layer in layers]
 
 
 def cheapest_way(runs: ImageRuns, one: LostObject, at: int, costs: Mapping[int, int]) -> Way | None:
-    """The least that brings the object back: the cheapest layer that does so alone; else layers are raised one after the other,
-    each time the one that gains most, and those that turn out not to be needed are lowered again, the dearest first. Whatever
-    ran before is looked at as well.
+    """Find the least that brings the object back: the cheapest layer that does so alone.
+
+    Else layers are raised one after the other, each time the one that gains most, and those that turn out not to be needed are
+    lowered again, the dearest first. Whatever ran before is looked at as well.
 
     costs: bit operations that raising each layer adds.
     """

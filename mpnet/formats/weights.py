@@ -85,7 +85,7 @@ class _File:
 
     @property
     def weights(self) -> Weights:
-        """The weights in the file, read on first use. Raises: FormatError."""
+        """Return the weights in the file, read on first use. Raises: FormatError."""
         with self._lock:
             if self._read is None:
                 weights = read_weights(self._path, self.network)
@@ -118,7 +118,7 @@ class _Unread(Mapping[int, _Value]):
 
 
 def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>") -> Weights:
-    """The weights of `network` from the bytes of a file."""
+    """Parse the weights of `network` from the bytes of a file."""
     version, seen, start = _parse_header(content, len(content), network, source)
     numbers = np.frombuffer(content, "<f4", offset=start).astype(np.float32)
     reader = _Reader(numbers, source)
@@ -161,7 +161,7 @@ class _Reader:
         self._position = 0
 
     def take(self, layer: LayerSpec, name: str, shape: tuple[int, ...]) -> Floats:
-        """The next block. Raises: FormatError for values that are not finite, and for negative variances."""
+        """Return the next block. Raises: FormatError for values that are not finite, and for negative variances."""
         part = self._values[self._position : self._position + math.prod(shape)]
         finite = np.isfinite(part)
         if not finite.all():
@@ -183,7 +183,7 @@ class _Reader:
 def _convolution(
     reader: _Reader, layer: ConvolutionSpec, before: Mapping[int, ConvolutionWeights], transposed: bool
 ) -> ConvolutionWeights:
-    """The blocks of one layer in the order of its section, as a convolution over its NHWC input reads them."""
+    """Read the blocks of one layer in the order of its section, as a convolution over its NHWC input reads them."""
     if layer.shares is not None:
         return before[layer.shares]
     filters = (layer.filters,)
@@ -240,7 +240,7 @@ def _wrong_size(source: str | Path, network: NetworkSpec, size_bytes: int, expec
 
 
 def weights_content(weights: Weights, network: NetworkSpec) -> bytes:
-    """The file of these weights, always with the 64-bit header."""
+    """Return the content of the file of these weights, always with the 64-bit header."""
     version = weights.version if weights.version[0] * 10 + weights.version[1] >= 2 else (0, 2, 0)
     parts = [struct.pack("<3i", *version), struct.pack("<Q", weights.seen)]
     for layer in network.layers:

@@ -53,7 +53,7 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
-        """(filters, input channels / groups, size, size), Darknet's order."""
+        """Return Return (filters, input channels / groups, size, size), Darknet's order."""
         return (self.filters, self.kernel_input[2] // self.groups, self.size, self.size)
 
     @property
@@ -68,12 +68,14 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def parameters(self) -> int:
+        """Count the parameters that the weights file holds for this layer."""
         if self.shares is not None or not self.load:
             return 0
         return self.weight_count + self.filters * (4 if self.batch_normalize and self.load_scales else 1)
 
     @property
     def macs(self) -> int:
+        """Count the multiplications and additions of one image."""
         height, width, _ = self.kernel_output
         return height * width * self.filters * self.depth
 
@@ -96,6 +98,7 @@ class ConnectedSpec(ConvolutionSpec, kind="connected"):
 
     @property
     def kernel_input(self) -> Shape:
+        """Return the input as one pixel with all values as channels."""
         height, width, channels = self.in_shape
         return (1, 1, height * width * channels)
 
@@ -114,6 +117,7 @@ class BatchnormSpec(ConvolutionSpec, kind="batchnorm"):
 
     @property
     def parameters(self) -> int:
+        """Count the parameters that the weights file holds for this layer."""
         return 4 * self.filters if self.load else 0
 
 
@@ -129,5 +133,6 @@ class DeconvolutionalSpec(ConvolutionSpec, kind="deconvolutional", short="deconv
 
     @property
     def kernel_input(self) -> Shape:
+        """Return the input with zeros spread between its pixels."""
         height, width, channels = self.in_shape
         return ((height - 1) * self.spread + 1, (width - 1) * self.spread + 1, channels)

@@ -48,7 +48,7 @@ class YoloSpec(LayerSpec, kind="yolo"):
 
     @property
     def head_anchors(self) -> tuple[tuple[float, float], ...]:
-        """The anchors of this head, in mask order."""
+        """Return the anchors of this head, in mask order."""
         return tuple(self.anchors[i] for i in self.mask)
 
 
@@ -84,6 +84,7 @@ class RegionSpec(YoloSpec, kind="region"):
 
     @property
     def scored_classes(self) -> int:
+        """Count the classes that boxes are scored for: those of the map, where there is one."""
         return len(self.map) or self.classes
 
 
@@ -128,7 +129,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
 
     @property
     def head_channels(self) -> int:
-        """The channels that the head's tensor must have; 0 where any number fits."""
+        """Return the channels that the head's tensor must have; 0 where any number fits."""
         anchors, classes = len(self.mask), self.classes
         return {
             "yolov5": anchors * (5 + classes),

@@ -49,7 +49,7 @@ class Key:
 
 
 def text(**more: Any) -> Metadata:
-    """A key that holds any text."""
+    """Declare a key that holds any text."""
     return {"key": Key("text", **more)}
 
 
@@ -59,37 +59,37 @@ def word(choices: Sequence[str], **more: Any) -> Metadata:
 
 
 def integer(low: int, high: int = LARGEST, **more: Any) -> Metadata:
-    """A key that holds a whole number from low to high."""
+    """Declare a key that holds a whole number from low to high."""
     return {"key": Key("integer", low=low, high=high, **more)}
 
 
 def number(low: float, high: float = inf, **more: Any) -> Metadata:
-    """A key that holds a finite number from low to high."""
+    """Declare a key that holds a finite number from low to high."""
     return {"key": Key("number", low=low, high=high, **more)}
 
 
 def flag(*words: str, **more: Any) -> Metadata:
-    """A key that holds true or false, or one of some words."""
+    """Declare a key that holds true or false, or one of some words."""
     return {"key": Key("flag", words, **more)}
 
 
 def path() -> Metadata:
-    """A file or folder, relative to the file that names it."""
+    """Declare a key that names a file or folder, relative to the file that names it."""
     return {"key": Key("path")}
 
 
 def section(of: type, **more: Any) -> Metadata:
-    """A mapping with the keys of a dataclass."""
+    """Declare a key that holds a mapping with the keys of a dataclass."""
     return {"key": Key("section", of=of, **more)}
 
 
 def inline(of: type | Mapping[str, Metadata]) -> Metadata:
-    """The keys of a dataclass, at this level; or those of a mapping, which are kept as one."""
+    """Declare the keys of a dataclass at this level; or those of a mapping, which are kept as one."""
     return {"key": Key("inline", of=of)}
 
 
 def selectors(of: Metadata) -> Metadata:
-    """A mapping of selectors to values, kept as pairs in their order."""
+    """Declare a key that holds a mapping of selectors to values, kept as pairs in their order."""
     return {"key": Key("selectors", of=of["key"])}
 
 
@@ -117,14 +117,14 @@ def json_key(
 
 
 def keys_of(declared: type | Mapping[str, Metadata]) -> dict[str, Key]:
-    """The keys that a dataclass (or a mapping of them) declares, by field, in their order."""
+    """Return the keys that a dataclass (or a mapping of them) declares, by field, in their order."""
     if not isinstance(declared, type):
         return {name: metadata["key"] for name, metadata in declared.items()}
     return {f.name: f.metadata["key"] for f in fields(declared) if "key" in f.metadata}
 
 
 def names_of(declared: type | Mapping[str, Metadata]) -> tuple[str, ...]:
-    """The names that a mapping of a dataclass's keys may have."""
+    """Return the names that a mapping of a dataclass's keys may have."""
     return tuple(
         name
         for field_name, key in keys_of(declared).items()

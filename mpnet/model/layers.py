@@ -103,6 +103,7 @@ class ShortcutSpec(LayerSpec, kind="shortcut"):
 
     @property
     def parameters(self) -> int:
+        """Count the parameters that the weights file holds for this layer."""
         return self.value_shape[0] * self.value_shape[1] if self.load else 0
 
 
@@ -131,11 +132,12 @@ class ImplicitSpec(LayerSpec, kind="implicit"):
 
     @property
     def value_shape(self) -> tuple[int, int]:
-        """(filters, atoms) as the weights file has them."""
+        """Return Return (filters, atoms) as the weights file has them."""
         return (self.filters, self.atoms)
 
     @property
     def parameters(self) -> int:
+        """Count the parameters that the weights file holds for this layer."""
         return self.filters * self.atoms if self.load else 0
 
 

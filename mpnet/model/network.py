@@ -61,12 +61,12 @@ class NetworkSpec:
         return (self.height, self.width, self.channels)
 
     def shape_of(self, index: int) -> Shape:
-        """The shape of a layer's result; of the image for NETWORK_INPUT."""
+        """Return the shape of a layer's result; of the image for NETWORK_INPUT."""
         return self.in_shape if index == NETWORK_INPUT else self.layers[index].out_shape
 
     @cached_property
     def convolutions(self) -> tuple[ConvolutionSpec, ...]:
-        """The layers with weights and a precision of their own, in order."""
+        """Return the layers with weights and a precision of their own, in order."""
         return tuple(layer for layer in self.layers if isinstance(layer, ConvolutionSpec))
 
     @cached_property
@@ -80,12 +80,12 @@ class NetworkSpec:
 
     @cached_property
     def yolos(self) -> tuple[YoloSpec, ...]:
-        """The detection heads, in order."""
+        """Return the detection heads, in order."""
         return tuple(layer for layer in self.layers if isinstance(layer, YoloSpec))
 
     @cached_property
     def outputs(self) -> tuple[int, ...]:
-        """Indices of the layers whose results leave the network: the heads, else the last layer that is no [cost]."""
+        """Return the indices of the layers whose results leave the network: the heads, else the last that is no [cost]."""
         heads = tuple(yolo.index for yolo in self.yolos)
         if heads:
             return heads
@@ -93,7 +93,7 @@ class NetworkSpec:
 
     @cached_property
     def classifier(self) -> LayerSpec | None:
-        """The layer whose result scores classes, one value each: the output of a network that classifies; else None.
+        """Return the layer whose result scores classes, one value each: the output of a network that classifies; else None.
 
         That is a [softmax], or one pixel that a [cost] follows. Its tensor is (n, h, w, c), with h * w * c classes.
         """
@@ -105,7 +105,7 @@ class NetworkSpec:
 
     @property
     def peak_bytes(self) -> int:
-        """The most that results in fp32 take at one time, for one image: what no plan in fp32 can do without."""
+        """Return the most that results in fp32 take at one time, for one image: what no plan in fp32 can do without."""
         last = list(range(len(self.layers)))
         for layer in self.layers:
             for index in layer.inputs:
@@ -129,8 +129,10 @@ class NetworkSpec:
 
     @cached_property
     def task(self) -> Task | None:
-        """What it is for: a detector has heads, a classifier ends in one value per class, of a [softmax] or in one pixel;
-        None for anything else."""
+        """Return what the network is for.
+
+        A detector has heads, a classifier ends in one value per class, of a [softmax] or in one pixel; None for anything else.
+        """
         if self.yolos:
             return DETECTION
         scored = self.classifier is not None or (len(self.layers) > 0 and self.output_shapes[0][:2] == (1, 1))
@@ -170,14 +172,14 @@ class NetworkSpec:
 
     @cached_property
     def stated_ranges(self) -> Mapping[int, tuple[float, float]]:
-        """What the cfg says of calibrated ranges: (minimum, maximum) by layer index, of the image by NETWORK_INPUT."""
+        """Return the ranges that the cfg states: (minimum, maximum) by layer index, of the image by NETWORK_INPUT."""
         keys = {NETWORK_INPUT: self.declared, **{layer.index: layer.declared for layer in self.layers}}
         return {
             index: declared.range for index, declared in keys.items() if declared is not None and declared.range is not None
         }
 
     def readers_of(self, index: int) -> set[int]:
-        """The layers that get this layer's tensor, also through layers without weights, which follow its precision."""
+        """Return the layers that get this layer's tensor, also through layers without weights, which follow its precision."""
         readers: set[int] = set()
         waiting = [index]
         consumers = self.consumers
@@ -190,7 +192,7 @@ class NetworkSpec:
         return readers
 
     def source_convolution(self, index: int) -> int | None:
-        """The convolution whose values layer `index` passes on unmixed (through dropout and routes of one), or None."""
+        """Find the convolution whose values layer `index` passes on unmixed (through dropout and routes of one), or None."""
         while index != NETWORK_INPUT:
             layer = self.layers[index]
             if isinstance(layer, ConvolutionSpec):
@@ -201,7 +203,7 @@ class NetworkSpec:
         return None
 
     def sources(self, index: int) -> tuple[int, ...]:
-        """The convolutions whose values layer `index` passes on, maybe side by side (through dropout and routes), in order."""
+        """Find the convolutions whose values layer `index` passes on, also side by side (by dropout and routes), in order."""
         convolutions: set[int] = set()
         waiting = [index]
         while waiting:

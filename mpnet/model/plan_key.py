@@ -28,14 +28,16 @@ def format_key(weighted: Sequence[Precision], keyed: Mapping[int, Precision]) ->
 
 
 def split_key(key: str) -> tuple[str, str]:
-    """The codes of the layers with weights, and what follows them: '' or such as `+3:q,7:h`."""
+    """Return the codes of the layers with weights, and what follows them: '' or such as `+3:q,7:h`."""
     codes, plus, keyed = key.partition("+")
     return codes, plus + keyed
 
 
 def short_key(key: str, longest: int = SHORT) -> str:
-    """A key for people, at most about `longest` characters: as it is; else as runs, `h q*70 h*4`; else how many layers have
-    each precision and the first digits of its digest, so that keys that count alike stay apart: `q*70 h*14 #3f2a1c`.
+    """Shorten a key for people to about `longest` characters.
+
+    A longer key is shown as runs, `h q*70 h*4`; else as how many layers have each precision and the first digits of its digest,
+    so that keys that count alike stay apart: `q*70 h*14 #3f2a1c`.
 
     What layers without weights have is shortened in the same way, to their number: `+12 more`. No two ways look alike,
     and only a key as it is can be read back.

@@ -80,7 +80,7 @@ class PlanWords:
         return f"{BY_CODE[most].name} in {count} layers{rest}"
 
     def _listed(self, positions: set[int]) -> list[str]:
-        """Groups, the largest first taken, and names of the layers that are in none of them; in the order of layers."""
+        """List groups, the largest taken first, and the names of the layers in none of them, in the order of layers."""
         remaining, found_names = set(positions), list[tuple[int, str]]()
         while remaining:
             fitting = [(len(of & remaining), name) for name, of in self.groups.items() if of <= positions and of & remaining]

@@ -104,12 +104,12 @@ class Precision:
 
     @property
     def tensor(self) -> Precision:
-        """The row of its tensors: its base's."""
+        """Return the precision of its tensors: its base."""
         return PRECISIONS[self.base]
 
     @property
     def widened(self) -> Precision:
-        """The precision that `widens_to` names."""
+        """Return the precision that `widens_to` names."""
         return PRECISIONS[self.widens_to]
 
 
@@ -145,8 +145,9 @@ USUAL_NAMES: tuple[str, ...] = (FP32.name, FP16.name, INT8.name)
 
 
 def highest(met: Iterable[Precision]) -> Precision:
-    """What tensors of these precisions, which are bases, meet in: the highest; of two that rank alike (fp16 and bf16, neither
-    of which holds the other's values) the next above both.
+    """Return the precision that tensors of these precisions, which are bases, meet in.
+
+    It is the highest; of two that rank alike (fp16 and bf16, neither of which holds the other's values) the next above both.
     """
     bases = set(met)
     top = max(base.rank for base in bases)

@@ -166,11 +166,11 @@ class QuantizationOptions:
     integer_only: bool | None = field(default=None, metadata=flag(cfg="integer_only"))
 
     def overlaid(self, overriding: QuantizationOptions) -> QuantizationOptions:
-        """These options with everything that `overriding` says put over them."""
+        """Return these options with everything that `overriding` says put over them."""
         return _overlay(self, overriding)
 
     def plain_values(self) -> dict[str, Any]:
-        """What is said, as nested plain values; nothing for what is not. Goes into protocols and identities."""
+        """Return the options that are set as nested plain values, as protocols and identities hold them."""
         plain = {name: _stated(value) if is_dataclass(value) else value for name, value in _stated(self).items()}
         return {name: value for name, value in plain.items() if value != {}}
 
@@ -179,7 +179,7 @@ NO_OPTIONS = QuantizationOptions()
 
 
 def scheme_of(kind: type[_Scheme], options: ActivationOptions | WeightOptions) -> _Scheme:
-    """A dataclass of the quantization folder from what options say of its fields; the others have its defaults."""
+    """Build a dataclass of the quantization folder from what options say of its fields; the others have its defaults."""
     names = {option.name for option in fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in _stated(options).items() if name in names})
 

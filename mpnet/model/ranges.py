@@ -70,7 +70,7 @@ class CalibratedRanges:
         return {t.tensor: (t.minimum, t.maximum) for t in self.tensors}
 
     def check_made_for(self, digests: Mapping[str, str]) -> None:
-        """Raises DataError, naming what differs, when these ranges were made for something else."""
+        """Check what these ranges were made for. Raises: DataError naming what differs."""
         for what, digest in digests.items():
             if self.digests.get(what) != digest:
                 made_for = self.digests.get(what, "none")

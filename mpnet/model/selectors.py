@@ -32,7 +32,7 @@ _GLOB_CHARACTERS = frozenset("*?[")
 
 
 def name_layers(layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
-    """The same layers with their names filled in."""
+    """Return the layers with their names filled in."""
     bare = NetworkSpec(1, 1, 1, tuple(layers))
     feeds: dict[int, str] = {}
     for number, yolo in enumerate(bare.yolos, 1):
@@ -95,7 +95,7 @@ def layer_selectors(network: NetworkSpec) -> tuple[tuple[str, ...], ...]:
 
 
 def select_layers(network: NetworkSpec, selector: str | int) -> tuple[int, ...]:
-    """The indices that a selector chooses, ascending, never empty.
+    """Return the indices that a selector chooses, ascending, never empty.
 
     Raises: ConfigError with the nearest valid name when it chooses nothing.
     """

@@ -75,5 +75,5 @@ TASKS: dict[str, Task] = {task.name: task for task in (DETECTION, CLASSIFICATION
 
 
 def task_of_protocol(protocol: Mapping[str, Any]) -> Task:
-    """The task of what was measured under a protocol; one that names none is a detector's."""
+    """Return the task of what was measured under a protocol; one that names none is a detector's."""
     return TASKS.get(str(protocol.get("task")), DETECTION)

@@ -41,7 +41,7 @@ class Configurations:
 
 
 def axes(columns: Mapping[str, NDArray[np.float64]], preferred: Sequence[str] = ()) -> tuple[str, str]:
-    """The accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
+    """Return the accuracy and the cost that a front is drawn over: the wanted ones, else the first that vary or exist."""
     names = []
     for cost in (False, True):
         candidates = [quantity.name for quantity in by_axis(cost) if quantity.axis]
@@ -72,7 +72,7 @@ def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost:
 
 
 def front_knee(columns: Mapping[str, NDArray[np.float64]], rows: NDArray[np.intp], objective: str, cost: str) -> int:
-    """The front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
+    """Return the front's row farthest from the line between its cheapest and its most accurate end, both axes as shares."""
     x, y = columns[cost][rows], columns[objective][rows]
     if measure(objective).stand_in is not None:
         y = np.minimum(y, np.sort(y)[-2] + 6 if len(y) > 1 else y)  # equal tensors have a ratio without meaning

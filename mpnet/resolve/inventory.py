@@ -18,7 +18,7 @@ DEEPEST = 6
 
 
 def inventory(folder: Path) -> dict[str, Any]:
-    """The document of `mpnet list --json`: results, sweeps, and what cannot be read with the reason; by path."""
+    """Return the document of `mpnet list --json`: results, sweeps, and what cannot be read with the reason; by path."""
     results, sweeps, unreadable = list[dict[str, Any]](), list[dict[str, Any]](), list[dict[str, str]]()
     for path in _results_and_stores(folder, DEEPEST):
         try:

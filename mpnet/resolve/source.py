@@ -50,7 +50,7 @@ class Files:
     names: Path | None = None
 
     def over(self, sources: Mapping[str, Any]) -> dict[str, str]:
-        """These files over those of a result's `sources`."""
+        """Return a result's `sources` with these files in place of its own."""
         replacements = {"cfg": self.cfg, "weights": self.weights, "names": self.names}
         return {**sources, **{name: str(path) for name, path in replacements.items() if path is not None}}
 
@@ -59,7 +59,7 @@ NO_FILES = Files()
 
 
 def experiment_named(source: str, files: Files = NO_FILES, overrides: Sequence[str] = ()) -> tuple[Experiment, str]:
-    """The experiment that measures the configuration which SOURCE names, and a remark or ''.
+    """Return the experiment that measures the configuration which SOURCE names, and a remark or ''.
 
     What a result or a sweep's trial stands for keeps its data, protocol, quantisation and precisions, and its results lie
     beside it; a cfg has no data. overrides: KEY=VALUE over all of it, of a cfg none.
@@ -83,7 +83,7 @@ def experiment_named(source: str, files: Files = NO_FILES, overrides: Sequence[s
 def configuration_named(
     source: str, files: Files = NO_FILES, overrides: Sequence[str] = (), *, complete: bool = True
 ) -> NamedConfiguration:
-    """The configuration that SOURCE names, with all that decides its results: EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg.
+    """Return what SOURCE (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg) names, with all that decides its results.
 
     overrides: KEY=VALUE over an experiment file.
     complete:  whether document and names are wanted, for which weights and images are read at once; else they are

@@ -48,7 +48,7 @@ class StoredConfiguration:
 
     @property
     def output(self) -> Path | None:
-        """The folder of all results that this one is in, as `mpnet run` and `mpnet sweep` lay them out; None: elsewhere."""
+        """Return the folder of all results that this one is in, as `mpnet run` and `mpnet sweep` lay them out; else None."""
         folder = self.path.absolute().parent
         return folder.parent if folder.name == self.provenance.name else None
 
@@ -59,7 +59,7 @@ class StoredConfiguration:
 
 
 def split_source(source: str) -> tuple[Path, str | None]:
-    """The path, and the key of STORE:KEY; a path that exists as it stands has none.
+    """Return the path, and the key of STORE:KEY; a path that exists as it stands has none.
 
     A folder stands for its latest result; where it has none, or a key follows it, for its latest sweep.
     Raises: StoreError for a folder of several sweeps of which none is marked as the latest, or of none where a key follows.
@@ -78,13 +78,13 @@ def split_source(source: str) -> tuple[Path, str | None]:
 
 
 def _sweep_of(key: str | None) -> tuple[int | None, str | None]:
-    """The number of a sweep before a slash, and the rest."""
+    """Return the number of a sweep before a slash, and the rest."""
     match = re.fullmatch(r"([0-9]{1,6})/(.*)", key or "", re.DOTALL)
     return (int(match[1]), match[2]) if match else (None, key)
 
 
 def _picked(path: Path, number: int | None, name: str) -> str | None:
-    """The precision string of a pick; None: `chosen` of a sweep that has not ended.
+    """Return the precision string of a pick; None: `chosen` of a sweep that has not ended.
 
     Raises: StoreError for a pick that the sweep did not make, or when nothing meets its limits.
     """
@@ -114,8 +114,11 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
 
 
 def in_store(source: str) -> tuple[Path, int | None, str | None]:
-    """The path that `source` names; of a store also the sweep's number and the key, picks by their precision string, None:
-    as the sweep chose or has not yet. Raises: StoreError for a pick that there is none of."""
+    """Return the path that `source` names, and of a store the sweep's number and the key.
+
+    A pick is given by its precision string; None stands for the choice of the sweep, made or not yet made. Raises: StoreError
+    for a pick that there is none of.
+    """
     path, key = split_source(source)
     number, key = _sweep_of(key)
     if is_store(path) and (key in PICK_RULES or key in (None, "", "chosen", NEAREST)):
@@ -124,7 +127,7 @@ def in_store(source: str) -> tuple[Path, int | None, str | None]:
 
 
 def find_configuration(source: str) -> StoredConfiguration:
-    """The configuration that `source` names. Raises: StoreError when there is none."""
+    """Return the configuration that `source` names. Raises: StoreError when there is none."""
     path, number, key = in_store(source)
     if not is_store(path):
         result = read_result(path)

@@ -127,14 +127,14 @@ def _seed(context: Mapping[str, Any]) -> int:
 
 
 def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
-    """The rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
+    """Return the rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
     members = {entry["precision"] for entry in findings.get("front") or () if entry.get("options", "") == options}
     front = np.fromiter((key in members for key in keys), dtype=bool, count=len(keys))
     return front if front.any() else None
 
 
 def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:
-    """The option set to show (that of the sweep's choice, else its first), and how many others there are."""
+    """Return the option set to show (that of the sweep's choice, else its first), and how many others there are."""
     numbers = [number for number in record.contexts if number in contexts] if record else list(contexts)
     if not numbers:
         return None, 0
@@ -163,7 +163,7 @@ def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str])
 
 
 def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:
-    """The row that was asked for, else the sweep's choice, and a sentence that says why where nobody chose it."""
+    """Return the row that was asked for, else the sweep's choice, and a sentence that says why where nobody chose it."""
     if choose is not None:
         return table.keys.index(choose), ""
     best = _position(table.keys, (findings.get("best") or {}).get("precision"))

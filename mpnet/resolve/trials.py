@@ -73,7 +73,9 @@ class TrialTable:
 
 
 def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
-    """The table of a store. number: of a sweep as `mpnet sweep --status` counts them, None: the last one.
+    """Open the table of a store.
+
+    number: of a sweep as `mpnet sweep --status` counts them, None: the last one.
 
     Raises: StoreError for what is no store, or one without trials.
     """

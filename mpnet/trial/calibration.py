@@ -32,9 +32,11 @@ from mpnet.trial.workbench import Workbench
 
 
 def calibrated(bench: Workbench) -> Workbench:
-    """The workbench with what its options need of calibration images: factors of channels for equalisation by activations,
-    ranges of the network that it gives, and channel means for bias correction; and with statistics of layers with weights of
-    fewer than eight bits, which are computed when such a layer is prepared.
+    """Return the workbench with what its options need of calibration images.
+
+    These are factors of channels for equalisation by activations, ranges of the network that it gives, and channel means for
+    bias correction; and statistics of layers with weights of fewer than eight bits, which are computed when such a layer is
+    prepared.
 
     Ranges are written to `output/calibration/<digest>.json`, and taken from there when they were found before.
     Raises: ConfigError, DataError, FormatError, EngineError, StoreError.

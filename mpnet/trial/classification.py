@@ -32,15 +32,15 @@ class ClassificationDecoder:
     """The scores of all classes are the network's last tensor; only the best are kept."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Classifications:
-        """The best classes of a few images."""
+        """Return the best classes of a few images."""
         return best_classes(class_scores(tensor))
 
     def of_images(self, positions: NDArray[np.intp]) -> ClassificationDecoder:
-        """It is the same for all images."""
+        """Return this decoder: it is the same for all images."""
         return self
 
     def join(self, parts: Sequence[Classifications], order: NDArray[np.intp] | None = None) -> Classifications:
-        """The classes of consecutive groups of images as those of all images, in another order if one is given."""
+        """Join the classes of consecutive groups of images to those of all images, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.of_images(order)
 
@@ -65,7 +65,7 @@ class ClassMeter:
 def _bounded_labels(
     dataset: Dataset, baseline: Classifications | None, measures: Collection[str]
 ) -> dict[str, NDArray[np.int32]]:
-    """The right class of each image for top-1 and for agreement, as far as these are wanted."""
+    """Return the right class of each image for top-1 and for agreement, as far as these are wanted."""
     labels = {CLASSIFICATION.quality: dataset.labels}
     if baseline is not None:
         labels[CLASSIFICATION.agreement] = baseline.best
@@ -105,7 +105,7 @@ class ClassUpperBounds:
         return [{name: int(counts[run]) for name, counts in wrong_counts.items()} for run in range(runs)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, int]]]) -> dict[str, NDArray[np.float64]]:
-        """The upper bound of each measure in percent, float64 (runs,)."""
+        """Return the upper bound of each measure in percent, float64 (runs,)."""
         return {
             name: np.array([PERCENT * (1 - sum(group[name] for group in run) / len(labels)) for run in runs])
             for name, labels in self._labels.items()
@@ -113,7 +113,7 @@ class ClassUpperBounds:
 
 
 def paired(right_in_baseline: NDArray[np.bool_], right_in_run: NDArray[np.bool_]) -> Interval:
-    """The difference of two shares of the same images, percent points, with its 95 % interval (Tango's)."""
+    """Return the difference of two shares of the same images, percent points, with its 95 % interval (Tango's)."""
     lost, gained = (
         int(np.count_nonzero(right_in_baseline & ~right_in_run)),
         int(np.count_nonzero(right_in_run & ~right_in_baseline)),
@@ -150,7 +150,7 @@ def _protocol(experiment: Experiment, network: NetworkSpec, dataset: Dataset) ->
 
 
 def measure_classifications(predictions: Classifications, dataset: Dataset) -> tuple[dict[str, float], list[ClassResult]]:
-    """The `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
+    """Return the `metrics` and `per_class` of a result, in percent; -1 where there are no images."""
     rows = per_class(dataset.of_labelled(predictions), dataset.labels, len(dataset.categories))
     return ClassMeter(dataset).values(predictions), [
         ClassResult(category.id, category.name, int(row["truths"]), {name: row[name] for name in TOP})

@@ -30,7 +30,7 @@ BASELINE = "baseline"
 
 
 def _finite(plan: Plan, deployment: Deployment) -> Forward:
-    """The engine's forward pass, which checks what it gives as mpnet's own sessions do."""
+    """Return the engine's forward pass, which checks what it gives as mpnet's own sessions do."""
     forward = deployment.open(1).forward
 
     def checked(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
@@ -59,7 +59,7 @@ class Comparison:
 
     @property
     def plans(self) -> dict[str, Plan]:
-        """What mpnet runs, by name; the configuration last."""
+        """Return the plans that mpnet runs, by name; the configuration last."""
         in_mpnet = {IN_MPNET: self.plan}
         return in_mpnet if self.baseline is None or self.reference == IN_MPNET else {BASELINE: self.baseline, **in_mpnet}
 
@@ -76,7 +76,10 @@ class Comparison:
         return IN_MPNET if self.deployment is None else IN_ENGINE
 
     def identities(self) -> dict[str, TrialIdentity]:
-        """What decides each side's result. The engine's: all that decides mpnet's own, and who it is and what it was given."""
+        """Return what decides each side's result.
+
+        The engine's: all that decides mpnet's own, and who it is and what it was given.
+        """
         identities = {name: identity_of(self.bench, plan.precision) for name, plan in self.plans.items()}
         if self.deployment is not None:
             identities[IN_ENGINE] = replace(identities[IN_MPNET], engine=self.deployment.identity)
@@ -100,7 +103,7 @@ class Comparison:
         return dict(zip(runners, run_all(self.bench, list(runners.values()), advance), strict=True))
 
     def turns(self) -> Turns:
-        """Times of every side's passes."""
+        """Time every side's passes, in turn."""
         uniform = {}
         if self.deployment is not None:
             uniform = uniforms(self.deployment.engine, configuration_of(self.bench, self.plan.precision, {"sources": {}}))
@@ -145,8 +148,10 @@ def _with_engine(run: RunResult, comparison: Comparison, deployment: Deployment,
 
 
 def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Comparison:
-    """The experiment's configuration, its baseline, and an engine: a backend's name, or several by preference, of which each
-    runs the layers that it supports. Raises: as `deploy`."""
+    """Return the experiment's configuration, its baseline and the engine to compare.
+
+    engine: a backend's name, or several by preference, of which each runs the layers that it supports. Raises: as `deploy`.
+    """
     plan, name = bench.plan(bench.assign()), bench.experiment.baseline
     return Comparison(
         bench,
@@ -157,6 +162,6 @@ def comparison_of(bench: Workbench, engine: str | Sequence[str] | None) -> Compa
 
 
 def deployment_of(bench: Workbench, plan: Plan, engine: str | Sequence[str]) -> Deployment:
-    """The workbench's configuration in an engine; the files say where it comes from, but not where that lies."""
+    """Deploy the workbench's configuration in an engine; the files name their source, but not where it lies."""
     configuration = configuration_of(bench, plan.precision, {"sources": {}})
     return deploy(engine, configuration) if isinstance(engine, str) else deploy_mixed(engine, configuration)

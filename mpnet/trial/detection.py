@@ -42,15 +42,15 @@ class DetectionDecoder:
     def decode(
         self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32], cells: Cells | None = None
     ) -> Candidates:
-        """The boxes of one head. cells: see `decode_head`."""
+        """Decode the boxes of one head. cells: see `decode_head`."""
         return decode_head(tensor, self.heads[output], geometry, self.confidence, cells)
 
     def of_images(self, positions: NDArray[np.intp]) -> DetectionDecoder:
-        """The decoder of these images alone, in this order."""
+        """Return the decoder of these images alone, in this order."""
         return replace(self, sizes=self.sizes[positions])
 
     def join(self, parts: Sequence[Candidates], order: NDArray[np.intp] | None = None) -> Candidates:
-        """The boxes of consecutive groups of images as those of all images, in another order if one is given."""
+        """Join the boxes of consecutive groups of images to those of all images, in another order if one is given."""
         joined = join_images(parts)
         return joined if order is None else joined.in_order(order)
 
@@ -61,7 +61,7 @@ class DetectionDecoder:
 
 
 def best_of_each(detections: Detections, limit: int | None) -> Detections:
-    """The `limit` best of each image; equal scores in their order."""
+    """Return the `limit` best detections of each image; equal scores in their order."""
     if limit is None or len(detections) == 0:
         return detections
     order = np.lexsort((-detections.score, detections.image_index))

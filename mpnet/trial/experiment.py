@@ -51,7 +51,7 @@ class RunReport:
 
 
 def with_network(experiment: Experiment) -> tuple[Experiment, NetworkSpec]:
-    """The network that an experiment names, and the experiment with what it leaves open filled in as this network has it.
+    """Read the network that an experiment names; what the experiment leaves open is filled in as the network has it.
 
     Raises: ConfigError, FormatError.
     """
@@ -151,7 +151,7 @@ def run_experiment(
 
 
 def _finished(comparison: Comparison, folder: Path) -> dict[str, Result]:
-    """Stored results of its sides; those that were compared with something else do not count."""
+    """Return the stored results of its sides; those that were compared with something else do not count."""
     identities = comparison.identities()
     results = {name: result for name, identity in identities.items() if (result := finished(folder / identity.id)) is not None}
     if comparison.reference is not None:

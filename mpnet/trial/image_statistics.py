@@ -61,6 +61,7 @@ class ImageStatistics(CalibrationStatistics):
 
     @cached_property
     def digest(self) -> str:
+        """Return the digest of the images and of what decides the statistics."""
         return digest_of({"version": VERSION, "pictures": self._images.digest, "decides": self._decides})
 
     @property
@@ -73,10 +74,12 @@ class ImageStatistics(CalibrationStatistics):
         return channel_means(self._prepared, self._images.batches(), self._threads, weighed=True)
 
     def means(self, layer: int) -> NDArray[np.float64]:
+        """Return the mean of each input channel of a convolution, float64 (channels,)."""
         with self._lock:
             return self._means[layer]
 
     def rounded(self, layer: int, scheme: WeightScheme) -> Rounded:
+        """Return a convolution's codes and scales by a scheme whose rounding is learnt, from the cache where it holds them."""
         weights = self._prepared.folded[layer].weights
         key = digest_of({"lessons": self.digest, "layer": layer, "scheme": list(astuple(scheme))})
         cached = None if self._cache is None else self._cache.load(key)
@@ -90,13 +93,13 @@ class ImageStatistics(CalibrationStatistics):
         return codes, scales
 
     def stored(self, learnt: Iterable[tuple[int, WeightScheme]]) -> StoredStatistics:
-        """The means, and the weights of layers rounded by these schemes, for other processes."""
+        """Return the means, and the weights of layers rounded by these schemes, for other processes."""
         rounded = {pair: self.rounded(*pair) for pair in learnt}
         with self._lock:
             return StoredStatistics(self.digest, self._means, rounded)
 
     def _covariance(self, layer: int) -> tuple[NDArray[np.float64] | None, int]:
-        """The covariance of a layer's inputs and how many positions it has; None where its filters read too many inputs.
+        """Return the covariance of a layer's inputs and how many positions it has; None where its filters read too many inputs.
 
         As many other layers as fit into PRODUCT_BYTES are measured in the same pass.
         """

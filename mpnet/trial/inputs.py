@@ -91,21 +91,21 @@ class Inputs:
         return len(self.records)
 
     def of(self, positions: Sequence[int]) -> Inputs:
-        """The inputs of the images at `positions`; decoded images are kept separately."""
+        """Return the inputs of the images at `positions`; they keep decoded images of their own."""
         records = [self.records[position] for position in positions]
         return Inputs(records, self._network, self._resize, self._load, self._workers, condition=self.condition)
 
     def under(self, condition: Condition | None) -> Inputs:
-        """The same images under a condition, in place of the one that they are under; None: as they are."""
+        """Return the same images under a condition, in place of the one that they are under; None: as they are."""
         return Inputs(self.records, self._network, self._resize, self._load, self._workers, condition=condition)
 
     def take(self, positions: Sequence[int]) -> Batch:
-        """The images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
+        """Read the images at `positions`, read by the calling thread. Raises: DataError for a broken image."""
         prepared = [self._one(position) for position in positions]
         return Batch(positions[0], np.concatenate([x for x, _ in prepared]), tuple(geometry for _, geometry in prepared))
 
     def batches(self, size: int, positions: Sequence[int] | None = None) -> Iterator[Batch]:
-        """The images at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.
+        """Yield the images at `positions` (all by default) in order, `size` at a time, read ahead by a pool of threads.
 
         `start` counts within `positions`. Raises: DataError for a broken image, when its turn comes.
         """

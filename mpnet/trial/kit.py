@@ -33,23 +33,27 @@ class Decoder(Protocol[F_co]):
     """From output tensors to predictions; workers of sweeps get a copy."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Any:
-        """What one output tensor says of a few images: (n, h, w, c). geometry: (n, 4), see `geometry_array`.
+        """Decode one output tensor, (n, h, w, c), of a few images.
+
+        geometry: (n, 4), see `geometry_array`.
 
         The answer has `nbytes`.
         """
         ...
 
     def of_images(self, positions: NDArray[np.intp]) -> Decoder[F_co]:
-        """The decoder of these images alone, in this order."""
+        """Return the decoder of these images alone, in this order."""
         ...
 
     def join(self, parts: Sequence[Any], order: NDArray[np.intp] | None = None) -> Any:
-        """What `decode` said of consecutive groups of images, as of all of them. order: of images, if another is wanted."""
+        """Join what `decode` said of consecutive groups of images. order: of the images, None: as they come."""
         ...
 
     def predictions(self, outputs: Sequence[Any]) -> F_co:
-        """The predictions from what all outputs of one configuration say; of several configurations, whose outputs are joined
-        one after the other, theirs in the same way."""
+        """Return the predictions from what all outputs of one configuration say.
+
+        Of several configurations, whose outputs are joined one after the other, their predictions are joined in the same way.
+        """
         ...
 
 
@@ -73,8 +77,10 @@ class UpperBounds(Protocol[F_contra]):
     order: NDArray[np.intp]
 
     def evidence(self, predictions: F_contra, first: int, last: int) -> Sequence[Any]:
-        """What `most` needs to know of the predictions in the images first .. last - 1 of `order`, which are of several
-        configurations, one after the other; so is the evidence."""
+        """Return what `most` needs to know of the predictions in the images first .. last - 1 of `order`.
+
+        They are of several configurations, one after the other; so is the evidence.
+        """
         ...
 
     def most(self, runs: Sequence[Sequence[Any]]) -> dict[str, NDArray[np.float64]]:

@@ -100,8 +100,10 @@ def _times(works: Mapping[str, Work], threads: int) -> dict[str, Times]:
 
 
 def renewed(results: Mapping[str, Result], turns: Turns) -> dict[str, Result]:
-    """Stored results with the times that were taken now: what was taken apart cannot be compared. What can be written is
-    stored, what cannot be is shown all the same."""
+    """Return stored results with the times that were taken now, since times taken apart cannot be compared.
+
+    What can be written is stored, what cannot be is shown all the same.
+    """
     fresh = {}
     for name, result in results.items():
         run = replace(result.run, latency=turns.latency(name))

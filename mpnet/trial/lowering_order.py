@@ -153,7 +153,7 @@ class LoweringSearch:
         return group
 
     def _lowered(self, here: Depths, target: float) -> Search[Depths | None]:
-        """The next lowering on the way to the target cost; None: nothing can be lowered."""
+        """Find the next lowering on the way to the target cost; None: nothing can be lowered."""
         unknown = [v for v in self._moves(here) if (v, here[v]) not in self.effects]
         yield from self._observe(here, unknown)
         size = len(self._group(here, self._order(here, self._moves(here)), target))
@@ -207,7 +207,7 @@ class LoweringSearch:
         return sorted(better, key=self.noise)
 
     def _single_changes(self, here: Depths) -> Search[tuple[dict[int, Measured], dict[int, Measured]]]:
-        """What raising and what lowering one variable gives, of the most promising ones."""
+        """Measure what raising and what lowering one variable gives, for the most promising ones."""
         up = [v for v, step in enumerate(here) if step]
         steps = {v: self.effects.get((v, here[v] - 1)) for v in up}
         up.sort(key=lambda v: -math.inf if (known := steps[v]) is None or known.saving <= 0 else -known.noise / known.saving)
@@ -222,7 +222,7 @@ class LoweringSearch:
     def _exchanges(
         self, here: Depths, raised: Mapping[int, Measured], lowered: Mapping[int, Measured], room: float
     ) -> list[Depths]:
-        """The exchanges that single changes promise most of, and the best of them together as far as they fit."""
+        """Return the exchanges that single changes promise most of, and the best of them together as far as they fit."""
         now = self.measured[here]
         steps = {
             (sign, v): (now.noise - one.noise, one.cost - now.cost)
@@ -268,7 +268,7 @@ class LoweringSearch:
 
 
 def _moved(lowering: Depths, variables: int | Sequence[int], by: int) -> Depths:
-    """The lowering with these variables lowered by so many steps."""
+    """Return the lowering with these variables lowered by so many steps."""
     moved = list(lowering)
     for variable in (variables,) if isinstance(variables, int) else variables:
         moved[variable] += by

@@ -60,7 +60,7 @@ class Meter:
 
 
 def _bounded_truths(dataset: Dataset, baseline: Detections | None, measures: Collection[str]) -> dict[str, Truths]:
-    """The truths of AP and of agreement, as far as these are wanted."""
+    """Return the truths of AP and of agreement, as far as these are wanted."""
     truths = {DETECTION.quality: Truths.of_dataset(dataset)}
     if baseline is not None:
         truths[DETECTION.agreement] = Agreement(baseline, dataset.sizes, len(dataset.categories)).truths
@@ -89,7 +89,7 @@ class DetectionUpperBounds:
         self._bounds = {name: UpperBound(of_measure.in_order(self.order)) for name, of_measure in truths.items()}
 
     def evidence(self, predictions: Detections, first: int, last: int) -> list[dict[str, PartialOutcomes]]:
-        """What became of them, by measure."""
+        """Return the outcomes of the detections, by measure."""
         runs = predictions.image_count // (last - first)
         clipped = (
             inside_images(predictions, np.tile(self._sizes[first:last], (runs, 1)))
@@ -103,12 +103,12 @@ class DetectionUpperBounds:
         return [dict(zip(self._bounds, of_run, strict=True)) for of_run in zip(*outcomes, strict=True)]
 
     def most(self, runs: Sequence[Sequence[Mapping[str, PartialOutcomes]]]) -> dict[str, NDArray[np.float64]]:
-        """The upper bound of each measure in percent, float64 (runs,)."""
+        """Return the upper bound of each measure in percent, float64 (runs,)."""
         return {name: bound.of([[group[name] for group in run] for run in runs]) for name, bound in self._bounds.items()}
 
 
 def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[str, float], list[ClassResult]]:
-    """The `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
+    """Return the `metrics` and `per_class` of a result, in percent; -1 where there are no truths."""
     measured = Meter(dataset).measure(detections)
     assert measured.darknet_ap50 is not None
     per_class = [

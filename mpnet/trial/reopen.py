@@ -29,7 +29,7 @@ from mpnet.trial.workbench import Workbench
 
 
 def open_dataset(provenance: Provenance) -> Dataset:
-    """The data set that a result was measured on. Raises: DataError when it is not there any more or has changed."""
+    """Open the data set that a result was measured on. Raises: DataError when it is not there any more or has changed."""
     sources, protocol = _sources(provenance), provenance.protocol
     kind = str(protocol.get("dataset", ""))
     names = read_names(Path(sources["names"])) if sources.get("names") else None
@@ -68,7 +68,7 @@ def experiment_of(
     output: Path | None = None,
     overrides: Sequence[str] = (),
 ) -> Experiment:
-    """An experiment that measures what a result has measured, made from its protocol and sources.
+    """Make an experiment that measures what a result has measured, from its protocol and sources.
 
     precision: its `precision` section; output: folder of results, None: the default. overrides: KEY=VALUE over all of it.
     """
@@ -99,7 +99,7 @@ def experiment_of(
 
 
 def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path | None = None) -> Workbench:
-    """The network, weights and images behind a result, ready to run again.
+    """Open the network, weights and images behind a result, ready to run again.
 
     output: folder of its results, where its calibrated ranges are kept as well; None: the default.
     unlabelled: images without labels, in place of those that it was measured with.
@@ -128,14 +128,14 @@ def reopen(provenance: Provenance, output: Path | None = None, unlabelled: Path 
 
 
 def _unchanged(dataset: Dataset, provenance: Provenance) -> Dataset:
-    """The data set itself. Raises: DataError when it is not the one that a result was measured on."""
+    """Return the data set itself. Raises: DataError when it is not the one that a result was measured on."""
     if dataset.digest != provenance.digests.get("data"):
         raise DataError(f"{_sources(provenance).get('images', '?')}: images or labels have changed since this was measured")
     return dataset
 
 
 def reason(error: MpnetError) -> str:
-    """An error's message for a page that says what it lacks."""
+    """Return an error's message for a page that says what it lacks."""
     return " ".join(str(error).split())
 
 

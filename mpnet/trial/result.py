@@ -43,12 +43,12 @@ class Result(Tabular):
 
     @cached_property
     def document(self) -> dict[str, Any]:
-        """The whole of result.json, as docs/architecture.md describes it."""
+        """Return the whole of result.json, as docs/architecture.md describes it."""
         return {**RUN_RESULT.head, **as_json(self.run)}
 
     @property
     def name(self) -> str:
-        """The experiment's name."""
+        """Return the experiment's name."""
         return self.run.name
 
     @property
@@ -63,18 +63,18 @@ class Result(Tabular):
 
     @property
     def words(self) -> str:
-        """The precisions for people: `int8, but fp16 in heads`."""
+        """Return the precisions for people: `int8, but fp16 in heads`."""
         weighted = (layer for layer in self.run.precision.layers if layer.parameters)
         return PlanWords.of((layer.name or layer.type, layer.selectors) for layer in weighted)(self.run.precision.key)
 
     @property
     def task(self) -> Task:
-        """What the network is for."""
+        """Return what the network is for."""
         return task_of_protocol(self.run.protocol)
 
     @property
     def measures(self) -> dict[str, float]:
-        """What is known of the accuracy by names of measures, agreement with the baseline among them; percent."""
+        """Return the accuracy by names of measures, agreement with the baseline among them; percent."""
         stored = {} if self.run.agreement is None else self.run.agreement.values
         agreement = {AGREEMENT + name: value for name, value in stored.items()}
         values = {**self.metrics, **{name: agreement[name] for name in names_of("agreement") if name in agreement}}
@@ -103,7 +103,7 @@ class Result(Tabular):
 
     @property
     def predictions_path(self) -> Path:
-        """What the network says of the images: detections in COCO results format, or the best classes."""
+        """Return the file with what the network says of the images: detections in COCO results format, or the best classes."""
         return self.folder / self.task.file
 
 
@@ -177,7 +177,7 @@ def mark_latest(folder: Path) -> None:
 
 
 def finished(folder: Path) -> Result | None:
-    """The result in `folder`, or None when there is none. Raises: StoreError for a damaged one."""
+    """Return the result in `folder`, or None when there is none. Raises: StoreError for a damaged one."""
     recover(folder)
     return read_result(folder) if (folder / RESULT_FILE).is_file() else None
 

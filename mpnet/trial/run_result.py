@@ -107,7 +107,7 @@ class EngineRun:
 
     @property
     def measures(self) -> dict[str, float]:
-        """The measures of kind `deployed` that are known."""
+        """Return the measures of kind `deployed` that the run has."""
         values = {name: self.values.get(name.removeprefix(DEPLOYED_)) for name in names_of("deployed")}
         return {name: float(value) for name, value in values.items() if value is not None}
 
@@ -171,7 +171,7 @@ class RunResult:
 
     @property
     def provenance(self) -> Provenance:
-        """What was measured on what."""
+        """Return what was measured on what."""
         return Provenance(self.name, self.protocol, self.sources or {}, self.digests, self.calibration)
 
 

@@ -93,7 +93,7 @@ class Setup:
 
     @cached_property
     def kit(self) -> Kit[Any]:
-        """What is done with its outputs. Raises: ConfigError for a network that is for no known task."""
+        """Return the kit for the network's outputs. Raises: ConfigError for a network that is for no known task."""
         return kit_of(task_of(self.network))
 
     def assign(self, overrides: Mapping[int, Precision] | None = None) -> PrecisionPlan:
@@ -111,12 +111,12 @@ class Setup:
 
     @property
     def weighted_layers(self) -> tuple[int, ...]:
-        """Indices of the layers with weights."""
+        """Return the indices of the layers with weights."""
         return tuple(layer.index for layer in self.network.convolutions)
 
     @cached_property
     def quantization(self) -> dict[str, Any]:
-        """The complete quantisation options as plain values: what all layers have, and per layer what differs."""
+        """Return the complete quantisation options as plain values: what all layers have, and per layer what differs."""
         by_layer = {
             index: self.options.complete[index].plain_values()
             for index in self.weighted_layers

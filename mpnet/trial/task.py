@@ -19,12 +19,12 @@ _KITS: dict[str, Kit[Any]] = {kit.task.name: kit for kit in (DETECTION_KIT, CLAS
 
 
 def kit_of(task: Task) -> Kit[Any]:
-    """The kit of a task."""
+    """Return the kit of a task."""
     return _KITS[task.name]
 
 
 def task_of(network: NetworkSpec) -> Task:
-    """What a network is for. Raises: ConfigError when it is neither."""
+    """Return what a network is for. Raises: ConfigError when it is neither."""
     if network.task is None:
         raise ConfigError(
             f"{network.source}: has no detection head such as [yolo], and does not end in one value per class, "
@@ -34,7 +34,7 @@ def task_of(network: NetworkSpec) -> Task:
 
 
 def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
-    """The experiment with what it leaves open filled in as networks of this task have it.
+    """Return the experiment with what it leaves open filled in as networks of this task have it.
 
     Raises: ConfigError for data or objectives of another task.
     """

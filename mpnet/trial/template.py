@@ -53,7 +53,7 @@ class InitFiles:
 
 
 def experiment_template(files: InitFiles, target: Path, name: str, engine: str = "") -> tuple[str, Dataset, NetworkSpec]:
-    """The text of an experiment file at `target`, whose paths count from its folder; and what it names.
+    """Return the text of an experiment file at `target`, whose paths count from its folder; and what it names.
 
     engine: of `mpnet run --engine`, or of READERS: the file then quantises as it does, and searches only what it can run.
     '': mpnet's own.
@@ -81,7 +81,7 @@ def experiment_template(files: InitFiles, target: Path, name: str, engine: str =
 
 
 def _data(files: InitFiles, network: NetworkSpec) -> Mapping[str, str | Path]:
-    """The keys of the data section."""
+    """Return the keys of the data section."""
     unlabelled = {} if files.unlabelled is None else {"unlabelled": files.unlabelled}
     return {**_labelled(files, files.images, network), **unlabelled} if files.images is not None else unlabelled
 
@@ -146,7 +146,7 @@ def _refused(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) 
 
 
 def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
-    """The line of the mode, and that of the precisions a sweep may choose."""
+    """Return the line of the mode, and that of the precisions a sweep may choose."""
     activations: Mapping[str, Any] = {"ranges": "dynamic"}
     note, precisions = "", list(USUAL_NAMES)
     if engine:

@@ -80,7 +80,7 @@ def _check_shared(section: CfgSection, layer: ConvolutionSpec, other: LayerSpec)
 
 
 def connected(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [connected] section."""
+    """Read a [connected] section."""
     fields = _fields(section, position, ConnectedSpec)
     return ConnectedSpec(**position.common(section, (1, 1, fields["filters"])), **fields)
 

@@ -23,7 +23,7 @@ _LINE = re.compile(r"([^\r\n]*)(\r\n|\n|\r|$)")
 
 
 def edit_precisions(content: bytes, requested: Sequence[Precision | None], source: str = "<text>") -> bytes:
-    """The cfg with these precisions by layer index; None leaves a layer as it is.
+    """Return the cfg with these precisions by layer index; None leaves a layer as it is.
 
     A layer that already has the wanted precision by its own keys or by the default of [net] is not touched. One with
     precision keys gets them switched; one without gets the full set after its last key. quantize=0 of a changed layer
@@ -59,7 +59,7 @@ def edit_precisions(content: bytes, requested: Sequence[Precision | None], sourc
 
 
 def cfg_for_key(content: bytes, key: str, source: str = "<text>") -> bytes:
-    """The cfg with the precisions of a plan key.
+    """Return the cfg with the precisions of a plan key.
 
     Raises: FormatError, PrecisionError for an invalid cfg or a key of another network.
     """

@@ -110,7 +110,7 @@ def sam(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def implicit(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads an [implicit] section: constants from the weights file."""
+    """Read an [implicit] section: constants from the weights file."""
     fields = section.fields_of(ImplicitSpec)
     for key in ("mean", "std"):  # of the values that training starts from
         section.text(key)

@@ -60,7 +60,7 @@ def _masked(section: CfgSection, position: Position, kind: type[YoloSpec]) -> di
 
 
 def detection(section: CfgSection, position: Position) -> LayerSpec:
-    """[detection]; its input has side * side * (classes + num * 5) values."""
+    """Read a [detection] section; its input has side * side * (classes + num * 5) values."""
     fields = section.fields_of(DetectionSpec)
     if section.integer("coords", 1, 1, 100) != 4:
         section.fail("coords of [detection] must be 4: x, y, width, height", "coords")
@@ -134,7 +134,7 @@ def region(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def softmax(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [softmax] section; its groups and its tree must divide the values of its input."""
+    """Read a [softmax] section; its groups and its tree must divide the values of its input."""
     fields, tree = section.fields_of(SoftmaxSpec), read_tree(section, "tree")
     height, width, channels = position.in_shape
     values = height * width * channels

@@ -32,20 +32,20 @@ class Position:
 
     @property
     def index(self) -> int:
-        """The index that the section's layer gets."""
+        """Return the index that the section's layer gets."""
         return len(self.layers)
 
     def shape(self, index: int) -> Shape:
-        """The shape of a layer before it."""
+        """Return the shape of a layer before it."""
         return self.image if index == NETWORK_INPUT else self.layers[index].out_shape
 
     @property
     def in_shape(self) -> Shape:
-        """The shape of the layer just before it."""
+        """Return the shape of the layer just before it."""
         return self.shape(self.index - 1)
 
     def common(self, section: CfgSection, out_shape: Shape, *others: int) -> dict[str, Any]:
-        """The fields that every layer has; its inputs are the layer before it and `others`."""
+        """Return the fields that every layer has; its inputs are the layer before it and `others`."""
         inputs = (self.index - 1, *others)
         return {
             "index": self.index,
@@ -58,7 +58,7 @@ class Position:
         }
 
     def activation(self, section: CfgSection, word: str) -> str:
-        """The activation that a word stands for. The original program takes what it does not know for relu."""
+        """Return the activation that a word stands for. The original program takes what it does not know for relu."""
         if self.dialect == "darknet" and word in ALEXEYAB_ACTIVATIONS:
             line = section.entries["activation"].line
             self.warnings.append(
@@ -88,7 +88,7 @@ class SectionReader:
 
 
 def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], LayerSpec]:
-    """Builds layers that read the one before, whose results have its shape, and whose fields all are keys."""
+    """Return a builder of layers that read the one before, whose results have its shape, and whose fields all are keys."""
 
     def build(section: CfgSection, position: Position) -> LayerSpec:
         values = section.fields_of(kind)
@@ -100,20 +100,20 @@ def keeps_shape(kind: type[LayerSpec]) -> Callable[[CfgSection, Position], Layer
 
 
 def strides(section: CfgSection) -> Pair:
-    """The strides of a section per axis: (x, y)."""
+    """Return the strides of a section per axis: (x, y)."""
     common = section.integer("stride", 1, 1, MAX_KERNEL)
     x, y = (section.integer(key, common, -1, MAX_KERNEL) for key in ("stride_x", "stride_y"))
     return (x if x > 0 else common, y if y > 0 else common)
 
 
 def common_stride(pair: Pair) -> tuple[int, Pair]:
-    """The stride of both axes that a kernel goes by, and what of its result is kept: every so manieth (x, y)."""
+    """Return the stride of both axes that a kernel goes by, and which share of its result is kept per axis: (x, y)."""
     common = gcd(*pair)
     return common, (pair[0] // common, pair[1] // common)
 
 
 def window(section: CfgSection, shape: Shape, size: int, pair: Pair, padding: int, channels: int) -> Shape:
-    """The result's shape for a window of `size` over each axis padded by `padding` in total."""
+    """Return the result's shape for a window of `size` over each axis padded by `padding` in total."""
     height, width, _ = shape
     if min(height, width) + padding < size:
         section.fail(
@@ -124,12 +124,12 @@ def window(section: CfgSection, shape: Shape, size: int, pair: Pair, padding: in
 
 
 def blurred(section: CfgSection, shape: Shape, kind: int, pair: Pair) -> Shape:
-    """What antialiasing leaves of a result: 1: 3x3, padded by 1 on each side; 2: 2x2."""
+    """Return the shape that antialiasing leaves. kind: 1 for 3x3, padded by 1 on each side; 2 for 2x2."""
     return window(section, shape, 3 if kind == 1 else 2, pair, 2 if kind == 1 else 0, shape[2])
 
 
 def layer_reference(section: CfgSection, position: Position, key: str, number: int) -> int:
-    """A layer index from Darknet's notation: negative counts back from this layer."""
+    """Return a layer index from Darknet's notation: negative counts back from this layer."""
     index = position.index + number if number < 0 else number
     if not 0 <= index < position.index:
         section.fail(
@@ -151,13 +151,13 @@ def layer_reference(section: CfgSection, position: Position, key: str, number: i
 
 
 def layer_references(section: CfgSection, position: Position, key: str) -> tuple[int, ...]:
-    """The layer indices that a key lists. Raises: FormatError for layers that are not before this one."""
+    """Return the layer indices that a key lists. Raises: FormatError for layers that are not before this one."""
     numbers = section.integers(key, -position.index - 1, 1 << 20)
     return tuple(layer_reference(section, position, key, number) for number in numbers)
 
 
 def one_reference(section: CfgSection, position: Position, key: str) -> int:
-    """The one that a key names."""
+    """Return the one layer index that a key names. Raises: FormatError for several."""
     layers = layer_references(section, position, key)
     if len(layers) != 1:
         section.fail(f"{key} must name exactly one layer, for example {key}=-3", key)
@@ -165,5 +165,5 @@ def one_reference(section: CfgSection, position: Position, key: str) -> int:
 
 
 def shape_text(shape: Shape) -> str:
-    """A shape as messages have it: (width x height x channels)."""
+    """Write a shape as messages have it: (width x height x channels)."""
     return f"({shape[1]}x{shape[0]}x{shape[2]})"

@@ -12,7 +12,7 @@ from mpnet.model.quantization import QuantizationOptions
 
 
 def precision_keys(section: CfgSection) -> PrecisionKeys | None:
-    """The section's precision keys, or None when it has none.
+    """Return the section's precision keys, or None when it has none.
 
     Raises: PrecisionError at the line when a key is given twice or when not exactly one of the given precisions is 1.
     """

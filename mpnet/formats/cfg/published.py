@@ -27,7 +27,7 @@ class Misfit:
     remedy: str
 
     def warning(self, layers: Sequence[LayerSpec]) -> tuple[LayerSpec, str] | None:
-        """The head with the wrong mask, and what to say of it; None where the layers are of another network."""
+        """Return the head with the wrong mask, and what to say of it; None where the layers are of another network."""
         heads = [layer for layer in layers if isinstance(layer, YoloSpec)]
         filters = tuple(layer.filters for layer in layers if isinstance(layer, ConvolutionSpec))
         if filters != self.filters or tuple(head.mask for head in heads) != self.masks:
@@ -57,6 +57,6 @@ MISFITS = (
 
 
 def misfits(layers: Sequence[LayerSpec], source: str) -> list[str]:
-    """A warning for each published misfit that these layers are: `source:line: ...`."""
+    """Return a warning for each published misfit that these layers are: `source:line: ...`."""
     warnings = [misfit.warning(layers) for misfit in MISFITS]
     return [f"{source}:{warning[0].line}: {warning[1]}" for warning in warnings if warning is not None]

@@ -45,7 +45,7 @@ def read_cfg_bytes(path: str | Path) -> bytes:
 
 
 def parse_cfg(content: bytes | str, source: str = "<text>", dialect: str = "auto") -> NetworkSpec:
-    """The network that a cfg's text describes; `source` stands for the file in messages."""
+    """Parse the network that a cfg's text describes; `source` stands for the file in messages."""
     data = content.encode("utf-8", "surrogateescape") if isinstance(content, str) else utf8_bytes(content)
     sections = tokenize(data, source)
     if not sections:

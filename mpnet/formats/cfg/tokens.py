@@ -45,7 +45,7 @@ class CfgSection:
         raise FormatError(f"{self.source}:{line}: {message}")
 
     def text(self, key: str) -> str | None:
-        """The raw value, or None when the key is absent."""
+        """Return the raw value, or None when the key is absent."""
         entry = self.entries.get(key)
         if entry is None:
             return None
@@ -53,7 +53,7 @@ class CfgSection:
         return entry.value
 
     def value(self, name: str, key: Key, default: Any = None) -> Any:
-        """What a key says, by what it may hold; flags are 0 or 1, or one of their words."""
+        """Return the value of a key, by what it may hold; flags are 0 or 1, or one of their words."""
         text = self.text(name)
         if text is None:
             return default
@@ -66,7 +66,7 @@ class CfgSection:
         return bool(self._typed(name, text, _BIT))
 
     def fields_of(self, declared: type) -> dict[str, Any]:
-        """What the section says of the keys that a dataclass declares for cfg files, by field, defaults included."""
+        """Return what the section says of the keys that a dataclass declares for cfg files, by field, defaults included."""
         values: dict[str, Any] = {}
         for declared_field in fields(declared):
             key = declared_field.metadata.get("key")
@@ -77,19 +77,19 @@ class CfgSection:
         return values
 
     def integer(self, key: str, default: int, low: int, high: int) -> int:
-        """A whole number in [low, high]."""
+        """Return a whole number in [low, high]."""
         return int(self.value(key, Key("integer", low=low, high=high), default))
 
     def flag(self, key: str, default: bool) -> bool:
-        """The value of a key that is 0 or 1."""
+        """Return the value of a key that is 0 or 1."""
         return bool(self.value(key, Key("flag"), default))
 
     def integers(self, key: str, low: int, high: int) -> tuple[int, ...]:
-        """A list of whole numbers, empty when the key is absent."""
+        """Return a list of whole numbers, empty when the key is absent."""
         return self._list(key, Key("integer", low=low, high=high))
 
     def reals(self, key: str, low: float, high: float) -> tuple[float, ...]:
-        """A list of finite numbers, empty when the key is absent."""
+        """Return a list of finite numbers, empty when the key is absent."""
         return self._list(key, Key("number", low=low, high=high))
 
     def _list(self, name: str, key: Key) -> tuple[Any, ...]:
@@ -119,7 +119,9 @@ def shorten(text: str, limit: int = 40) -> str:
 
 
 def tokenize(content: bytes, source: str) -> list[CfgSection]:
-    """The sections of a cfg. Blanks within a line are ignored as Darknet does; `#` and `;` begin a comment.
+    """Split a cfg into sections.
+
+    Blanks within a line are ignored as Darknet does; `#` and `;` begin a comment.
 
     Raises: FormatError for what is no cfg: binary content, keys before the first section, lines without `=`.
     """

@@ -30,7 +30,7 @@ def _read(section: CfgSection, key: str) -> tuple[Path, str] | None:
 
 
 def read_tree(section: CfgSection, key: str) -> Tree | None:
-    """The tree that a key names, None when it is absent. A line is `name parent`; parents come first, roots have -1."""
+    """Return the tree that a key names, None when it is absent. A line is `name parent`; parents come first, roots have -1."""
     file = _read(section, key)
     if file is None:
         return None
@@ -52,7 +52,7 @@ def read_tree(section: CfgSection, key: str) -> Tree | None:
 
 
 def read_map(section: CfgSection, key: str, tree: Tree | None) -> tuple[int, ...]:
-    """The node of each class that a map file lists, one a line; () when the key is absent or there is no tree."""
+    """Return the node of each class that a map file lists, one a line; () when the key is absent or there is no tree."""
     file = _read(section, key) if tree is not None else None
     if file is None or tree is None:
         section.text(key)

@@ -72,7 +72,7 @@ def local_avgpool(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def avgpool(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads an [avgpool] section: the mean over all pixels."""
+    """Read an [avgpool] section: the mean over all pixels."""
     return AvgpoolSpec(**position.common(section, (1, 1, position.in_shape[2])))
 
 
@@ -107,7 +107,7 @@ def crop(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def pad(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [pad] section."""
+    """Read a [pad] section."""
     height, width, channels = position.in_shape
     fields = section.fields_of(PadSpec)
     shape = (
@@ -121,7 +121,7 @@ def pad(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def slice_(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [slice] section; its channels must exist."""
+    """Read a [slice] section; its channels must exist."""
     height, width, channels = position.in_shape
     fields = section.fields_of(SliceSpec)
     if fields["first"] + fields["channels"] > channels:
@@ -132,7 +132,7 @@ def slice_(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def shuffle(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [shuffle] section; its groups must divide the channels."""
+    """Read a [shuffle] section; its groups must divide the channels."""
     fields, channels = section.fields_of(ShuffleSpec), position.in_shape[2]
     if channels % fields["groups"]:
         section.fail(f"groups={fields['groups']} does not divide {channels} channels", "groups")
@@ -140,7 +140,7 @@ def shuffle(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def reshape(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [reshape] section; its width must divide the pixels."""
+    """Read a [reshape] section; its width must divide the pixels."""
     height, width, channels = position.in_shape
     fields = section.fields_of(ReshapeSpec)
     rows, rest = divmod(height * width, fields["width"])
@@ -150,7 +150,7 @@ def reshape(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def reorg(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [reorg] section; its stride must divide the input."""
+    """Read a [reorg] section; its stride must divide the input."""
     fields = section.fields_of(ReorgSpec)
     height, width, channels = position.in_shape
     if fields["flatten"]:
@@ -168,7 +168,7 @@ def reorg(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def reorg3d(section: CfgSection, position: Position) -> LayerSpec:
-    """Reads a [reorg3d] section; its stride must divide the input."""
+    """Read a [reorg3d] section; its stride must divide the input."""
     fields = section.fields_of(Reorg3dSpec)
     shape = _reorganised(section, position.in_shape, fields["stride"], fields["reverse"])
     if fields["reverse"] and shape[2] // fields["stride"] ** 2 < 1:

@@ -34,7 +34,7 @@ def detections_json(detections: Detections, dataset: Dataset) -> bytes:
 
 
 def read_detections(path: Path | str, dataset: Dataset) -> Detections:
-    """The detections of a COCO results file that are of the data set's images.
+    """Read the detections of a COCO results file that are of the data set's images.
 
     Raises: DataError when it cannot be read, FormatError naming the record for what is not a detection or has an
     image or category that the data set lacks.

@@ -102,7 +102,7 @@ def _override(tree: Mapping, override: str) -> None:
 
 
 def _split(keys: str) -> list[str]:
-    """The parts of a dotted key; below a mapping of selectors all the rest is one, such as `2..8`."""
+    """Split a dotted key; below a mapping of selectors all the rest is one part, such as `2..8`."""
     for prefix in _SELECTOR_MAPS:
         if keys.startswith(f"{prefix}.") and len(keys) > len(prefix) + 1:
             return [*prefix.split("."), keys.removeprefix(f"{prefix}.")]

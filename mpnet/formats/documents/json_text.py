@@ -24,7 +24,7 @@ def _refuse_constant(name: str) -> NoReturn:
 
 
 def read_json(path: Path | str) -> Any:
-    """The value in a JSON file.
+    """Read the value in a JSON file.
 
     Raises: DataError when it cannot be read or is too large; FormatError with line and column when it is no JSON.
     """
@@ -56,7 +56,7 @@ class DocumentFormat:
         return {"format": self.name, "version": self.version}
 
     def read(self, path: Path | str) -> dict[str, Any]:
-        """The document in a file, its sections checked. Raises: `error`."""
+        """Read the document in a file and check its sections. Raises: `error`."""
         data = read_bounded(path, self.limit_bytes, self.what, self.error)
         try:
             document = parse_json(data, path, f"it is no {self.what}; {self.remedy}")
@@ -78,14 +78,14 @@ class DocumentFormat:
         return document
 
     def damaged(self, path: Path | str, what: str) -> MpnetError:
-        """The error for one whose content is wrong."""
+        """Return the error for a document whose content is wrong."""
         return self.error(f"{named(path)}: a damaged {self.what}: {what}; {self.remedy}")
 
 
 def parse_json(
     data: bytes, name: Path | str, remedy: str = "export the file again", memory_bytes: int = MAX_LABELS_MEMORY // 4
 ) -> Any:
-    """The value in the bytes of a JSON document called `name`.
+    """Parse the value in the bytes of a JSON document called `name`.
 
     memory_bytes: that its values may take. Raises: FormatError when it is none, or takes more.
     """
@@ -112,7 +112,7 @@ def parse_json(
 
 
 def number(record: dict[str, Any], key: str, location: str) -> float:
-    """A finite number. Raises: FormatError naming place and key."""
+    """Return a finite number. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, (int, float)):
         raise FormatError(f"{location}: '{key}' must be a number, not {shown(value)}")
@@ -126,7 +126,7 @@ def number(record: dict[str, Any], key: str, location: str) -> float:
 
 
 def integer(record: dict[str, Any], key: str, location: str) -> int:
-    """An integer within 64 bits. Raises: FormatError naming place and key."""
+    """Return an integer within 64 bits. Raises: FormatError naming place and key."""
     value = record.get(key)
     if isinstance(value, bool) or not isinstance(value, int) or not -(2**63) <= value < 2**63:
         raise FormatError(f"{location}: '{key}' must be an integer, not {shown(value)}")
@@ -147,7 +147,7 @@ def box(record: dict[str, Any], key: str, location: str) -> list[float]:
 
 
 def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The objects in the list under `key`, each with its place for messages; those that have an id have one of their own.
+    """Yield the objects in the list under `key`, each with its place for messages; no two have the same id.
 
     Raises: FormatError naming the file and the record.
     """

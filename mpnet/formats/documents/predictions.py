@@ -17,7 +17,7 @@ MAX_SCORE = 1e30
 
 
 def predictions_json(classifications: Classifications, dataset: Dataset) -> bytes:
-    """The best classes of each image as UTF-8 JSON, one image a line, in the data set's order.
+    """Write the best classes of each image as UTF-8 JSON, one image a line, in the data set's order.
 
     Nine significant digits give every float32 back exactly; the same classifications give the same bytes.
     """
@@ -33,7 +33,7 @@ def predictions_json(classifications: Classifications, dataset: Dataset) -> byte
 
 
 def read_predictions(path: Path | str, dataset: Dataset) -> Classifications:
-    """The classifications of exactly the data set's images.
+    """Read the classifications of exactly the data set's images.
 
     Raises: DataError when the file cannot be read, FormatError naming the record for what is none, is of another image,
     or has a class that the data set lacks.

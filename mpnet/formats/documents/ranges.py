@@ -18,7 +18,7 @@ RANGES = DocumentFormat("mpnet-ranges", 1, "ranges file", "calibrate again", 16 
 
 
 def ranges_json(ranges: CalibratedRanges) -> str:
-    """The text of a ranges file. The same ranges give the same text; nine digits give every float32 back."""
+    """Write the text of a ranges file. The same ranges give the same text; nine digits give every float32 back."""
     head = [
         *(f'  "{key}": {json.dumps(value)}' for key, value in RANGES.head.items()),
         f'  "images": {ranges.images}',
@@ -38,7 +38,7 @@ def write_ranges(path: Path | str, ranges: CalibratedRanges) -> None:
 
 
 def read_ranges(path: Path | str) -> CalibratedRanges:
-    """The ranges of a file. Raises: FormatError naming file and record for whatever is wrong with them."""
+    """Read the ranges of a file. Raises: FormatError naming file and record for whatever is wrong with them."""
     document = RANGES.read(path)
     digests = document["digests"]
     if not all(isinstance(value, str) for value in digests.values()):

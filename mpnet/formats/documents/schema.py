@@ -70,7 +70,7 @@ class Count:
 
 
 def mismatch(value: Any, kind: Kind, location: str) -> str | None:
-    """What is wrong with a value, such as `precision.layers[3].index must be a whole number, not 'x'`; None: nothing."""
+    """Say what is wrong with a value, such as `precision.layers[3].index must be a whole number, not 'x'`; None: nothing."""
     if isinstance(kind, Maybe):
         return None if value is None else mismatch(value, kind.kind, location)
     if isinstance(kind, Text):

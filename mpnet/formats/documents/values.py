@@ -26,7 +26,7 @@ def is_real(text: str) -> bool:
 
 
 def typed(text: str, key: Key) -> Any:
-    """What the text of one value means. Raises: ValueError saying what it must be, such as `a number from 0 to 1`."""
+    """Return what the text of one value means. Raises: ValueError saying what it must be, such as `a number from 0 to 1`."""
     if key.kind == "integer":
         if is_integer(text) and key.low <= int(text) <= key.high:
             return int(text)

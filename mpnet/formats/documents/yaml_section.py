@@ -23,7 +23,7 @@ _Declared = TypeVar("_Declared")
 
 
 def read_section(declared: type[_Declared], node: Node, path: str, base: Path) -> _Declared:
-    """What a mapping says, its defaults where it says nothing.
+    """Read what a mapping says, with the defaults where it says nothing.
 
     path: dotted name of the mapping, '' for the whole file. base: the folder that paths count from.
     Raises: ConfigError with file and line.
@@ -66,12 +66,12 @@ def _is_null(node: Node, name: str) -> bool:
 
 
 def missing(section: Mapping, name: str) -> ConfigError:
-    """The error for a key that must be there."""
+    """Return the error for a key that must be there."""
     return ConfigError(f"{section.location}: key {name!r} is missing; see docs/experiments.md")
 
 
 def value_of(node: Node, name: str, key: Key, base: Path) -> Any:
-    """What one key says. Raises: ConfigError with file and line."""
+    """Return the value of one key. Raises: ConfigError with file and line."""
     if key.many:
         return _each_once(node, name, key, base)
     if key.kind == "section":
@@ -109,7 +109,7 @@ def _single(node: Node, name: str, key: Key, base: Path) -> Any:
 
 
 def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
-    """A list of values; a single value counts as a list of one."""
+    """Return a list of values; a single value counts as a list of one."""
     items = node.items if isinstance(node, Sequence) else [node]
     values = tuple(_single(item, name, key, base) for item in items)
     if not values:
@@ -143,7 +143,7 @@ def mapping(node: Node, name: str) -> Mapping:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """A hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
+    """Return a hint such as `; did you mean 'int8'?`, or the list of known names when none is near."""
     known = list(known)
     suggestions = difflib.get_close_matches(name[:80], known, n=1, cutoff=0.6)
     return f"; did you mean {suggestions[0]!r}?" if suggestions else f"; known are {', '.join(known)}"

@@ -54,13 +54,13 @@ Node = Scalar | Sequence | Mapping
 
 
 def read_yaml_file(path: Path) -> Node:
-    """The tree of one YAML file. Raises ConfigError naming file and line."""
+    """Read the tree of one YAML file. Raises: ConfigError naming file and line."""
     data = read_bounded(path, MAX_BYTES, "experiment file", ConfigError, "name a readable YAML file")
     return parse_yaml(data, named(path))
 
 
 def parse_yaml(data: bytes | str, source: str, numbered: bool = True) -> Node:
-    """The tree of a YAML document; messages name `source` and, when `numbered`, the line. Raises ConfigError."""
+    """Parse the tree of a YAML document; messages name `source` and, when `numbered`, the line. Raises: ConfigError."""
 
     def location_of(lines_before: int) -> str:
         return f"{source}:{lines_before + 1}" if numbered else source

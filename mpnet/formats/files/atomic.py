@@ -32,7 +32,7 @@ _OLD = ".old"
 
 @contextlib.contextmanager
 def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
-    """A file of another name, and the same suffix, to write to; it takes its name when the block ends without an error.
+    """Give a file of another name and the same suffix to write to; it takes its name if the block ends without an error.
 
     Missing parent folders are made. On any error, Ctrl-C included, the file is removed and one that was there before
     stays as it was. durable: False leaves it to the system when the disk has it; after a power cut it may be damaged.
@@ -67,7 +67,7 @@ def atomic_path(path: str | Path, *, durable: bool = True) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def atomic_file(path: str | Path, *, durable: bool = True) -> Iterator[BinaryIO]:
-    """A binary file to write into, as `atomic_path`; a pipe or character device is written to. Raises: StoreError."""
+    """Open a binary file to write into, as `atomic_path`; a pipe or character device is written to. Raises: StoreError."""
     if _is_stream(path):
         with _named(Path(path)), open(os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC), "wb") as file:
             os.set_blocking(file.fileno(), True)  # opening a pipe that nobody reads must not wait
@@ -217,7 +217,7 @@ def _exchange(one: Path, other: Path) -> bool:
 
 
 def _left(parent: Path, start: str, end: str) -> Iterator[Path]:
-    """What dead writers have left, each locked until the next is asked for; what a living one works on is locked by it."""
+    """Yield what dead writers have left, each locked until the next is asked for; a living one locks what it works on."""
     if fcntl is None or not parent.is_dir():
         return
     for path in list(parent.iterdir()):
@@ -228,7 +228,7 @@ def _left(parent: Path, start: str, end: str) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _lock_new(make: Callable[[], str]) -> Iterator[str]:
-    """What `make` makes, locked for the block or as long as the process lives, before anybody takes it for left."""
+    """Lock what `make` makes, for the block or as long as the process lives, before anybody takes it for abandoned."""
     for _ in range(REPLACE_ATTEMPTS):
         path = make()
         try:
@@ -262,7 +262,7 @@ def _locked(path: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _named(target: Path) -> Iterator[None]:
-    """Turns what goes wrong in the block into a StoreError of one line about `target`."""
+    """Turn what goes wrong in the block into a StoreError of one line about `target`."""
     try:
         yield
     except MpnetError:
@@ -298,7 +298,7 @@ def _flush(path: Path) -> None:
 
 
 def _umask() -> int:
-    """The umask; os.umask can only be read by setting it."""
+    """Return the umask; os.umask can only be read by setting it."""
     current = os.umask(0o022)
     os.umask(current)
     return current

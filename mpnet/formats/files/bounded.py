@@ -13,7 +13,7 @@ from mpnet.messages import a, bytes_text, named, reason_of
 
 
 def file_size(path: str | Path) -> int:
-    """The size in bytes of a file. Raises: FormatError when it cannot be read."""
+    """Return the size in bytes of a file. Raises: FormatError when it cannot be read."""
     try:
         return os.stat(path).st_size
     except (OSError, ValueError) as problem:
@@ -21,14 +21,14 @@ def file_size(path: str | Path) -> int:
 
 
 def kind_of(mode: int) -> str:
-    """What to call something that is no regular file, in messages."""
+    """Name something that is no regular file, for messages."""
     return "a folder" if stat.S_ISDIR(mode) else "not a regular file"
 
 
 def read_bounded(
     path: str | Path, limit_bytes: int, what: str, error: type[MpnetError] = FormatError, remedy: str = "check the path"
 ) -> bytes:
-    """The bytes of a file, or `error` when it is missing, no regular file, unreadable or larger than the limit.
+    """Read the bytes of a file, or raise `error` when it is missing, no regular file, unreadable or larger than the limit.
 
     what: it should be, such as `image file`.
     """

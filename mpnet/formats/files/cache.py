@@ -69,7 +69,7 @@ def cache_limit() -> int:
 
 
 def open_cache() -> FileCache | None:
-    """The cache of prepared weights as the environment says; None when it is off. Raises: ConfigError."""
+    """Open the cache of prepared weights as the environment says; None when it is off. Raises: ConfigError."""
     limit = cache_limit()
     return _opened(cache_folder() / "prepared", limit) if limit else None
 
@@ -94,7 +94,7 @@ class FileCache:
         self._unseen_bytes: int | None = None  # written since the folder was last looked through; None: never was
 
     def load(self, key: str) -> tuple[Bytes, ...] | None:
-        """The blocks of an entry, read-only and aligned to 64; None when there is none or it is damaged."""
+        """Return the blocks of an entry, read-only and aligned to 64; None when there is none or it is damaged."""
         try:
             # A named pipe must not be waited for, nor a link be followed to a file that somebody chose.
             descriptor = os.open(self._path(key), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -211,7 +211,7 @@ def _is_own(state: os.stat_result) -> bool:
 
 
 def _blocks(words: NDArray[np.uint64], key: str) -> tuple[Bytes, ...] | None:
-    """The blocks of a file, or None when it is not what was written under this key."""
+    """Return the blocks of a file, or None when it is not what was written under this key."""
     count = int(words[_COUNT])
     if words[0] != _MAGIC or words[_KEY:_COUNT].tobytes().hex() != key or count > _MOST_BLOCKS:
         return None

@@ -30,12 +30,12 @@ class FileState(NamedTuple):
 
     @property
     def key(self) -> str:
-        """The key of this state in the cache: SHA-256 in hex."""
+        """Return the key of this state in the cache: SHA-256 in hex."""
         return hashlib.sha256(repr(("file", *self)).encode(errors="surrogateescape")).hexdigest()
 
 
 def file_state(path: str | Path) -> FileState | None:
-    """The state of a file at this moment; None when it cannot be had."""
+    """Return the state of a file at this moment; None when it cannot be had."""
     try:
         real = os.path.realpath(path)
         state = os.stat(real)
@@ -45,7 +45,7 @@ def file_state(path: str | Path) -> FileState | None:
 
 
 def known_digest(state: FileState, cache: FileCache) -> str | None:
-    """The SHA-256 (hex) of a file in this state, or None when it has not been remembered."""
+    """Return the SHA-256 (hex) of a file in this state, or None when it has not been remembered."""
     blocks = cache.load(state.key)
     return blocks[0].tobytes().hex() if blocks is not None and len(blocks) == 1 and blocks[0].size == 32 else None
 

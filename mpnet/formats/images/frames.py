@@ -71,7 +71,7 @@ def _records(path: Path, step: int) -> list[ImageRecord]:
 
 
 def read_frame(path: str) -> NDArray[np.uint8] | None:
-    """The frame of a video that `path` names, uint8 (height, width, 3), RGB; None for a path that names none.
+    """Read the frame of a video that `path` names, uint8 (height, width, 3), RGB; None for a path that names none.
 
     Raises: DataError for a video that is gone or has become shorter.
     """

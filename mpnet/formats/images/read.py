@@ -32,7 +32,7 @@ _JPEG_FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 
 
 def read_bytes(path: Path | str) -> bytes:
-    """The bytes of an image file. Raises: DataError when it is missing, not a file, empty or too large."""
+    """Read the bytes of an image file. Raises: DataError when it is missing, not a file, empty or too large."""
     data = read_bounded(path, MAX_FILE_BYTES, "image file", DataError)
     if not data:
         raise DataError(f"{named(path)}: is empty; restore or remove the image")
@@ -134,7 +134,7 @@ def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
 
 
 def walked(data: bytes, name: Path | str) -> tuple[bytes, int, int]:
-    """What of a file's bytes makes pixels, width and height: to be decoded with bounded memory and work.
+    """Return the part of a file's bytes that makes pixels, with width and height, to be decoded with bounded memory and work.
 
     Raises: DataError as `checked_size`, and for parts that the file is too short for or that ask for too much work.
     """
@@ -155,7 +155,7 @@ def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
 
 
 def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDArray[np.uint8]:
-    """Does what `decode` does for the bytes, width and height that `walked` gave."""
+    """Do what `decode` does for the bytes, width and height that `walked` gave."""
     import cv2  # JPEGs do without
 
     try:
@@ -191,7 +191,7 @@ def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
 
 
 def probe(path: Path | str, identity: int) -> ImageRecord:
-    """An image file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
+    """Return an image file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
     from mpnet.data.dataset import ImageRecord
 
     data = read_bytes(path)

@@ -19,7 +19,7 @@ MAX_LIST_BYTES = 64 << 20
 
 
 def read_unlabelled(path: Path | str) -> list[ImageRecord]:
-    """The images that `data.unlabelled` names: of a folder by name, of a list or a video in their order.
+    """Read the images that `data.unlabelled` names: of a folder by name, of a list or a video in their order.
 
     Paths in a list count from its folder. Raises: DataError when there is no image, or one that cannot be used.
     """

@@ -24,7 +24,7 @@ _BMP_HEADERS = (12, 40, 52, 56, 64, 108, 124)
 
 
 def walk(data: bytes, width: int, height: int) -> bytes:
-    """The part of a file's bytes that makes its pixels; to be given to a decoder.
+    """Return the part of a file's bytes that makes its pixels; to be given to a decoder.
 
     width, height: what its header says, within the limits. Raises: ValueError saying what is wrong with the file.
     """

@@ -88,7 +88,11 @@ def match_classes(labels: Sequence[str], classes: Sequence[str], counts: Sequenc
 
 
 def find_class(label: str, classes: Sequence[str]) -> int | None:
-    """The index of the class that a name means: equal, or in another spelling of one class alone; None: there is none."""
+    """Return the index of the class that a name means, None for none.
+
+    Names are equal, or another spelling of one class alone.
+
+    """
     if label in classes:
         return classes.index(label)
     for spelling in (_normalize, _canonical):
@@ -99,7 +103,7 @@ def find_class(label: str, classes: Sequence[str]) -> int | None:
 
 
 def _normalize(name: str) -> str:
-    """A name without case, blanks and marks; the name itself where nothing else is in it."""
+    """Return a name without case, blanks and marks; the name itself where nothing else is in it."""
     return "".join(letter for letter in name.casefold() if letter.isalnum()) or name
 
 

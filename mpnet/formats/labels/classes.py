@@ -21,7 +21,7 @@ _BLANKS = re.compile(r"\s+")
 
 
 def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The images of the folders in a folder; a folder's name is the class of what lies in it.
+    """Read the images of the folders in a folder; a folder's name is the class of what lies in it.
 
     names: of the classes in index order; each folder must be one of them, in whatever spelling (`find_class`).
     The first image of every class comes first, then the second of every class and so on, each by file name, so that
@@ -56,7 +56,7 @@ def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | N
 
 
 def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The images that a text file lists, one a line, in its order; ids are 1, 2, ...
+    """Read the images that a text file lists, one a line, in its order; ids are 1, 2, ...
 
     A line is a path and a class, its name or its index from 0, with a blank between; or, as in Darknet's own lists, a path
     alone in which the name of one class occurs (and others at most within it).

@@ -19,7 +19,7 @@ from mpnet.messages import all_at_once, named, shown
 def read_coco(
     annotations: Path | str, images: Path | str, *, names: Sequence[str] | None = None, limit: int | None = None
 ) -> Dataset:
-    """The labelled images of an instances file.
+    """Read the labelled images of an instances file.
 
     images: folder of the image files. limit: only the first images by rising image id.
     names:  the network's class names in index order, with which the file's categories are matched (`match_classes`); a class
@@ -68,7 +68,7 @@ def read_coco(
 
 
 def _by_class(categories: tuple[Category, ...], match: ClassMatch, names: Sequence[str]) -> tuple[Category, ...]:
-    """The file's categories in the order of the network's classes; one that the file lacks gets a new id."""
+    """Return the file's categories in the order of the network's classes; one that the file lacks gets a new id."""
     pairs = zip(match.class_indices, categories, strict=True)
     category_of = {index: category for index, category in pairs if index is not None}
     new_ids = itertools.count(1 + max(category.id for category in categories))
@@ -81,7 +81,7 @@ def category_names(annotations: Path | str) -> tuple[str, ...]:
 
 
 def _categories(document: Any, name: Path | str) -> tuple[Category, ...]:
-    """The categories by rising id."""
+    """Return the categories by rising id."""
     categories: list[Category] = []
     for location, record in records(document, "categories", name):
         identity = integer(record, "id", location)

@@ -26,7 +26,7 @@ def load_dataset(
     limit: int | None = None,
     unlabelled: Path | str | None = None,
 ) -> Dataset:
-    """The data set of `data: {format, images, labels | annotations, limit, unlabelled}`.
+    """Load the data set of `data: {format, images, labels | annotations, limit, unlabelled}`.
 
     format: '' for no labelled images at all. names: the network's class names in index order (required for all formats but
     coco, and those whose file names them).
@@ -66,7 +66,7 @@ def load_dataset(
 
 
 def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
-    """The data set of an experiment's data section. names, Raises: as `load_dataset`."""
+    """Load the data set of an experiment's data section. names, Raises: as `load_dataset`."""
     return load_dataset(
         section.format,
         section.images,
@@ -79,7 +79,10 @@ def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
 
 
 def names_in(data: DataSection | None) -> tuple[str, ...] | None:
-    """The names of the classes that a data set's own file gives, None where it gives none. Raises: DataError, FormatError."""
+    """Return the names of the classes that a data set's own file gives, None where it gives none.
+
+    Raises: DataError, FormatError.
+    """
     if data is not None and data.format == "coco" and data.annotations is not None and data.annotations.exists():
         return category_names(data.annotations)
     if data is None or data.format not in LISTED or data.labels is None:

@@ -18,7 +18,7 @@ NO_OBJECT = "no image has a labelled object, so nothing can be found or missed: 
 def without_duplicates(
     objects: Sequence[LabelledObject], images: Sequence[ImageRecord]
 ) -> tuple[list[LabelledObject], tuple[str, ...]]:
-    """The objects, each once, in their order, and a note where some were there more than once.
+    """Return the objects, each once, in their order, and a note where some were there more than once.
 
     images: the records that the objects' positions are in, for the note.
     """

@@ -89,7 +89,7 @@ def parse_labels(text: str, name: Path | str, class_count: int, kinds: LabelKind
 
 
 def _class_index(word: str, class_count: int, location: str) -> int:
-    """The index that a word gives; `12.0`, which programs that write all numbers alike leave there, is 12."""
+    """Return the index that a word gives; `12.0`, which programs that write all numbers alike leave there, is 12."""
     digits = word[: -len(fraction)] if (fraction := word[word.find(".") :] if "." in word else "") else word
     if digits.isascii() and digits.isdigit() and len(digits) < 10 and not fraction.strip(".0") and int(digits) < class_count:
         return int(digits)
@@ -97,7 +97,7 @@ def _class_index(word: str, class_count: int, location: str) -> int:
 
 
 def _kind_of(numbers: Sequence[float], keypoints: tuple[int, int] | None) -> str:
-    """What the numbers behind a class are: box, confidence, polygon or keypoints; '' for none of them."""
+    """Return what the numbers behind a class are: box, confidence, polygon or keypoints; '' for none of them."""
     count = len(numbers)
     if count == 4:
         return "box"

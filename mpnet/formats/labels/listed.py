@@ -48,7 +48,7 @@ class Listed:
 def read_listed(
     file: Path | str, images: Path | str | None = None, names: Sequence[str] | None = None, *, limit: int | None = None
 ) -> Dataset:
-    """The images that a .data, a list of images or a data.yaml names for validation, with their labels.
+    """Read the images that a .data, a list of images or a data.yaml names for validation, with their labels.
 
     images: the folder that relative paths count from, None: that of the file, one above it, or the present one, in which they
     are there. names: of the network's classes, with which the file's are matched (`match_classes`); None: as the file says.
@@ -92,7 +92,7 @@ def read_listed(
 
 
 def describe_listed(file: Path | str, images: Path | str | None = None) -> Listed:
-    """What a .data, a list of images or a data.yaml says. Raises: DataError, FormatError, ConfigError."""
+    """Read a .data, a list of images or a data.yaml. Raises: DataError, FormatError, ConfigError."""
     path = Path(file)
     bases = [Path(images)] if images is not None else [*_folders_from(path.parent), Path()]
     if path.suffix in (".yaml", ".yml"):
@@ -180,7 +180,7 @@ def _split(path_text: str, roots: list[Path], path: Path, key: str) -> tuple[Pat
 
 
 def _images_at(source: Path, bases: list[Path]) -> tuple[Path, ...]:
-    """The images of a folder and of those below it, or of a list."""
+    """Return the images of a folder and of those below it, or of a list."""
     if not isdir(source):
         return _listed(source, bases)
     images = tuple(sorted(_below(source, DEEPEST)))
@@ -202,7 +202,7 @@ def _below(folder: Path, deep: int) -> Iterator[Path]:
 
 
 def _quietly(source: Path | None, bases: list[Path]) -> frozenset[Path]:
-    """The images of a training list, none where it cannot be read: nothing hangs on it but a remark."""
+    """Return the images of a training list, none where it cannot be read: nothing hangs on it but a remark."""
     try:
         return frozenset() if source is None else frozenset(_images_at(source, bases))
     except DataError:
@@ -250,7 +250,7 @@ def _existing(stated: str, bases: list[Path], path: Path, key: str) -> Path:
 
 
 def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
-    """The images of a text file, one a line."""
+    """Return the images of a text file, one a line."""
     text_lines = read_text_bounded(path, MAX_LIST_BYTES, "list of images", "a list of images").split("\n")
     lines = [line.strip() for line in text_lines]
     base: Path | None = None

@@ -36,7 +36,7 @@ def read_names(path: Path | str) -> tuple[str, ...]:
 
 
 def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
-    """The images of a folder with the label files of the same stem in another.
+    """Read the images of a folder with the label files of the same stem in another.
 
     Images by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
     An image without a label file has no objects (said in `notes`). limit: only the first images.
@@ -70,7 +70,7 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
 def read_objects(
     records: Sequence[ImageRecord], texts: Sequence[Path | None], class_count: int, keypoints: tuple[int, int] | None = None
 ) -> tuple[list[LabelledObject], tuple[str, ...]]:
-    """The objects of all images, each once, with their boxes in pixels; and what a reader should know of their lines.
+    """Read the objects of all images, each once, with boxes in pixels; and what a reader should know of their lines.
 
     texts:     the label file of each image, None for one without.
     keypoints: (points, numbers a point) where the data set says that its lines have them.
@@ -103,7 +103,7 @@ def _notes(selected: Sequence[Path], texts: dict[str, Path], stems: dict[str, Pa
 
 
 def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> list[Path]:
-    """The files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
+    """List the files of a folder with one of some suffixes, by name. Raises: DataError naming the `key` that names it."""
     try:
         return sorted(
             (entry for entry in folder.iterdir() if entry.suffix.lower() in suffixes and entry.is_file()),
@@ -114,6 +114,6 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
 
 
 def read_text(path: Path | str) -> str:
-    """A text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
+    """Read a text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
     text = read_text_bounded(path, MAX_TEXT_BYTES, "text of labels or names", "a label or names file")
     return text.replace("\r\n", "\n")
