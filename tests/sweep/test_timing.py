@@ -10,6 +10,7 @@ from typing import Any, Sequence
 import pytest
 
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.documents.typed import as_json
 from mpnet.speed.clock import Times
 from mpnet.sweep.choose import timing
 from mpnet.sweep.result import SweepResult
@@ -43,17 +44,17 @@ def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(timing, "passes_in_turn", watch)
     result = sweep(tmp_path, timed=True)
     assert result.times.keys() == {"baseline", *result.picks}
-    assert result.times["baseline"]["median_ms"] == 1.0
+    assert result.times["baseline"].median_ms == 1.0
     again = sweep(tmp_path, timed=True)
     assert (again.computed, again.times, watch.rounds) == (0, result.times, 1)
     with TrialStore.read(Path(result.store)) as store:
-        assert json.loads(store.note("findings") or "")["times"] == result.times
+        assert json.loads(store.note("findings") or "")["times"] == as_json(result)["times"]
 
 
 def test_what_cannot_be_believed_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Stopwatch(spread=1.5)
     monkeypatch.setattr(timing, "passes_in_turn", watch)
-    assert "1.5 times the least" in sweep(tmp_path, timed=True).times["baseline"]["doubt"]
+    assert "1.5 times the least" in (sweep(tmp_path, timed=True).times["baseline"].doubt or "")
     sweep(tmp_path, timed=True)
     assert watch.rounds == 2
 
