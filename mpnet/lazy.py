@@ -9,7 +9,7 @@ from typing import Any, Callable, Mapping
 
 
 def lazy_names(package: str, modules: Mapping[str, tuple[str, ...]]) -> Callable[[str], Any]:
-    """A module's `__getattr__` (PEP 562): names by the module that holds them."""
+    """Return a module's `__getattr__` (PEP 562) that imports names from the modules that hold them."""
     module_of = {name: module for module, names in modules.items() for name in names}
 
     def find(name: str) -> Any:

@@ -9,24 +9,24 @@ from typing import Any, Mapping, Sequence
 
 
 def shown(value: Any) -> str:
-    """A value for a message: one line, at most 60 characters."""
+    """Show a value in a message: one line, at most 60 characters."""
     text = ascii(value) if isinstance(value, str) and not value.isprintable() else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def named(path: Path | str) -> str:
-    """A path for a message: as it is, or quoted and escaped when it holds line breaks and the like."""
+    """Show a path in a message: as it is, or quoted and escaped when it holds line breaks and the like."""
     text = str(path)
     return text if text.isprintable() else ascii(text)
 
 
 def a(noun: str) -> str:
-    """A noun with its article: `an image file`, `an experiment file`."""
+    """Return a noun with its article: `an image file`, `an experiment file`."""
     return f"{'an' if noun[:1].lower() in 'aeiou' else 'a'} {noun}"
 
 
 def one_line(text: str, limit: int = 1_000) -> str:
-    """A message as one line of bounded length: a file name in it may hold anything, and a line break fake a second one."""
+    """Write a message as one line of bounded length: a file name in it may hold anything, such as line breaks."""
     line = "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
     return line if len(line) <= limit else f"{line[: limit * 2 // 3]} ... {line[-limit // 3 :]}"
 
@@ -43,12 +43,12 @@ def all_at_once(problems: Sequence[str], total: int, what: str) -> str:
 
 
 def few(names: Sequence[str], most: int = 5) -> str:
-    """The first of some names, and whether there are others."""
+    """List the first of some names, and whether there are others."""
     return ", ".join(names[:most]) + (" and others" if len(names) > most else "")
 
 
 def reason_of(error: Exception) -> str:
-    """What the system said, without its number and the file's name."""
+    """Return what the system said, without its number and the file's name."""
     return error.strerror if isinstance(error, OSError) and error.strerror else str(error)
 
 
@@ -58,7 +58,7 @@ def counted(count: int, noun: str = "image") -> str:
 
 
 def count_text(count: float, unit: str = "") -> str:
-    """A large number for people, three digits and a power of 1,000: `1.24 G`, `653 M`; `-` for none."""
+    """Write a large number for people with three digits and a power of 1,000: `1.24 G`, `653 M`; `-` for none."""
     if not math.isfinite(count):
         return "-"
     for power, letter in ((4, "T"), (3, "G"), (2, "M"), (1, "k")):
@@ -69,7 +69,7 @@ def count_text(count: float, unit: str = "") -> str:
 
 
 def whole_text(count: int) -> str:
-    """A whole number for people: `8,192`, and from 10^12 on `1.2e+40`."""
+    """Write a whole number for people: `8,192`, and from 10^12 on `1.2e+40`."""
     if count < 10**12:
         return f"{count:,}"
     power = math.floor(math.log10(count))
@@ -82,5 +82,5 @@ def bytes_text(size: float) -> str:
 
 
 def limits_text(limits: Mapping[str, float]) -> str:
-    """A sweep's limits by key: `ap_drop 3, weight_bytes 200,000`."""
+    """Write a sweep's limits by key: `ap_drop 3, weight_bytes 200,000`."""
     return ", ".join(f"{key} {limit:,g}" for key, limit in limits.items())

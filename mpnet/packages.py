@@ -36,7 +36,7 @@ same (tests/backends/test_registry.py)."""
 
 
 def declared(package: str, path: Iterable[str], name: str, kind: type[Declared]) -> dict[str, Declared]:
-    """What the modules of a package declare as `name`, by module; a module without such a declaration is none of them.
+    """Collect what the modules of a package declare as `name`, by module; modules without it are left out.
 
     package, path: its `__name__` and `__path__`.
     """
@@ -87,7 +87,7 @@ def require(who: str, packages: Iterable[str], extra: str) -> None:
 
 
 def version_of(package: str) -> str | None:
-    """The version of an installed package; None when its module cannot be found, '' when it does not say."""
+    """Return the version of an installed package; None when its module cannot be found, '' when it does not say."""
     from importlib import metadata  # slow to import
 
     module = package.replace("-", "_")
@@ -103,6 +103,6 @@ def version_of(package: str) -> str | None:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    """The leading numbers of a version; one that says nothing counts as new enough."""
+    """Return the leading numbers of a version; one that says nothing counts as new enough."""
     numbers = tuple(int(part) for part in re.findall(r"\d+", version.split("+")[0])[:4])
     return numbers or (1 << 30,)

@@ -14,9 +14,9 @@ Progress = Callable[[str, "int | None"], AbstractContextManager[Advance]]
 
 
 def unseen(count: int) -> None:
-    """An Advance that nobody looks at."""
+    """Do nothing: an Advance that nobody looks at."""
 
 
 def silent(what: str, total: int | None) -> AbstractContextManager[Advance]:
-    """A Progress that nobody looks at."""
+    """Show nothing: a Progress that nobody looks at."""
     return nullcontext(unseen)

@@ -37,11 +37,11 @@ class Tabular:
 
     @property
     def table(self) -> Table:
-        """The figures as columns."""
+        """Return the figures as columns."""
         raise NotImplementedError
 
     def to_pandas(self) -> pandas.DataFrame:
-        """The figures, one row each. Raises: ConfigError where pandas is missing."""
+        """Return the figures, one row each. Raises: ConfigError where pandas is missing."""
         require("a DataFrame", requirements("pandas"), "table")
         import pandas as pd
 
@@ -69,13 +69,14 @@ class Table(Tabular):
 
     @property
     def table(self) -> Table:
+        """Return the table itself."""
         return self
 
     def __len__(self) -> int:
         return len(next(iter(self.columns.values()), ()))
 
     def html(self) -> str:
-        """The table for a notebook, its first ROWS_SHOWN rows."""
+        """Return the table for a notebook, its first ROWS_SHOWN rows."""
         head = "".join(f"<th>{escape(name)}</th>" for name in self.columns)
         rows = list(zip(*self.columns.values(), strict=True))
         body = "".join(f"<tr>{''.join(f'<td>{escape(_cell(value))}</td>' for value in row)}</tr>" for row in rows[:ROWS_SHOWN])
@@ -84,7 +85,7 @@ class Table(Tabular):
         return f"<table>{title}<thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
 
     def drawn(self, axes: Any) -> Any:
-        """What `plot` does once matplotlib is there."""
+        """Draw the chart that `plot` returns, once matplotlib is there."""
         from matplotlib import pyplot
 
         from mpnet.errors import ConfigError

@@ -42,7 +42,7 @@ class _PilImage(Protocol):
     """An image of PIL, as far as one is looked at."""
 
     def convert(self, mode: str, /) -> Any:
-        """The same in another mode, such as RGB."""
+        """Return the image in another mode, such as RGB."""
         ...
 
 
@@ -63,7 +63,7 @@ class Box:
     height: float
 
     def plain(self) -> dict[str, Any]:
-        """The values as JSON documents hold them."""
+        """Return the values as JSON documents hold them."""
         return {
             "name": self.name,
             "category": self.category,
@@ -91,7 +91,7 @@ class Label:
     score: float
 
     def plain(self) -> dict[str, Any]:
-        """The values as JSON documents hold them."""
+        """Return the values as JSON documents hold them."""
         return {"name": self.name, "category": self.category, "score": self.score}
 
 
@@ -132,11 +132,11 @@ class Network:
 
     @property
     def precision(self) -> str:
-        """The canonical text of the precisions: one character per layer with weights."""
+        """Return the canonical text of the precisions: one character per layer with weights."""
         return self.plan.precision.key
 
     def with_precision(self, default: str | None = None, layers: Mapping[str | int, str | Precision] | None = None) -> Network:
-        """The same network at other precisions; packed weights are shared.
+        """Return the same network at other precisions; packed weights are shared.
 
         default: for layers whose cfg section declares none. layers: selector -> precision, over the cfg.
         Raises: ConfigError for a selector that chooses nothing, PrecisionError for an impossible precision.
@@ -145,7 +145,7 @@ class Network:
         return Network(self.spec, self.names, self._prepared, self.options, precisions, self.threads)
 
     def forward(self, x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        """The tensors that enter the heads, float32 (n, h, w, c) each, from float32 (n, height, width, channels).
+        """Return the tensors that enter the heads, float32 (n, h, w, c) each, from float32 (n, height, width, channels).
 
         Raises: DataError for another shape or type, EngineError for values that are not finite.
         """
@@ -187,7 +187,10 @@ class Network:
         nms_kind: str | None = None,
         resize: str | None = None,
     ) -> Boxes | list[Boxes]:
-        """The objects in an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first; of several images a list each.
+        """Detect the objects in an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first.
+
+        Of several images a list each is returned.
+
 
         resize: as `detection.resize`; None: as the cfg's [net] says.
         Raises: DataError for a broken image, ConfigError for options outside their range or a network without heads.
@@ -219,7 +222,7 @@ class Network:
         return Boxes(sorted(boxes, key=lambda box: -box.score))
 
     def classify(self, image: ImageLike, *, resize: str | None = None) -> list[Label]:
-        """The best five classes of an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first.
+        """Return the best five classes of an image (a file, RGB uint8 (h, w, 3), or one of PIL), best first.
 
         Raises: DataError for a broken image, ConfigError for an unknown resize or a network that is no classifier.
         """
@@ -284,7 +287,7 @@ def prepare_network(
     isa: str | None,
     cache: bool,
 ) -> Network:
-    """A network whose weights are read and prepared here; arguments as of `load_network`, options and precisions resolved."""
+    """Read and prepare a network's weights; arguments as of `load_network`, with options and precisions resolved."""
     file_cache = open_cache() if cache else None
     constants = open_weights(weights, spec, file_cache)
     prepared = Prepared.under(options, spec, constants, kernels(isa), cache=file_cache)

@@ -49,17 +49,17 @@ class SweepResult(Tabular):
 
     @property
     def store(self) -> Path:
-        """The file that keeps all trials."""
+        """Return the file that keeps all trials."""
         return Path(self.document["store"])
 
     @property
     def table(self) -> Table:
-        """The front, the most accurate first: precision string, name of the pick, objectives, costs."""
+        """Return the front, the most accurate first: precision string, name of the pick, objectives, costs."""
         return self._entries(self.document["front"], f"{self.document['name']}: front of {self.document['strategy']}")
 
     @property
     def picks(self) -> Table:
-        """What somebody could take: `safe`, `balanced`, `smallest`, as far as there is one."""
+        """Return what somebody could take: `safe`, `balanced`, `smallest`, as far as there is one."""
         return self._entries(list(self.document["picks"].values()), "What you could take")
 
     def trials(self) -> pandas.DataFrame:
@@ -168,7 +168,7 @@ def growing_front(start: SweepStart, state: SweepState) -> str:
 
 
 def _notebook_display() -> Callable[[str], None] | None:
-    """What shows HTML in the notebook that this runs in, in place of what it showed before; None elsewhere."""
+    """Return a function that shows HTML in the present notebook cell, in place of what it showed before; None elsewhere."""
     shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
     if shell is None or not hasattr(shell, "kernel"):
         return None

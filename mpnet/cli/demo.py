@@ -92,7 +92,7 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
 
 
 def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
-    """The configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
+    """Describe the configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
     best = sweep["best"]
     judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
     losses = build(SweepResult, sweep).picks[judged].losses
@@ -109,7 +109,7 @@ def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
 
 
 def _print_runs(runs: list[Mapping[str, Any]]) -> None:
-    """A line for each run of a comparison, the first of which is the baseline."""
+    """Print a line for each run of a comparison, the first of which is the baseline."""
     rows = []
     for run in runs:
         change = run.get("intervals", {}).get("AP")
@@ -121,7 +121,7 @@ def _print_runs(runs: list[Mapping[str, Any]]) -> None:
 
 
 def _short(path: str) -> str:
-    """A path without the detours that an experiment's relative paths leave in it."""
+    """Return a path without the detours that an experiment's relative paths leave in it."""
     whole, here = Path(path).resolve(), Path.cwd()
     return str(whole.relative_to(here)) if whole.is_relative_to(here) else str(whole)
 

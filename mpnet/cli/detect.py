@@ -171,7 +171,7 @@ def command(
 def _experiment(
     images: tuple[str, ...], weights: Path | None, names: Path | None, threads: int | None, isa: str | None
 ) -> tuple[Experiment, tuple[str, ...]]:
-    """The experiment that stands before the images, and these."""
+    """Return the experiment that stands before the images, and these."""
     from mpnet.formats.images.read import SUFFIXES
 
     if not images or Path(images[0]).suffix.lower() in SUFFIXES:
@@ -244,7 +244,7 @@ def _protocol(
 
 
 def _sides(network: Network, beside: str | None) -> list[Network]:
-    """The network, and the same at the precision that goes beside it. Raises: ConfigError, PrecisionError."""
+    """Return the network, and the same at the precision that goes beside it. Raises: ConfigError, PrecisionError."""
     if beside is None:
         return [network]
     if beside in PRECISIONS:
@@ -259,7 +259,7 @@ def _sides(network: Network, beside: str | None) -> list[Network]:
 
 
 def _caption(network: Network) -> str:
-    """A key, or the one precision that all layers have."""
+    """Return a key, or the one precision that all layers have."""
     same = {network.plan.precision[index].name for index in network.plan.precision.weighted}
     return same.pop() if len(same) == 1 else network.precision
 
@@ -343,7 +343,7 @@ def _print(file: dict[str, Any]) -> None:
 
 
 def _headline(frames: list[dict[str, Any]]) -> str:
-    """What was found in one image, or in the frames of a video."""
+    """Summarise what was found in one image, or in the frames of a video."""
     if "detections" in frames[0]:
         return f"{sum(len(frame['detections']) for frame in frames)} objects"
     best = Counter(frame["classes"][0]["name"] for frame in frames)

@@ -20,7 +20,7 @@ JPEG_QUALITY = 92
 
 
 def write_drawn(target: Path, image: NDArray[np.uint8], views: list[View]) -> None:
-    """A copy of the image with boxes, or with its best class. Raises: DataError, StoreError."""
+    """Write a copy of the image with boxes, or with its best class. Raises: DataError, StoreError."""
     options = [cv2.IMWRITE_JPEG_QUALITY, JPEG_QUALITY] if target.suffix == ".jpg" else []
     done, data = cv2.imencode(target.suffix, drawn(image, views)[:, :, ::-1], options)
     if not done:
@@ -29,7 +29,7 @@ def write_drawn(target: Path, image: NDArray[np.uint8], views: list[View]) -> No
 
 
 def drawn(image: NDArray[np.uint8], views: list[View]) -> NDArray[np.uint8]:
-    """A copy with what one configuration finds; of two side by side, the one that was put beside left, with captions."""
+    """Draw what one configuration finds on a copy; of two side by side, the one that was put beside left, with captions."""
     copies = [draw_labels(image, _labels(image, view)) for view in views]
     if len(views) == 1:
         return copies[0]

@@ -22,7 +22,7 @@ class Source:
 
 
 def find_sources(paths: Sequence[Path]) -> list[Source]:
-    """The files that `paths` name, folders replaced by their images and videos in order of their names.
+    """Return the files that `paths` name, folders replaced by their images and videos in order of their names.
 
     Two files of one name get different output names. Raises: DataError for what is missing or neither image nor
     video, ConfigError when a folder holds none.

@@ -48,7 +48,7 @@ def command(as_json: bool) -> None:
 
 
 def _prepared() -> dict[str, Any]:
-    """Prepared weights in the cache: where, how many, how large, how large they may grow (0: none are kept)."""
+    """Return prepared weights in the cache: where, how many, how large, how large they may grow (0: none are kept)."""
     cache = open_cache()
     used = cache.usage() if cache else Usage(0, 0)
     return {

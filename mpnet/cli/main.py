@@ -50,9 +50,11 @@ class LazyGroup(click.Group):
     """A group that imports a command's file only when the command is called, so that start-up stays quick."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return the command of a name, imported when it is asked for; None when there is none."""
         if cmd_name not in COMMANDS:
             return None
         command = importlib.import_module(f"mpnet.cli.{cmd_name}").command
@@ -60,6 +62,7 @@ class LazyGroup(click.Group):
         return command
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> tuple[str | None, click.Command | None, list[str]]:
+        """Resolve a command. Raises: click.UsageError with a hint for an unknown one."""
         if args and args[0] not in COMMANDS and not args[0].startswith("-"):
             from difflib import get_close_matches
 
@@ -69,6 +72,7 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the list of commands into the help, without importing them."""
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
@@ -181,7 +185,7 @@ _BRINGS = {
 
 
 def describe_missing(module: str) -> str:
-    """What to install for a module that is not there."""
+    """Say what to install for a module that is not there."""
     top = module.partition(".")[0]
     if top not in _BRINGS:
         return f"the Python module {module!r} is missing; install mpnet anew, with all that it needs: pip install mpnet"
@@ -189,7 +193,7 @@ def describe_missing(module: str) -> str:
 
 
 def describe_os_error(error: OSError) -> str:
-    """What the system refused, where, and what helps."""
+    """Say what the system refused, where, and what helps."""
     reason = error.strerror or str(error) or type(error).__name__
     remedy = {
         errno.ENOSPC: "free some space or choose another folder",
@@ -207,7 +211,7 @@ def describe_os_error(error: OSError) -> str:
 
 
 def _open_streams() -> None:
-    """Standard streams that are there and take any text: what was closed leads nowhere, and half characters are escaped."""
+    """Make standard streams take any text: what was closed leads nowhere, and half characters are escaped."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         stream = getattr(sys, name)
         if stream is None:

@@ -39,6 +39,7 @@ class ExampleCommand(click.Command):
         self.examples = examples
 
     def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the examples of the command below its help."""
         with formatter.section("Example" if len(self.examples) == 1 else "Examples"):
             for line in self.examples:
                 formatter.write(f"{' ' * formatter.current_indent}{line}\n")
@@ -49,7 +50,7 @@ JSON = click.Option(["--json", "as_json"], is_flag=True, help="Print the result 
 
 
 def _without_cache(context: click.Context, option: click.Parameter, chosen: bool) -> None:
-    """Turns the cache off for this command and the processes that it starts."""
+    """Turn the cache off for this command and the processes that it starts."""
     if chosen:
         before = os.environ.get(LIMIT_VARIABLE)
         os.environ[LIMIT_VARIABLE] = "0"
@@ -154,12 +155,12 @@ log_option = click.option(
 
 
 def with_unlabelled(overrides: tuple[str, ...], path: Path | None) -> tuple[str, ...]:
-    """The values of --set and what --unlabelled says, whose path counts from the present folder."""
+    """Return the values of --set and what --unlabelled says, whose path counts from the present folder."""
     return overrides if path is None else (*overrides, f"data.unlabelled={json.dumps(str(path.absolute()))}")
 
 
 def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precision]:
-    """The pairs of --layer. Raises: ConfigError naming the one that is none."""
+    """Return the pairs of --layer. Raises: ConfigError naming the one that is none."""
     chosen: dict[str | int, str | Precision] = {}
     for layer in layers:
         selector, equals, precision = layer.rpartition("=")
@@ -175,8 +176,10 @@ def selected_precisions(layers: tuple[str, ...]) -> dict[str | int, str | Precis
 def experiment_of(
     source: str, overrides: tuple[str, ...], threads: int | None, isa: str | None, files: Files | None = None
 ) -> Experiment:
-    """The experiment that SOURCE names (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg), with what --set, --threads and
-    --isa put over it; files: in place of those that it names."""
+    """Return the experiment that SOURCE names (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg).
+
+    What --set, --threads and --isa say is put over it; files: in place of those that it names.
+    """
     from mpnet.resolve.source import NO_FILES, experiment_named  # not every command reads one
 
     experiment, remark = experiment_named(source, files or NO_FILES, overrides)
@@ -187,7 +190,7 @@ def experiment_of(
 
 
 def cfg_or_experiment(source: str, overrides: tuple[str, ...] = ()) -> Path | Experiment:
-    """What commands that need no data take: a cfg as a path, everything else that names a configuration as an experiment."""
+    """Return what commands without data take: a cfg as a path, else the experiment that a configuration's name stands for."""
     if Path(source).suffix != ".cfg":
         return experiment_of(source, overrides, None, None)
     if overrides:
@@ -196,10 +199,10 @@ def cfg_or_experiment(source: str, overrides: tuple[str, ...] = ()) -> Path | Ex
 
 
 def command_line() -> str:
-    """What was typed, for the record."""
+    """Return what was typed, for the record."""
     return shlex.join(["mpnet", *sys.argv[1:]])
 
 
 def words(text: str) -> tuple[str, ...]:
-    """The words of a list with commas."""
+    """Return the words of a list with commas."""
     return tuple(word.strip() for word in text.split(",") if word.strip())

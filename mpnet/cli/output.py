@@ -23,7 +23,7 @@ PLAIN_INTERVAL_S = 10.0
 
 
 def console(stderr: bool = False) -> Console:
-    """Standard output, or standard error for progress and remarks.
+    """Return a console for standard output, or standard error for progress and remarks.
 
     Plain text when it is no terminal, without colour when NO_COLOR is set.
     """
@@ -52,7 +52,7 @@ def print_json(document: Any) -> None:
 
 
 def print_result(document: Any, as_json: bool, show: Callable[[Any, Console], object]) -> None:
-    """A command's result: the document with --json, else what `show` says of it on standard output."""
+    """Print a command's result: the document with --json, else what `show` says of it on standard output."""
     if as_json:
         print_json(document)
     else:
@@ -60,12 +60,12 @@ def print_result(document: Any, as_json: bool, show: Callable[[Any, Console], ob
 
 
 def print_command(line: str) -> None:
-    """A command to copy: however narrow the terminal is, without line ends of ours in it."""
+    """Print a command to copy: however narrow the terminal is, without line ends of ours in it."""
     console().print(line, style="bold", soft_wrap=True)
 
 
 def note(message: str) -> None:
-    """A remark on standard error, not to be mistaken for the result."""
+    """Print a remark on standard error, not to be mistaken for the result."""
     console(stderr=True).print(one_line(message), style="dim")
 
 
@@ -82,7 +82,7 @@ def fail(message: str) -> int:
 
 
 def progress(quiet: bool) -> Progress:
-    """Shows how far long work is, on standard error: a bar in a terminal, now and then a line elsewhere."""
+    """Return a progress that shows on standard error how far long work is: a bar in a terminal, else a line now and then."""
     return silent if quiet else _shown
 
 

@@ -112,7 +112,7 @@ def command(
 def _plan(
     source: str, default: str | None, layers: tuple[str, ...], overrides: tuple[str, ...], dialect: str
 ) -> tuple[Plan, tuple[str, ...]]:
-    """The plan, and who is to run it."""
+    """Return the plan and the backends that are to run it."""
     named = cfg_or_experiment(source, overrides)
     declared = dict[str | int, Precision | str]()
     backends = OWN_BACKENDS

@@ -38,7 +38,7 @@ class SideBySide:
     images: int = field(default=0)
 
     def views(self, image: NDArray[np.uint8]) -> list[View]:
-        """What each configuration predicts of an image, RGB uint8 (h, w, 3)."""
+        """Return what each configuration predicts of an image, RGB uint8 (h, w, 3)."""
         begin = time.perf_counter()
         views = [View(self.sides[0][0], self.sides[0][1](image))]
         self.seconds += time.perf_counter() - begin
@@ -46,6 +46,6 @@ class SideBySide:
         return views + [View(caption, predict(image)) for caption, predict in self.sides[1:]]
 
     def plain(self, views: list[View]) -> dict[str, Any]:
-        """The predictions of an image as `detect --json` prints them; the second configuration's under `beside`."""
+        """Return the predictions of an image as `detect --json` prints them; the second configuration's under `beside`."""
         first, *others = ({"precision": view.caption, self.key: [one.plain() for one in view.predictions]} for view in views)
         return {self.key: first[self.key], **({"beside": others[0]} if others else {})}

@@ -57,7 +57,7 @@ class SweepView:
             )
 
     def then(self, progress: Progress) -> Progress:
-        """What shows the work that follows the trials, in place of this."""
+        """Return a progress that shows the work after the trials in place of this view."""
 
         def shown(what: str, total: int | None) -> AbstractContextManager[Advance]:
             if self._live is not None:
@@ -143,7 +143,7 @@ class SweepView:
 
 
 def _what(state: SweepState) -> str:
-    """What is counted."""
+    """Say what is counted."""
     counts = [(state.ruled_out, "ruled out"), (len(state.failed_trials), "failed")]
     text = ", ".join(f"{count:,} {word}" for count, word in counts if count)
     return f"configurations ({text})" if text else "trials"

@@ -70,7 +70,10 @@ def command(names: tuple[str, ...], as_json: bool) -> None:
 
 
 def _named(names: Sequence[str], every: Sequence[str]) -> list[str]:
-    """The columns that were asked for; a target stands for all its flavours. Raises: ConfigError for one that is not there."""
+    """Return the columns that were asked for; a target stands for all its flavours.
+
+    Raises: ConfigError for one that is not there.
+    """
     chosen: list[str] = []
     for name in names:
         meant = [column for column in every if name in (column, column.partition("/")[0])]

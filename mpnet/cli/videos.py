@@ -30,7 +30,7 @@ Tell = Callable[[float, float, list[View]], None]
 def detect_in_video(
     path: Path, target: Path | None, compared: SideBySide, quiet: bool, most: int | None = None
 ) -> dict[str, Any]:
-    """What is found in each frame, as `mpnet detect --json` says it; a copy with it drawn is written to `target`.
+    """Return what is found in each frame, as `mpnet detect --json` says it; a copy with it drawn goes to `target`.
 
     most: frames to look at, None: all. Raises: DataError for what is no video, StoreError.
     """
@@ -46,7 +46,7 @@ def detect_in_video(
 def detect_from_camera(
     name: str, target: Path | None, compared: SideBySide, tell: Tell, most: int | None = None
 ) -> dict[str, Any]:
-    """The same of a camera, until `most` frames, its end or Ctrl-C.
+    """Return what is found in each frame of a camera, until `most` frames, its end or Ctrl-C.
 
     name: a number as the system counts cameras, a device such as /dev/video0, or the address of a stream.
     Raises: DataError for a camera that cannot be opened, StoreError.

@@ -80,7 +80,7 @@ def layer_costs(plan: Plan) -> tuple[LayerCost, ...]:
 
 
 def plan_cost(plan: Plan) -> dict[str, int]:
-    """Return the totals of a plan for one image: those of LAYER_COSTS, and
+    """Return the totals of a plan for one image: those of LAYER_COSTS and two of memory.
 
     peak_activation_bytes: the most that lives at one time when the plan runs (fused), the image included.
     arena_bytes:           what the engine allocates for activations, without the image.

@@ -61,7 +61,7 @@ class Exported:
 
     @property
     def content(self) -> bytes:
-        """The content of the main file."""
+        """Return the content of the main file."""
         return next(iter(self.files.values()))
 
     def files_at(self, out: Path) -> dict[Path, bytes]:
@@ -84,7 +84,7 @@ class Option:
 
     @property
     def flag(self) -> str:
-        """The option as it is written on the command line."""
+        """Return the option as it is written on the command line."""
         return f"--{self.name.replace('_', '-')}"
 
 

@@ -77,7 +77,7 @@ class Configuration:
 
     @cached_property
     def plan(self) -> Plan:
-        """The steps of a forward pass, conversions visible."""
+        """Return the steps of a forward pass, conversions visible."""
         return build_plan(self.network, self.precisions, self.options)
 
 

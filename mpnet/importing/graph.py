@@ -37,7 +37,7 @@ class Node:
 
     @property
     def output(self) -> str:
-        """The name of the first result."""
+        """Return the name of the first result."""
         return self.outputs[0]
 
 
@@ -70,12 +70,12 @@ class QuantizationParameters:
 
     @property
     def bits(self) -> int:
-        """The bits of an integer."""
+        """Count the bits of an integer."""
         return (self.high - self.low).bit_length()
 
     @property
     def bounds(self) -> tuple[float, float]:
-        """The reals that a tensor's integers span; those of 16 bits as far below 0 as above, as their scale is found."""
+        """Return the reals that a tensor's integers span; those of 16 bits as far below 0 as above, as their scale is found."""
         lowest = self.low + (self.bits == 16)
         scale, zero = float(self.scale[0]), int(self.zero_point[0])
         return (lowest - zero) * scale, (self.high - zero) * scale

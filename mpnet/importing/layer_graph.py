@@ -29,7 +29,7 @@ class LayerOperation:
 
     @property
     def activation(self) -> str:
-        """The activation that follows in the same layer."""
+        """Return the activation that follows in the same layer."""
         return str(self.values.get("activation", "linear"))
 
 

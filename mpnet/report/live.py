@@ -95,7 +95,7 @@ class LiveReport:
 
     @property
     def address(self) -> str:
-        """What to open in a browser."""
+        """Return the address to open in a browser."""
         return f"http://127.0.0.1:{self._server.server_port}/{self._token}/"
 
     def serve(self) -> None:

@@ -301,7 +301,7 @@ def save(sweep: OpenSweep, result: SweepResult) -> None:
 def worker_pool(
     context: SweepContext, executor: Executor, problem: Problem, baseline: str | None, seconds_per_pass: float, macs: int
 ) -> WorkerPool:
-    """The workers of an executor, with what this process knows without them. The rest as `WorkerPool`."""
+    """Return the workers of an executor, with what this process knows without them. The rest as `WorkerPool`."""
     here, decoded = Evaluator(context), context.baseline.decoded_bytes if context.baseline else 1 << 20
     costs = partial(here.costs, names=problem.names)
     return WorkerPool(executor, decoded, seconds_per_pass, macs, baseline, here.baseline_trial, costs)

@@ -104,7 +104,7 @@ def section_of(experiment: Experiment) -> SweepSection:
 
 
 def _check_whole_numbers(bench: Workbench, space: Space) -> None:
-    """Raises: ConfigError naming a layer that may become one of reals."""
+    """Check that all codes are of integers. Raises: ConfigError naming a layer that may become one of reals."""
     for variable in space.variables:
         for code in variable.codes:
             if not BY_CODE[code].carries_scale:
@@ -183,7 +183,7 @@ def _rows(bench: Workbench, space: Space) -> list[Precision]:
 
 
 def _statistics(bench: Workbench, space: Space) -> CalibrationStatistics | None:
-    """The bench's statistics as far as workers need them."""
+    """Return the bench's statistics as far as workers need them."""
     pairs = [(index, precision) for precision in _rows(bench, space) for index in space.layers]
     needed = [(index, precision) for index, precision in pairs if bench.options.of(index).needs_statistics(precision)]
     statistics = bench.calibration.statistics
@@ -235,8 +235,9 @@ def make_context(setup: SweepSetup, stack: ExitStack, threads: int, remote: bool
 def with_image_order(
     context: SweepContext, problem: Problem, store: TrialStore, number: int, threads: int
 ) -> tuple[SweepContext, int]:
-    """The context with the order in which races look at images, and MACs executed to find it: a sample of the space runs on all
-    images, unless the store knows. A small space does without.
+    """Return the context with the order in which races look at images, and the MACs executed to find it.
+
+    A sample of the space runs on all images, unless the store holds the order. A small space does without.
 
     number: of the store's context. threads: for the sample, no worker being busy yet.
     """
@@ -274,7 +275,7 @@ def make_executor(context: SweepContext, workers: int, scheduler: str | None) ->
 
 
 def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], command: str, front_name: str) -> None:
-    """What a report needs to know of a sweep beside its trials, under the names that a result has."""
+    """Store what a report needs to know of a sweep beside its trials, under the names that a result has."""
     bench, section = setup.bench, setup.section
     top = bench.plan(bench.uniform("fp32"))
     write_record(

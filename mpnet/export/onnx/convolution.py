@@ -72,7 +72,7 @@ class _Writer:
 
     @property
     def activation(self) -> str:
-        """The activation in the convolution itself; others are separate steps."""
+        """Return the activation in the convolution itself; others are separate steps."""
         return kernel_activation(self.layer.activation)
 
     def write_sums(self) -> str:
@@ -95,8 +95,10 @@ class _Writer:
 
     @cached_property
     def weight_codes(self) -> str:
-        """The tensor of the weight codes, in 8 bits. Codes of 4 bits become that when the file is loaded: engines convolve
-        codes of 8 bits only, and DequantizeLinear of 4 bits leaves them with reals.
+        """Return the tensor of the weight codes, in 8 bits.
+
+        Codes of 4 bits become that when the file is loaded: engines convolve codes of 8 bits only, and DequantizeLinear of 4
+        bits leaves them with reals.
         """
         weights, precision, node = self.constants.weights, self.operation.precision, self.graph.node
         if not precision.is_narrow:

@@ -28,7 +28,7 @@ class ChosenLayer:
 
     @property
     def index(self) -> int:
-        """The layer's index in the network."""
+        """Return the layer's index in the network."""
         return self.spec.index
 
 
@@ -68,12 +68,12 @@ class Choice:
 
     @cached_property
     def quantized_layers(self) -> list[ChosenLayer]:
-        """The layers that are quantised to 8 bits."""
+        """Return the layers that are quantised to 8 bits."""
         return [layer for layer in self.layers if layer.is_quantized]
 
     @cached_property
     def float_layers(self) -> list[ChosenLayer]:
-        """The layers that stay in floating point."""
+        """Return the layers that stay in floating point."""
         return [layer for layer in self.layers if not layer.is_quantized]
 
 

@@ -35,7 +35,7 @@ class Level:
 
     @property
     def cells(self) -> int:
-        """The number of cells of its grid."""
+        """Count the cells of its grid."""
         return self.rows * self.columns
 
     def grid(self) -> Doubles:

@@ -190,22 +190,22 @@ class TfliteOperator:
 
     @property
     def input(self) -> str:
-        """The name of its first input."""
+        """Return the name of its first input."""
         return self.builder.name(self.inputs[0])
 
     @property
     def output(self) -> str:
-        """The name of its first result."""
+        """Return the name of its first result."""
         return self.builder.name(self.outputs[0])
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of its first input, channels last."""
+        """Return the shape of its first input, channels last."""
         return self.builder.shape(self.inputs[0])
 
     @property
     def result_shape(self) -> tuple[int, ...]:
-        """The shape of its first result, channels last."""
+        """Return the shape of its first result, channels last."""
         return self.builder.shape(self.outputs[0])
 
     def append(self, operator: str, inputs: list[str], output: str, **attributes: Any) -> str:

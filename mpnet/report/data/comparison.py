@@ -157,7 +157,7 @@ class Comparison(Tabular):
 
     @property
     def document(self) -> dict[str, object]:
-        """What `mpnet compare --json` prints."""
+        """Return what `mpnet compare --json` prints."""
         return {
             "baseline": self.runs[0].id,
             "task": self.task.name,

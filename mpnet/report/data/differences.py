@@ -53,7 +53,7 @@ class Change:
 
     @property
     def order(self) -> tuple[int, float]:
-        """The key that sorts changes by kind, the highest scores first."""
+        """Return the key that sorts changes by kind, the highest scores first."""
         return KINDS.index(self.kind), -self.score
 
     def columns(self) -> dict[str, object]:

@@ -189,7 +189,7 @@ class ReportData:
 
     @property
     def task(self) -> Task:
-        """What the network is for."""
+        """Return what the network is for."""
         return task_of_protocol(self.protocol)
 
     @property
@@ -211,12 +211,12 @@ class ReportData:
 
     @property
     def shown_short(self) -> str:
-        """What the page calls the configuration that it is about: of several runs nobody chose the last one."""
+        """Return what the page calls the configuration that it is about: of several runs nobody chose the last one."""
         return "last run" if self.kind == "runs" else "chosen"
 
     @property
     def shown_as(self) -> str:
-        """The same where it stands alone."""
+        """Return what the page calls the configuration where that stands alone."""
         return {"runs": "last run", "run": "configuration"}.get(self.kind, "chosen configuration")
 
     @property

@@ -142,7 +142,7 @@ class ConditionRuns:
 
     @property
     def _reference(self) -> list[Assignment]:
-        """What agreement is with; nothing in a sweep without a baseline."""
+        """Return what agreement is with; nothing in a sweep without a baseline."""
         baseline = self.sweep.setup.baseline
         return [] if baseline is None else [Assignment(baseline)]
 

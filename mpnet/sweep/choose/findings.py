@@ -51,7 +51,7 @@ class Candidates:
 
     @property
     def baseline(self) -> Trial | None:
-        """The trial that others are compared with."""
+        """Return the trial that others are compared with."""
         return self.trials.get(Assignment(self.problem.baseline))
 
     def configuration_of(self, trial: Trial | None) -> Assignment | None:
@@ -296,7 +296,7 @@ def _change(trials: Mapping[Assignment, Trial], key: str, reference_key: str) ->
 
 
 def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
-    """What `mpnet sweep --status` prints; reads only, also while the sweep runs.
+    """Return what `mpnet sweep --status` prints; reads only, also while the sweep runs.
 
     number: of a sweep of the store, None: the last one. state: finished, stopped (by its budget), running, or interrupted.
     trials: of this sweep; total: how many it asks for, None when that is not known; trial_count: all that the store has for its

@@ -27,7 +27,7 @@ FACTORS = (1, 2, 4)
 
 
 def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, Any]:
-    """The document of `mpnet sweep --forecast --json`.
+    """Return the document of `mpnet sweep --forecast --json`.
 
     images: that it was made from; testing: those that will test the sweep's choice, of which `labelled` have labels.
     configurations: for each its loss on these images by measure, `half_widths`: half of what lies between the ends of its

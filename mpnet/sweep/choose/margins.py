@@ -29,12 +29,14 @@ class Margins:
 
 
 def loss_label(name: str) -> str:
-    """What a loss is of, in words. name: of a measure, or of one with the classes pooled."""
+    """Say in words what a loss is of. name: of a measure, or of one with the classes pooled."""
     return measure(name.removesuffix(POOLED)).label + (" of all classes in one list" if name.endswith(POOLED) else "")
 
 
 def margins_of(section: SweepSection | None, task: Task, source: str = "sweep") -> Margins:
-    """The margins of a sweep, None: the usual ones.
+    """Return the margins of a sweep.
+
+    section: None for the usual ones.
 
     Raises: ConfigError for a budget that is none, or a measure of another task.
     """

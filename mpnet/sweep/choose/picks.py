@@ -62,7 +62,7 @@ class SetLoss:
     losses: Losses
 
     def as_json(self) -> dict[str, Any]:
-        """The loss as plain values, which stores keep."""
+        """Return the loss as plain values, which stores keep."""
         interval = self.quality
         return {
             "images": self.images,
@@ -73,7 +73,7 @@ class SetLoss:
 
     @staticmethod
     def from_json(document: Mapping[str, Any]) -> SetLoss:
-        """What `as_json` gave."""
+        """Return the loss that `as_json` wrote."""
         interval, losses = document["quality"], document["losses"]
         return SetLoss(
             int(document["images"]),
@@ -128,7 +128,7 @@ Judge = Callable[[Sequence[Assignment]], Mapping[Assignment, Judgement]]
 
 
 def pick(problem: Problem, trials: Mapping[Assignment, Trial], safe: Assignment | None = None) -> dict[str, Assignment]:
-    """The picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
+    """Choose the picks by name; one that nothing fits is missing. safe: what `sweep.safe` found to be it."""
     baseline = trials.get(Assignment(problem.baseline))
     fitting = [c for c, trial in trials.items() if baseline is None or problem.meets(trial, baseline)]
     if not fitting:
@@ -238,7 +238,7 @@ class _Images:
         self._last: tuple[Any, Compared] | None = None
 
     def compared(self, predictions: Any) -> Compared:
-        """A run against the baseline; that of the last one is kept."""
+        """Compare a run with the baseline; the last comparison is kept."""
         if self._last is None or self._last[0] is not predictions:
             self._last = predictions, self._loss(predictions.of_images(self._positions))
         return self._last[1]

@@ -70,7 +70,7 @@ class SafetyTests:
 
     @property
     def last_shown(self) -> Tested | None:
-        """The safe configuration; without one the first that was tested."""
+        """Return the safe configuration; without one the first that was tested."""
         return next((test for test in self.tested if test.configuration == self.safe), next(iter(self.tested), None))
 
 
@@ -143,7 +143,7 @@ def check_safety(
 
 
 def _measurable(margins: Margins, baseline: Trial | None) -> Margins:
-    """The margins without those of measures that the images have no labels for; what the user asked for stays."""
+    """Return the margins without those of measures that the images have no labels for; what the user asked for stays."""
     if margins.asked or baseline is None:
         return margins
     return replace(margins, points={name: points for name, points in margins.points.items() if not baseline.get(name) < 0})

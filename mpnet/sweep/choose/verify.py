@@ -42,7 +42,7 @@ RULE = (
 
 
 def verifying(experiment: Experiment, section: VerifySection) -> tuple[str, ...]:
-    """The backends, by preference, that a sweep is verified in. Raises: ConfigError when they are unknown or missing."""
+    """Return the backends, by preference, that a sweep is verified in. Raises: ConfigError when they are unknown or missing."""
     names = section.engine or experiment.backends
     if names == OWN_BACKENDS:
         raise ConfigError(
@@ -127,7 +127,7 @@ class Verification:
 
     @property
     def _measure_names(self) -> tuple[str, str]:
-        """The task's quality, and its agreement with the baseline."""
+        """Return the names of the task's quality and of its agreement with the baseline."""
         task = self.sweep.setup.bench.kit.task
         return task.quality, task.agreement
 

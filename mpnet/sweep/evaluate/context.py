@@ -21,7 +21,7 @@ Array = str | NDArray[np.float32]
 
 
 def values_of(array: Array) -> NDArray[np.float32]:
-    """The values; a file is mapped, not read, so that all processes share its memory."""
+    """Return the values; a file is mapped, not read, so that all processes share its memory."""
     if not isinstance(array, str):
         return array
     try:

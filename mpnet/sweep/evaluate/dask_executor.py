@@ -66,7 +66,7 @@ class Credentials:
 def evaluate_where_bits_agree(
     name: str, recipe: Recipe, client_credentials: Credentials, chunk: WorkChunk
 ) -> tuple[Credentials, ChunkResult | None]:
-    """Runs in a Dask worker: what it is, and the chunk's result unless it computes other bits than expected.
+    """Run a chunk in a Dask worker: return what it is, and the result unless it computes other bits than expected.
 
     A release that does not check has no function of this name.
     """
@@ -121,7 +121,7 @@ class DaskExecutor:
             raise
 
     def _send(self) -> Any:
-        """The recipe on all workers: it holds images and weights, so it is sent once, not with every task."""
+        """Send the recipe to all workers: it holds images and weights, so it is sent once, not with every task."""
         try:
             return self._client.scatter(self._recipe, broadcast=True, hash=False)
         except _CONNECTION_ERRORS:
@@ -130,6 +130,7 @@ class DaskExecutor:
             raise self._refusal(f"a Dask worker cannot read what it is sent ({_one_line(error)})") from None
 
     def submit(self, chunk: WorkChunk) -> None:
+        """Take on a chunk of work."""
         self._check()
         assert self._credentials is not None
         arguments = self._name, self._sent_recipe, self._credentials, chunk
@@ -137,6 +138,7 @@ class DaskExecutor:
         self._running[future] = chunk, self._sent_recipe
 
     def wait(self, timeout: float) -> list[ChunkResult]:
+        """Return the results that are there within `timeout` seconds, in no particular order."""
         if not self._running:
             return []
         self._check()
@@ -175,7 +177,7 @@ class DaskExecutor:
         return results
 
     def _submit_again(self, chunk: WorkChunk, sent_recipe: Any) -> None:
-        """What was lost with the last worker that had the recipe, once there are workers again."""
+        """Submit a chunk again that was lost with its worker, once there are workers again."""
         self._lost_times[chunk] = self._lost_times.get(chunk, 0) + 1
         if self._lost_times[chunk] == MAX_DEATHS:
             raise _deadly_chunk_error(chunk)
@@ -198,8 +200,10 @@ class DaskExecutor:
         )
 
     def _check(self) -> None:
-        """Raises: EngineError when the scheduler is gone, or has had no worker for a while; ConfigError when a worker is of
-        another release, which it is asked for in a way that every release answers.
+        """Check the scheduler and its workers.
+
+        Workers are asked for their release in a way that every release answers. Raises: EngineError when the scheduler is gone,
+        or has had no worker for a while; ConfigError when a worker is of another release.
         """
         if self._client.status != "running":
             raise self._connection_error()
@@ -233,6 +237,7 @@ class DaskExecutor:
         )
 
     def close(self) -> None:
+        """Cancel what is running and close the client."""
         if self._client.status == "running":
             self._client.cancel(list(self._running))
         self._running.clear()

@@ -71,7 +71,7 @@ class Evaluator:
 
     @cached_property
     def signal(self) -> list[NDArray[np.float64]]:
-        """The sum of squares of each of the baseline's outputs, float64 (images,) each."""
+        """Return the sum of squares of each of the baseline's outputs, float64 (images,) each."""
         return [
             np.concatenate([squared_sum(np.ascontiguousarray(head[i : i + 1])) for i in range(len(head))])
             for head in self._baseline_heads
@@ -106,7 +106,7 @@ class Evaluator:
         return LikelyHeads(self.context.network, self.context.decoder)
 
     def graph(self, options: int, keys: Sequence[str]) -> SharedGraph:
-        """The shared computation of configurations."""
+        """Return the shared computation of configurations."""
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
 
     def evaluate(self, chunk: WorkChunk) -> ChunkResult:
@@ -195,7 +195,7 @@ class Evaluator:
         return digest.hexdigest()
 
     def images_by_loss(self, names: tuple[str, ...], keys: Sequence[str]) -> tuple[NDArray[np.intp], int]:
-        """The order of the images that select (`SweepContext.order`) that a sample of keys asks for, and MACs executed for it.
+        """Return the order of the images that select (`SweepContext.order`) for a sample of keys, and MACs executed for it.
 
         names: of the objectives.
         """
@@ -207,7 +207,7 @@ class Evaluator:
         return self._race.images_by_loss(names, runs.predictions(sample, 0)), runs.macs
 
     def predictions(self, options: int, key: str) -> Any:
-        """What one configuration finds: the bits that its trial was measured on. Raises: as `baseline`."""
+        """Return what one configuration finds: the bits that its trial was measured on. Raises: as `baseline`."""
         runs = _PartialRuns(self, options)
         runs.run_all(key)
         return runs.predictions((key,), 0)
@@ -225,7 +225,7 @@ class Evaluator:
         return Baseline(key, runs.predictions((key,), 0), tuple(tensors), runs.decoded_bytes)
 
     def baseline_trial(self) -> Trial | None:
-        """The figures of the context's baseline, whose pass was run for the context; None where there is none."""
+        """Return the figures of the context's baseline, whose pass was run for the context; None where there is none."""
         baseline = self.context.baseline
         if baseline is None:
             return None
@@ -233,7 +233,7 @@ class Evaluator:
         return Trial(baseline.key, {**self.scorer.measure(baseline.predictions, noise), **self.costs(0, baseline.key)})
 
     def costs(self, options: int, key: str, names: Collection[str] | None = None) -> dict[str, float]:
-        """The costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
+        """Return the costs of a configuration, as `mpnet run` counts them; with a latency table the predicted time.
 
         names: of the measures that are needed, None: all.
         """
@@ -351,7 +351,7 @@ class _PartialRuns:
 
     @property
     def decoded_bytes(self) -> int:
-        """What the fullest decoded output takes."""
+        """Return the bytes that the fullest decoded output takes."""
         return max(int(tensor.nbytes) for outputs in self._outputs for output in outputs.decoded for tensor in output.values())
 
     def run(self, keys: Sequence[str], images: NDArray[np.intp], keep: Sequence[NDArray[np.float32]] = ()) -> None:
@@ -379,7 +379,7 @@ class _PartialRuns:
             raise EngineError(f"{context.network.source}: {self.failures[key].reason}")
 
     def predictions(self, keys: Sequence[str], first_run: int) -> Any:
-        """What some keys of the last run find in the images of all runs from number `first_run` on, one key after the other."""
+        """Return what some keys of the last run find in the images of all runs from `first_run` on, one key after the other."""
         decoder = self._decoder.of_images(np.concatenate(self._images[first_run:]))
         names = zip(*(self._graph.head_names(key) for key in keys), strict=True)
         return decoder.predictions(
@@ -396,8 +396,9 @@ class _PartialRuns:
         return [self._noise(output, name, None) for output, name in self._names(key)]
 
     def measure(self, keys: Sequence[str]) -> Iterator[tuple[str, dict[str, float]]]:
-        """The figures of each key, which all runs so far have had; it is run on the images that none of them had first. What
-        fails there has no figures.
+        """Yield the figures of each key, which all runs so far have had.
+
+        It is run first on the images that none of them had; what fails there has no figures.
         """
         if not keys:
             return

@@ -31,7 +31,9 @@ MAX_DEATHS = 3
 class Worker(Protocol):
     """What evaluates chunks."""
 
-    def evaluate(self, chunk: WorkChunk) -> ChunkResult: ...
+    def evaluate(self, chunk: WorkChunk) -> ChunkResult:
+        """Evaluate a chunk of work."""
+        ...
 
     def known_pass(self) -> str:
         """Digest of a pass that comes out the same wherever this release runs."""
@@ -66,14 +68,17 @@ class InlineExecutor:
         self._waiting: deque[WorkChunk] = deque()
 
     def submit(self, chunk: WorkChunk) -> None:
+        """Take on a chunk of work."""
         self._waiting.append(chunk)
 
     def wait(self, timeout: float) -> list[ChunkResult]:
+        """Evaluate the next chunk and return its result."""
         if not self._waiting:
             return []
         return [self._worker.evaluate(self._waiting.popleft())]
 
     def close(self) -> None:
+        """Drop the chunks that wait."""
         self._waiting.clear()
 
 
@@ -124,6 +129,7 @@ class ProcessExecutor:
             signal.pthread_sigmask(signal.SIG_SETMASK, previous_mask)
 
     def submit(self, chunk: WorkChunk) -> None:
+        """Take on a chunk of work."""
         self._waiting.append(chunk)
         self._hand_out()
 
@@ -142,6 +148,7 @@ class ProcessExecutor:
                 worker.chunk, worker.last_key = chunk, chunk.keys[-1]
 
     def wait(self, timeout: float) -> list[ChunkResult]:
+        """Return the results that are there within `timeout` seconds, in no particular order."""
         self._hand_out()
         busy = {worker.pipe: number for number, worker in enumerate(self._workers) if worker.chunk is not None}
         results = []
@@ -185,6 +192,7 @@ class ProcessExecutor:
             worker.process.join()
 
     def close(self) -> None:
+        """End the workers and drop the chunks that wait."""
         for worker in self._workers:
             self._end(worker)
         self._workers = []
@@ -206,7 +214,7 @@ def keep_heap() -> None:
 
 
 def _serve(pipe: Any, recipe: Recipe) -> None:
-    """A worker's life: make, then answer chunks until the pipe closes. Ctrl-C is the parent's business."""
+    """Run a worker: make it, then answer chunks until the pipe closes. Ctrl-C is the parent's business."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, _STOPPING)
     keep_heap()

@@ -55,7 +55,7 @@ class SharedGraph:
 
     @cached_property
     def unchecked(self) -> frozenset[int]:
-        """Outputs that no operation has checked to be finite."""
+        """Return outputs that no operation has checked to be finite."""
         return frozenset(number for names in self.heads for number in names if not self._checks_result(number))
 
     def _checks_result(self, number: int) -> bool:
@@ -73,7 +73,7 @@ class SharedGraph:
         return sum(self.network.layers[node.layer].macs for node in self.nodes)
 
     def head_names(self, key: str) -> tuple[str, ...]:
-        """What a configuration's outputs are called, one name each."""
+        """Return the names of a configuration's outputs, one each."""
         return tuple(restricted(key, positions) for positions in self.positions)
 
     @cached_property

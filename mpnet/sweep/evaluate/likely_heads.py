@@ -70,7 +70,7 @@ class LikelyHeads:
         self._gathered = np.empty(0, np.uint8)
 
     def decode(self, output: int, tensor: Tensor, geometry: NDArray[np.float32]) -> Any:
-        """What a head says: see `Decoder.decode`."""
+        """Decode a head's tensor, as `Decoder.decode`."""
         if isinstance(tensor, HeadCells) and isinstance(self._decoder, DetectionDecoder):
             return self._decoder.decode(output, tensor.host(), geometry, tensor.cells)
         return self._decoder.decode(output, tensor.host(), geometry)
@@ -161,7 +161,7 @@ def _packing_precision(operation: Convolve) -> Precision:
 def _pack(
     operations: Sequence[Convolve], filters: NDArray[np.intp], height: int, width: int, prepared: Prepared
 ) -> PreparedConvolution:
-    """Some filters of 1x1 convolutions, of one after the other, for images of this size."""
+    """Pack some filters of 1x1 convolutions, of one after the other, for images of this size."""
     constants = [prepared.constants(operation) for operation in operations]
     weights = np.concatenate([constant.weights[filters] for constant in constants])
     scales = [constant.weight_scale[filters] for constant in constants if constant.weight_scale is not None]
@@ -182,7 +182,7 @@ def _convolve(
     prepared: Prepared,
     threads: int,
 ) -> Storage:
-    """The convolution of x (n, h, w, c)."""
+    """Return the convolution of x (n, h, w, c)."""
     shape = convolution.packed.shape
     result = x.device.allocate((x.shape[0], shape.out_h, shape.out_w, shape.out_channels), FP32.stored.dtype)
     convolve(operation, convolution, x, result, scales, prepared, threads)

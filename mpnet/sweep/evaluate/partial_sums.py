@@ -110,7 +110,7 @@ def can_sum_inputs(lowering: Lowering, network: NetworkSpec, first_channels: int
 
 
 def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: int) -> Tensor:
-    """The result of a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
+    """Run a layer that reads what lies apart. Raises: KernelError, PrecisionError."""
     operation, quantize = lowering.main, lowering.convert[0]
     if not can_sum_inputs(lowering, prepared.network, x.channels(0).stop):
         return run_lowering(lowering, [x.concatenate(prepared, threads)], prepared, threads)
@@ -152,7 +152,7 @@ def run_split(lowering: Lowering, x: SplitConcat, prepared: Prepared, threads: i
 def _sums_for(
     x: Tensor, code_map: CodeMap, operation: Convolve, quantize: Quantize, convolution: PreparedConvolution, context: Context
 ) -> Storage:
-    """The sums over a shared part, for codes that mean this."""
+    """Return the sums over a shared part, for codes that mean this."""
     cached = x.channel_sums.get((context.prepared, operation))
     if cached is None:
         part_map = _code_map(quantize, _ranges(x, context).host(), context)
@@ -188,7 +188,7 @@ def _ranges(x: Tensor, context: Context) -> Storage:
 
 
 def _code_map(quantize: Quantize, ranges: NDArray[np.float32], context: Context) -> CodeMap:
-    """What codes of tensors with these ranges (n, 2) mean."""
+    """Return what codes of tensors with these ranges (n, 2) mean."""
     if quantize.range is not None:
         return quantize.fixed_map(len(ranges), context.device)
     return CodeMap.from_rows(activations.ranges_to_params(ranges, quantize.scheme), context.device)

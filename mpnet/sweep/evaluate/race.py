@@ -49,7 +49,9 @@ class HasValues(Protocol):
     """What was measured of a configuration: values by name of the measure."""
 
     @property
-    def values(self) -> Mapping[str, float]: ...
+    def values(self) -> Mapping[str, float]:
+        """Return the figures by name of measure."""
+        ...
 
 
 _Result = TypeVar("_Result", bound=HasValues)
@@ -60,13 +62,13 @@ class PartialRuns(Protocol):
 
     @property
     def failures(self) -> Mapping[str, object]:
-        """The keys so far with values that are not finite, which have no predictions."""
+        """Return the keys so far with values that are not finite, which have no predictions."""
 
     def run(self, keys: Sequence[str], images: NDArray[np.intp]) -> None:
         """Run these configurations on the images at these positions."""
 
     def predictions(self, keys: Sequence[str], first_run: int) -> Any:
-        """What some keys of the last call of `run` find in the images of all calls from number `first_run` on.
+        """Return what some keys of the last call of `run` find in the images of all calls from number `first_run` on.
 
         Result: of one key after the other.
         """
@@ -89,8 +91,9 @@ class Race:
         self._bounds: dict[tuple[str, ...], UpperBounds[Any]] = {}
 
     def survivors(self, keys: Sequence[str], rivals: Rivals, runs: PartialRuns, costs: Costs) -> tuple[Survivors, Counter[int]]:
-        """The keys that did not fail and are not certain to be dominated by a rival; and how many were ruled out after how many
-        images. costs: of a key, by name.
+        """Find the keys that did not fail and are not certain to be dominated by a rival.
+
+        Return them and how many were ruled out after how many images. costs: of a key, by name.
         """
         if rivals.names not in self._bounds:
             self._bounds[rivals.names] = self._kit.upper_bounds(self._dataset, self._baseline, rivals.names, self._order)
@@ -127,7 +130,7 @@ class Race:
         return Survivors(field.keys_at(rows), rivals.names, field.points[rows], ends[-1][1] if ends else 0), ruled_out
 
     def images_by_loss(self, names: tuple[str, ...], sample: Any) -> NDArray[np.intp]:
-        """An order of the images that count (positions in `select`), those first on which a sample loses most.
+        """Return an order of the images that count (positions in `select`), those first on which a sample loses most.
 
         names: of the objectives. sample: what some configurations find in the images that count, one after the other.
         """
@@ -146,7 +149,9 @@ class Survivors:
     images: int
 
     def measure_non_dominated(self, measure: Callable[[Sequence[str]], Sequence[_Result]]) -> list[_Result]:
-        """What `measure` gives of all but those that one of the others dominates for certain.
+        """Measure all but those that one of the others dominates for certain.
+
+        Return what `measure` gives of them.
 
         Keys that no other one could dominate, if all were as good as they can be, come first; they are rivals of the rest.
         measure: of keys, in order; what fails is left out.
@@ -173,7 +178,7 @@ def _at_best(points: NDArray[np.float64], objectives: Sequence[Measure]) -> NDAr
 
 
 def points_without_images(keys: Sequence[str], names: Sequence[str], costs: Costs) -> NDArray[np.float64]:
-    """The most that the objectives can be of keys that nothing is known of: (keys, objectives), the costs and HIGHEST."""
+    """Return the best that objectives can be of keys that nothing is known of: (keys, objectives), costs and HIGHEST."""
     points = np.full((len(keys), len(names)), HIGHEST)
     columns = {name: column for column, name in enumerate(names) if not objective(name).higher}
     for row, key in enumerate(keys):
@@ -183,7 +188,7 @@ def points_without_images(keys: Sequence[str], names: Sequence[str], costs: Cost
 
 
 def ruled_out_by_costs(keys: Sequence[str], rivals: Rivals, costs: Costs) -> tuple[str, ...]:
-    """The keys that a rival dominates without any image: it reaches HIGHEST and costs less."""
+    """Return the keys that a rival dominates without any image: it reaches HIGHEST and costs less."""
     objectives = [objective(name) for name in rivals.names]
     perfect = [all(-value >= HIGHEST for value, o in zip(p, objectives, strict=True) if o.higher) for p in rivals.points]
     if not any(perfect):
@@ -210,7 +215,7 @@ class _Field:
         self.first_unchecked, self.next_check = np.zeros(len(keys), dtype=np.intp), np.zeros(len(keys), dtype=np.intp)
 
     def keys_at(self, rows: NDArray[np.intp]) -> tuple[str, ...]:
-        """The keys of some rows."""
+        """Return the keys of some rows."""
         return tuple(self._keys[row] for row in rows)
 
     def add_evidence(self, rows: NDArray[np.intp], evidence: Sequence[Any], bounds: UpperBounds[Any]) -> None:
@@ -244,7 +249,7 @@ class _Field:
 
 
 def predict_additively(measured_keys: Sequence[str], values: NDArray[np.float64], keys: Sequence[str]) -> NDArray[np.float64]:
-    """What the measures of keys would be, if each code of each layer added its own to them, as least squares find it.
+    """Predict the measures of keys as if each code of each layer added its own to them, as least squares find it.
 
     values: (measured keys, measures). Result: (keys, measures).
     """

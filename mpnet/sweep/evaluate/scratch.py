@@ -28,7 +28,7 @@ class Scratch:
         self._names: list[str] = []
 
     def array(self, shape: Sequence[int]) -> tuple[NDArray[np.float32], str]:
-        """A new float32 array of zeros, and the path under which other processes can map it.
+        """Allocate a new float32 array of zeros, and the path under which other processes can map it.
 
         Raises: StoreError when there is no room for it.
         """

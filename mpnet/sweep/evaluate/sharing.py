@@ -35,7 +35,7 @@ def ancestors(network: NetworkSpec, integer_only: bool = False) -> tuple[tuple[i
 
 
 def restricted(key: str, positions: Sequence[int]) -> str:
-    """The characters of a key at the given positions."""
+    """Return the characters of a key at the given positions."""
     return "".join([key[position] for position in positions])
 
 
@@ -54,7 +54,7 @@ def forward_equivalents(network: NetworkSpec, space: Space) -> Fraction:
 
 
 def forward_equivalents_of(network: NetworkSpec, keys: Iterable[str]) -> Fraction:
-    """The same for a list of configurations that are walked together, under one option set."""
+    """Count the forward equivalents of a list of configurations that are walked together, under one option set."""
     distinct = sorted(set(keys))
     if not distinct:
         return Fraction(0)

@@ -99,7 +99,7 @@ def build_graph(
 
 
 def _join_pool(convolution: Lowering, pool: Lowering) -> Lowering | None:
-    """A convolution and the pooling of its result as one layer, where that is possible."""
+    """Join a convolution and the pooling of its result to one layer, where that is possible."""
     if convolution.rest or pool.rest or convolution.after is not None or pool.after is not None:
         return None
     if any(pool.convert) or any(pool.slices):
@@ -116,7 +116,7 @@ def run_stem(
     cached: Mapping[int, Tensor] | None = None,
     additional: Sequence[int] = (),
 ) -> list[Tensor]:
-    """The tensors of the boundary for a group of images, in its order, then those of the nodes `additional`.
+    """Return the tensors of the boundary for a group of images, in its order, then those of the nodes `additional`.
 
     cached: results of nodes of the stem for these images, which are not computed again. additional: nodes that run.
     Raises: LayerFailure, of all configurations.
@@ -132,7 +132,7 @@ def run_stem(
 
 
 def slice_images(tensor: Tensor, start: int, end: int) -> Tensor:
-    """A tensor of the images at these positions of a larger group."""
+    """Return a tensor of the images at these positions of a larger group."""
     code_map = None if tensor.code_map is None else tensor.code_map.images(start, end)
     ranges = None if tensor.ranges is None else tensor.ranges.images(start, end)
     return Tensor(tensor.storage.images(start, end), tensor.precision, code_map, ranges)
@@ -211,7 +211,7 @@ def _run_node(
     threads: int,
     compute: RunLowering = run_lowering,
 ) -> Tensor | SplitConcat:
-    """A node's result. pending_uses: how often each tensor is still needed. Raises: LayerFailure."""
+    """Compute a node's result. pending_uses: how often each tensor is still needed. Raises: LayerFailure."""
     node = graph.nodes[number]
     inputs = [results[i] for i in node.inputs]
     try:

@@ -45,7 +45,7 @@ class WorkChunk:
 
     @property
     def name(self) -> str:
-        """What it is claimed under."""
+        """Return the name that it is claimed under."""
         return f"{self.options}/{self.keys[0]}..{self.keys[-1]}/{len(self.keys)}"
 
 

@@ -60,7 +60,7 @@ def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
 
 
 def non_dominated(points: Points) -> NDArray[np.intp]:
-    """Indices of the points that no other point dominates, in ascending order of the first column.
+    """Return the indices of the points that no other point dominates, in ascending order of the first column.
 
     points: (n, k), every column to be minimised, no NaN. A point dominates another when it is nowhere worse and
     somewhere better; equal points do not dominate each other, so all of them are kept.
@@ -102,7 +102,7 @@ def _non_dominated_2d(points: Points, order: NDArray[np.intp]) -> NDArray[np.int
 
 
 def knee(costs: NDArray[np.float64], qualities: NDArray[np.float64]) -> int:
-    """The point of a front farthest above the straight line between its cheapest and its most accurate end.
+    """Find the point of a front farthest above the straight line between its cheapest and its most accurate end.
 
     costs, qualities: (n,), both axes being taken as shares of their spread; the most accurate one when either is flat.
     """

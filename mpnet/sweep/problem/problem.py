@@ -71,13 +71,14 @@ class Problem:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The names of the objectives, in their order."""
+        """Return the names of the objectives, in their order."""
         return tuple(o.name for o in self.objectives)
 
     @property
     def front_name(self) -> str:
-        """What its front is of: objectives and choices, in words that do not depend on the order of either. What one of them
-        rules out may well be on another's front.
+        """Describe what its front is of: objectives and choices, in words that do not depend on the order of either.
+
+        What one of them rules out may well be on another's front.
         """
         choices = [f"{','.join(map(str, v.positions))}={''.join(sorted(v.codes))}" for v in self.space.variables]
         options = sorted(option_set.text for option_set in self.space.option_sets)
@@ -85,36 +86,36 @@ class Problem:
 
     @property
     def quality_name(self) -> str:
-        """The measure of accuracy that ranks."""
+        """Return the measure of accuracy that ranks."""
         return next(o.name for o in self.objectives if o.higher)
 
     @property
     def cost_name(self) -> str:
-        """The cost that counts first."""
+        """Return the cost that counts first."""
         return next(o.name for o in self.objectives if not o.higher)
 
     @property
     def baseline(self) -> str:
-        """The key that everything is compared with: all layers as high as they may be."""
+        """Return the key that everything is compared with: all layers as high as they may be."""
         return self.space.highest()
 
     def value(self, trial: Trial, name: str) -> float:
-        """A trial's measure or cost, on the images that select. Raises ConfigError when it was not measured."""
+        """Return a trial's measure or cost, on the images that select. Raises: ConfigError when it was not measured."""
         value = trial.get(name)
         if math.isnan(value):
             raise ConfigError(f"sweep.objectives: {name} was not measured for {trial.key}; {measure(name).remedy}")
         return value
 
     def quality(self, trial: Trial) -> float:
-        """The first measure of accuracy."""
+        """Return the first measure of accuracy."""
         return self.value(trial, self.quality_name)
 
     def quality_in(self, trials: Results, configuration: Assignment) -> float:
-        """The first measure of accuracy of a configuration that was asked for; -inf when it failed, worse than all others."""
+        """Return the first measure of accuracy of a configuration that was asked for; -inf when it failed."""
         return self.quality(trials[configuration]) if configuration in trials else -math.inf
 
     def cost(self, trial: Trial) -> float:
-        """The first cost."""
+        """Return the first cost."""
         return self.value(trial, self.cost_name)
 
     def points(self, trials: Sequence[Trial]) -> Points:
@@ -128,7 +129,7 @@ class Problem:
         return best_pairs(np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2))
 
     def rivals(self, trials: Iterable[Trial], previous: Rivals | None = None) -> Rivals:
-        """The front of what is known, for configurations that nothing is known of to be held against.
+        """Return the front of the trials, against which configurations without a trial are held.
 
         trials: all, or those that came after the front `previous`.
         """
@@ -139,7 +140,7 @@ class Problem:
         return Rivals(self.names, tuple(tuple(map(float, point)) for point in front))
 
     def front(self, trials: Sequence[Trial]) -> list[int]:
-        """Indices of the trials that no other one dominates, the first objective best first."""
+        """Return the indices of the trials that no other one dominates, the first objective best first."""
         return [int(i) for i in non_dominated(to_minimise(self.points(trials), self.objectives))]
 
     def saving(self, key: str, variable: int, code: str) -> float:
@@ -172,7 +173,7 @@ class Problem:
         return excesses + [(name, self.value(trial, name) - limit) for name, limit in limits.at_most.items()]
 
     def nearest(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
-        """The trial that is least beyond the limits: by the worst excess, as a share of what it limits."""
+        """Return the trial that is least beyond the limits: by the worst excess, as a share of what it limits."""
         sizes = {key: max(abs(excess), 1e-12) for key, excess in self.excesses(baseline, baseline)}
 
         def worst(trial: Trial) -> float:
@@ -181,7 +182,7 @@ class Problem:
         return min(trials, key=lambda t: (worst(t), -self.quality(t), t.key), default=None)
 
     def best(self, trials: Iterable[Trial], baseline: Trial) -> Trial | None:
-        """The cheapest trial that keeps all constraints, the more accurate one among equals; None when none does.
+        """Return the cheapest trial that keeps all constraints, the more accurate one among equals; None when none does.
 
         Without any constraint on accuracy the most accurate one is best, the cheaper one among equals.
         """

@@ -101,7 +101,7 @@ class Space:
         return list(dict.fromkeys(self.key_of(codes) for codes in draws))
 
     def key_of(self, codes: Sequence[str]) -> str:
-        """The key with one code per variable."""
+        """Return the key with one code per variable."""
         key = [""] * len(self.layers)
         for variable, code in zip(self.variables, codes, strict=True):
             for position in variable.positions:
@@ -129,7 +129,7 @@ class Space:
         )
 
     def falling_codes(self, variable: int) -> str:
-        """The codes of a variable from the highest to the lowest precision."""
+        """Return the codes of a variable from the highest to the lowest precision."""
         return "".join(sorted(self.variables[variable].codes, key=_height, reverse=True))
 
     def highest(self) -> str:
@@ -149,7 +149,7 @@ class Space:
         return self.key_of([v.codes[(offset + number) % len(v.codes)] for number, v in enumerate(self.variables)])
 
     def changed(self, key: str, variable: int, code: str) -> str:
-        """The key with one variable set to a code."""
+        """Return the key with one variable set to a code."""
         codes = list(self.codes_of(key))
         codes[variable] = code
         return self.key_of(codes)
@@ -162,7 +162,7 @@ def _height(code: str) -> tuple[int, int]:
 
 
 def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceSection | None = None) -> Space:
-    """The space that a sweep section describes.
+    """Build the space that a sweep section describes.
 
     precisions: choices of every layer that `section.layers` does not name.
     Raises: ConfigError for an unknown layer or precision, a layer without weights, tied layers with different choices,
@@ -203,7 +203,7 @@ def build_space(network: NetworkSpec, precisions: Sequence[str], section: SpaceS
 
 
 def _tied(network: NetworkSpec, section: SpaceSection) -> list[tuple[int, ...]]:
-    """Indices of layers that share a precision, by group."""
+    """Return the indices of layers that share a precision, by group."""
     if section.tied != AUTO_TIES:
         groups = (
             {i for selector in group for i in _select_weighted(network, selector, "sweep.space.tied")} for group in section.tied

@@ -32,8 +32,9 @@ class PassSeconds:
 
 
 def seconds_per_pass(bench: Workbench, space: Space) -> PassSeconds:
-    """Times two passes of one image at each precision of the space; one whose values overflow says nothing, and 0 is said
-    where all do.
+    """Time two passes of one image at each precision of the space.
+
+    One whose values overflow says nothing, and 0 is said where all do.
     """
     options = replace(bench.options, ranges={}, layers={}, complete={})
     keys = dict.fromkeys(space.lowered(PRECISIONS[name].code) for name in space.precisions)

@@ -14,7 +14,7 @@ from mpnet.sweep.store import FailedTrial
 
 
 def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
-    """What ends a command whose baseline has no figures."""
+    """Return the error that ends a command whose baseline has no figures."""
     return EngineError(
         f"{network.source}: {reason}, in the configuration {key} that all others are compared with; "
         "give that layer other precisions in sweep.space.layers"

@@ -338,7 +338,7 @@ class Sweep:
         return WorkChunk(claim.options, keys, self._update_rivals() if prune else None)
 
     def _update_rivals(self) -> Rivals:
-        """The front of all trials; only those that came since the last call are looked at."""
+        """Return the front of all trials; only those that came since the last call are looked at."""
         trials = self.state.trials
         if self._front is None or len(trials) > self._front_count:
             self._front = self.problem.rivals(trials.iterate_from(self._front_count), self._front)

@@ -47,7 +47,7 @@ class SweepState:
 
     @property
     def per_second(self) -> float:
-        """Configurations settled per second, up to the last commit: between commits nobody knows better."""
+        """Return the configurations settled per second, up to the last commit: between commits nobody knows better."""
         return self.settled / max(self.committed - self.start_time, 1e-9)
 
     @property

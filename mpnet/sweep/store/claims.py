@@ -39,7 +39,7 @@ class Claims:
         self._db.execute("UPDATE claims SET heartbeat = ? WHERE owner = ?", (time.time(), self._owners.me))
 
     def end(self, name: str) -> None:
-        """What was claimed is done, whoever has it by now."""
+        """End a claim: its work is done, whoever has it by now."""
         self._db.execute("DELETE FROM claims WHERE name = ?", (name,))
 
     def release(self, name: str | None = None) -> None:

@@ -71,7 +71,7 @@ DOCUMENTS: Mapping[str, Kind] = {
 
 
 def read_document(name: str, text: Any) -> Any:
-    """The document in a text; what is not there is {}, and None for findings. Raises: ValueError saying what is wrong."""
+    """Read the document in a text; what is not there is {}, and None for findings. Raises: ValueError saying what is wrong."""
     kind = DOCUMENTS[name.partition("/")[0]]
     if text is None:
         if isinstance(kind, Fields) and kind.required:
@@ -89,7 +89,7 @@ def read_document(name: str, text: Any) -> Any:
 
 
 def check_trial(key: Any, values: Mapping[str, Any]) -> None:
-    """Raises: ValueError for a key or a value, by its column, that no trial has."""
+    """Check a trial. Raises: ValueError for a key or a value, by its column, that no trial has."""
     wrong = mismatch(key, KEY, "key")
     for name, value in values.items():
         low, high, kind = _range(name)
@@ -103,7 +103,10 @@ def check_trial(key: Any, values: Mapping[str, Any]) -> None:
 
 @cache
 def _range(name: str) -> tuple[float, float, Within]:
-    """The least and greatest value of a trial's column, and both as a kind; -1 percent says that there was nothing to measure.
+    """Return the least and greatest value of a trial's column, and both as a kind.
+
+    A value of -1 percent says that there was nothing to measure.
+
     Of decibels infinity is one as well: equal tensors have an infinite ratio.
     """
     quantity = measure(name)
@@ -113,7 +116,7 @@ def _range(name: str) -> tuple[float, float, Within]:
 
 
 def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
-    """Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
+    """Check a claim. Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
     where = f"claim {shown(name)}"
     wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{where}: owner")
     wrong = wrong or mismatch(heartbeat, float, f"{where}: heartbeat")
@@ -122,14 +125,14 @@ def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
 
 
 def check_work(macs: Any, seconds: Any) -> None:
-    """Raises: ValueError for work that nobody can have done."""
+    """Check counted work. Raises: ValueError for work that nobody can have done."""
     wrong = mismatch(macs, _AMOUNT, "work: macs") or mismatch(seconds, _AMOUNT, "work: seconds")
     if wrong is not None:
         raise ValueError(wrong)
 
 
 def check_text(name: str, value: Any) -> None:
-    """Raises: ValueError for a note that is no text."""
+    """Check a note. Raises: ValueError for a note that is no text."""
     wrong = mismatch(value, str, name)
     if wrong is not None:
         raise ValueError(wrong)

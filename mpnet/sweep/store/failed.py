@@ -41,7 +41,7 @@ def has_failed(db: sqlite3.Connection) -> bool:
 
 
 def failed_rows(db: sqlite3.Connection, context: int, keys: Sequence[str] | None = None) -> Iterator[FailedTrial]:
-    """The failed configurations of a context, by rising key; keys: only these, few enough for one statement.
+    """Yield the failed configurations of a context, by rising key; keys: only these, few enough for one statement.
 
     Raises: ValueError for a row that is damaged.
     """
@@ -53,7 +53,7 @@ def failed_rows(db: sqlite3.Connection, context: int, keys: Sequence[str] | None
 
 
 def failed_trial(context: Any, key: Any, layer: Any, reason: Any, checksum: Any) -> FailedTrial:
-    """A failed configuration from the columns of its row. Raises: ValueError for what nobody wrote."""
+    """Return a failed configuration from the columns of its row. Raises: ValueError for what nobody wrote."""
     wrong = mismatch(key, KEY, "key of a failed configuration") or mismatch(layer, int, f"failed {shown(key)}: layer")
     wrong = wrong or mismatch(reason, str, f"failed {shown(key)}: reason")
     if wrong is None and checksum != _checksum(context, key, layer, reason):

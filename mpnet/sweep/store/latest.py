@@ -30,7 +30,7 @@ def mark_latest_store(store: Path) -> None:
 
 
 def stores_in(folder: Path) -> list[Path]:
-    """The stores of a folder by name, links left out."""
+    """List the stores of a folder by name, links left out."""
     try:
         return sorted(
             path for path in folder.iterdir() if path.suffix == ".sqlite" and not path.is_symlink() and is_store(path)
@@ -40,7 +40,7 @@ def stores_in(folder: Path) -> list[Path]:
 
 
 def store_at(path: Path) -> Path | None:
-    """The store that a path names: itself, or the latest or only one of a folder; None when there is none.
+    """Find the store that a path names: itself, or the latest or only one of a folder; None when there is none.
 
     Raises: StoreError for a folder of several stores of which none is marked as the latest.
     """

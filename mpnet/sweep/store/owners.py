@@ -52,7 +52,7 @@ class Owner:
 
     @staticmethod
     def parse(text: str) -> Owner | None:
-        """The owner of a text; those of version 0.1.0 have no more than host, pid and token. None for what is none."""
+        """Parse the owner of a text; those of version 0.1.0 have no more than host, pid and token. None for what is none."""
         parts = text.split(":")
         if len(parts) not in (3, 8) or not re.fullmatch(r"[0-9]{1,9}", parts[1]):
             return None
@@ -60,7 +60,7 @@ class Owner:
 
 
 def this_process(locked: bool = False) -> Owner:
-    """The calling process as an owner, under a new token."""
+    """Return the calling process as an owner, under a new token."""
     return Owner(
         host_name(),
         str(os.getpid()),
@@ -74,12 +74,12 @@ def this_process(locked: bool = False) -> Owner:
 
 
 def shown(owner: str) -> str:
-    """An owner as people read it: host, process id, token."""
+    """Return an owner as people read it: host, process id, token."""
     return ":".join(owner.split(":")[:3])
 
 
 class Owners:
-    """This process among the owners of a store.
+    """The calling process among the owners of a store.
 
     me: this owner's name, which is in the store's claims.
     """
@@ -158,7 +158,7 @@ class Owners:
 
 
 def host_name() -> str:
-    """This machine's name, without the separator of owners."""
+    """Return this machine's name, without the separator of owners."""
     return re.sub(r"[^\w.-]", "-", platform.node()) or "localhost"
 
 

@@ -18,7 +18,7 @@ from mpnet.messages import named, reason_of
 
 
 def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
-    """A connection that only reads, also while others write, and from a folder that cannot be written.
+    """Open a connection that only reads, also while others write, and from a folder that cannot be written.
 
     stack: closes it. Raises: sqlite3.Error, OSError.
     """
@@ -53,7 +53,7 @@ def _connect(path: Path, mode: str, busy_seconds: float, stack: ExitStack) -> sq
 
 
 def existing(path: str | Path) -> Path:
-    """The path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
+    """Return the path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
     try:
         if Path(path).is_file():
             return Path(path)

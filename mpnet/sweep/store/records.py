@@ -38,7 +38,7 @@ class Record:
 
     @property
     def result(self) -> SweepResult | None:
-        """The findings as an object, with defaults for what older versions of mpnet did not write."""
+        """Return the findings as an object, with defaults for what older versions of mpnet did not write."""
         return None if self.findings is None else build(SweepResult, self.findings)
 
     def trials(self, store: TrialStore) -> int:
@@ -46,7 +46,7 @@ class Record:
         return sum(store.count(context) for context in self.contexts)
 
     def summary(self, store: TrialStore) -> dict[str, Any]:
-        """The sweep as lists show it: number, name, state of its last end, contexts, strategy, trials, options and so on."""
+        """Return the sweep as lists show it: number, name, state of its last end, strategy, trials, options and so on."""
         documents = store.contexts()
         options = [str(documents[context].get("options", "")) for context in self.contexts if context in documents]
         return {
@@ -93,7 +93,7 @@ def read_records(store: TrialStore) -> list[Record]:
 def choose_record(
     store: TrialStore, number: int | None = None, key: str | None = None, records: Sequence[Record] | None = None
 ) -> Record | None:
-    """The sweep of a number; else the last one, or one that has `key` if that has not; None for an empty store.
+    """Return the sweep of a number; else the last one, or one that has `key` if that has not; None for an empty store.
 
     records: of the store, None: to be read. Raises: StoreError for a number that there is none of.
     """
@@ -115,7 +115,7 @@ def choose_record(
 
 
 def _guessed(last: Mapping[str, Any], contexts: Sequence[int], documents: Mapping[int, Any]) -> dict[str, Any]:
-    """What is the same for all sweeps of a store, with what the contexts themselves say."""
+    """Return what is the same for all sweeps of a store, with what the contexts themselves say."""
     document = documents.get(contexts[0]) or {}
     measures = document.get("measures") or {}
     protocol = {**(last.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}

@@ -54,7 +54,11 @@ def ruled_out_rows(db: sqlite3.Connection, context: int, front: str, first: str 
 
 
 def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
-    """The keys of rows that come by their first key: rows overlap where units were cut differently, or a store was salvaged."""
+    """Yield the keys of rows in the order of their first key, each once.
+
+    Rows overlap where chunks were cut differently, or a store was salvaged.
+
+    """
     before: set[str] = set()
     end = ""
     for keys in rows:
@@ -66,7 +70,7 @@ def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
 
 
 def unpacked(packed: Any) -> tuple[str, ...]:
-    """The keys of a row. Raises: ValueError when they are none."""
+    """Unpack the keys of a row. Raises: ValueError when they are none."""
     try:
         text = zlib.decompressobj().decompress(packed, _MOST).decode("ascii")
     except (zlib.error, TypeError, UnicodeDecodeError):

@@ -139,7 +139,7 @@ def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list
 
 
 def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, RuledOut]]:
-    """What was ruled out, row by row."""
+    """Yield what was ruled out, row by row."""
     with suppress(sqlite3.Error):
         if not has_ruled_out(db):
             return
@@ -151,7 +151,7 @@ def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, R
 
 
 def _failed(db: sqlite3.Connection, lost: list[str]) -> dict[int, list[FailedTrial]]:
-    """Configurations without figures, by context."""
+    """Collect the configurations without figures, by context."""
     failed: dict[int, list[FailedTrial]] = {}
     with suppress(sqlite3.Error):
         if not has_failed(db):
@@ -165,7 +165,7 @@ def _failed(db: sqlite3.Connection, lost: list[str]) -> dict[int, list[FailedTri
 
 
 def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
-    """The notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
+    """Return the notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
     notes: dict[str, Any] = {}
     for row in _rows(db, "meta", "name", lost):
         name = str(row.get("name"))
@@ -183,7 +183,7 @@ def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> 
 
 
 def _renamed(name: str, numbers: dict[int, int]) -> str | None:
-    """The name of a note that is called after contexts: `findings/2,3`, `verified/2:openvino`; None when these are lost."""
+    """Rename a note that is called after contexts: `findings/2,3`, `verified/2:openvino`; None when these are lost."""
     kind, slash, about = name.partition("/")
     contexts, colon, rest = about.partition(":")
     if not slash or kind in ("conditions", "times") or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", contexts):
@@ -193,7 +193,7 @@ def _renamed(name: str, numbers: dict[int, int]) -> str | None:
 
 
 def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
-    """A document about the new numbers of contexts."""
+    """Return a document about the new numbers of contexts."""
     if kind in (
         "losses",
         "tested",

@@ -57,14 +57,14 @@ def checksum(context: int, key: str, values: Mapping[str, float]) -> int:
 
 
 def damaged(path: Path, what: str) -> StoreError:
-    """The error for a store whose content is wrong."""
+    """Return the error for a store whose content is wrong."""
     return StoreError(
         f"{named(path)}: the store is damaged: {what}; `mpnet sweep --salvage STORE` writes what is readable into a new one"
     )
 
 
 def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
-    """What went wrong with a store, and what to do, in one line."""
+    """Return the error that says what went wrong with a store, and what to do, in one line."""
     text = str(error)
     safe = "finished trials are safe"
     if "is full" in text or "No space left" in text or "File too large" in text:

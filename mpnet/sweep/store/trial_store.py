@@ -61,7 +61,7 @@ class Trial:
     values: Mapping[str, float]
 
     def get(self, name: str) -> float:
-        """The value called `name`; NaN when it was not measured."""
+        """Return the value called `name`; NaN when it was not measured."""
         return self.values.get(name, math.nan)
 
 
@@ -74,7 +74,7 @@ class Work:
 
 
 def trial_of(context: Any, key: Any, columns: Mapping[str, Any], measures: Collection[str]) -> Trial:
-    """A trial from what a store holds of it, by column; of its values only those of `measures` are looked at and returned.
+    """Read a trial from what a store holds of it, by column; of its values only those of `measures` are read.
 
     Raises: ValueError for values that no trial has, or another checksum.
     """
@@ -208,7 +208,7 @@ class TrialStore:
             self._db.execute("PRAGMA synchronous = FULL")
 
     def _check_format(self) -> int:
-        """The version of the format; what the store has columns for is known from here on."""
+        """Return the version of the format, and learn which columns the store has."""
         with translated(self.path):
             tables = {row[0] for row in self._db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
             meta = dict(self._db.execute("SELECT name, value FROM meta")) if "meta" in tables else {}
@@ -242,12 +242,12 @@ class TrialStore:
 
     @property
     def subject(self) -> Subject:
-        """The digests that the store was made for."""
+        """Return the digests that the store was made for."""
         document = self.document("subject")
         return Subject(**{field.name: document[field.name] for field in fields(Subject)})
 
     def note(self, name: str) -> str | None:
-        """A text kept under a name, or None."""
+        """Return the text kept under a name, or None."""
         with translated(self.path):
             row = self._db.execute("SELECT value FROM meta WHERE name = ?", (name,)).fetchone()
         if row is None:
@@ -262,11 +262,11 @@ class TrialStore:
         return tuple(str(row[0]) for row in rows)
 
     def document(self, name: str) -> Any:
-        """The JSON document kept under a name, as `documents` describes it; {} or None when there is none."""
+        """Return the JSON document kept under a name, as `documents` describes it; {} or None when there is none."""
         return self._read(read_document, name, self.note(name))
 
     def _read(self, read: Callable[..., _Read], *values: Any) -> _Read:
-        """What `read` makes of something that the store holds. Raises: StoreError when it is damaged."""
+        """Return what `read` makes of something that the store holds. Raises: StoreError when it is damaged."""
         try:
             return read(*values)
         except ValueError as error:
@@ -287,7 +287,7 @@ class TrialStore:
     # ---- contexts: what may differ between trials besides their key
 
     def context(self, document: Mapping[str, Any]) -> int:
-        """The number of a context: quantisation options, arithmetic version, whatever else decides a result.
+        """Return the number of a context: quantisation options, arithmetic version, whatever else decides a result.
 
         Equal documents have equal numbers, in any process. Raises: StoreError for a new one where it cannot be written.
         """
@@ -313,7 +313,7 @@ class TrialStore:
         return {number: self._read(read_document, "context", document) for number, document in rows}
 
     def trial_digest(self, context: int, key: str) -> str:
-        """The identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
+        """Return the identity of a trial, SHA-256 hex; the same as that of a run of its configuration.
 
         Raises: StoreError for a context whose document has no `identity`.
         """
@@ -440,7 +440,7 @@ class TrialStore:
             return int(self._db.execute(f"SELECT count(*) FROM trials{where}", values).fetchone()[0])
 
     def measured(self, contexts: Iterable[int]) -> tuple[str, ...]:
-        """The measures that any finished trial of these contexts has, in the order of the columns."""
+        """Return the measures that any finished trial of these contexts has, in the order of the columns."""
         counts = ", ".join(f'count("{name}")' for name in self._measures)
         numbers = ", ".join(str(int(context)) for context in contexts)
         with translated(self.path):
@@ -468,11 +468,11 @@ class TrialStore:
 
     @property
     def _row(self) -> str:
-        """The columns of a trial in SQL, by name: files have them in the order in which they were added."""
+        """Return the columns of a trial in SQL, by name: files have them in the order in which they were added."""
         return ", ".join(["context", "key", *(f'"{name}"' for name in self._columns)])
 
     def _trial(self, row: Sequence[Any]) -> Trial:
-        """The trial of a row. Raises: ValueError for a damaged one."""
+        """Return the trial of a row. Raises: ValueError for a damaged one."""
         return trial_of(row[0], row[1], dict(zip(self._columns, row[2:], strict=True)), self._measures)
 
     # ---- claims: who works on what (see `claims`)

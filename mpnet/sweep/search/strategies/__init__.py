@@ -28,7 +28,7 @@ from mpnet.sweep.problem.problem import Problem, Walk
 
 
 def _any_problem(problem: Problem) -> None:
-    """Accepts every problem."""
+    """Accept every problem."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ STRATEGIES: dict[str, Strategy] = declared(__name__, __path__, "STRATEGY", Strat
 
 
 def strategy(name: str) -> Strategy:
-    """The strategy called `name`. Raises ConfigError that lists the known ones."""
+    """Return the strategy called `name`. Raises: ConfigError that lists the known ones."""
     try:
         return STRATEGIES[name]
     except KeyError:

@@ -35,7 +35,7 @@ _Asking = Generator[Batch, Results, _Answer]
 
 
 def deep(problem: Problem) -> Walk:
-    """The chain, exchanges around it and halved gaps, for every option set."""
+    """Walk the chain, exchanges around it and halved gaps, for every option set."""
     for options in range(len(problem.space.option_sets)):
         yield from _Search(problem, options).walk()
 

@@ -23,7 +23,7 @@ AROUND = 100
 
 
 def exact_front(problem: Problem) -> Walk:
-    """The front that follows if harms add up, what lies beside the front so far, then all configurations against it.
+    """Walk the front that follows if harms add up, what lies beside the front so far, then all configurations against it.
 
     Raises: as `check_bounds`.
     """
@@ -63,8 +63,10 @@ def around_front(problem: Problem) -> Walk:
 
 
 def check_bounds(problem: Problem) -> None:
-    """Raises: ConfigError for objectives that nothing bounds from part of the images, and for a budget of trials or limits
-    that would need the figures of what is no longer measured.
+    """Check that the problem can be answered exactly.
+
+    Raises: ConfigError for objectives that nothing bounds from part of the images, and for a budget of trials or limits that
+    would need the figures of what is no longer measured.
     """
     for row in problem.objectives:
         bounded = [name for task in TASKS.values() if row.task in ("", task.name) for name in (task.quality, task.agreement)]

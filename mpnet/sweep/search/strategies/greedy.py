@@ -26,7 +26,7 @@ GROUP = 8
 
 
 def greedy(problem: Problem) -> Walk:
-    """The walk down and the walk up, for every option set."""
+    """Walk down and up, for every option set."""
     for options in range(len(problem.space.option_sets)):
         yield from _walk(problem, options, down=True)
         yield from _walk(problem, options, down=False)

@@ -20,7 +20,7 @@ def one_at_a_time(problem: Problem) -> Walk:
 
 
 def only_lowered(problem: Problem, options: int) -> list[Assignment]:
-    """The baseline, and for each variable the baseline with that one alone at each other code."""
+    """Return the baseline, and for each variable the baseline with that one alone at each other code."""
     space, top = problem.space, problem.space.highest()
     keys = [
         top,
