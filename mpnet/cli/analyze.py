@@ -10,6 +10,7 @@ import click
 from mpnet.cli.options import PATH, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.diagnose.analyze import ANALYSIS_IMAGES, KEEP_MACS_PERCENT, analyze_experiment
+from mpnet.formats.documents import typed
 from mpnet.formats.files.atomic import write_text
 from mpnet.report.text.analysis import print_analysis
 
@@ -67,4 +68,4 @@ def command(
     if csv_path is not None:
         write_text(csv_path, report.csv())
     document = report.document()
-    print_result(document, as_json, lambda document, out: print_analysis(document, out, rows))
+    print_result(typed.as_json(document), as_json, lambda _, out: print_analysis(document, out, rows))

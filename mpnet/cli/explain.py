@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -10,6 +11,7 @@ import click
 from mpnet.cli.options import FOLDER, declare, experiment_of, set_option, unlabelled_option, with_unlabelled
 from mpnet.cli.output import print_result, progress
 from mpnet.diagnose.explain import PAIRS, WORST, explain_experiment
+from mpnet.formats.documents import typed
 from mpnet.report.collect.explained_images import write_objects
 from mpnet.report.text.explanation import print_explanation
 
@@ -69,6 +71,7 @@ def command(
     )
     document = explanation.document()
     if images is not None:
-        for row, name in zip(document["objects"], write_objects(explanation, images), strict=True):
-            row["file"] = str(images / name)
-    print_result(document, as_json, print_explanation)
+        names = write_objects(explanation, images)
+        rows = zip(document.objects, names, strict=True)
+        document = replace(document, objects=tuple(replace(row, file=str(images / name)) for row, name in rows))
+    print_result(typed.as_json(document), as_json, lambda _, out: print_explanation(document, out))

@@ -98,14 +98,13 @@ def command(
     if report.reused and not quiet:
         note(f"finished before, taken from {result.folder}; --force computes it again")
     images, checks = verify(report.bench) if check else (0, ())
-    steps = [asdict(step) for step in checks]
     point = measure_operating_point(report)
     if as_json:
-        verified = {"verification": {"images": images, "steps": steps}} if check else {}
+        verified = {"verification": {"images": images, "steps": [asdict(step) for step in checks]}} if check else {}
         deployed = {} if point is None else {"operating_point": point}
         print_json({**result.document, **verified, **deployed, "folder": str(result.folder), "reused": report.reused})
     else:
         print_run(report.result, report.baseline, console(), report.deployed, point)
         if check:
-            print_checks(images, steps, console())
+            print_checks(images, checks, console())
     return 0 if all(step.passed for step in checks) else 1

@@ -6,13 +6,22 @@ from __future__ import annotations
 import csv
 import io
 import json
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
 from typing import Any, Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.config.experiment import Experiment, PrecisionSection
+from mpnet.diagnose.analysis_document import (
+    AnalysisDocument,
+    LayerRow,
+    MeasuredConfiguration,
+    PrecisionChoices,
+    ProposalRow,
+    ReplacedChoice,
+    StepRow,
+)
 from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis, StepAnalysis, analyze
 from mpnet.diagnose.proposal import Measured, Proposal, propose, raising_costs
 from mpnet.engine.plan import Plan
@@ -32,7 +41,7 @@ _ERRORS = tuple(field.name for field in fields(TensorError))
 
 @dataclass(frozen=True, eq=False)
 class AnalysisReport:
-    """analysis of `plan`; proposal: the layers worth a higher precision within keep_macs_percent of the MACs."""
+    """The analysis of a plan, and the layers worth a higher precision within keep_macs_percent of its MACs."""
 
     bench: Workbench
     plan: Plan
@@ -40,79 +49,70 @@ class AnalysisReport:
     proposal: Proposal
     keep_macs_percent: float
 
-    def document(self) -> dict[str, Any]:
-        """Everything as plain values: steps and layers, worst first."""
+    def document(self) -> AnalysisDocument:
+        """Return everything as plain values: steps and layers, worst first."""
         analysis = self.analysis
-        return {
-            "name": self.bench.experiment.name,
-            "images": analysis.images,
-            "precision_key": self.plan.precision.key,
-            "digests": identity_of(self.bench, self.plan.precision).digests(),
-            "quantization": self.bench.quantization,
-            "head_sqnr_db": list(analysis.head_db),
-            "layers": [self._layer(layer) for layer in analysis.layers],
-            "steps": [_step(step) for step in worst_first(analysis.steps)],
-            "keep": self._keep(),
-        }
+        return AnalysisDocument(
+            name=self.bench.experiment.name,
+            images=analysis.images,
+            precision_key=self.plan.precision.key,
+            digests=identity_of(self.bench, self.plan.precision).digests(),
+            quantization=self.bench.quantization,
+            head_sqnr_db=analysis.head_db,
+            layers=tuple(self._layer_row(layer) for layer in analysis.layers),
+            steps=tuple(_step_row(step) for step in worst_first(analysis.steps)),
+            keep=self._proposal_row(),
+        )
 
-    def _keep(self) -> dict[str, Any]:
-        """Return what is proposed: the given section of precisions stays, layers are raised over it.
-
-        given, raised, heads: agreement with the baseline on `images` images, and cost. over: explicit choices of the
-        given configuration that would change.
-        """
-        proposal, given = self.proposal, self.bench.experiment.precision
+    def _proposal_row(self) -> ProposalRow:
+        proposal, section = self.proposal, self.bench.experiment.precision
         precisions, origins = proposal.precisions, self.plan.precision.origins
-        heads = proposal.heads
-        return {
-            "macs_percent": self.keep_macs_percent,
-            "layers": [layer.layer for layer in proposal.layers],
-            "names": [layer.name for layer in proposal.layers],
-            "yaml": precision_yaml(given, precisions) if precisions else "",
-            "pictures": proposal.images,
-            "measure": proposal.measure,
-            "given": self._measured(proposal.given),
-            "raised": self._measured(proposal.raised),
-            "heads": None if heads is None else self._measured(heads),
-            "kept": {"default": given.default, "layers": dict(given.layers)},
-            "over": [
-                {
-                    "layer": index,
-                    "name": self.plan.network.layers[index].name,
-                    "said": origins[index],
-                    "precision": str(self.plan.precision[index]),
-                    "raised": str(precision),
-                }
-                for index, precision in precisions.items()
-                if origins[index] != "default"
-            ],
-        }
+        replaced = tuple(
+            ReplacedChoice(
+                layer=index,
+                name=self.plan.network.layers[index].name,
+                said=origins[index],
+                precision=str(self.plan.precision[index]),
+                raised=str(precision),
+            )
+            for index, precision in precisions.items()
+            if origins[index] != "default"
+        )
+        return ProposalRow(
+            macs_percent=self.keep_macs_percent,
+            layers=tuple(layer.layer for layer in proposal.layers),
+            names=tuple(layer.name for layer in proposal.layers),
+            yaml=precision_yaml(section, precisions) if precisions else "",
+            pictures=proposal.images,
+            measure=proposal.measure,
+            given=self._measurement(proposal.given),
+            raised=self._measurement(proposal.raised),
+            heads=None if proposal.heads is None else self._measurement(proposal.heads),
+            kept=PrecisionChoices(section.default, dict(section.layers)),
+            over=replaced,
+        )
 
-    def _measured(self, measured: Measured) -> dict[str, Any]:
-        return {
-            "agreement": measured.agreement,
-            "macs_percent": 100 * measured.macs / max(1, self.plan.network.macs),
-            "bit_operations": measured.bit_operations,
-        }
+    def _measurement(self, measured: Measured) -> MeasuredConfiguration:
+        macs_percent = 100 * measured.macs / max(1, self.plan.network.macs)
+        return MeasuredConfiguration(measured.agreement, macs_percent, measured.bit_operations)
 
-    def _layer(self, layer: LayerAnalysis) -> dict[str, Any]:
-        return {
-            "layer": layer.layer,
-            "name": layer.name,
-            "precision": str(layer.precision),
-            "macs": layer.macs,
-            "macs_percent": 100 * layer.macs / max(1, self.plan.network.macs),
-            "raised_bit_operations_percent": 100
-            * raising_costs(self.plan, layer.layer)
-            / max(1, self.proposal.given.bit_operations),
-            "noise_percent": 100 * layer.noise,
-            "alone_db": list(layer.alone_db),
-            "local": asdict(layer.local),
-            "cumulative": asdict(layer.cumulative),
-        }
+    def _layer_row(self, layer: LayerAnalysis) -> LayerRow:
+        bit_operations = max(1, self.proposal.given.bit_operations)
+        return LayerRow(
+            layer=layer.layer,
+            name=layer.name,
+            precision=str(layer.precision),
+            macs=layer.macs,
+            macs_percent=100 * layer.macs / max(1, self.plan.network.macs),
+            raised_bit_operations_percent=100 * raising_costs(self.plan, layer.layer) / bit_operations,
+            noise_percent=100 * layer.noise,
+            alone_db=layer.alone_db,
+            local=layer.local,
+            cumulative=layer.cumulative,
+        )
 
     def csv(self) -> str:
-        """One line per step, worst first."""
+        """Return a table with one line per step, worst first."""
         text = io.StringIO()
         writer = csv.writer(text, lineterminator="\n")
         writer.writerow(
@@ -185,7 +185,7 @@ def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -
 
 
 def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:
-    """Two images at a time: every tensor of a batch is held three times."""
+    """Return two images at a time: every tensor of a batch is held three times."""
     return (batch.x for batch in bench.inputs.batches(2, positions))
 
 
@@ -193,15 +193,15 @@ def _cell(value: Any) -> str:
     return "" if value is None else f"{value:.9g}" if isinstance(value, float) else str(value)
 
 
-def _step(step: StepAnalysis) -> dict[str, Any]:
-    return {
-        "step": step.number,
-        "layer": step.layer,
-        "name": step.name,
-        "operation": step.operation,
-        "detail": step.detail,
-        "precision": str(step.output_precision),
-        "local": None if step.local is None else asdict(step.local),
-        "cumulative": asdict(step.cumulative),
-        "histogram": list(step.histogram),
-    }
+def _step_row(step: StepAnalysis) -> StepRow:
+    return StepRow(
+        step=step.number,
+        layer=step.layer,
+        name=step.name,
+        operation=step.operation,
+        detail=step.detail,
+        precision=str(step.output_precision),
+        local=step.local,
+        cumulative=step.cumulative,
+        histogram=step.histogram,
+    )

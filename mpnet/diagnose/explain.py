@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Iterable, Sequence
+from typing import Iterable, Sequence
 
 from mpnet.config.experiment import Experiment
 from mpnet.data.detections import Detections
+from mpnet.diagnose.explanation_document import ExplanationDocument, LayerLosses, ObjectRow, Remedy, ShareRow
 from mpnet.diagnose.objects import (
     DOUBLED,
     KEPT,
@@ -28,7 +29,7 @@ from mpnet.diagnose.objects import (
     reference_objects,
 )
 from mpnet.diagnose.runs import ImageRuns, raised_key
-from mpnet.diagnose.shares import Explained, Orders, all_count, cheapest_way, drawn_orders, sets_of, shares
+from mpnet.diagnose.shares import Explained, Orders, Way, all_count, cheapest_way, drawn_orders, sets_of, shares
 from mpnet.engine.assign import PrecisionPlan, assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.errors import ConfigError
@@ -66,76 +67,77 @@ class Explanation:
     whole: int
     pairs: int
 
-    def document(self) -> dict[str, Any]:
-        """Everything as plain values, the worst object first."""
-        kinds, words = Counter(one.kind for one in self.lost), PlanWords.of_network(self.bench.network)
-        return {
-            "name": self.bench.experiment.name,
-            "precision_key": self.plan.key,
-            "baseline_key": self.baseline.key,
-            "words": words(self.plan.key),
-            "baseline_words": words(self.baseline.key),
-            "digests": identity_of(self.bench, self.plan).digests(),
-            "images": len(self.bench.inputs),
-            "lost": {kind: kinds[kind] for kind in (LOST, MOVED, DOUBLED)},
-            "orders": 2 * self.pairs,
-            "objects": [self._object(one) for one in self.explained],
-            "layers": [self._layer(index) for index in self.costs],
-        }
+    def document(self) -> ExplanationDocument:
+        """Return everything as plain values, the worst object first."""
+        counts, words = Counter(lost_object.kind for lost_object in self.lost), PlanWords.of_network(self.bench.network)
+        return ExplanationDocument(
+            name=self.bench.experiment.name,
+            precision_key=self.plan.key,
+            baseline_key=self.baseline.key,
+            words=words(self.plan.key),
+            baseline_words=words(self.baseline.key),
+            digests=identity_of(self.bench, self.plan).digests(),
+            images=len(self.bench.inputs),
+            lost={kind: counts[kind] for kind in (LOST, MOVED, DOUBLED)},
+            orders=2 * self.pairs,
+            objects=tuple(self._object_row(explained) for explained in self.explained),
+            layers=tuple(self._layer_losses(index) for index in self.costs),
+        )
 
-    def name(self, one: LostObject) -> str:
-        """IMAGE:N, as `--object` takes it."""
-        return f"{Path(self.bench.dataset.images[one.position].path).name}:{one.number}"
+    def name(self, lost_object: LostObject) -> str:
+        """Return IMAGE:N, as `--object` takes it."""
+        return f"{Path(self.bench.dataset.images[lost_object.position].path).name}:{lost_object.number}"
 
-    def _object(self, explained: Explained) -> dict[str, Any]:
-        one, way = explained.object, explained.way
-        return {
-            "object": self.name(one),
-            "image": self.bench.dataset.images[one.position].path,
-            "kind": one.kind,
-            "class": self.bench.dataset.names[one.category],
-            "size": size_of(one.area),
-            "at_edge": one.at_edge,
-            "box": list(one.box),
-            "baseline_score": one.before,
-            "score": one.after,
-            "beside_score": one.beside,
-            "loss": explained.loss,
-            "shares": [
-                {"layer": s.layer, "name": self._name(s.layer), "percent": s.percent, "half_width": s.half}
-                for s in explained.shares
-            ],
-            "raise": None
-            if way is None or one.kind == KEPT
-            else {
-                "layers": list(way.layers),
-                "names": [self._name(layer) for layer in way.layers],
-                "precisions": [str(self.baseline[layer]) for layer in way.layers],
-                "bit_operations_percent": 100 * way.bit_operations / max(1, self.whole),
-                "score": way.score,
-            },
-        }
+    def _object_row(self, explained: Explained) -> ObjectRow:
+        lost_object = explained.object
+        return ObjectRow(
+            object=self.name(lost_object),
+            image=self.bench.dataset.images[lost_object.position].path,
+            kind=lost_object.kind,
+            class_name=self.bench.dataset.names[lost_object.category],
+            size=size_of(lost_object.area),
+            at_edge=lost_object.at_edge,
+            box=lost_object.box,
+            baseline_score=lost_object.before,
+            score=lost_object.after,
+            beside_score=lost_object.beside,
+            loss=explained.loss,
+            shares=tuple(
+                ShareRow(share.layer, self._name(share.layer), share.percent, share.half) for share in explained.shares
+            ),
+            remedy=None if explained.way is None or lost_object.kind == KEPT else self._remedy(explained.way),
+        )
 
-    def _layer(self, index: int) -> dict[str, Any]:
-        taken = [e for e in self.explained if e.shares]
-        return {
-            "layer": index,
-            "name": self._name(index),
-            "precision": str(self.plan[index]),
-            "raised": str(self.baseline[index]),
-            "bit_operations_percent": 100 * self.costs[index] / max(1, self.whole),
-            "percent": self._share(index, taken),
-            "brings_back": sum(e.way is not None and index in e.way.layers for e in taken),
-            "by_size": {size: self._share(index, [e for e in taken if size_of(e.object.area) == size]) for size in SIZES},
-            "by_place": {
-                where: self._share(index, [e for e in taken if e.object.at_edge == (where == "edge")])
-                for where in ("edge", "inside")
+    def _remedy(self, way: Way) -> Remedy:
+        return Remedy(
+            layers=way.layers,
+            names=tuple(self._name(layer) for layer in way.layers),
+            precisions=tuple(str(self.baseline[layer]) for layer in way.layers),
+            bit_operations_percent=100 * way.bit_operations / max(1, self.whole),
+            score=way.score,
+        )
+
+    def _layer_losses(self, index: int) -> LayerLosses:
+        explained = [one for one in self.explained if one.shares]
+        names = self.bench.dataset.names
+        return LayerLosses(
+            layer=index,
+            name=self._name(index),
+            precision=str(self.plan[index]),
+            raised=str(self.baseline[index]),
+            bit_operations_percent=100 * self.costs[index] / max(1, self.whole),
+            percent=self._share(index, explained),
+            brings_back=sum(e.way is not None and index in e.way.layers for e in explained),
+            by_size={size: self._share(index, [e for e in explained if size_of(e.object.area) == size]) for size in SIZES},
+            by_place={
+                place: self._share(index, [e for e in explained if e.object.at_edge == (place == "edge")])
+                for place in ("edge", "inside")
             },
-            "by_class": {
-                name: self._share(index, [e for e in taken if self.bench.dataset.names[e.object.category] == name])
-                for name in dict.fromkeys(self.bench.dataset.names[e.object.category] for e in taken)
+            by_class={
+                name: self._share(index, [e for e in explained if names[e.object.category] == name])
+                for name in dict.fromkeys(names[e.object.category] for e in explained)
             },
-        }
+        )
 
     @staticmethod
     def _share(index: int, explained: Sequence[Explained]) -> float | None:

@@ -37,7 +37,8 @@ _Layers = frozenset[int]
 @dataclass(frozen=True)
 class Measured:
     """layers: that are raised. agreement: with the baseline, percent, -1 where it finds nothing; noise: over signal, mean of
-    the heads; macs: of the raised layers; bit_operations: of the whole configuration."""
+    the heads; macs: of the raised layers; bit_operations: of the whole configuration.
+    """
 
     layers: _Layers
     agreement: float
@@ -56,7 +57,8 @@ class Measured:
 class Proposal:
     """layers: to raise, in network order. given, raised: the configuration before and after, heads: with the heads alone
     raised, None where that is too much; all three on the same `images` images. measure: which agreement. whole: in whole
-    numbers alone."""
+    numbers alone.
+    """
 
     layers: tuple[LayerAnalysis, ...]
     images: int

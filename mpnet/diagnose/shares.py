@@ -47,7 +47,8 @@ class Way:
 @dataclass(frozen=True)
 class Explained:
     """Why an object is lost. loss: what all layers raised together bring back of its score. shares: of that, the largest first;
-    none where nothing is lost. way: None where no set of layers helps."""
+    none where nothing is lost. way: None where no set of layers helps.
+    """
 
     object: LostObject
     loss: float

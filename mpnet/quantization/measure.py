@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from decimal import Context, Decimal
-from typing import Any
+from typing import Any, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -127,7 +127,7 @@ def decibels(ratio: float) -> float:
     return float(10 * _WIDE.log10(Decimal(ratio)))
 
 
-def sparkline(counts: list[int]) -> str:
+def sparkline(counts: Sequence[int]) -> str:
     """Draw the histogram in one line of a terminal."""
     bars = " ▁▂▃▄▅▆▇█"
     top = max(counts, default=0)

@@ -10,6 +10,8 @@ from typing import Any
 import cv2
 import pytest
 
+from mpnet.diagnose.explanation_document import ObjectRow
+from mpnet.formats.documents.typed import from_json
 from mpnet.report.data.explanation import sentence
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import small_cfg, write_experiment, write_network
@@ -27,8 +29,9 @@ def test_objects_and_sentences(mpnet: Mpnet, tmp_path: Path) -> None:
     printed = mpnet(*arguments, "--object", row["object"])
     assert printed.returncode == 0
     assert row["object"] in printed.stdout
-    assert sentence(row) in printed.stdout
-    assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in sentence(row)
+    said = sentence(from_json(ObjectRow, row, "row"))
+    assert said in printed.stdout
+    assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in said
 
 
 @pytest.mark.slow
@@ -63,4 +66,4 @@ def test_a_report_says_which_layers_lose_an_object(mpnet: Mpnet, tmp_path: Path)
     page = (tmp_path / "page.html").read_text()
     for row in explained:
         if row["kind"] != "doubled":
-            assert sentence(row).replace("'", "&#39;") in page
+            assert sentence(from_json(ObjectRow, row, "row")).replace("'", "&#39;") in page

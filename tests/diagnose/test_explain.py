@@ -15,9 +15,11 @@ import pytest
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.data.detections import Detections
 from mpnet.diagnose.explain import Explanation, explain_experiment
+from mpnet.diagnose.explanation_document import ExplanationDocument
 from mpnet.diagnose.objects import Finds, find, lost_objects, of_image, reference_objects
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.formats.documents.typed import as_json, from_json
 from mpnet.trial.inference import run_plans
 from tests.networks import small_cfg, tiny_cfg, write_experiment, write_network
 
@@ -98,6 +100,12 @@ def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
     for of_layers in shares:
         assert math.isclose(sum(share.percent for share in of_layers), 100, abs_tol=1e-6)
         assert any(share.half > 0 for share in of_layers)
+
+
+def test_the_document_reads_back_from_json(twelve: Explanation) -> None:
+    document = twelve.document()
+    assert len(document.objects) == 12
+    assert from_json(ExplanationDocument, as_json(document), "explanation") == document
 
 
 def dataset_of(boxes: list[tuple[float, float, float, float]]) -> Dataset:

@@ -74,10 +74,10 @@ def with_explained(
         runner.bench, configuration, baseline, (predictions[0], predictions[-1]), worst=worst, progress=progress
     )
     explanations = {}
-    for row in explanation.document()["objects"]:
-        x, y, width, height = row["box"]
-        shares = tuple((share["name"], share["percent"]) for share in row["shares"])
-        explanations[Path(row["image"]).name, (x, y, x + width, y + height)] = sentence(row), shares
+    for row in explanation.document().objects:
+        x, y, width, height = row.box
+        shares = tuple((share.name, share.percent) for share in row.shares)
+        explanations[Path(row.image).name, (x, y, x + width, y + height)] = sentence(row), shares
 
     def with_shares(change: Change) -> Change:
         if not isinstance(change, ObjectChange) or (change.image, change.box) not in explanations:
