@@ -54,7 +54,7 @@ class InternalError(Exception):
 
     @classmethod
     def of(cls, error: Exception, location: str) -> InternalError:
-        """One line about an error that should not have come up while `location` was worked on."""
+        """Return the error of one line for an unexpected error that came up while `location` was worked on."""
         import traceback  # slow, and never needed by whoever starts
         from pathlib import Path
 

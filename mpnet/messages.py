@@ -35,7 +35,7 @@ MOST_NAMED = 100
 
 
 def all_at_once(problems: Sequence[str], total: int, what: str) -> str:
-    """One message for what is wrong with several of `total`: all of them, as long as anybody would read on."""
+    """Write one message for what is wrong with several of `total`: all of them, as long as anybody would read on."""
     if len(problems) == 1:
         return problems[0]
     more = f"; and {len(problems) - MOST_NAMED} more" if len(problems) > MOST_NAMED else ""
@@ -53,7 +53,7 @@ def reason_of(error: Exception) -> str:
 
 
 def counted(count: int, noun: str = "image") -> str:
-    """How many there are: `1 image`, `79 images`."""
+    """Write how many there are: `1 image`, `79 images`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
@@ -77,7 +77,7 @@ def whole_text(count: int) -> str:
 
 
 def bytes_text(size: float) -> str:
-    """Bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
+    """Write bytes for people: `948 B`, `3.45 MB` (powers of 1,000)."""
     return count_text(size, "B")
 
 

@@ -49,7 +49,7 @@ def declared(package: str, path: Iterable[str], name: str, kind: type[Declared])
 
 
 def program() -> str:
-    """How a shell in this folder starts mpnet: by its name where that is on PATH, else by where it lies."""
+    """Return how a shell in this folder starts mpnet: by its name where that is on PATH, else by where it lies."""
     beside, here = Path(sys.executable).with_name("mpnet"), Path.cwd()
     if shutil.which("mpnet") or not beside.exists():
         return "mpnet"
@@ -62,7 +62,7 @@ def requirements(*names: str) -> tuple[str, ...]:
 
 
 def module_names(folder: Path) -> tuple[str, ...]:
-    """Names of the modules in a package's folder, in order; nothing is imported for it."""
+    """List the names of the modules in a package's folder, in order; nothing is imported for it."""
     return tuple(module.name for module in pkgutil.iter_modules([str(folder)]))
 
 

@@ -120,13 +120,16 @@ class Table(Tabular):
 
 
 def columns_of(rows: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:
-    """Rows as columns: all names in the order in which they come; None where a row lacks one."""
+    """Turn rows into columns: all names in the order in which they come; None where a row lacks one."""
     names = list(dict.fromkeys(name for row in rows for name in row))
     return {name: [row.get(name) for row in rows] for name in names}
 
 
 def layer_table(rows: Sequence[Mapping[str, Any]], title: str, layer_ms: Mapping[int, float] | None = None) -> Table:
-    """Layers as `engine.cost.layer_costs` has them. layer_ms: milliseconds by layer index, where they were measured."""
+    """Return the layers as `engine.cost.layer_costs` has them.
+
+    layer_ms: milliseconds by layer index, where they were measured.
+    """
     names = ("index", "name", "type", "precision", "shape", "macs", "parameters", "weight_bytes", "activation_bytes")
     columns = {name: [row.get(name) for row in rows] for name in names}
     if layer_ms:

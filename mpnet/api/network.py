@@ -77,7 +77,7 @@ class Boxes(list[Box], Tabular):
 
     @property
     def table(self) -> Table:
-        """One row a box: name, category, score, x, y, width, height."""
+        """Return one row a box: name, category, score, x, y, width, height."""
         rows = [asdict(box) for box in self]
         return Table({field.name: [row[field.name] for row in rows] for field in fields(Box)}, chart=Chart("score", "name"))
 
@@ -124,7 +124,7 @@ class Network:
 
     @property
     def layers(self) -> Table:
-        """One row a layer: what it is, its precision, and what it costs."""
+        """Return one row a layer: what it is, its precision, and what it costs."""
         return layer_table([as_json(layer) for layer in layer_costs(self.plan)], str(self.spec.source))
 
     def _repr_html_(self) -> str:
@@ -239,7 +239,7 @@ class Network:
 
 
 def _pixels(image: object) -> NDArray[np.uint8]:
-    """uint8 (h, w, 3), RGB. Raises: DataError for what is no image, or cannot be read."""
+    """Return uint8 (h, w, 3), RGB. Raises: DataError for what is no image, or cannot be read."""
     if isinstance(image, (str, Path)):
         return read_image(image)
     if hasattr(image, "convert"):  # of PIL, which need not be installed

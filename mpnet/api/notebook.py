@@ -63,7 +63,7 @@ class SweepResult(Tabular):
         return self._entries(list(self.document["picks"].values()), "What you could take")
 
     def trials(self) -> pandas.DataFrame:
-        """All trials, one row each, as `mpnet.api.trials` gives them."""
+        """Return all trials, one row each, as `mpnet.api.trials` gives them."""
         return trials(self.store)
 
     def _entries(self, entries: Sequence[Mapping[str, Any]], title: str) -> Table:
@@ -157,7 +157,7 @@ class _Watch:
 
 
 def growing_front(start: SweepStart, state: SweepState) -> str:
-    """HTML of how far a sweep is, with its front so far as a drawing."""
+    """Return HTML of how far a sweep is, with its front so far as a drawing."""
     problem = start.problem
     front = sorted((state.trials[c] for c in front_of(problem, state.trials)), key=problem.cost)
     points = Series(
@@ -179,7 +179,7 @@ def _notebook_display() -> Callable[[str], None] | None:
 
 
 def compare(*runs: str | Path | Result, **options: Any) -> Comparison:
-    """Everything against the first run: a Result, its folder, or STORE:KEY.
+    """Compare everything with the first run: a Result, its folder, or STORE:KEY.
 
     options: `draws`, `seed`, `images`, `score`, `unlabelled`, as of `mpnet.report.collect.compare_runs.compare_runs`.
     """

@@ -42,7 +42,7 @@ class Model(Protocol):
         ...
 
     def layer_ms(self) -> Mapping[int, float] | None:
-        """Milliseconds by layer index of passes with one image; None when it cannot be asked."""
+        """Return the milliseconds by layer index of passes with one image; None when it cannot be asked."""
         ...
 
 
@@ -82,7 +82,7 @@ READERS = {"armnn": Reader("tflite", "armnn", {"activations": {"mode": "affine",
 
 
 def backends() -> dict[str, Backend]:
-    """All backends by name, with hyphens; their programs are imported when a model is opened."""
+    """Return all backends by name, with hyphens; their programs are imported when a model is opened."""
     return {name.replace("_", "-"): row for name, row in declared(__name__, __path__, "BACKEND", Backend).items()}
 
 
@@ -105,7 +105,7 @@ def runner_of(target: str, flavour: str) -> str | None:
 
 
 def flavour_here(target: str, flavours: Collection[str]) -> tuple[str, str]:
-    """Of a target's flavours, the first that a program of this machine runs, else the first of all; and why, for people.
+    """Return the first of a target's flavours that a program of this machine runs, else the first of all; and why, for people.
 
     ('', '') for a target without flavours.
     """

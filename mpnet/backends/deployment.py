@@ -65,8 +65,11 @@ def deploy(name: str, configuration: Configuration) -> Deployment:
 
 
 def uniforms(name: str, configuration: Configuration) -> dict[str, Deployment]:
-    """Every layer with weights at one precision, by its name, in the same engine; without what it cannot run, without what the
-    configuration is itself, and of several engines by preference none."""
+    """Deploy the network with every layer at one precision in the same engine, by the precision's name.
+
+    What the engine cannot run and what the configuration is itself are left out; of several engines by preference there is
+    none.
+    """
     deployments, weighted = {}, configuration.precisions.weighted
     for precision in UNIFORM:
         precisions = assign(configuration.network, overrides=dict.fromkeys(weighted, PRECISIONS[precision]))
@@ -77,7 +80,7 @@ def uniforms(name: str, configuration: Configuration) -> dict[str, Deployment]:
 
 
 def slower_note(engine: str, latency_ms: float, uniform_ms: Mapping[str, float]) -> str:
-    """One line where an engine takes longer for a mix than for all layers in fp32, else ''."""
+    """Return one line where an engine takes longer for a mix than for all layers in fp32, else ''."""
     fp32 = uniform_ms.get("fp32", latency_ms)
     if latency_ms <= fp32:
         return ""
@@ -95,7 +98,7 @@ def ready(name: str) -> Backend:
 
 
 def files_digest(files: Mapping[str, bytes]) -> str:
-    """SHA-256 (hex) of exported files."""
+    """Return the SHA-256 (hex) of exported files."""
     digest = hashlib.sha256()
     for suffix, content in files.items():
         digest.update(f"{suffix} {len(content)}\n".encode())

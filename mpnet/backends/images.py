@@ -28,7 +28,7 @@ def first_line(error: Exception) -> str:
 def explained(
     exported: Exported, layer: int, precision: str, where: str, reasons: Mapping[tuple[str, str], str]
 ) -> tuple[str, str]:
-    """(precision, where it was read) of a layer that runs, with the reason where another one was asked for.
+    """Return (precision, where it was read) of a layer that runs, with the reason where another one was asked for.
 
     reasons: by (the precision asked for, the one that runs).
     """

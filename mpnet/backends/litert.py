@@ -65,7 +65,7 @@ class LiteRTModel:
         return executed
 
     def layer_ms(self) -> None:
-        """LiteRT does not say how long layers take."""
+        """Return None: LiteRT does not say how long layers take."""
         return None
 
 

@@ -100,11 +100,11 @@ class MixedModel:
         return self._session.forward(batch)
 
     def executed(self) -> Executed | None:
-        """Nothing is known here; `deploy_mixed` knows it from the parts."""
+        """Return None: `deploy_mixed` has it from the segments."""
         return None
 
     def layer_ms(self) -> Mapping[int, float] | None:
-        """Nothing is known: the layers of a part are one step."""
+        """Return None: the layers of a segment are one step."""
         return None
 
 

@@ -72,7 +72,7 @@ class NcnnModel:
         return [np.ascontiguousarray(np.stack(images), np.float32) for images in results]
 
     def executed(self) -> Executed:
-        """By the weights that each convolution of the file has and the options that ncnn runs with."""
+        """Implement `Model.executed` by the weights of each convolution in the file and the options that ncnn runs with."""
         executed = {}
         option = self._net.opt
         for line in self._param.splitlines()[2:]:
@@ -93,7 +93,7 @@ class NcnnModel:
         return executed
 
     def layer_ms(self) -> None:
-        """Its Python module does not say."""
+        """Return None: the Python module does not say."""
         return None
 
 

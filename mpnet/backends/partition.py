@@ -60,7 +60,7 @@ def check_backends(names: Sequence[str]) -> None:
 
 
 def partition(network: NetworkSpec, precisions: PrecisionPlan, options: EngineOptions, names: Sequence[str]) -> Partition:
-    """Who runs what, for backends by preference; those behind `mpnet` have nothing left to run.
+    """Assign layers to backends by preference; those behind `mpnet` have nothing left to run.
 
     Raises: ConfigError for unknown names.
     """
@@ -119,8 +119,10 @@ def _choice(
 def _runs(
     network: NetworkSpec, precisions: PrecisionPlan, backend_names: Sequence[str], reasons: dict[int, str]
 ) -> list[tuple[str, tuple[int, ...]]]:
-    """Consecutive layers of one backend, as many as read no more than one tensor from earlier layers; heads between do not
-    end them."""
+    """Group consecutive layers of one backend, as many as read no more than one tensor from earlier layers.
+
+    Heads between do not end a group.
+    """
     runs: list[tuple[str, list[int]]] = []
     reads: set[int] = set()
     for layer in network.layers:

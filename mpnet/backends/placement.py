@@ -24,13 +24,13 @@ class LayerPlacement:
 
     @property
     def falls_back(self) -> bool:
-        """Whether a precision other than the wanted one is written or runs."""
+        """Return whether a precision other than the wanted one is written or runs."""
         base = PRECISIONS[self.asked].base if self.asked in PRECISIONS else self.asked
         return any(other and other not in (base, self.asked) for other in (self.written, self.executed))
 
 
 def placements(configuration: Configuration, exported: Exported, executed: Executed | None) -> list[LayerPlacement]:
-    """Every layer that has a precision of its own, or that somebody says something of."""
+    """Return every layer that has a precision of its own, or that somebody says something of."""
     plan, network = configuration.precisions, configuration.network
     listed = {*plan.weighted, *plan.keyed, *exported.layers, *(executed or {})}
     result = []
@@ -47,7 +47,7 @@ NAMED = 4
 
 
 def warnings_of(layers: Sequence[LayerPlacement], engine: str = "") -> list[str]:
-    """One line for all layers that fall back in one way, for one reason."""
+    """Return one line for all layers that fall back in one way, for one reason."""
     groups: dict[tuple[str, str, str, str], list[LayerPlacement]] = {}
     for layer in layers:
         if layer.falls_back:

@@ -205,7 +205,7 @@ def _sources(images: tuple[str, ...], camera: str | None, experiment: Experiment
 
 
 def _own_images(data: DataSection) -> list[Path]:
-    """Files and folders with the images of an experiment's data."""
+    """Return files and folders with the images of an experiment's data."""
     from mpnet.config.experiment import LISTED
     from mpnet.formats.labels.listed import describe_listed
 
@@ -227,7 +227,7 @@ def _protocol(
     nms_kind: str | None,
     resize: str | None,
 ) -> dict[str, Any]:
-    """How images become boxes: by the command line, then the experiment, then the cfg."""
+    """Return how images become boxes: by the command line, then the experiment, then the cfg."""
     protocol: dict[str, Any] = {
         "input": list(network.spec.in_shape),
         "resize": resize or (section.resize if section else None) or network.spec.resize,

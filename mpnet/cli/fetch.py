@@ -45,7 +45,7 @@ def sha256_of(path: Path) -> str:
 
 
 def is_complete(path: Path, remote: RemoteFile) -> bool:
-    """Whether `path` is the whole, undamaged file."""
+    """Return whether `path` is the whole, undamaged file."""
     return path.is_file() and path.stat().st_size == remote.size_bytes and sha256_of(path) == remote.sha256
 
 
@@ -152,7 +152,7 @@ def _receive(url: str, start: int, size: int, file: IO[bytes], advance: Advance,
 
 
 def _continues(answer: http.client.HTTPResponse, start: int) -> bool:
-    """Whether the answer really begins at byte `start`."""
+    """Return whether the answer really begins at byte `start`."""
     match = re.match(r"bytes (\d+)-", answer.headers.get("Content-Range", ""))
     return answer.status == 206 and match is not None and int(match.group(1)) == start
 

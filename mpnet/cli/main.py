@@ -225,7 +225,7 @@ def _open_streams() -> None:
 
 
 def _silence(stream: Any) -> None:
-    """Point a closed pipe at nothing, so that the interpreter's own flush at exit stays quiet."""
+    """Redirect a closed pipe to nothing, so that the interpreter's own flush at exit stays quiet."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 

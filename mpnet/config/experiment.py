@@ -113,7 +113,7 @@ class DetectionSection:
 
     @property
     def fitted(self) -> str:
-        """`resize` of an experiment whose network is known (trial.task.for_task)."""
+        """Return `resize` of an experiment whose network is known (trial.task.for_task)."""
         assert self.resize is not None
         return self.resize
 
@@ -184,7 +184,7 @@ class ConstraintSection:
     )
 
     def as_json(self) -> dict[str, float | None]:
-        """Every limit by its key in experiment files, None where there is none."""
+        """Return every limit by its key in experiment files, None where there is none."""
         return {
             "ap_drop": self.ap_drop,
             "ap_drop_relative": self.ap_drop_relative,
@@ -199,13 +199,13 @@ class ConstraintSection:
 
     @property
     def measures(self) -> tuple[str, ...]:
-        """All that is limited, by the measure's name."""
+        """Return all that is limited, by the measure's name."""
         ap = () if self.ap_drop is None and self.ap_drop_relative is None else ("AP",)
         return (*ap, *self.drop_names, *self.at_most)
 
     @property
     def on_accuracy(self) -> bool:
-        """Whether anything says how much accuracy may be lost."""
+        """Return whether anything says how much accuracy may be lost."""
         return bool(self.drops) or not (self.ap_drop is None and self.ap_drop_relative is None)
 
 

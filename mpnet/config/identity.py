@@ -22,7 +22,7 @@ _STATISTICS = "lessons"
 
 
 def digest_of(document: Any) -> str:
-    """SHA-256 (hex) of a JSON document: equal documents have equal digests, whatever the order of their keys.
+    """Return the SHA-256 (hex) of a JSON document: equal documents have equal digests, whatever the order of their keys.
 
     Floats count by their shortest exact decimal form. Raises: ValueError for NaN and infinities.
     """
@@ -84,7 +84,7 @@ class TrialIdentity:
 
 
 def _learns(options: Mapping[str, Any]) -> bool:
-    """Whether any layer's weights of eight bits get their rounding from calibration images."""
+    """Return whether any layer's weights of eight bits get their rounding from calibration images."""
     return any(
         layer_options.get("weights", {}).get("rounding") == LEARNT
         for layer_options in (options, *options.get("layers", {}).values())

@@ -75,42 +75,45 @@ class Measure:
 
     @property
     def cost(self) -> bool:
-        """Whether it is what quality is paid with."""
+        """Return whether it is what quality is paid with."""
         return self.kind == "cost" or self.unit == "ms"
 
     @property
     def higher(self) -> bool:
-        """Whether more is better."""
+        """Return whether more is better."""
         return not self.cost
 
     @property
     def sense(self) -> int:
-        """Factor that turns a value into one to be minimised."""
+        """Return the factor that turns a value into one to be minimised."""
         return -1 if self.higher else 1
 
     @property
     def objective(self) -> bool:
-        """Whether a sweep's front may be drawn over it."""
+        """Return whether a sweep's front may be drawn over it."""
         return self.stored == "trials" and self.kind != "count"
 
     @property
     def judged(self) -> bool:
-        """Whether a difference from the baseline is called a loss, a gain or noise. It is not where the baseline itself has
-        the upper bound: such a difference is never positive, so that its interval cannot reach zero by chance."""
+        """Return whether a difference from the baseline is called a loss, a gain or noise.
+
+        It is not where the baseline itself has
+        the upper bound: such a difference is never positive, so that its interval cannot reach zero by chance.
+        """
         return self.itself is None or self.itself != self.upper_bound
 
     @property
     def limit(self) -> bool:
-        """Whether `sweep.constraints` may limit it by its name."""
+        """Return whether `sweep.constraints` may limit it by its name."""
         return self.objective and self.cost
 
     @property
     def whole(self) -> bool:
-        """Whether its values are whole numbers."""
+        """Return whether its values are whole numbers."""
         return self.digits == 0
 
     def measured(self, stored: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Values (n,) from how they are stored: NaN where there was nothing to measure, infinity for its stand-in."""
+        """Return values (n,) from how they are stored: NaN where there was nothing to measure, infinity for its stand-in."""
         values = np.array(stored, dtype=np.float64)
         if self.kind in ("accuracy", "agreement", "deployed"):
             values[values < 0] = np.nan
@@ -303,7 +306,7 @@ def measure(name: str) -> Measure:
 
 
 def names_of(*kinds: Kind, stored: Stored | None = None, task: Task | None = None) -> tuple[str, ...]:
-    """Names of all measures of some kinds, or of those that are stored in one way or apply to one task."""
+    """Return the names of all measures of some kinds, or of those that are stored in one way or apply to one task."""
     return tuple(
         row.name
         for row in MEASURES
@@ -331,12 +334,12 @@ def counted() -> tuple[Measure, ...]:
 
 
 def trial_columns() -> tuple[str, ...]:
-    """Everything that a store keeps of a trial."""
+    """Return everything that a store keeps of a trial."""
     return (*trial_metrics(), *(HELD_OUT + name for name in trial_metrics()), *trial_costs())
 
 
 def objectives(task: Task | None = None) -> tuple[str, ...]:
-    """Names that `sweep.objectives` may hold (for networks of one task): measures of quality, then costs."""
+    """Return the names that `sweep.objectives` may hold (for networks of one task): measures of quality, then costs."""
     return tuple(row.name for row in MEASURES if row.objective and (task is None or row.task in ("", task.name)))
 
 
@@ -346,7 +349,7 @@ def limits() -> tuple[Measure, ...]:
 
 
 def droppable() -> tuple[Measure, ...]:
-    """Measures of accuracy whose loss `sweep.constraints` may limit by name; AP has keys of its own."""
+    """Return the measures of accuracy whose loss `sweep.constraints` may limit by name; AP has keys of its own."""
     return tuple(row for row in MEASURES if row.objective and row.higher and row.name != "AP")
 
 
@@ -358,7 +361,7 @@ def objective(name: str) -> Measure:
 
 
 def in_report_order() -> list[Measure]:
-    """All rows: agreement, which tells configurations apart best, then accuracy, signal and costs."""
+    """Return all rows: agreement, which tells configurations apart best, then accuracy, signal and costs."""
     return sorted(MEASURES, key=lambda row: _REPORT_ORDER.index(row.kind))
 
 

@@ -48,21 +48,21 @@ class Classifications:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory that the arrays take."""
+        """Return the bytes of memory that the arrays take."""
         return self.category.nbytes + self.score.nbytes
 
     @property
     def best(self) -> NDArray[np.int32]:
-        """int32 (images,): the best class of each image."""
+        """Return int32 (images,): the best class of each image."""
         return self.category[:, 0]
 
     def of_images(self, positions: NDArray[np.intp]) -> Classifications:
-        """Those of the images at the given positions, which become images 0, 1, ... as in `Dataset.subset`."""
+        """Return the classifications of the images at some positions, which become images 0, 1, ... as in `Dataset.subset`."""
         return Classifications(self.category[positions], self.score[positions])
 
 
 def class_scores(tensor: NDArray[np.float32]) -> NDArray[np.float32]:
-    """float32 (n, h * w * c) from a classifier's last tensor (n, h, w, c): Darknet counts classes channel by channel."""
+    """Return float32 (n, h * w * c) from a classifier's last tensor (n, h, w, c): Darknet counts classes channel by channel."""
     return np.ascontiguousarray(tensor.transpose(0, 3, 1, 2)).reshape(len(tensor), -1)
 
 
@@ -75,5 +75,5 @@ def best_classes(scores: NDArray[np.float32]) -> Classifications:
 
 
 def join_images(parts: Sequence[Classifications]) -> Classifications:
-    """Classifications of consecutive groups of images as those of all of them."""
+    """Return classifications of consecutive groups of images as those of all of them."""
     return Classifications(np.concatenate([part.category for part in parts]), np.concatenate([part.score for part in parts]))

@@ -124,7 +124,7 @@ class Dataset:
     def labelled(
         images: Sequence[ImageRecord], categories: Sequence[Category], labels: Sequence[int], notes: Sequence[str] = ()
     ) -> Dataset:
-        """Images of one class each, as a classifier needs them: the label is a box around the whole image.
+        """Return the images of one class each, as a classifier needs them: the label is a box around the whole image.
 
         labels: for each image a position in categories.
         """
@@ -136,7 +136,7 @@ class Dataset:
 
     @property
     def labelled_count(self) -> int:
-        """How many of the images, the first ones, have labels."""
+        """Count the images that have labels, which are the first ones."""
         return len(self.images) - self.unlabelled
 
     def without_unlabelled(self) -> Dataset:
@@ -170,19 +170,19 @@ class Dataset:
 
     @cached_property
     def labels(self) -> NDArray[np.int32]:
-        """int32 (labelled images,): the class of each. Raises: DataError when one has none or several."""
+        """Return int32 (labelled images,): the class of each. Raises: DataError when one has none or several."""
         if not np.array_equal(self.image_index, np.arange(self.labelled_count)):
             raise DataError("a classifier needs images of one class each; use data.format imagefolder or list")
         return self.category
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Class names by class index."""
+        """Return the class names by class index."""
         return tuple(category.name for category in self.categories)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of images and labels; file names and folders do not count.
+        """Return the SHA-256 (hex) of images and labels; file names and folders do not count.
 
         Hashed text, one line each, in this order: every category (id, name), every image (id, width, height, digest
         of its bytes), how many images have no labels if some have none, every box (image index, category index, x, y,
@@ -209,7 +209,7 @@ class Dataset:
 
     @cached_property
     def sizes(self) -> NDArray[np.float32]:
-        """Width and height of every image in pixels, float32 (images, 2)."""
+        """Return the width and height of every image in pixels, float32 (images, 2)."""
         return np.array([(image.width, image.height) for image in self.images], dtype=np.float32).reshape(-1, 2)
 
     def subset(self, positions: Sequence[int]) -> Dataset:

@@ -58,7 +58,7 @@ class Detections:
 
     @cached_property
     def offsets(self) -> NDArray[np.int64]:
-        """int64 (image_count + 1,): image i owns detections offsets[i] .. offsets[i + 1] - 1."""
+        """Return int64 (image_count + 1,): image i owns detections offsets[i] .. offsets[i + 1] - 1."""
         return np.searchsorted(self.image_index, np.arange(self.image_count + 1)).astype(np.int64)
 
     def clipped(self, sizes: NDArray[np.float32]) -> Detections:
@@ -82,7 +82,7 @@ class Detections:
         return Detections(self.image_count, self.image_index[keep], self.category[keep], self.score[keep], self.box[keep])
 
     def of_images(self, positions: NDArray[np.int64]) -> Detections:
-        """Those of the images at the given rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
+        """Return the detections of the images at rising positions, which become images 0, 1, ... as in `Dataset.subset`."""
         new_index = np.full(self.image_count, -1, dtype=np.int32)
         new_index[positions] = np.arange(len(positions), dtype=np.int32)
         selected = self.select(new_index[self.image_index] >= 0)
@@ -90,7 +90,7 @@ class Detections:
 
 
 def rows_of(offsets: NDArray[np.int64], groups: NDArray[np.intp]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(offsets, rows) of some groups in this order, from arrays whose group g owns rows offsets[g] .. offsets[g + 1] - 1."""
+    """Return (offsets, rows) of some groups in this order; in the arrays group g owns rows offsets[g] .. offsets[g + 1] - 1."""
     counts = np.diff(offsets)[groups]
     ends = np.concatenate([np.zeros(1, np.int64), np.cumsum(counts)])
     return ends, np.repeat(offsets[:-1][groups] - ends[:-1], counts) + np.arange(ends[-1])

@@ -45,7 +45,7 @@ def write_dataset(
 
 @contextmanager
 def _mapper(workers: int) -> Iterator[Callable[..., Any]]:
-    """`map`, in this process or over several; fresh ones (spawn) inherit no lock and no thread."""
+    """Yield `map`, in this process or over several; fresh ones (spawn) inherit no lock and no thread."""
     if workers <= 1:
         yield map
         return

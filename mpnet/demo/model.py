@@ -68,7 +68,7 @@ def _read(path: Path) -> bytes:
 
 
 def _read_sums(path: Path) -> dict[str, str]:
-    """Return digest by file name from lines of `sha256sum`: 64 hex digits, two blanks, name."""
+    """Return the digest by file name from lines of `sha256sum`: 64 hex digits, two blanks, name."""
     sums = {}
     for number, line in enumerate(_read(path).decode("ascii", "replace").splitlines(), 1):
         digest, _, name = line.partition("  ")

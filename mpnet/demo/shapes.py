@@ -16,7 +16,7 @@ Shape = tuple[Layer, ...]
 
 
 def _arc(cx: int, cy: int, radius: int, start: int, stop: int, steps: int) -> Ring:
-    """Return points of a circle from angle start to stop (1/TURN turns), both ends included."""
+    """Return the points of a circle from angle start to stop (1/TURN turns), both ends included."""
     angles = [start + (stop - start) * k // steps for k in range(steps + 1)]
     return tuple((cx + radius * cosine(a) // ONE, cy + radius * sine(a) // ONE) for a in angles)
 

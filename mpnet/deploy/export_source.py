@@ -68,7 +68,7 @@ class ExportReport(Tabular, Sequence[Path]):
 
     @property
     def table(self) -> Table:
-        """Every layer with its precisions: asked for, written, executed."""
+        """Return every layer with its precisions: asked for, written, executed."""
         return Table(columns_of(as_plain(self.layers)), f"{self.source} as {self.target}")
 
     @property
@@ -78,7 +78,7 @@ class ExportReport(Tabular, Sequence[Path]):
 
     @property
     def notes(self) -> list[str]:
-        """Everything that the user should know, one line each: choices, warnings, remarks on the engine."""
+        """Return everything that the user should know, one line each: choices, warnings, remarks on the engine."""
         return [line for line in (self.flavour_note, *self.warnings, self.engine_note) if line]
 
     def as_json(self) -> dict[str, Any]:

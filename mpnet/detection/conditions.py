@@ -49,7 +49,7 @@ class Condition:
 
 
 def condition(text: str, location: str) -> Condition:
-    """`fog`, or `fog:4` with a severity. location: of the text, for messages. Raises: ConfigError."""
+    """Parse `fog`, or `fog:4` with a severity. location: of the text, for messages. Raises: ConfigError."""
     name, colon, severity = text.strip().partition(":")
     if name not in CONDITIONS:
         raise ConfigError(f"{location}: {shown(text)} is no condition; known are {', '.join(CONDITIONS)}")
@@ -132,7 +132,7 @@ CONDITIONS: Mapping[str, _Corruption] = {
 
 
 def _random(shape: tuple[int, ...], seed: int) -> NDArray[np.uint64]:
-    """Uniform words of 64 bits, of the position and the seed alone (Steele and others' SplitMix64, 2014)."""
+    """Return uniform words of 64 bits, of the position and the seed alone (Steele and others' SplitMix64, 2014)."""
     count = math.prod(shape)
     start = np.uint64(seed & 0xFFFFFFFFFFFFFFFF)
     word = start + np.arange(1, count + 1, dtype=np.uint64) * np.uint64(0x9E3779B97F4A7C15)
@@ -143,7 +143,7 @@ def _random(shape: tuple[int, ...], seed: int) -> NDArray[np.uint64]:
 
 
 def _normal(shape: tuple[int, ...], deviation: int, seed: int) -> Whole:
-    """Nearly normal whole numbers around 0: the sum of four uniform ones, none beyond 3.5 deviations."""
+    """Return nearly normal whole numbers around 0: the sum of four uniform ones, none beyond 3.5 deviations."""
     word = _random(shape, seed)
     parts = [((word >> np.uint64(16 * part)) & np.uint64(0xFFFF)).astype(np.int64) for part in range(4)]
     drawn: Whole = (parts[0] + parts[1] + parts[2] + parts[3] - 2 * 65535) * deviation // 37837  # the deviation of that sum
@@ -151,7 +151,7 @@ def _normal(shape: tuple[int, ...], deviation: int, seed: int) -> Whole:
 
 
 def _box(image: Whole, radius: int, axis: int) -> Whole:
-    """Means of 2 * radius + 1 pixels along an axis; pixels beyond the border are those at the border."""
+    """Return the means of 2 * radius + 1 pixels along an axis; pixels beyond the border are those at the border."""
     size = 2 * radius + 1
     padding = [(0, 0)] * image.ndim
     padding[axis] = (radius + 1, radius)
@@ -163,7 +163,7 @@ def _box(image: Whole, radius: int, axis: int) -> Whole:
 
 
 def _smooth(grid: NDArray[np.uint64], height: int, width: int) -> Whole:
-    """(height, width), interpolated linearly between the low 16 bits of a grid of (cells + 1) squared words."""
+    """Return (height, width), interpolated linearly between the low 16 bits of a grid of (cells + 1) squared words."""
     cells = len(grid) - 1
     values = (grid & np.uint64(0xFFFF)).astype(np.int64)
     row, down = np.divmod(np.arange(height) * cells * 256 // height, 256)
@@ -217,11 +217,11 @@ def _compressed(plane: Whole, steps: NDArray[np.int64], quality: int) -> Whole:
 
 
 def _halved(plane: Whole) -> Whole:
-    """Means of 2x2 pixels."""
+    """Return the means of 2x2 pixels."""
     even = np.pad(plane, ((0, plane.shape[0] % 2), (0, plane.shape[1] % 2)), mode="edge")
     return (even[::2, ::2] + even[1::2, ::2] + even[::2, 1::2] + even[1::2, 1::2] + 2) >> 2
 
 
 def _doubled(plane: Whole, shape: tuple[int, ...]) -> Whole:
-    """Every value as 2x2 pixels, cut to (height, width)."""
+    """Return every value as 2x2 pixels, cut to (height, width)."""
     return plane.repeat(2, axis=0).repeat(2, axis=1)[: shape[0], : shape[1]]

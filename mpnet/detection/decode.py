@@ -40,7 +40,7 @@ class YoloHead:
 
     @property
     def channels(self) -> int:
-        """Channels of the tensor: per anchor x, y, w, h, objectness, classes."""
+        """Return the channels of the tensor: per anchor x, y, w, h, objectness, classes."""
         return len(self.anchors) * (5 + self.classes) if self.other is None else self.other.channels(len(self.anchors))
 
 
@@ -68,7 +68,7 @@ class Candidates:
 
     @property
     def nbytes(self) -> int:
-        """Memory that the boxes take."""
+        """Return the memory that the boxes take."""
         return self.category.nbytes + self.score.nbytes + self.box.nbytes
 
     def in_order(self, order: NDArray[np.intp]) -> Candidates:
@@ -97,7 +97,7 @@ class Cells:
 
 
 def join_images(groups: Sequence[Candidates]) -> Candidates:
-    """Candidates of consecutive groups of images as those of all of them."""
+    """Return candidates of consecutive groups of images as those of all of them."""
     if not groups:
         raise ConfigError("no candidates to join")
     if len(groups) == 1:
@@ -120,7 +120,7 @@ def decode_head(
     confidence: float = 0.005,
     cells: Cells | None = None,
 ) -> Candidates:
-    """Boxes with a class score above `confidence`, scores being objectness * class probability.
+    """Return boxes with a class score above `confidence`, scores being objectness * class probability.
 
     head:      float32 (n, grid height, grid width, anchors * (5 + classes)), before the yolo layer's logistic.
     geometry:  one per image, or `geometry_array` of them.

@@ -34,7 +34,7 @@ class ImportedHead:
 
     @property
     def coordinates(self) -> int:
-        """new_coords of mp_yolo_head for what is ready."""
+        """Return new_coords of mp_yolo_head for what `ready` gives."""
         return 2
 
     @property
@@ -63,8 +63,11 @@ class ImportedHead:
 
 
 def ready(tensor: Floats, head: ImportedHead) -> Floats:
-    """(n, grid height, grid width, c) -> (n, grid height, grid width, boxes * (5 + classes)): x, y in cells from the cell's
-    corner, w, h relative to the network's input, objectness and classes as probabilities."""
+    """Turn (n, grid height, grid width, c) into (n, grid height, grid width, boxes * (5 + classes)).
+
+    x, y are in cells from the cell's corner, w, h relative to the network's input, objectness and classes probabilities.
+
+    """
     n, rows, columns, _ = tensor.shape
     boxes, classes = len(head.anchors), head.layer.classes
     out = np.zeros((n, rows, columns, boxes * (5 + classes)), np.float32)

@@ -38,7 +38,7 @@ def read_image(path: Path | str, repaired: Remark | None = None) -> NDArray[np.u
 
 
 def image(record: ImageRecord, repaired: Remark | None = None) -> NDArray[np.uint8]:
-    """One image or frame of a video, uint8 (height, width, 3), RGB.
+    """Return one image or frame of a video, uint8 (height, width, 3), RGB.
 
     Raises: DataError when it is broken or has changed its size.
     """

@@ -30,5 +30,5 @@ def decode_jpeg(data: bytes, width: int, height: int) -> NDArray[np.uint8] | Non
 
 
 def is_damaged(data: bytes, width: int, height: int) -> bool:
-    """Whether a file begins as one that `decode_jpeg` takes; what it declines all the same is damaged."""
+    """Return whether a file begins as one that `decode_jpeg` takes; what it declines all the same is damaged."""
     return 0 < width * height <= MAX_PIXELS and images.jpeg_scratch_bytes(data, width, height) > 0

@@ -42,12 +42,12 @@ class OtherHead:
 
     @property
     def entries(self) -> int:
-        """Values of an anchor before its classes."""
+        """Return the values of an anchor before its classes."""
         return 9 if self.kind == "gaussian" else 5
 
     @property
     def coordinates(self) -> int:
-        """new_coords of mp_yolo_head for what is ready."""
+        """Return new_coords of mp_yolo_head for what `ready_head` gives."""
         return 1 if self.kind == "detection" else 2
 
     def channels(self, anchors: int) -> int:
@@ -68,7 +68,7 @@ class HeadContext(NamedTuple):
 
 
 def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadContext) -> Floats:
-    """(n, grid height, grid width, anchors * (5 + classes)) for mp_decode_yolo with `head.coordinates`."""
+    """Return (n, grid height, grid width, anchors * (5 + classes)) for mp_decode_yolo with `head.coordinates`."""
     if head.kind == "detection":
         return _detection(tensor, head)
     n, grid_h, grid_w, _ = tensor.shape
@@ -101,7 +101,7 @@ def ready_head(tensor: Floats, head: OtherHead, anchors: Floats, context: HeadCo
 
 
 def _detection(tensor: Floats, head: OtherHead) -> Floats:
-    """Rows of classes, of objectness, of boxes -> cells of [boxes][x, y, w, h, objectness, classes]."""
+    """Rearrange rows of classes, of objectness, of boxes -> cells of [boxes][x, y, w, h, objectness, classes]."""
     n, cells, boxes = len(tensor), head.side * head.side, head.boxes
     # What a layer makes without a connected one before it lies in another order.
     flat = tensor.reshape(n, -1) if tensor.shape[1:3] == (1, 1) else tensor.transpose(0, 3, 1, 2).reshape(n, -1)

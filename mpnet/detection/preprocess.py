@@ -51,12 +51,12 @@ class Geometry:
 
 
 def geometry_array(geometries: Sequence[Geometry]) -> NDArray[np.float32]:
-    """float32 (n, 4): `Geometry.relative` of each, as box decoding takes it."""
+    """Return float32 (n, 4): `Geometry.relative` of each, as box decoding takes it."""
     return np.array([geometry.relative for geometry in geometries], dtype=np.float32).reshape(-1, 4)
 
 
 def plan_geometry(image_width: int, image_height: int, net_width: int, net_height: int, mode: str) -> Geometry:
-    """How an image of this size is put into the network input.
+    """Plan how an image of this size is put into the network input.
 
     Raises: ConfigError for an unknown mode or network size, DataError for an empty image.
     """
@@ -73,7 +73,7 @@ def plan_geometry(image_width: int, image_height: int, net_width: int, net_heigh
 
 
 def resize(image: NDArray[np.uint8], width: int, height: int, *, last_row: str = "darknet") -> NDArray[np.float32]:
-    """Darknet's bilinear resize of an RGB image: (h, w, 3) uint8 -> (height, width, 3) float32 in [0, 1].
+    """Resize an RGB image as Darknet does, bilinearly: (h, w, 3) uint8 -> (height, width, 3) float32 in [0, 1].
 
     last_row: 'darknet' leaves out the second term in the last row (see above), 'blend' keeps it.
     """

@@ -185,7 +185,7 @@ def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -
 
 
 def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:
-    """Return two images at a time: every tensor of a batch is held three times."""
+    """Yield two images at a time: every tensor of a batch is held three times."""
     return (batch.x for batch in bench.inputs.batches(2, positions))
 
 

@@ -207,14 +207,14 @@ def explain(
 
 
 def _lowered(bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan) -> list[int]:
-    """Layers with weights whose precision is not the baseline's."""
+    """Return the layers with weights whose precision is not the baseline's."""
     return [layer.index for layer in bench.network.convolutions if given[layer.index] is not baseline[layer.index]]
 
 
 def _costs(
     bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, lowered: Iterable[int]
 ) -> tuple[dict[int, int], int]:
-    """Bit operations that raising each layer adds, and those of the baseline."""
+    """Return bit operations that raising each layer adds, and those of the baseline."""
 
     def counted(precisions: PrecisionPlan) -> int:
         return plan_cost(bench.plan(precisions))["bit_operations"]

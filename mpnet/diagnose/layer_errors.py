@@ -148,7 +148,7 @@ def _walk(
     heads: list[ErrorMeter],
     threads: int,
 ) -> dict[int, Floats]:
-    """One batch through configuration, fp32 and local steps; the fp32 result of every layer, by index."""
+    """Run one batch through configuration, fp32 and local steps; return the fp32 result of every layer, by index."""
     actual: dict[int, Tensor] = {0: host_tensor(batch)}
     reference: dict[int, Floats] = {0: batch}
     local: dict[int, Tensor] = {}

@@ -69,7 +69,7 @@ class LostObject:
         return 1.0 - float(finds.second[at]) if self.kind == DOUBLED else float(finds.score[at])
 
     def is_back(self, finds: Finds, at: int) -> bool:
-        """Whether it is found as the baseline finds it."""
+        """Return whether it is found as the baseline finds it."""
         sure = finds.score[at] >= np.float32(BASELINE_SCORE)
         return bool(sure and (self.kind != DOUBLED or finds.second[at] < np.float32(BASELINE_SCORE)))
 
@@ -92,7 +92,7 @@ def reference_objects(dataset: Dataset, baseline: Detections) -> Truths:
 
 
 def find(detections: Detections, truths: Truths) -> Finds:
-    """How surely detections find the objects, in the order of `truths`."""
+    """Return how surely detections find the objects, in the order of `truths`."""
     score, second, near = (np.zeros(len(truths.box)) for _ in range(3))
     matches = match(detections, truths, thresholds=np.array([IOU]))
     hit = matches.truth >= 0

@@ -47,7 +47,7 @@ class Measured:
     bit_operations: int
 
     def better(self, other: Measured) -> bool:
-        """Whether a few images show it: more agreement and no more noise, or as much agreement and much less noise."""
+        """Return whether a few images show it: more agreement and no more noise, or as much agreement and much less noise."""
         if self.agreement > other.agreement:
             return self.noise <= other.noise
         return self.agreement == other.agreement and self.noise <= MUCH_LESS * other.noise
@@ -82,7 +82,7 @@ def raised(precision: Precision, integer_only: bool) -> Precision:
 
 
 def raising_costs(plan: Plan, layer: int) -> int:
-    """Bit operations that are added when a layer is raised."""
+    """Return bit operations that are added when a layer is raised."""
     lowering = plan.lowerings[layer]
     higher = replace(lowering, precision=raised(lowering.precision, plan.options.integer_only))
     return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](lowering)
@@ -156,15 +156,15 @@ class _Trials:
         return self._known[layers]
 
     def known(self) -> list[Measured]:
-        """All that ran."""
+        """Return all that ran."""
         return list(self._known.values())
 
     def macs(self, layers: _Layers) -> int:
-        """Multiply-accumulates of some layers for one image."""
+        """Return the multiply-accumulates of some layers for one image."""
         return sum(self._plan.network.layers[i].macs for i in layers)
 
     def gain(self, start: _Layers, index: int) -> float:
-        """Agreement that a layer brings, per MAC; a tie has none."""
+        """Return the agreement that a layer brings, per MAC; a tie has none."""
         return (self[start | {index}].agreement - self[start].agreement) / max(self.macs(frozenset({index})), 1)
 
     def run(self, sets: Sequence[_Layers], progress: Progress) -> None:

@@ -57,19 +57,19 @@ class Explained:
 
 
 def drawn_orders(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> Orders:
-    """Orders of raising the layers: each that is drawn, and the same backwards, which halves what chance leaves."""
+    """Return the orders of raising the layers: each that is drawn, and the same backwards, which halves what chance leaves."""
     random = np.random.default_rng(seed)
     orders = (tuple(int(i) for i in random.permutation(layers)) for _ in range(pairs))
     return [order for drawn in orders for order in (drawn, drawn[::-1])]
 
 
 def all_count(layers: Sequence[int], pairs: int) -> bool:
-    """Whether running all sets of layers costs no more than the drawn orders."""
+    """Return whether running all sets of layers costs no more than the drawn orders."""
     return len(layers) < 24 and 2 ** len(layers) <= 2 * pairs * len(layers)
 
 
 def sets_of(layers: Sequence[int], orders: Orders | None) -> list[Layers]:
-    """All that shares need to know. orders: drawn ones, None: all orders count."""
+    """Return all sets of layers that shares need to know. orders: drawn ones, None: all orders count."""
     if orders is None:
         return [frozenset(chosen) for size in range(len(layers) + 1) for chosen in itertools.combinations(layers, size)]
     return [NOTHING, *(chosen for order in orders for chosen in prefixes(order))]

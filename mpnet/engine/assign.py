@@ -127,7 +127,7 @@ def _check(network: NetworkSpec, layer: LayerSpec, requested: Precision | None) 
 def _check_promise(
     network: NetworkSpec, layer: LayerSpec, requested: Precision, inputs: list[Precision], precisions: list[Precision]
 ) -> None:
-    """quantize=0 promises that the layer's inputs already have its precision."""
+    """Check what quantize=0 promises: that the layer's inputs already have its precision."""
     keys = layer.declared
     if keys is None or keys.quantize is not False:
         return

@@ -48,7 +48,7 @@ class LayerFailure(EngineError):
 
     @classmethod
     def of(cls, network: NetworkSpec, layer: int, error: MpnetError) -> LayerFailure:
-        """Not by arguments of its own, with which it could not be sent to another process."""
+        """Make the error; it has no constructor arguments of its own, with which it could not be sent to another process."""
         reason = describe_layer_error(network, layer, error)
         failure = cls(f"{network.source}: {reason}")
         failure.layer, failure.reason = layer, reason

@@ -24,8 +24,9 @@ Request = tuple[CalibrationMethod, ActivationScheme]
 
 
 def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Request]:
-    """How to find the range of every tensor that some assignment of precisions may need calibrated, by tensor index; the cfg
-    states those of the others.
+    """Return how to find each range that some assignment of precisions may need calibrated, by tensor index.
+
+    The cfg states those of the other tensors.
 
     Raises: ConfigError when two layers read one tensor and ask for ranges that may differ.
     """
@@ -54,7 +55,7 @@ def range_requests(network: NetworkSpec, options: EngineOptions) -> dict[int, Re
 
 
 def _of_all_codes(network: NetworkSpec, options: EngineOptions) -> dict[int, Request]:
-    """Of every tensor that has codes of its own, as the layer asks that makes it; of the image, as the first that reads it."""
+    """Request the range of every tensor with codes of its own as its layer asks; of the image, as its first reader asks."""
     requests: dict[int, Request] = {}
     for layer in network.layers:
         owners = {codes_owner(network, layer.index)} if not layer.always_fp32 else set()

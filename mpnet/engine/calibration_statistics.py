@@ -22,7 +22,7 @@ class CalibrationStatistics(ABC):
     @property
     @abstractmethod
     def digest(self) -> str:
-        """SHA-256 (hex) of everything that decides the statistics."""
+        """Return the SHA-256 (hex) of everything that decides the statistics."""
 
     @abstractmethod
     def means(self, layer: int) -> NDArray[np.float64]:

@@ -25,7 +25,7 @@ def step_signature(plan: Plan, step: Step) -> str:
 
 
 def _signature(step: Step, source: int) -> str:
-    """source: the layer whose values the step reads first."""
+    """Return the signature of a step. source: the layer whose values it reads first."""
     operation, name = step.operation, step.operation.name
     if isinstance(operation, Convolve):
         mapped = "" if operation.map is None else f" {operation.map.activation}"
@@ -37,7 +37,7 @@ def _signature(step: Step, source: int) -> str:
 
 
 def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Sequence[str], seed: int = 0) -> list[Plan]:
-    """Fused plans that together have every step that was seen in any of thousands of random configurations.
+    """Return fused plans that together have every step that was seen in any of thousands of random configurations.
 
     The uniform ones come first; a plan is only taken when it has a step that no earlier one has.
     """
@@ -63,7 +63,7 @@ def covering_plans(network: NetworkSpec, options: EngineOptions, precisions: Seq
 def random_plans(
     network: NetworkSpec, options: EngineOptions, precisions: Sequence[str], count: int, seed: int = 0
 ) -> list[Plan]:
-    """Fused plans of random configurations: what the sums of times are checked with."""
+    """Return fused plans of random configurations: what the sums of times are checked with."""
     rng = random.Random(seed + 1)
     codes = [PRECISIONS[name].code for name in precisions]
     keys = ["".join(rng.choice(codes) for _ in network.convolutions) for _ in range(count)]

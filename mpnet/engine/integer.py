@@ -58,7 +58,7 @@ def check_precisions(network: NetworkSpec, requested: Mapping[int, Precision]) -
 
 
 def is_head(layer: LayerSpec) -> bool:
-    """Whether the layer hands its input over to decoding, as reals."""
+    """Return whether the layer hands its input over to decoding, as reals."""
     return all(operation.is_head for operation in plain_operations(layer))
 
 

@@ -65,7 +65,7 @@ class Layout:
         return len(self.shapes) - 1
 
     def readers(self) -> list[int]:
-        """By slot how often steps read it, and outputs."""
+        """Count by slot how often steps and outputs read it."""
         counts = [0] * len(self.shapes)
         for step in self.steps:
             for slot in step.inputs:
@@ -75,8 +75,10 @@ class Layout:
         return counts
 
     def lifetimes(self) -> tuple[list[int], list[int]]:
-        """By slot the numbers of the steps that write it and read it last: -1 and one past the end for the image and
-        for outputs; one past the end and -1 for a slot that nothing writes."""
+        """Return by slot the numbers of the steps that write it and read it last.
+
+        They are -1 and one past the end for the image and for outputs; one past the end and -1 for a slot that nothing writes.
+        """
         count = len(self.steps)
         first, last = [count] * len(self.shapes), [-1] * len(self.shapes)
         first[0] = -1
@@ -96,7 +98,7 @@ class Layout:
 
 
 def stored_bytes(shape: Shape, precision: Precision) -> int:
-    """Bytes of a tensor (h, w, c), rounded up to whole cache lines."""
+    """Return the bytes of a tensor (h, w, c), rounded up to whole cache lines."""
     height, width, channels = shape
     size = height * width * channels * precision.stored.item_bytes
     return (size + ALIGNMENT - 1) // ALIGNMENT * ALIGNMENT

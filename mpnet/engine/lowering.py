@@ -44,7 +44,7 @@ class Lowering:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """All operations of the layer: main, then rest; empty where the layer passes its input on."""
+        """Return all operations of the layer: main, then rest; empty where the layer passes its input on."""
         return () if self.main is None else (self.main, *self.rest)
 
 
@@ -58,17 +58,17 @@ def layer_precision(layer: LayerSpec, requested: Precision | None, inputs: Seque
 
 
 def result_storage(layer: LayerSpec, precision: Precision) -> Precision:
-    """How the result of a layer at this precision is stored: an int8 convolution is de-scaled to fp32."""
+    """Return how the result of a layer at this precision is stored: an int8 convolution is de-scaled to fp32."""
     return _storages(_operations(layer, precision), precision.tensor)[1]
 
 
 def is_quantized_afterwards(layer: LayerSpec) -> bool:
-    """Whether some precision makes the layer compute in reals and quantise its result."""
+    """Return whether some precision makes the layer compute in reals and quantise its result."""
     return any(_storages(_operations(layer, p), p.tensor)[0] is not p.tensor for p in PRECISIONS.values())
 
 
 def makes_values(network: NetworkSpec, index: int) -> bool:
-    """Whether a layer computes something: dropout and routes of one layer, or of a part of one, do not."""
+    """Return whether a layer computes something: dropout and routes of one layer, or of a part of one, do not."""
     return bool(_operations(network.layers[index], FP32))
 
 
@@ -164,7 +164,7 @@ class Lowerings:
     def _lower_integer(
         self, layer: LayerSpec, precision: Precision, inputs: tuple[Precision, ...], output_precision: Precision
     ) -> Lowering:
-        """In whole numbers alone."""
+        """Lower a layer that computes in whole numbers alone."""
         network, options, wanted = self.network, self._options, precision.tensor
         convert = tuple(
             [
@@ -179,7 +179,7 @@ class Lowerings:
         return Lowering(layer, precision, convert, slices, main, operations[1:], None, output_precision, shapes)
 
     def _conversion(self, layer: int, tensor: int, source: Precision, target: Precision) -> Conversion | None:
-        """Of the result of layer `tensor` for its consumer `layer` (for itself when they are the same)."""
+        """Return the conversion of the result of layer `tensor` for its reader `layer` (for itself when they are the same)."""
         quantize = None
         if target.carries_scale:
             layer_options = self._options.of(layer)
@@ -236,7 +236,7 @@ def _shapes(
 
 
 def _storages(operations: tuple[Operation, ...], requested: Precision) -> tuple[Precision, Precision]:
-    """How the inputs of a layer are stored, and its result, when tensors are wanted so.
+    """Return how the inputs of a layer and its result are stored, when tensors are wanted so.
 
     Where some operation cannot take codes, all of them work in what those widen to; the result is quantised once, afterwards.
     """

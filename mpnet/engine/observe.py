@@ -27,7 +27,7 @@ TensorObserver = Callable[[int, NDArray[Any]], None]
 
 
 def fp32_plan(network: NetworkSpec) -> PrecisionPlan:
-    """Every layer in fp32, whatever the cfg says."""
+    """Return every layer in fp32, whatever the cfg says."""
     keyed = [
         layer.index
         for layer in network.layers
@@ -156,7 +156,7 @@ def _reading(
     observe: Callable[[ConvolutionSpec, NDArray[Any], NDArray[np.float64] | None], None],
     weighed: bool,
 ) -> TensorObserver:
-    """Hands over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
+    """Hand over what each layer reads, and the weights of its cells where a head decodes what it makes of them."""
     readers: dict[int, list[ConvolutionSpec]] = {}
     for layer in layers:
         readers.setdefault(range_owner(network, layer.inputs[0]), []).append(layer)
@@ -178,7 +178,7 @@ def _reading(
 
 
 def _heads(network: NetworkSpec) -> dict[int, tuple[ConvolutionSpec, YoloSpec]]:
-    """Convolutions whose every cell a head decodes by an objectness, by index."""
+    """Return the convolutions whose every cell a head decodes by an objectness, by index."""
     head_of = {range_owner(network, head.inputs[0]): head for head in network.yolos if head.objectness is not None}
     return {
         layer.index: (layer, head_of[layer.index])

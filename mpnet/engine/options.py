@@ -57,11 +57,11 @@ class LayerQuantization:
     narrow: NarrowScheme = NarrowScheme()
 
     def codes_of(self, precision: Precision) -> ActivationScheme:
-        """How activations become codes of a precision."""
+        """Return how activations become codes of a precision."""
         return self.activations.of_bits(8 * precision.stored.item_bytes)
 
     def rounded_to(self, precision: Precision) -> tuple[WeightScheme, bool]:
-        """How weights become codes of a precision, and whether the bias is corrected."""
+        """Return how weights become codes of a precision, and whether the bias is corrected."""
         if not precision.is_narrow:
             return self.weights, self.corrected
         narrow = self.narrow
@@ -69,7 +69,7 @@ class LayerQuantization:
         return scheme, narrow.corrected
 
     def needs_statistics(self, precision: Precision) -> bool:
-        """Whether calibration images decide how weights are rounded to a precision, or the bias of narrow ones."""
+        """Return whether calibration images decide how weights are rounded to a precision, or the bias of narrow ones."""
         if not precision.carries_scale:
             return False
         scheme, corrected = self.rounded_to(precision)
@@ -100,13 +100,16 @@ class EngineOptions:
 
     @cached_property
     def by_activations(self) -> bool:
-        """Whether any layer asks for equalisation by activations."""
+        """Return whether any layer asks for equalisation by activations."""
         return any(options.equalisation == BY_ACTIVATIONS for options in self.complete.values())
 
     @property
     def equalise(self) -> bool | ChannelFactors:
-        """Whether, or by which factors, channels are equalised before quantising: a matter of the whole network, wanted by
-        any layer. Raises: EngineError for factors that calibration images have not given yet."""
+        """Return whether, or by which factors, channels are equalised before quantising.
+
+        This is a matter of the whole network, wanted by any layer. Raises: EngineError for factors that calibration images have
+        not given yet.
+        """
         if not self.by_activations:
             return any(options.equalisation for options in self.complete.values())
         if self.channel_factors is None:
@@ -118,11 +121,11 @@ class EngineOptions:
 
     @cached_property
     def integer_only(self) -> bool:
-        """Whether layers of codes compute in whole numbers alone, as TensorFlow Lite does."""
+        """Return whether layers of codes compute in whole numbers alone, as TensorFlow Lite does."""
         return any(options.integer_only for options in self.complete.values())
 
     def of(self, layer: int) -> LayerQuantization:
-        """How this layer is quantised."""
+        """Return how this layer is quantised."""
         return self.layers.get(layer, self.default)
 
 
@@ -144,7 +147,7 @@ def resolve_options(
     batch_norm: str = "auto",
     ranges: Ranges | None = None,
 ) -> EngineOptions:
-    """Defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options), later ones over earlier.
+    """Resolve options: defaults < [net] < the layer's cfg keys < `options` < `layers` (selector, options).
 
     batch_norm: auto: the dialect's. ranges: over those that the cfg states.
     Raises: PrecisionError for combinations that do not exist, ConfigError for selectors that choose nothing.
@@ -167,7 +170,7 @@ def resolve_options(
 
 
 def _check_integer_only(network: NetworkSpec, by_layer: Mapping[int, QuantizationOptions]) -> None:
-    """Whole numbers are a matter of the whole network, and need codes known beforehand that hold the real 0."""
+    """Check integer_only: it is of the whole network, and needs codes that are known beforehand and hold the real 0."""
     if not any(options.integer_only for options in by_layer.values()):
         return
     for index, options in by_layer.items():
@@ -187,8 +190,10 @@ def _check_integer_only(network: NetworkSpec, by_layer: Mapping[int, Quantizatio
 
 
 def with_some_ranges(options: EngineOptions, network: NetworkSpec) -> EngineOptions:
-    """Options with stand-ins for what calibration gives: enough to know that there is a conversion and what it takes, not what
-    it gives."""
+    """Return options with stand-ins for what calibration gives.
+
+    They tell that there is a conversion and what it takes, not what it gives.
+    """
     return replace(options, ranges={index: (0.0, 1.0) for index in range(-1, len(network.layers))}, channel_factors={})
 
 
@@ -208,7 +213,7 @@ def without_statistics(options: EngineOptions) -> EngineOptions:
 
 
 def layer_quantization(options: QuantizationOptions) -> LayerQuantization:
-    """Options as the schemes of mpnet.quantization; what is not said is the default."""
+    """Turn options into the schemes of mpnet.quantization; what is not said is the default."""
     options = _COMPLETE.overlaid(options)
     narrow = options.narrow
     return LayerQuantization(

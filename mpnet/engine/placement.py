@@ -16,7 +16,7 @@ from mpnet.model.precision import Precision
 
 
 def is_supported(operation: Operation, input_precision: Precision, kernels: Kernels, *, by_tensorflow: bool = False) -> bool:
-    """Whether kernels of another device than the CPU run an operation on inputs stored as `takes`.
+    """Return whether kernels of another device than the CPU run an operation on inputs stored as `takes`.
 
     by_tensorflow: whether the inputs are codes of one of TensorFlow's modes, which the CPU alone turns into reals.
     """

@@ -61,7 +61,7 @@ class Plan:
 
     @cached_property
     def conversions(self) -> tuple[tuple[Step, ...], ...]:
-        """For each layer the conversion steps that were inserted on its behalf."""
+        """Return for each layer the conversion steps that were inserted on its behalf."""
         by_layer: list[list[Step]] = [[] for _ in self.network.layers]
         for step in self.steps:
             # The conversion of a result without heads belongs to the last layer.
@@ -71,7 +71,7 @@ class Plan:
 
     @cached_property
     def unchecked_outputs(self) -> tuple[tuple[int, int], ...]:
-        """(slot, step that writes it, 0 for the image) of outputs that no convolution has checked to be finite."""
+        """Return (slot, step that writes it, 0 for the image) of outputs that no convolution has checked to be finite."""
         writers = {step.output: number for number, step in enumerate(self.steps) if not step.operation.is_head}
         unchecked = []
         for slot in dict.fromkeys(self.outputs):
@@ -83,7 +83,7 @@ class Plan:
         return tuple(unchecked)
 
     def text(self) -> str:
-        """One line per step, for people and for tests."""
+        """Return one line per step, for people and for tests."""
         lines = []
         for number, step in enumerate(self.steps):
             sources = " ".join(f"s{slot}" for slot in step.inputs)

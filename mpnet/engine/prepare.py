@@ -62,7 +62,7 @@ def conv_shape(layer: ConvolutionSpec) -> ConvShape:
 
 
 def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_norm: str) -> FoldedConvolution:
-    """Weights and bias that do the same without batch normalisation: computed in float64, rounded once to float32.
+    """Return the weights and bias that do the same without batch normalisation: computed in float64, rounded once to float32.
 
     batch_norm: `darknet` divides by sqrt(v) + 1e-6, `alexeyab` by sqrt(v + 1e-5).
     Raises: EngineError when a result is not finite.
@@ -86,7 +86,7 @@ def fold_batch_norm(layer: ConvolutionSpec, weights: ConvolutionWeights, batch_n
 
 
 def normalized_weights(weights: Floats, normalisation: str) -> Floats:
-    """Weights (layers, channels) of a shortcut over their sum for each channel: relu, softmax, or none as they are."""
+    """Return weights (layers, channels) of a shortcut over their sum for each channel: relu, softmax, or none as they are."""
     if normalisation == "none":
         return weights
     relu = normalisation == "relu"
@@ -99,7 +99,7 @@ def normalized_weights(weights: Floats, normalisation: str) -> Floats:
 def fold_network(
     network: NetworkSpec, weights: Weights, batch_norm: str = "auto", threads: int = 1
 ) -> dict[int, FoldedConvolution]:
-    """Every convolution folded, by layer index; batch_norm auto: the dialect's. Raises: EngineError."""
+    """Return every convolution folded, by layer index; batch_norm auto: the dialect's. Raises: EngineError."""
     formula = network.dialect if batch_norm == "auto" else batch_norm
     with ThreadPoolExecutor(threads) as pool:
         folded = pool.map(lambda layer: fold_batch_norm(layer, weights.layers[layer.index], formula), network.convolutions)
@@ -168,7 +168,7 @@ class Prepared:
         statistics: CalibrationStatistics | None = None,
         cache: FileCache | None = None,
     ) -> Prepared:
-        """Return weights folded and equalised as options say; arguments as of the class."""
+        """Return the weights folded and equalised as options say; arguments as of the class."""
         return cls(
             network,
             weights,
@@ -227,7 +227,7 @@ class Prepared:
 
     @property
     def folded(self) -> dict[int, FoldedConvolution]:
-        """Every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""
+        """Return every convolution's weights and bias before they are quantised, by layer index. Raises: EngineError."""
         return self._fold(threads=1)
 
     def _fold(self, threads: int) -> dict[int, FoldedConvolution]:
@@ -309,7 +309,7 @@ class Prepared:
         return ready
 
     def fixed(self, shape: ConvShape, precision: Precision, weights: Callable[[], Floats]) -> PackedConv:
-        """Weights that no file brings, packed once; they follow from the shape."""
+        """Return the weights that no file brings, packed once; they follow from the shape."""
         key = (shape, precision)
         if key not in self._fixed:
             self._fixed[key] = self.kernels.pack_conv(shape, precision, weights())
@@ -351,7 +351,7 @@ class Prepared:
         return bias_shift(self.folded[layer.index].weights, rounded, means, layer.groups)
 
     def constants(self, operation: Convolve, threads: int = 1) -> Constants:
-        """Return weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
+        """Return the weights and bias of one layer at one precision, for kernels to pack and for other programs to read.
 
         threads: that fold the network, where nobody has asked for its weights yet.
         Raises: EngineError when calibration images are needed and none were shown, or sums could leave their bits.

@@ -54,7 +54,7 @@ class PreparedCache:
         }
 
     def key(self, operation: Convolve, layer: ConvolutionSpec, statistics: str | None) -> str:
-        """SHA-256 (hex) of everything that decides an entry. statistics: digest of the calibration statistics in it."""
+        """Return the SHA-256 (hex) of all that decides an entry. statistics: digest of the calibration statistics in it."""
         return digest_of(
             {
                 **self._common,
@@ -69,7 +69,7 @@ class PreparedCache:
         )
 
     def load(self, key: str, shape: Any, operation: Convolve) -> tuple[PackedConv, Floats, Floats | None] | None:
-        """(packed weights, bias, scales of quantised weights); None when there is no whole entry that fits."""
+        """Return (packed weights, bias, scales of quantised weights); None when there is no whole entry that fits."""
         blocks = self._cache.load(key)
         if blocks is None or len(blocks) != (2 if operation.weights is None else 3):
             return None

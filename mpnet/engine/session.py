@@ -66,7 +66,7 @@ class Session:
             return [head.copy() if copy else head for head in bound.heads]
 
     def observe(self, batch: NDArray[np.float32], observer: Observer) -> list[NDArray[np.float32]]:
-        """As `forward`, unfused and step by step, showing each step's result to `observer`."""
+        """Run as `forward`, unfused and step by step, showing each step's result to `observer`."""
         plan = self.plan
         tensors: dict[int, Tensor] = {0: host_tensor(self._check(batch))}
         for number, step in enumerate(plan.steps):

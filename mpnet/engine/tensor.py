@@ -89,7 +89,7 @@ class CodeMap:
 
     @property
     def is_tensorflow(self) -> bool:
-        """Whether the codes are of one of TensorFlow's modes."""
+        """Return whether the codes are of one of TensorFlow's modes."""
         return self.mode in TENSORFLOW_MODES
 
     def filled_from(self, ranges: Storage, scheme: ActivationScheme, binder: Binder) -> list[Call]:

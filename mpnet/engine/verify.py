@@ -55,7 +55,7 @@ class StepCheck:
 
     @property
     def passed(self) -> bool:
-        """Whether everything is as promised."""
+        """Return whether everything is as promised."""
         return self.differing == 0
 
 

@@ -30,7 +30,7 @@ class Agreement:
         self._evaluator = CocoEvaluator(self.truths)
 
     def measure(self, detections: Detections) -> dict[str, float]:
-        """AP (mean over the ten IoU thresholds), AP50, AP75 and AP95 of the detections against the baseline, percent.
+        """Return AP (mean over the ten IoU thresholds), AP50, AP75 and AP95 of the detections against the baseline, percent.
 
         -1 when the baseline found nothing with that score.
         """
@@ -38,8 +38,11 @@ class Agreement:
         return {name: result.summary[name] for name in ("AP", "AP50", "AP75")} | {"AP95": result.mean_at(AT_95)}
 
     def resampled(self, detections: Detections, weight: NDArray[np.int32]) -> list[tuple[float, Resampled]]:
-        """(AP of the detections against the baseline in percent, the same on resampled images), twice: the mean over the
-        classes, and the area under the curve with the objects of all classes in one list. weight: `draw_images`.
+        """Return (AP of the detections against the baseline in percent, the same on resampled images), twice.
+
+        First the mean over the classes, then the area under the curve with the objects of all classes in one list.
+
+        weight: `draw_images`.
         """
         result = self._evaluator.evaluate(inside_images(detections, self.truths.sizes), sizes=False)
         pooled = result.matches.pooled()

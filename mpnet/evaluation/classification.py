@@ -15,24 +15,24 @@ TOP: dict[str, int] = {"top1": 1, "top5": 5}
 
 
 def right(predictions: Classifications, labels: NDArray[np.int32], best: int) -> NDArray[np.bool_]:
-    """bool (images,): whether the label is among the `best` best classes. Raises: DataError for other images."""
+    """Return bool (images,): whether the label is among the `best` best classes. Raises: DataError for other images."""
     if len(predictions) != len(labels):
         raise DataError(f"the run has {len(predictions)} images, the data set {len(labels)}")
     return np.asarray((predictions.category[:, :best] == labels[:, None]).any(axis=1))
 
 
 def share(chosen: NDArray[np.bool_]) -> float:
-    """Percent of the images that are chosen; -1 of none."""
+    """Return percent of the images that are chosen; -1 of none."""
     return float(np.count_nonzero(chosen) / len(chosen) * PERCENT) if len(chosen) else -1.0
 
 
 def agreement(predictions: Classifications, baseline: Classifications) -> float:
-    """Percent of the images whose best class is the baseline's; -1 of none. Raises: DataError for other images."""
+    """Return percent of the images whose best class is the baseline's; -1 of none. Raises: DataError for other images."""
     return share(right(predictions, baseline.best, 1))
 
 
 def per_class(predictions: Classifications, labels: NDArray[np.int32], classes: int) -> list[dict[str, float]]:
-    """For each class truths, top1 and top5 (percent of its images, -1 without any)."""
+    """Return for each class truths, top1 and top5 (percent of its images, -1 without any)."""
     truths = np.bincount(labels, minlength=classes)
     hits = {name: np.bincount(labels[right(predictions, labels, best)], minlength=classes) for name, best in TOP.items()}
     return [

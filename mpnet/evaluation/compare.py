@@ -39,12 +39,12 @@ class Interval:
 
     @property
     def noise(self) -> bool:
-        """Whether zero lies in the interval: the difference may be chance."""
+        """Return whether zero lies in the interval: the difference may be chance."""
         return self.low <= 0 <= self.high
 
     @property
     def tells(self) -> bool:
-        """Whether it says anything of other images: one image, or none that differs in anything, leaves every loss possible."""
+        """Return whether it says anything of other images: one image, or none that differs, leaves every loss possible."""
         return self.low > -100
 
 
@@ -82,7 +82,9 @@ class Differences:
 
 
 def draw_images(image_count: int, draws: int = DRAWS, seed: int = 0) -> NDArray[np.int32]:
-    """int32 (draws, images): how often each image is in each draw. The same on every machine and NumPy version.
+    """Return int32 (draws, images): how often each image is in each draw.
+
+    The same on every machine and NumPy version.
 
     Raises: ConfigError for less than 100 or more than a million draws; DataError without images.
     """
@@ -111,7 +113,7 @@ def bootstrap(result: CocoResult, weight: NDArray[np.int32]) -> Draws:
 
 
 def _resampled(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDArray[np.float64]]:
-    """Percent, float64 (rows of the weight, categories), by name."""
+    """Return percent, float64 (rows of the weight, categories), by name."""
     blocks = [_draw_block(result, weight[first : first + _BLOCK]) for first in range(0, len(weight), _BLOCK)]
     return {name: PERCENT * np.concatenate([block[name] for block in blocks]) for name in blocks[0]}
 
@@ -129,7 +131,7 @@ def _draw_block(result: CocoResult, weight: NDArray[np.int32]) -> dict[str, NDAr
 
 
 def _mean_of_present(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean over the categories that a draw has truths of; NaN when it has none."""
+    """Return the mean over the categories that a draw has truths of; NaN when it has none."""
     present = ~np.isnan(values)
     with np.errstate(invalid="ignore"):
         return np.asarray(np.where(present, values, 0).sum(axis=1) / present.sum(axis=1), dtype=np.float64)
@@ -138,7 +140,7 @@ def _mean_of_present(values: NDArray[np.float64]) -> NDArray[np.float64]:
 def compare(
     baseline: CocoResult, baseline_draws: Draws, other: CocoResult, other_draws: Draws, *, per_class: bool = True
 ) -> Differences:
-    """Differences other - baseline of AP, AP50, AP75 and AR100, overall and (unless told not to) per class.
+    """Compute the differences other - baseline of AP, AP50, AP75 and AR100, overall and (unless told not to) per class.
 
     Both runs must be of one data set and drawn with the same weights (`draw_images`). Raises: DataError otherwise.
     """
@@ -177,7 +179,7 @@ def _interval(before: float, after: float, first: Resampled, second: Resampled) 
 
 
 def found_objects(detections: Detections, truths: Truths, score: float = 0.25) -> NDArray[np.int64]:
-    """int64 (boxes of the data set,): the detection (index) that finds each box at IoU 0.5, or -1.
+    """Return int64 (boxes of the data set,): the detection (index) that finds each box at IoU 0.5, or -1.
 
     Only detections with at least this score count; each finds one box, best scores first.
     """

@@ -17,7 +17,7 @@ from mpnet.evaluation.match import Truths
 
 
 def detector_confusion(detections: Detections, dataset: Dataset, score: float = BASELINE_SCORE) -> NDArray[np.int64]:
-    """int64 (classes + 1, classes + 1): rows true classes, last: no object there; columns found classes, last: not found.
+    """Return int64 (classes + 1, classes + 1): rows true classes, last: no object; columns found classes, last: not found.
 
     Detections of at least `score` count. Each object is first matched within its class, as `found_objects` does, so that
     the diagonal is the number of objects that are found; what is left is matched at IoU 0.5 whatever its class. Crowds, and
@@ -58,7 +58,7 @@ def detector_confusion(detections: Detections, dataset: Dataset, score: float = 
 
 
 def classifier_confusion(classifications: Classifications, dataset: Dataset) -> NDArray[np.int64]:
-    """int64 (classes, classes): rows true classes, columns the best class of the run."""
+    """Return int64 (classes, classes): rows true classes, columns the best class of the run."""
     classes = len(dataset.categories)
     cell = dataset.labels.astype(np.int64) * classes + dataset.of_labelled(classifications).best
     return np.bincount(cell, minlength=classes * classes).reshape(classes, classes)

@@ -41,7 +41,7 @@ class Judged:
     missed: NDArray[np.bool_]
 
     def counts(self, score: float) -> NDArray[np.int64]:
-        """int64 (len(KINDS),): errors that are made with detections of at least this score; objects are missed from there."""
+        """Return int64 (len(KINDS),): errors of detections with at least this score; objects without one are missed."""
         sure = self.detections.score >= np.float32(score)
         kinds = np.bincount(self.kind[sure & (self.kind >= 0)], minlength=len(KINDS))
         reached = np.zeros(len(self.missed), dtype=bool)
@@ -50,7 +50,7 @@ class Judged:
         return kinds.astype(np.int64)
 
     def gains(self) -> NDArray[np.float64]:
-        """float64 (len(KINDS),): points of AP50 that repairing each kind gives back.
+        """Return float64 (len(KINDS),): points of AP50 that repairing each kind gives back.
 
         A wrong class or place becomes the truth's own; of several on one truth the right one stays, else the surest; both,
         duplicate and background are taken away; missed objects are no longer asked for. A class of which none is left
@@ -83,7 +83,7 @@ class Judged:
     def _average_precision(
         self, keep: NDArray[np.bool_], right: NDArray[np.bool_], category: NDArray[np.int32], without_missed: bool = False
     ) -> float:
-        """Percent, the mean over the classes that have truths."""
+        """Return percent, the mean over the classes that have truths."""
         keep = keep & (self.kind != UNCOUNTED)
         chosen, score = np.flatnonzero(keep), self.detections.score[keep]
         order, start = by_category(self.truths.category_count, category[keep], score)
@@ -107,7 +107,7 @@ class Judged:
 
 
 def _categories(truths: Truths) -> NDArray[np.int32]:
-    """int32 (truths,): class of each."""
+    """Return int32 (truths,): class of each."""
     cells = np.tile(np.arange(truths.category_count, dtype=np.int32), truths.image_count)
     return np.repeat(cells, np.diff(truths.cell_offsets))
 
@@ -139,7 +139,7 @@ def judge(detections: Detections, truths: Truths) -> Judged:
 def _kinds(
     iou: NDArray[np.float64], same_class: NDArray[np.bool_], objects: NDArray[np.int64]
 ) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
-    """Kind and truth of the wrong detections of one image. iou, same_class: (detections, objects)."""
+    """Return the kind and truth of the wrong detections of one image. iou, same_class: (detections, objects)."""
     if not iou.size:
         return np.full(len(iou), _BACKGROUND, dtype=np.int8), np.full(len(iou), -1, dtype=np.int32)
     of_class, of_others = np.where(same_class, iou, -1.0), np.where(same_class, -1.0, iou)
@@ -155,7 +155,7 @@ def _kinds(
 
 
 def overlaps(first: NDArray[np.floating], second: NDArray[np.floating]) -> NDArray[np.float64]:
-    """float64 (n, m): intersection over union of boxes (n, 4) and (m, 4): x, y, width, height."""
+    """Return float64 (n, m): intersection over union of boxes (n, 4) and (m, 4): x, y, width, height."""
     a, b = first.astype(np.float64)[:, None, :], second.astype(np.float64)[None, :, :]
     shared = np.prod(
         np.maximum(np.minimum(a[..., :2] + a[..., 2:], b[..., :2] + b[..., 2:]) - np.maximum(a[..., :2], b[..., :2]), 0),

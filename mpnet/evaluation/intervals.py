@@ -58,7 +58,7 @@ UNSEEN = (3 / t_quantile(_UNSEEN_DEGREES, _TAIL)) ** 2
 
 
 def left_out(images: int) -> NDArray[np.int32]:
-    """int32 (groups, images): how often each image counts when one group is left out."""
+    """Return int32 (groups, images): how often each image counts when one group is left out."""
     groups = min(images, MOST_GROUPS)
     kept: NDArray[np.bool_] = np.arange(images)[None, :] % groups != np.arange(groups)[:, None]
     return kept.astype(np.int32)
@@ -77,7 +77,7 @@ class Resampled:
         return Resampled(self.drawn - other.drawn, self.left - other.left, self.images)
 
     def bias(self, value: float) -> float:
-        """How much larger the measure comes out on resampled images than on the images themselves."""
+        """Return how much larger the measure comes out on resampled images than on the images themselves."""
         present = self.drawn[~np.isnan(self.drawn)]
         return float(present.mean() - value) if present.size else 0.0
 
@@ -92,7 +92,7 @@ class Resampled:
         return (float(drawn.var(ddof=1)) + self.left_out_variance()) / 2 if drawn.size > 1 else float("nan")
 
     def degrees(self) -> float:
-        """Degrees of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
+        """Return the degrees of freedom: 2 g / (kurtosis - 1) of g groups' influences, at most g - 1."""
         left = self.left[~np.isnan(self.left)]
         squares = (left - left.mean()) ** 2
         total = float(squares.sum())
@@ -102,8 +102,10 @@ class Resampled:
         return min(2 * left.size / max(kurtosis - 1, 1e-9), left.size - 1.0)
 
     def skewness(self) -> float:
-        """Skewness of the estimate: of the images' influences, over the root of their number; from -1 to 1. Positive where few
-        images lower the measure by much."""
+        """Return the skewness of the estimate: of the images' influences, over the root of their number; from -1 to 1.
+
+        Positive where few images lower the measure by much.
+        """
         left = self.left[~np.isnan(self.left)]
         change = left - left.mean()  # without a harmful image the measure is higher
         total = float((change**2).sum())
@@ -111,7 +113,7 @@ class Resampled:
 
 
 def _widened(resampled: Resampled, variance: float, measure_variance: float) -> tuple[float, float]:
-    """(t, variance of what was not seen) beside `variance`, that of what was; measure_variance: the measure's own variance."""
+    """Return (t, variance of what was not seen) beside `variance`, that of what was. measure_variance: the measure's own."""
     unseen = UNSEEN * measure_variance / resampled.images
     total = variance + unseen
     parts = variance**2 / resampled.degrees() + unseen**2 / _UNSEEN_DEGREES  # Satterthwaite
@@ -119,7 +121,7 @@ def _widened(resampled: Resampled, variance: float, measure_variance: float) -> 
 
 
 def value_interval(value: float, resampled: Resampled, measure_variance: float = 0.0) -> tuple[float, float]:
-    """Interval of a measure from 0 to 100, its bias taken off: AP of few images comes out too high.
+    """Return the interval of a measure from 0 to 100, its bias taken off: AP of few images comes out too high.
 
     The variance grows with what is missing from 100, as a share's does in Wilson's interval: where little is missing,
     more may be than less. own: variance of the measure that images which were not seen may change so much, see the module.
@@ -136,8 +138,12 @@ def value_interval(value: float, resampled: Resampled, measure_variance: float =
 
 
 def agreement_interval(value: float, agreeing: Resampled, baseline: Resampled | None) -> tuple[float, float]:
-    """Interval of agreement with a baseline, which has no second run to pair with; baseline: the measure itself of that run,
-    of which images that were not seen may change so much. It may be of fewer images, those with labels; None: of none."""
+    """Return the interval of agreement with a baseline, which has no second run to pair with.
+
+    baseline: the measure itself of that run, of which images that were not seen may change so much. It may be of fewer images,
+    those with labels; None: of none.
+
+    """
     return value_interval(value, agreeing, own_variance(agreeing, baseline))
 
 
@@ -146,7 +152,7 @@ SPREAD = 20.0
 
 
 def own_variance(agreeing: Resampled, baseline: Resampled | None) -> float:
-    """Variance of a baseline's AP, had it the images that agreement is measured on."""
+    """Return the variance of a baseline's AP, had it the images that agreement is measured on."""
     known = float("nan") if baseline is None else baseline.variance()
     if baseline is None or np.isnan(known):
         return SPREAD**2 / agreeing.images
@@ -154,7 +160,7 @@ def own_variance(agreeing: Resampled, baseline: Resampled | None) -> float:
 
 
 def difference_interval(difference: float, first: Resampled, second: Resampled, most: float = 100.0) -> tuple[float, float]:
-    """Interval of a paired difference second - first of a measure that can differ by `most`: percent, unless told."""
+    """Return the interval of a paired difference second - first of a measure that can differ by `most` (percent)."""
     between, measure_variance = second - first, (first.variance() + second.variance()) / 2
     variance = between.variance()
     if np.isnan(variance) or np.isnan(measure_variance):

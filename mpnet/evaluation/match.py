@@ -128,12 +128,12 @@ class Truths:
         return Truths(len(sizes), self.category_count, offsets, box, area, crowd, source, sizes)
 
     def counted(self, area: str = "all") -> NDArray[np.int32]:
-        """int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
+        """Return int32 (images, categories): truths that must be found, which are no crowds and inside the area range."""
         return self._all_counted if area == "all" else self._count(area)
 
     @cached_property
     def fullest_cell(self) -> int:
-        """Most truths of one image and category."""
+        """Return the most truths of one image and category."""
         return int(np.diff(self.cell_offsets).max(initial=0))
 
     @cached_property
@@ -170,7 +170,7 @@ class Outcomes:
     def average_precision(
         self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS, given: NDArray[np.int32] | None = None
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """101-point average precision and final recall, both float64 (categories, thresholds), fractions.
+        """Return the 101-point average precision and final recall, both float64 (categories, thresholds), fractions.
 
         weight: int32 (images,), how often each image counts: 0 and 1 for a part of the images, counts for a bootstrap
         draw; int32 (draws, images) gives results (draws, categories, thresholds). None: every image once.
@@ -199,7 +199,7 @@ class Outcomes:
         return precision, recall
 
     def precision_area(self, weight: NDArray[np.int32] | None = None, max_rank: int = MAX_DETECTIONS) -> NDArray[np.float64]:
-        """Area under the curve of precision over recall of the first category, the mean of the thresholds, as a fraction.
+        """Return the area under the precision-recall curve of the first category, the mean of the thresholds, as a fraction.
 
         Every truth counts alike. Of the 101 recall points of `average_precision` the last is reached by no run that misses one
         of a thousand truths, and costs one of a hundred.
@@ -281,7 +281,7 @@ def match(
 def find_matches(
     detections: Detections, truths: Truths, area: str = "all", thresholds: NDArray[np.float64] = COCO_THRESHOLDS
 ) -> tuple[NDArray[np.int32], NDArray[np.uint16], NDArray[np.uint16], NDArray[np.int32]]:
-    """(rank, matched, ignored, truth) of each detection, as `Matches` has them, in the detections' order.
+    """Return (rank, matched, ignored, truth) of each detection, as `Matches` has them, in the detections' order.
 
     detections: of the truths' images, or of several runs over them, one after the other.
     """
@@ -315,7 +315,7 @@ def by_category(
 
 
 def best_overlap(detections: Detections, truths: Truths, minimum: float) -> NDArray[np.int32]:
-    """int32 (n,): per detection the truth of its image and category with the highest IoU > minimum, or -1.
+    """Return int32 (n,): per detection the truth of its image and category with the highest IoU > minimum, or -1.
 
     A truth can be the best one of several detections.
     """

@@ -20,7 +20,7 @@ DARKNET_RECALLS: tuple[float, ...] = tuple(point * 0.1 for point in range(11))  
 
 
 def mean_of_present(values: NDArray[np.float64]) -> float:
-    """Mean in percent over categories that have truths (the others hold -1); -1 when none has."""
+    """Return the mean in percent over categories that have truths (the others hold -1); -1 when none has."""
     present = values[values > -1]
     return float(present.mean() * PERCENT) if present.size else -1.0
 
@@ -44,12 +44,12 @@ class CocoResult:
     matches: Matches
 
     def mean_at(self, threshold: int) -> float:
-        """Mean over the categories of the average precision at one of the ten thresholds, percent, or -1."""
+        """Return the mean over the categories of the average precision at one of the ten thresholds, percent, or -1."""
         present = self.precision[self.truths > 0, threshold]
         return float(present.mean()) if present.size else -1.0
 
     def per_class(self) -> list[dict[str, float]]:
-        """For each category truths, AP, AP50, AP75, AR100 (percent, -1 without truths)."""
+        """Return for each category truths, AP, AP50, AP75, AR100 (percent, -1 without truths)."""
         return [
             {
                 "truths": int(self.truths[c]),
@@ -63,7 +63,7 @@ class CocoResult:
 
 
 def _to_percent(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Fractions as percent; -1 (nothing to measure) stays."""
+    """Turn fractions into percent; -1 (nothing to measure) stays."""
     return np.where(values > -1, values * PERCENT, -1.0)
 
 
@@ -77,7 +77,7 @@ class CocoEvaluator:
         self.truths = dataset if isinstance(dataset, Truths) else Truths.of_dataset(dataset)
 
     def evaluate(self, detections: Detections, *, sizes: bool = True) -> CocoResult:
-        """All metrics of the detections, whose boxes are clipped to the images first.
+        """Compute all metrics of the detections, whose boxes are clipped to the images first.
 
         sizes: also small, medium, large, AR1 and AR10 (three more matchings; a sweep leaves them out).
         Raises: DataError for detections of other images or classes.
@@ -93,7 +93,7 @@ class CocoEvaluator:
         return result
 
     def evaluate_area(self, detections: Detections, area: str) -> CocoResult:
-        """AP, AP50, AP75 and AR100 with respect to the truths of one of AREA_RANGES."""
+        """Compute AP, AP50, AP75 and AR100 with respect to the truths of one of AREA_RANGES."""
         matches = match(detections, self.truths, area)
         precision, recall = matches.average_precision()
         summary = {
@@ -143,6 +143,6 @@ def darknet_ap50(detections: Detections, dataset: Dataset | Truths) -> NDArray[n
 
 
 def darknet_map50(per_category: NDArray[np.float64]) -> float:
-    """Mean of what `darknet_ap50` gives over the categories that have truths, percent; -1 when none has."""
+    """Return the mean of what `darknet_ap50` gives over the categories that have truths, percent; -1 when none has."""
     present = per_category[per_category > -1]
     return float(present.mean()) if present.size else -1.0

@@ -52,7 +52,7 @@ class Loss:
     pairs: tuple[int, int] | None = None
 
     def bounds(self, error: float = ERROR) -> tuple[float, float]:
-        """(least, most): the loss is above `most` with probability `error` at most, and below `least` with no more."""
+        """Return (least, most): the loss is above `most` with probability `error` at most, and below `least` with no more."""
         if self.pairs is not None:
             low, high = paired_interval(*self.pairs, self.images, z=NormalDist().inv_cdf(1 - error))
             return -float(high), -float(low)
@@ -67,17 +67,17 @@ class Loss:
         return max(0.0 if self.share else -100.0, least), min(100.0, most)
 
     def half_width(self, error: float = ERROR) -> float:
-        """Half of what lies between the ends of `bounds`."""
+        """Return half of what lies between the ends of `bounds`."""
         least, most = self.bounds(error)
         return (most - least) / 2
 
     def state(self, margin: float, error: float = ERROR) -> State:
-        """Whether the loss is shown to be at most the margin (met), more than it (not met), or neither."""
+        """Return whether the loss is shown to be at most the margin (met), more than it (not met), or neither."""
         least, most = self.bounds(error)
         return "met" if most <= margin else "not met" if least > margin else "unclear"
 
     def images_to_tell(self, margin: float, error: float = ERROR) -> int | None:
-        """About how many images would tell, if the loss stays what it is; None where more than MOST_IMAGES would be needed."""
+        """Estimate how many images would tell, if the loss stays what it is; None where it is more than MOST_IMAGES."""
         if self.images < 2 or self.with_images(MOST_IMAGES).state(margin, error) == "unclear":
             return None
         enough, few = MOST_IMAGES, self.images - 1
@@ -94,7 +94,7 @@ class Loss:
         return replace(self, images=images, variance=variance, skewness=skewness, pairs=pairs)
 
     def as_json(self) -> list[float]:
-        """Eight numbers, for stores."""
+        """Return eight numbers, for stores."""
         pairs = self.pairs or (-1, -1)
         return [self.images, self.loss, self.variance, self.spread, self.skewness, float(self.share), *pairs]
 
@@ -144,5 +144,5 @@ def accuracy_loss(difference: float, first: Resampled, second: Resampled) -> Los
 
 
 def _spread(measure_variance: float, resampled: Resampled) -> float:
-    """Points by which images differ; at least SPREAD: a network that finds nothing varies little, and shows nothing by it."""
+    """Return the points by which images differ, at least SPREAD: a network that finds nothing hardly varies."""
     return max(SPREAD, math.sqrt(measure_variance * resampled.images))

@@ -36,7 +36,7 @@ class _Counts:
     alarms: NDArray[np.int64]
 
     def weighted(self, weight: NDArray[np.integer], scale: NDArray[np.float64] | float = 1.0) -> dict[str, NDArray[np.float64]]:
-        """MEASURES, each float64 (draws, classes + 1), the last of all classes together; NaN where nothing is to be found.
+        """Return the MEASURES, each float64 (draws, classes + 1), the last of all classes; NaN where nothing is to be found.
 
         weight: (draws, images), how often each image counts; scale: (draws,), what makes numbers those of all images.
         """
@@ -83,7 +83,7 @@ class OperatingPoint:
         return float(THRESHOLDS[int(np.argmax(2 * detected / np.maximum(detected + alarms + objects, 1)))])
 
     def _totals(self, judged: Judged, images: NDArray[np.bool_]) -> tuple[int, NDArray[np.int64], NDArray[np.int64]]:
-        """Objects of these images, and how many are found, and detections of nothing, at each of THRESHOLDS."""
+        """Return the objects of these images, and how many are found, and detections of nothing, at each of THRESHOLDS."""
         of_images = images[judged.detections.image_index]
         cuts = THRESHOLDS.astype(np.float32)
         detected, alarms = (
@@ -153,7 +153,7 @@ class OperatingPoint:
     def _intervals(
         self, counts: list[_Counts], values: list[dict[str, NDArray[np.float64]]]
     ) -> list[dict[str, dict[str, float] | None]]:
-        """Per class and of all together, by measure: the paired difference with its 95 % interval; None: nothing to tell."""
+        """Return paired differences with 95 % intervals, per class and of all together, by measure; None: nothing to tell."""
         columns = self._truths.category_count + 1
         if len(counts) < 2:
             return [{}] * columns
@@ -215,7 +215,7 @@ class OperatingPoint:
         }
 
     def _confidence(self, other: Detections) -> dict[str, Any] | None:
-        """How the scores of the baseline's detections change that the run makes as well, on all images."""
+        """Return how the scores change of the baseline's detections that the run makes as well, on all images."""
         dataset = self._dataset
         inside = inside_images(self._baseline_detections, dataset.sizes)
         sure = inside.select(inside.score >= np.float32(self.score)).clipped(dataset.sizes)

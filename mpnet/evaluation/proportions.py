@@ -30,7 +30,7 @@ _HALVINGS = 60  # of the interval [-1, 1]: to the last bit of a float64
 def paired_interval(
     lost: Counts, gained: Counts, images: Counts, z: float = Z95
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Interval of gained / n - lost / n, in percent points: (low, high), each of the counts' shape.
+    """Return the interval of gained / n - lost / n, in percent points: (low, high), each of the counts' shape.
 
     z: the normal distribution's point, of a 95 % interval if none is given.
 
@@ -66,7 +66,7 @@ def _score(
 
 
 def share_interval(count: int, images: int) -> tuple[float, float]:
-    """95 % interval of count / images, in percent. Raises: DataError for counts that cannot be."""
+    """Return the 95 % interval of count / images, in percent. Raises: DataError for counts that cannot be."""
     if not 0 <= count <= images or images < 1:
         raise DataError(f"{count} of {images} images is no share")
     p, z2 = count / images, Z95 * Z95 / images
@@ -76,7 +76,7 @@ def share_interval(count: int, images: int) -> tuple[float, float]:
 
 
 def mcnemar(lost: int, gained: int) -> tuple[float, float]:
-    """(exact, mid-p) two-sided p-values for "both runs are right equally often"; 1 where nothing differs."""
+    """Return (exact, mid-p) two-sided p-values for "both runs are right equally often"; 1 where nothing differs."""
     count, fewer = lost + gained, min(lost, gained)
     if count == 0:
         return 1.0, 1.0

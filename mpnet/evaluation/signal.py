@@ -11,7 +11,9 @@ from mpnet.kernels.matching import squared_difference
 
 
 def squared_sum(x: NDArray[np.float32], baseline: NDArray[np.float32] | None = None) -> NDArray[np.float64]:
-    """float64 (n,): per image the sum of squares of x, or of x - baseline. x: float32 (n, ...), dense.
+    """Return float64 (n,): per image the sum of squares of x, or of x - baseline.
+
+    x: float32 (n, ...), dense.
 
     Relative error below 1e-5, that is 0.0001 dB. Raises: DataError when the shapes differ.
     """

@@ -63,8 +63,10 @@ class UpperBound:
         ]
 
     def of(self, runs: Sequence[Sequence[PartialOutcomes]]) -> NDArray[np.float64]:
-        """float64 (runs,), percent: of each run what was seen of it in consecutive groups of images, the same groups for all.
-        The AP itself when they are of all images."""
+        """Return the bounds, float64 (runs,), percent: the AP itself when the groups are of all images.
+
+        runs: of each run what was seen of it in consecutive groups of images, the same groups for all.
+        """
         parts = [part for run in runs for part in run]
         count, categories = len(runs), self._truths.category_count
         # A run's categories are its own, so that all are one table.
@@ -101,9 +103,11 @@ class UpperBound:
 
 
 def most_informative(truths: Truths, sample: Detections | None = None) -> NDArray[np.intp]:
-    """Positions of the images, those first that lower a bound soonest: by the AP that a sample of runs would gain if it made no
-    error in an image, misses, wrong boxes and low scores alike; without a sample, and among images of equal gain, by the share
-    of each class's truths that an image has. Equal ones keep their order.
+    """Return the positions of the images, those first that lower a bound soonest.
+
+    They are ordered by the AP that a sample of runs would gain if it made no error in an image, misses, wrong boxes and low
+    scores alike; without a sample, and among images of equal gain, by the share of each class's truths that an image has.
+    Equal ones keep their order.
 
     sample: of the truths' images, one run after the other.
     """
@@ -117,7 +121,7 @@ def most_informative(truths: Truths, sample: Detections | None = None) -> NDArra
 
 
 def _gains(truths: Truths, sample: Detections, groups: Sequence[NDArray[np.intp]]) -> NDArray[np.float64]:
-    """float64 (groups,): by how much the runs' APs would rise together, per image of a group, if the group were perfect.
+    """Return float64 (groups,): by how much the runs' APs would rise together, per image of a group, if the group were perfect.
 
     In the sum over classes and thresholds, as fractions.
     """

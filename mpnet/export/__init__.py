@@ -118,7 +118,7 @@ class Target:
     whole_numbers: tuple[str, ...] = ()
 
     def refuses(self, layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-        """'' or why a layer cannot be expressed."""
+        """Return '' or why a layer cannot be expressed."""
         if self.precisions is not None and not _is_usual(precision) and precision.name not in self.precisions.get(flavour, ()):
             activations_text = "" if precision.multiplies_bytes else f" beside {precision.stored.name}"
             type_text = (
@@ -142,7 +142,7 @@ def _is_usual(precision: Precision) -> bool:
 
 
 def targets() -> dict[str, Target]:
-    """All targets by name; what writing needs is imported when it is needed."""
+    """Return all targets by name; what writing needs is imported when it is needed."""
     return declared(__name__, __path__, "TARGET", Target)
 
 
@@ -211,7 +211,7 @@ def export(name: str, configuration: Configuration, flavour: str = "", options: 
 
 
 def unsupported(chosen_target: Target, configuration: Configuration, flavour: str) -> dict[int, str]:
-    """Why, by layer index, of the layers that the target cannot express at their precision."""
+    """Return by layer index why the target cannot express those layers at their precision."""
     plan = configuration.precisions
     if chosen_target.support is everything and (chosen_target.precisions is None or all(map(_is_usual, plan.precisions))):
         return {}

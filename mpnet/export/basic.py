@@ -15,7 +15,7 @@ _OPERATIONS = (Add, AvgPool, Concat, Convolve, MaxPool, Slice, Upsample, Yolo)
 
 
 def find_problem(layer: LayerSpec, form: str, is_written: Callable[[Operation], bool] = lambda operation: False) -> str:
-    """'' or why a layer has no form in `form`, such as `ONNX`. is_written: whether it writes another operation."""
+    """Return '' or why a layer has no form in `form`, such as `ONNX`. is_written: whether it writes another operation."""
     rule = RULES[type(layer)]
     input_slice = None if rule.slice_input is None else rule.slice_input(layer, layer.in_shape)
     operations = [*rule.operations(layer, FP32, LayerQuantization()), *(() if input_slice is None else (input_slice,))]

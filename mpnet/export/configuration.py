@@ -48,12 +48,12 @@ class Configuration:
         names: tuple[str, ...] = (),
         document: Mapping[str, Any] | None = None,
     ) -> Configuration:
-        """One whose weights and ranges are at hand."""
+        """Return a configuration whose weights and ranges are at hand."""
         return Configuration(prepared.network, precisions, lambda: (options, prepared), content, names, document or {})
 
     @property
     def operating_point(self) -> dict[str, Any]:
-        """`operating_point` of the document as a member of what travels with a file; {} where there is none."""
+        """Return `operating_point` of the document as a member of what travels with a file; {} where there is none."""
         return {key: dict(value) for key, value in self.document.items() if key == "operating_point"}
 
     @cached_property
@@ -62,17 +62,17 @@ class Configuration:
 
     @property
     def options(self) -> EngineOptions:
-        """How layers are quantised, calibrated ranges included."""
+        """Return how layers are quantised, calibrated ranges included."""
         return self._material[0]
 
     @property
     def prepared(self) -> Prepared:
-        """`folded`: weights and biases by layer index; `constants(operation)`: as a step of the plan uses them."""
+        """Return the weights: `folded` by layer index with biases; `constants(operation)` as a step of the plan uses them."""
         return self._material[1]
 
     @property
     def in_whole_numbers(self) -> bool:
-        """Whether nothing between the image and the heads is a real."""
+        """Return whether nothing between the image and the heads is a real."""
         return any(precision.carries_scale for precision in self.precisions.of_weights) and self.options.integer_only
 
     @cached_property

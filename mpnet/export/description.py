@@ -12,7 +12,7 @@ from mpnet.model.network import YoloSpec
 
 
 def description(configuration: Configuration, flavour: str, layout: str, outputs: Sequence[str]) -> dict[str, Any]:
-    """Plain values; equal configurations give equal ones.
+    """Return plain values; equal configurations give equal ones.
 
     layout: the order of the input's axes. outputs: names of the tensors that leave the file, in the order of the heads.
     """

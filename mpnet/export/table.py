@@ -51,7 +51,7 @@ class Row:
 
 
 def columns(known_targets: Mapping[str, Target]) -> dict[str, tuple[Target, str]]:
-    """(target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
+    """Return (target, flavour) by the name of its column: `onnx`, or `tflite/armnn` where there are several."""
     by_name = {}
     for name, target in known_targets.items():
         for flavour in target.flavours or ("",):
@@ -103,7 +103,7 @@ def _questions() -> Iterator[tuple[str, LayerSpec, Precision, QuantizationOption
 
 
 def _layers() -> Iterator[tuple[str, LayerSpec]]:
-    """One layer of every operation; a kind that nothing is known of here as it is by default."""
+    """Return one layer of every operation; a kind that nothing is known of here as it is by default."""
     for kind in LAYER_KINDS:
         if kind is ConvolutionSpec:
             yield "conv 3x3", _CONVOLUTION

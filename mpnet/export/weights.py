@@ -29,14 +29,16 @@ def round_to_halves(layer: LayerSpec, weights: NDArray[Any]) -> NDArray[np.float
 
 
 def pack_bits(codes: NDArray[np.int8], bits: int) -> bytes:
-    """Codes in so many bits each, one behind the other in their order, the lowest bit first; the last byte is filled up."""
+    """Pack codes in so many bits each, one behind the other, the lowest bit first; the last byte is filled up."""
     bit_rows = np.unpackbits(codes.reshape(-1, 1).view(np.uint8), axis=1, bitorder="little")[:, :bits]
     return np.packbits(bit_rows, bitorder="little").tobytes()
 
 
 def split_blocks(weights: NDArray[np.int8], bits: int) -> tuple[NDArray[np.int8], NDArray[np.int8]]:
-    """(codes, multipliers) of weights (out, in, size, size) that are codes of so many bits, or such times one multiplier
-    for every GROUP input channels of a filter's tap: (out, blocks, in of a block, size, size), (out, blocks, 1, size, size).
+    """Split weights that are codes of so many bits, or such times multipliers, into (codes, multipliers).
+
+    weights: (out, in, size, size), with one multiplier for every GROUP input channels of a filter's tap.
+    Result: (out, blocks, in of a block, size, size), (out, blocks, 1, size, size).
 
     The last block is filled up with zeros. Multipliers are the smallest that are possible; of plain codes 1.
     """

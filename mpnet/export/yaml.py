@@ -57,7 +57,7 @@ def selector(network: NetworkSpec, weighted: Sequence[int], layers: Sequence[int
 
 
 def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, str]]:
-    """Numbers, and ranges for three and more neighbours among the layers with weights."""
+    """Return the numbers, and ranges for three and more neighbours among the layers with weights."""
     rank = {index: number for number, index in enumerate(weighted)}
     texts: list[tuple[int, str]] = []
     neighbours: list[int] = []

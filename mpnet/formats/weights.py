@@ -55,7 +55,7 @@ def read_weights(path: str | Path, network: NetworkSpec) -> Weights:
 
 
 def open_weights(path: str | Path, network: NetworkSpec, cache: FileCache | None) -> Weights:
-    """As `read_weights`; a file that the cache knows, and that nobody touched since, is read when its values are asked for.
+    """Open weights as `read_weights`; a file that is in the cache, untouched since, is read when its values are asked for.
 
     Until then it costs a look at its header.
     """
@@ -135,7 +135,7 @@ def parse_weights(content: bytes, network: NetworkSpec, source: str = "<bytes>")
 
 
 def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source: str) -> tuple[tuple[int, int, int], int, int]:
-    """(version, images seen, position of the first value) of a file of this size, which begins with `content`."""
+    """Return (version, images seen, position of the first value) of a file of this size, which begins with `content`."""
     if size_bytes < _VERSION.size + 4 or len(content) < min(size_bytes, _HEADER_BYTES):
         raise FormatError(f"{source}: {size_bytes} bytes are too few for the header of a weights file; is it complete?")
     version = _VERSION.unpack_from(content)
@@ -255,7 +255,7 @@ def weights_content(weights: Weights, network: NetworkSpec) -> bytes:
 
 
 def _blocks(layer: ConvolutionSpec, convolution: ConvolutionWeights) -> list[Floats | None]:
-    """In the order of the file."""
+    """Yield the blocks in the order of the file."""
     norm = [convolution.scales, convolution.means, convolution.variances] if layer.batch_normalize and layer.load_scales else []
     if isinstance(layer, BatchnormSpec):
         return [convolution.biases, *norm]

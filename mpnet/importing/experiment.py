@@ -11,7 +11,7 @@ from mpnet.model.task import CLASSIFICATION
 
 
 def experiment_text(name: str, imported: Imported) -> str:
-    """YAML to evaluate it with, images to be filled in."""
+    """Write YAML to evaluate it with, images to be filled in."""
     classifier = imported.network.task is CLASSIFICATION
     data = "{format: imagefolder, images: images/}" if classifier else "{format: yolo, images: images/, labels: labels/}"
     files = ", ".join(

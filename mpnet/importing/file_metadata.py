@@ -32,7 +32,7 @@ class Pixels:
 
     @property
     def plain(self) -> bool:
-        """Whether that is what mpnet gives a network: 0 to 1, red first."""
+        """Return whether that is what mpnet gives a network: 0 to 1, red first."""
         return not self.bgr and set(self.mean) == {0.0} and set(self.std) == {255.0}
 
     def text(self) -> str:

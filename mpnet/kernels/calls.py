@@ -209,7 +209,7 @@ class Binder:
     def quantize(
         self, x: Values, out: Values, quant: Quant, rounding: str = "half_to_even", low: int = -128, high: int = 127
     ) -> Call:
-        """q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
+        """Quantize: q = clamp(round(x / scale) + zero_point, low, high) as docs/arithmetic.md says; quant.offset must be 0."""
         scales = scales_of(quant, "quant", written=True)
         check_images(x, "x", REALS)
         check(out, "out", CODES, x.shape)
@@ -230,7 +230,7 @@ class Binder:
         )
 
     def dequantize(self, x: Values, out: Values, quant: Quant) -> Call:
-        """out (reals) = (q - zero_point) * scale + offset."""
+        """Dequantize: out (reals) = (q - zero_point) * scale + offset."""
         check_images(x, "x", CODES)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
@@ -246,14 +246,17 @@ class Binder:
         )
 
     def cast(self, x: Values, out: Values) -> Call:
-        """Reals of one stored type as those of another, to nearest even."""
+        """Cast reals of one stored type to another, to nearest even."""
         check(x, "x", REALS)
         check(out, "out", REALS, x.shape)
         check_output(out, x)
         return self._call("cast", x, x.dtype, out, out.dtype, x.size)
 
     def maxpool(self, x: Values, out: Values, size: int, stride: int, padding: int) -> Call:
-        """Any stored type. padding: total padding; offset padding // 2; outside is minus infinity."""
+        """Take the maximum of each window, of any stored type.
+
+        padding: total padding; offset padding // 2; outside is minus infinity.
+        """
         check_images(x, "x", ANY)
         if min(size, stride) < 1 or padding < 0 or max(size, stride, padding) > 1 << 24:
             raise KernelError(f"maxpool: size {size}, stride {stride}, padding {padding} make no sense")
@@ -266,7 +269,7 @@ class Binder:
         return self._call("maxpool", x, out, x.dtype, n, h, w, c, out_h, out_w, size, stride, padding)
 
     def avgpool(self, x: Values, out: Values) -> Call:
-        """Global mean per channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
+        """Average all pixels of each channel: (n, h, w, c) -> (n, 1, 1, c); reals, summed in float32 in row order."""
         check_images(x, "x", REALS)
         n, h, w, c = x.shape
         check(out, "out", (x.dtype,), (n, 1, 1, c))
@@ -274,7 +277,7 @@ class Binder:
         return self._call("avgpool", x, out, x.dtype, n, h, w, c)
 
     def upsample(self, x: Values, out: Values, factor: int) -> Call:
-        """Nearest neighbour; any stored type."""
+        """Repeat each pixel (nearest neighbour), of any stored type."""
         check_images(x, "x", ANY)
         if not 1 <= factor <= 1 << 16:
             raise KernelError(f"upsample: factor {factor} makes no sense")
@@ -284,7 +287,7 @@ class Binder:
         return self._call("upsample", x, out, x.dtype, n, h, w, c, factor)
 
     def concat(self, inputs: Sequence[Values], out: Values) -> list[Call]:
-        """Along channels, of one stored type; one call per input."""
+        """Concatenate along channels, of one stored type; one call per input."""
         if not inputs:
             raise KernelError("concat: there are no inputs")
         check_images(out, "out", ANY)
@@ -313,7 +316,7 @@ class Binder:
         return self._call("copy_channels", x, out, x.dtype, x.size // width, width, start, channels, 0, channels)
 
     def add(self, a: Values, b: Values, out: Values, activation: str = "linear") -> Call:
-        """activation(a + b) in float32, stored as reals."""
+        """Add: activation(a + b) in float32, stored as reals."""
         check(a, "a", REALS)
         check(b, "b", (a.dtype,), a.shape)
         check(out, "out", REALS, a.shape)
@@ -388,12 +391,12 @@ class Kernels(ABC):
 
     @property
     def host_kernels(self) -> Kernels:
-        """Kernels of the CPU, which run what these do not support."""
+        """Return the kernels of the CPU, which run what these do not support."""
         assert self.device is HOST
         return self
 
     def supports(self, function: str, precision: Precision) -> bool:
-        """Whether calls of mp_<function> can be made for tensors of this precision; of `conv`, for weights of it.
+        """Return whether calls of mp_<function> can be made for tensors of this precision; of `conv`, for weights of it.
 
         Beside the functions of csrc/mpnet.h: `integer_conv`, a convolution that gives codes by integers alone, and
         `ranges_to_params`, which is `ranges_to_scales` here.
@@ -402,14 +405,17 @@ class Kernels(ABC):
 
     @abstractmethod
     def precisions(self) -> tuple[str, ...]:
-        """Names of the precisions that it computes."""
+        """Return the names of the precisions that it computes."""
 
     @abstractmethod
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """weights: (out, in/groups, kh, kw), float32 (int8 for codes); rounded to half here for fp16."""
+        """Pack the weights of a convolution.
+
+        weights: (out, in/groups, kh, kw), float32 (int8 for codes); rounded to half here for fp16.
+        """
 
     def adopt_packed(self, shape: ConvShape, precision: Precision, data: NDArray[np.uint8]) -> PackedConv | None:
-        """Packed weights as these kernels made them in another process, whose bytes are whole; None when they do not fit.
+        """Adopt weights that these kernels packed in another process, whose bytes are whole; None when they do not fit.
 
         data: aligned to 64; read only.
         """
@@ -417,8 +423,10 @@ class Kernels(ABC):
 
     @abstractmethod
     def takes_sums(self, packed: PackedConv) -> bool:
-        """Whether `Binder.conv` takes and gives sums with these weights: of codes, unless a faster algorithm than adding one
-        product after the other was chosen for them."""
+        """Return whether `Binder.conv` takes and gives sums with these weights.
+
+        It does with codes, unless a faster algorithm than adding one product after the other was chosen for them.
+        """
 
     @abstractmethod
     def call(self, function: str, x: Values, *rest: Any) -> Call:

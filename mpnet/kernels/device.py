@@ -87,7 +87,7 @@ class Device:
     name: str
 
     def allocate(self, shape: Dimensions, dtype: np.dtype[Any]) -> Storage:
-        """Return memory for a tensor, of unknown content. Raises: MemoryError."""
+        """Return the memory for a tensor, of unknown content. Raises: MemoryError."""
         raise NotImplementedError
 
     def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
@@ -107,11 +107,11 @@ class Device:
         return self.upload(array)
 
     def arena(self, size_bytes: int) -> Storage:
-        """Return bytes to lay tensors in, aligned for kernels. Raises: MemoryError."""
+        """Return the bytes to lay tensors in, aligned for kernels. Raises: MemoryError."""
         return self.allocate((size_bytes,), np.dtype(np.uint8))
 
     def join(self, storages: Sequence[Storage]) -> Storage:
-        """Return tensors of this device as one, one after the other along their first axis."""
+        """Return the tensors of this device as one, one after the other along their first axis."""
         return self.upload(np.concatenate([storage.host() for storage in storages]))
 
     def take(self, storage: Storage, positions: NDArray[np.intp]) -> Storage:

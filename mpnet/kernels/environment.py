@@ -43,7 +43,7 @@ def cpu_name() -> str:
 
 @lru_cache(maxsize=1)
 def int8_sums_saturate() -> bool:
-    """Whether programs that use this CPU's int8 instructions lose sums: x86 without VNNI adds pairs of products in 16 bits.
+    """Return whether this CPU's int8 instructions lose sums: x86 without VNNI adds pairs of products in 16 bits.
 
     A product of uint8 and int8 is at most 255 * 127 = 32385, so that a pair can exceed int16. mpnet's own kernels do not
     use such instructions.
@@ -67,7 +67,7 @@ def _cpu_info(key: str) -> str:
 
 
 def cpu_count() -> int:
-    """Cores that this process may use."""
+    """Return the cores that this process may use."""
     try:
         return len(os.sched_getaffinity(0))
     except AttributeError:  # macOS has no affinity

@@ -58,12 +58,12 @@ class ConvShape:
 
     @property
     def depth(self) -> int:
-        """Products summed for one output."""
+        """Return the products summed for one output."""
         return self.size * self.size * (self.in_channels // self.groups)
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates for one image, padding counted."""
+        """Return the multiply-accumulates for one image, padding counted."""
         return self.out_h * self.out_w * self.out_channels * self.depth
 
 

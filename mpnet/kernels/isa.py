@@ -53,13 +53,13 @@ def active_level() -> str:
 
 
 def isa_levels() -> tuple[IsaLevel, ...]:
-    """All levels compiled into this build, best first. Raises KernelError if MPNET_ISA names none that can run."""
+    """Return all levels compiled into this build, best first. Raises KernelError if MPNET_ISA names none that can run."""
     active = active_level()
     return tuple(IsaLevel(name, bool(lib.mp_table_usable(table)), name == active) for name, table in _tables().items())
 
 
 def usable_levels() -> tuple[str, ...]:
-    """Names of the levels that this CPU can run, best first."""
+    """Return the names of the levels that this CPU can run, best first."""
     return tuple(name for name, table in _tables().items() if lib.mp_table_usable(table))
 
 

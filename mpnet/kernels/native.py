@@ -32,7 +32,7 @@ _CONV_ARGS = ffi.typeof("mp_conv_args *")
 
 
 def _as_argument(values: Iterable[Any]) -> list[Any]:
-    """Return tensors as their addresses, dtypes as the codes of their stored types, numbers as they are."""
+    """Return the tensors as their addresses, dtypes as the codes of their stored types, numbers as they are."""
     # Sessions bind dozens of calls before their first result, so this looks at types in the order of how many there are.
     return [
         value
@@ -87,7 +87,7 @@ class NativeKernels(Kernels):
         return f"NativeKernels({self.name!r})"
 
     def precisions(self) -> tuple[str, ...]:
-        """Names of the precisions that this level's convolutions have."""
+        """Return the names of the precisions that this level's convolutions have."""
         return tuple(name for name, code in PRECISION_CODE.items() if lib.mp_table_has(self.table, code))
 
     def check_status(self, status: int | None, what: str) -> None:

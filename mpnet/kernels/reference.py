@@ -31,7 +31,7 @@ INT8_MAX_DEPTH = 66311
 
 
 def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
-    """(depth, n, out_h, out_w): what each output multiplies, in depth order (ky, kx, c), 0 outside."""
+    """Return (depth, n, out_h, out_w): what each output multiplies, in depth order (ky, kx, c), 0 outside."""
     n, p, d, s = x.shape[0], shape.padding, shape.dilation, shape.stride
     cg = shape.in_channels // shape.groups
     padded = np.zeros((n, shape.in_h + 2 * p, shape.in_w + 2 * p, cg), x.dtype)
@@ -46,7 +46,7 @@ def _taps(shape: ConvShape, x: NDArray[Any], group: int) -> NDArray[Any]:
 
 
 def _sums(packed: PackedConv, x: NDArray[Any], add: Callable[[NDArray[Any], NDArray[Any], slice], Any]) -> NDArray[Any]:
-    """(n, out_h, out_w, out_channels): what add(taps, weights (depth, out channels), these channels) makes of a group."""
+    """Return (n, out_h, out_w, out_channels): what add(taps, weights (depth, out channels), channels) makes of a group."""
     shape = packed.shape
     width = shape.out_channels // shape.groups
     result = []
@@ -58,7 +58,7 @@ def _sums(packed: PackedConv, x: NDArray[Any], add: Callable[[NDArray[Any], NDAr
 
 
 def _summed(packed: PackedConv) -> Sequence[int]:
-    """Which of the depth count, section 2: empty outer rows and columns of taps do not, where they are at least half of all."""
+    """List which products count, section 2: not those of empty outer rows and columns of taps that are at least half of all."""
     shape, filled = packed.shape, np.argwhere(packed.data.any(axis=(0, 1)))
     (top, left), (bottom, right) = (filled.min(axis=0), filled.max(axis=0)) if len(filled) else np.full((2, 2), shape.size - 1)
     channels = shape.depth // shape.size**2
@@ -85,7 +85,7 @@ def _chains(packed: PackedConv, x: F32, fields: Fields, kind: Any = np.float32) 
 
 
 def _half_chains(packed: PackedConv, x: F32, fields: Fields) -> F32:
-    """Chains of halves from zero; the bias is added in float32."""
+    """Compute chains of fp16 sums from zero; the bias is added in float32."""
     bias = fields["bias"]
     sums: F32 = _chains(packed, x, {"bias": np.zeros_like(bias)}, np.float16).astype(np.float32) + bias
     return sums
@@ -112,7 +112,7 @@ def _integers(packed: PackedConv, x: NDArray[Any], fields: Fields) -> F32:
 
 
 def _integer_codes(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArray[np.int64]:
-    """Section 10: sums of integers as codes."""
+    """Turn sums of integers into codes, section 10."""
     sums = _integer_sums(packed, x, fields) + fields["integer_bias"]
     narrow = packed.precision.multiplies_bytes and fields["out"].dtype == np.int8
     scaled = times_32 if narrow else times_64
@@ -127,26 +127,26 @@ def _integer_codes(packed: PackedConv, x: NDArray[Any], fields: Fields) -> NDArr
 
 
 def uses_winograd(shape: ConvShape) -> bool:
-    """Whether fp32_winograd differs from fp32 for this shape."""
+    """Return whether fp32_winograd differs from fp32 for this shape."""
     plain = shape.size == 3 and shape.stride == 1 and shape.dilation == 1 and shape.groups == 1
     return plain and shape.in_channels >= 16 and shape.out_channels >= 16
 
 
 def _winograd_input(d: F32) -> F32:
-    """Six lines along the first axis -> six transformed ones."""
+    """Transform six lines along the first axis."""
     two, four, five = _f32(2), _f32(4), _f32(5)
     a, b, c, e = d[4] - d[2] * four, d[3] - d[1] * four, d[4] - d[2], (d[3] - d[1]) * two
     return np.stack([(d[0] * four - d[2] * five) + d[4], a + b, a - b, c + e, c - e, (d[1] * four - d[3] * five) + d[5]])
 
 
 def _winograd_output(m: F32) -> F32:
-    """Six products along the first axis -> four results."""
+    """Transform six products along the first axis into four results."""
     p, q, r, s = m[1] + m[2], m[1] - m[2], m[3] + m[4], m[3] - m[4]
     return np.stack([(m[0] + p) + r, q + s * _f32(2), p + r * _f32(4), (q + s * _f32(8)) + m[5]])
 
 
 def _winograd(packed: PackedConv, x: F32, fields: Fields) -> F32:
-    """F(4x4, 3x3), section 2, fp32_winograd."""
+    """Convolve by Winograd's F(4x4, 3x3), section 2, fp32_winograd."""
     shape, bias = packed.shape, fields["bias"]
     if not uses_winograd(shape):
         return _chains(packed, x, fields)
@@ -247,7 +247,7 @@ def _converted(x: NDArray[Any], packed: PackedConv, fields: Fields) -> NDArray[A
 
 
 def _are_codes(weights: NDArray[np.int8], precision: Precision) -> bool:
-    """Whether weights are codes; or, of narrow precisions, those of each tap and GROUP input channels multiples of codes."""
+    """Return whether weights are codes or, of narrow precisions, multiples of codes per tap and GROUP input channels."""
     filters, channels = weights.shape[:2]
     wide = weights.astype(np.int16).reshape(filters, channels, -1)
     if np.abs(wide).max() <= precision.largest_code:
@@ -272,11 +272,11 @@ class ReferenceKernels(Kernels):
     name = "numpy"
 
     def precisions(self) -> tuple[str, ...]:
-        """Names of the precisions that it computes."""
+        """Return the names of the precisions that it computes."""
         return tuple(name for name, row in PRECISIONS.items() if name in _RESULTS or row.is_narrow)
 
     def pack_conv(self, shape: ConvShape, precision: Precision, weights: NDArray[Any]) -> PackedConv:
-        """Weights as given, rounded to the stored type."""
+        """Return the weights as given, rounded to the stored type."""
         if precision.name not in self.precisions():
             raise KernelError(f"the oracle does not compute {precision.name}")
         if precision.carries_scale:

@@ -15,7 +15,7 @@ F32 = NDArray[np.float32]
 
 
 def _round_odd(total: NDArray[np.float64], error: NDArray[np.float64]) -> NDArray[np.float64]:
-    """total + error rounded to odd in float64; a later rounding to fewer than 52 bits is then the only one."""
+    """Return total + error rounded to odd in float64; a later rounding to fewer than 52 bits is then the only one."""
     bits = total.view(np.int64)
     even = (bits & 1) == 0
     step = np.where(np.signbit(total) == np.signbit(error), 1, -1)
@@ -36,7 +36,7 @@ def fma(a: Any, b: Any, c: Any, kind: Any = np.float32) -> Any:
 
 
 def exp(x: F32) -> F32:
-    """e^x, the operations of csrc/mp_math.h."""
+    """Compute e^x by the operations of csrc/mp_math.h."""
     x = np.where(x > _f32(88.37626), _f32(88.37626), x)
     x = np.where(x < _f32(-87.33654), _f32(-87.33654), x)
     magic = _f32(12582912.0)
@@ -129,7 +129,7 @@ def activate(x: F32, activation: str) -> F32:
 
 
 def times_32(x: Any, multiplier: Any, shift: Any) -> NDArray[np.int64]:
-    """Whole numbers times multiplier * 2^(shift - 31), section 10: rounded half up, then half away from zero."""
+    """Multiply whole numbers by multiplier * 2^(shift - 31), section 10: rounded half up, then half away from zero."""
     left, right = np.maximum(shift, 0).astype(np.int64), np.maximum(-np.asarray(shift), 0).astype(np.int64)
     high = (((np.asarray(x, np.int64) << left) * multiplier + (1 << 30)) >> 31).astype(np.int64)
     half = np.where(right > 0, np.int64(1) << np.maximum(right - 1, 0), 0)

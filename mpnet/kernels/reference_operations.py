@@ -33,7 +33,7 @@ def refuse_not_finite(x: Array, what: str) -> None:
 
 
 def extremes(x: F32) -> F32:
-    """(n, 2) [min, max] per image, without -0."""
+    """Return (n, 2) [min, max] per image, without -0."""
     flat = x.reshape(len(x), -1)
     return np.stack([flat.min(axis=1), flat.max(axis=1)], axis=1) + _f32(0)
 
@@ -157,7 +157,7 @@ def gather(
 
 
 def _running(values: NDArray[np.float64], start: float) -> NDArray[np.float64]:
-    """(rows, 1) of start + the sum along rows, one after the other."""
+    """Return (rows, 1) of start + the sum along rows, one after the other."""
     first = np.full((len(values), 1), start, _f64)
     return np.add.accumulate(np.concatenate([first, values], axis=1), axis=1)[:, -1:]
 

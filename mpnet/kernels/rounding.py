@@ -16,7 +16,7 @@ _f32 = np.float32
 
 
 def round_to_integers(x: F32, rounding: str) -> F32:
-    """x rounded to whole numbers by a named rule."""
+    """Return x rounded to whole numbers by a named rule."""
     if rounding == "half_to_even":
         return np.rint(x)
     if rounding == "half_away":
@@ -31,7 +31,7 @@ def round_to_integers(x: F32, rounding: str) -> F32:
 
 
 def quantized(x: F32, inv_scale: Any, zero_point: Any, rounding: str, low: int, high: int) -> NDArray[np.int32]:
-    """clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
+    """Return clamp(round(x / scale) + zero_point, low, high), clamped before it is converted."""
     with np.errstate(over="ignore"):
         t = x * inv_scale
     t = np.minimum(np.maximum(t, (low - zero_point).astype(np.float32)), (high - zero_point).astype(np.float32))

@@ -41,12 +41,12 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def kernel_input(self) -> Shape:
-        """(height, width, channels) that the kernel reads."""
+        """Return (height, width, channels) that the kernel reads."""
         return self.in_shape
 
     @property
     def kernel_output(self) -> Shape:
-        """(height, width, filters) of the convolution itself, before what follows it."""
+        """Return (height, width, filters) of the convolution itself, before what follows it."""
         height, width, _ = self.kernel_input
         border = 2 * self.padding - self.dilation * (self.size - 1) - 1
         return ((height + border) // self.stride + 1, (width + border) // self.stride + 1, self.filters)
@@ -58,12 +58,12 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def weight_count(self) -> int:
-        """Values of the weights alone."""
+        """Return the values of the weights alone."""
         return self.filters * self.depth
 
     @property
     def depth(self) -> int:
-        """Products summed for one output value."""
+        """Return the products summed for one output value."""
         return self.size * self.size * (self.kernel_input[2] // self.groups)
 
     @property
@@ -81,7 +81,7 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def depthwise(self) -> bool:
-        """Whether each channel has filters of its own."""
+        """Return whether each channel has filters of its own."""
         return self.groups > 1 and self.groups == self.kernel_input[2]
 
 

@@ -43,7 +43,7 @@ class YoloSpec(LayerSpec, kind="yolo"):
 
     @property
     def scored_classes(self) -> int:
-        """Classes that its detections have."""
+        """Return the classes that its detections have."""
         return self.classes
 
     @property
@@ -141,7 +141,7 @@ class DecodedSpec(YoloSpec, kind="yolo"):
 
     @property
     def decoding(self) -> dict[str, object]:
-        """Its decoder and that one's keys, as plain values."""
+        """Return its decoder and that one's keys, as plain values."""
         keys: dict[str, object] = {"decoder": self.decoder}
         if self.decoder == "yolov8":
             keys["reg_max"] = self.reg_max

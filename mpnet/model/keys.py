@@ -41,7 +41,7 @@ class Key:
 
     @property
     def range(self) -> str:
-        """Such as ` from 0 to 1`, for messages; '' without bounds."""
+        """Return the range for messages, such as ` from 0 to 1`; '' without bounds."""
         if self.low == -inf and self.high == inf:
             return ""
         low, high = (f"{b:g}" if self.kind == "number" else str(b) for b in (self.low, self.high))
@@ -54,7 +54,7 @@ def text(**more: Any) -> Metadata:
 
 
 def word(choices: Sequence[str], **more: Any) -> Metadata:
-    """One of some words; with `many` a list of them."""
+    """Declare a key that holds one of some words; with `many` a list of them."""
     return {"key": Key("text", tuple(choices), **more)}
 
 
@@ -133,7 +133,7 @@ def names_of(declared: type | Mapping[str, Metadata]) -> tuple[str, ...]:
 
 
 def paths_of(declared: type | Mapping[str, Metadata], prefix: str = "") -> dict[str, Key]:
-    """All keys by dotted name, of the sections below as well."""
+    """Return all keys by dotted name, of the sections below as well."""
     keys: dict[str, Key] = {}
     for name, key in keys_of(declared).items():
         if key.kind in ("section", "inline"):

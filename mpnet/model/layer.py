@@ -89,16 +89,16 @@ class LayerSpec:
 
     @property
     def parameters(self) -> int:
-        """Values that the weights file holds for this layer."""
+        """Return the values that the weights file holds for this layer."""
         return 0
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates for one image, padding counted."""
+        """Return the multiply-accumulates for one image, padding counted."""
         return 0
 
     @property
     def activations(self) -> int:
-        """Values of the result for one image."""
+        """Return the values of the result for one image."""
         height, width, channels = self.out_shape
         return height * width * channels

@@ -90,13 +90,13 @@ class ShortcutSpec(LayerSpec, kind="shortcut"):
 
     @property
     def plain(self) -> bool:
-        """Whether it is the sum of tensors of equal shapes."""
+        """Return whether it is the sum of tensors of equal shapes."""
         equal = all(shape == self.in_shape for shape in self.other_shapes)
         return equal and self.weights_type == "none" and (self.alpha, self.beta) == (1.0, 1.0)
 
     @property
     def value_shape(self) -> tuple[int, int]:
-        """(layers, channels or 1) of its weights; (0, 0): it has none."""
+        """Return (layers, channels or 1) of its weights; (0, 0): it has none."""
         if self.weights_type == "none":
             return (0, 0)
         return (len(self.inputs), self.out_shape[2] if self.weights_type == "per_channel" else 1)

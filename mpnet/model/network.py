@@ -57,7 +57,7 @@ class NetworkSpec:
 
     @property
     def in_shape(self) -> Shape:
-        """(height, width, channels) of the image."""
+        """Return (height, width, channels) of the image."""
         return (self.height, self.width, self.channels)
 
     def shape_of(self, index: int) -> Shape:
@@ -71,7 +71,7 @@ class NetworkSpec:
 
     @cached_property
     def valued(self) -> tuple[ShortcutSpec | ImplicitSpec, ...]:
-        """Layers that have values in the weights file without being convolutions, in order."""
+        """Return the layers that have values in the weights file without being convolutions, in order."""
         return tuple(
             layer
             for layer in self.layers
@@ -124,7 +124,7 @@ class NetworkSpec:
 
     @cached_property
     def output_shapes(self) -> tuple[Shape, ...]:
-        """Of the tensors that a forward pass gives: those that enter the heads, else the last layer's result."""
+        """Return the shapes of a forward pass's results: of the tensors that enter the heads, else of the last layer's."""
         return tuple(self.layers[index].out_shape for index in self.outputs)
 
     @cached_property
@@ -140,29 +140,29 @@ class NetworkSpec:
 
     @property
     def resize(self) -> str:
-        """How images are fitted where nobody says: as [net] has it, else as networks of the task take them."""
+        """Return how images are fitted where nobody says: as [net] has it, else as networks of the task take them."""
         return "letterbox" if self.letterbox else (self.task or DETECTION).resize
 
     @property
     def classes(self) -> int:
-        """How many it tells apart; 0 where it is for nothing known."""
+        """Count the classes that it tells apart; 0 where its task is unknown."""
         if self.task is CLASSIFICATION:
             return self.layers[self.outputs[0]].activations
         return self.yolos[-1].scored_classes if self.yolos else 0
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates for one image."""
+        """Return the multiply-accumulates for one image."""
         return sum(layer.macs for layer in self.layers)
 
     @property
     def parameters(self) -> int:
-        """Values that the weights file must hold, without its header."""
+        """Return the values that the weights file must hold, without its header."""
         return sum(layer.parameters for layer in self.layers)
 
     @cached_property
     def consumers(self) -> tuple[tuple[int, ...], ...]:
-        """For each layer the layers that read it."""
+        """Return for each layer the layers that read it."""
         readers: list[list[int]] = [[] for _ in self.layers]
         for layer in self.layers:
             for index in dict.fromkeys(layer.inputs):
@@ -215,7 +215,7 @@ class NetworkSpec:
         return tuple(sorted(convolutions))
 
     def heads_of(self) -> tuple[frozenset[int], ...]:
-        """For each layer the numbers (from 1) of the yolo layers that its result reaches."""
+        """Return for each layer the numbers (from 1) of the yolo layers that its result reaches."""
         reached: list[set[int]] = [set() for _ in self.layers]
         for number, yolo in enumerate(self.yolos, 1):
             reached[yolo.index].add(number)

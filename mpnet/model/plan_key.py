@@ -21,7 +21,10 @@ SHORT = 24
 
 
 def format_key(weighted: Sequence[Precision], keyed: Mapping[int, Precision]) -> str:
-    """weighted: precisions of the layers with weights, in order; keyed: of layers without weights that have keys."""
+    """Format a key.
+
+    weighted: precisions of the layers with weights, in order; keyed: of layers without weights that have keys.
+    """
     key = "".join(precision.code for precision in weighted)
     rest = ",".join(f"{index}:{keyed[index].code}" for index in sorted(keyed))
     return f"{key}+{rest}" if rest else key
@@ -58,7 +61,7 @@ def _counted(pairs: Iterable[tuple[str, int]]) -> str:
 
 
 def parse_key(network: NetworkSpec, key: str) -> dict[int, Precision]:
-    """Layer index -> precision, for every layer that the key names.
+    """Return layer index -> precision, for every layer that the key names.
 
     Raises: PrecisionError if the key does not fit this network.
     """

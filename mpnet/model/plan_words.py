@@ -34,7 +34,7 @@ class PlanWords:
 
     @classmethod
     def of(cls, layers: Iterable[tuple[str, Sequence[str]]]) -> PlanWords:
-        """From the name of each layer with weights and what selects it, its name and its number among that."""
+        """Make them from the name of each layer with weights and what selects it, its own name and number included."""
         names, groups = [], dict[str, set[int]]()
         for position, (name, selectors) in enumerate(layers):
             names.append(name)
@@ -45,12 +45,12 @@ class PlanWords:
 
     @classmethod
     def of_network(cls, network: NetworkSpec) -> PlanWords:
-        """Of a network that is at hand."""
+        """Make them of a network that is at hand."""
         return cls.of((layer.name, layer_selectors(network)[layer.index]) for layer in network.convolutions)
 
     @classmethod
     def of_rows(cls, rows: Iterable[Mapping[str, Any]]) -> PlanWords:
-        """From the `precision.layers` of a result, or the `layers` of a sweep."""
+        """Make them from the `precision.layers` of a result, or the `layers` of a sweep."""
         return cls.of(
             (str(row.get("name") or row.get("type", "")), [str(one) for one in row.get("selectors", ())])
             for row in rows
@@ -58,7 +58,7 @@ class PlanWords:
         )
 
     def __call__(self, key: str, longest: int = LONGEST) -> str:
-        """`int8, but fp16 in heads`; of a mixture without pattern `int8 in 31 layers, fp16 in 29, fp32 in 24`.
+        """Describe a plan: `int8, but fp16 in heads`; a mixture without pattern: `int8 in 31 layers, fp16 in 29, fp32 in 24`.
 
         What layers without weights have is not said.
         """

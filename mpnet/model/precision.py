@@ -32,7 +32,7 @@ class StoredType:
 
     @property
     def item_bytes(self) -> int:
-        """Bytes of one value."""
+        """Return the bytes of one value."""
         return self.dtype.itemsize
 
 
@@ -79,27 +79,27 @@ class Precision:
 
     @property
     def carries_scale(self) -> bool:
-        """Whether tensors of it carry scale and zero point, and weights of it scales."""
+        """Return whether tensors of it carry scale and zero point, and weights of it scales."""
         return self.stored.is_code
 
     @property
     def largest_code(self) -> int:
-        """Largest magnitude of a weight's code, where weights are codes."""
+        """Return the largest magnitude of a weight's code, where weights are codes."""
         return (1 << (self.weight_bits - 1)) - 1
 
     @property
     def is_narrow(self) -> bool:
-        """Whether weights are codes of fewer than eight bits: they lie packed, and are rounded with more care."""
+        """Return whether weights are codes of fewer than eight bits: they lie packed, and are rounded with more care."""
         return self.carries_scale and self.weight_bits < 8 * self.weights.item_bytes
 
     @property
     def weights(self) -> StoredType:
-        """How kernels take weights: codes are int8, whatever those of activations are."""
+        """Return how kernels take weights: codes are int8, whatever those of activations are."""
         return CODE8 if self.carries_scale else self.stored
 
     @property
     def multiplies_bytes(self) -> bool:
-        """Whether its products are of two codes of at most eight bits."""
+        """Return whether its products are of two codes of at most eight bits."""
         return self.stored is CODE8
 
     @property

@@ -66,7 +66,7 @@ class CalibratedRanges:
             raise DataError(f"ranges: tensor {twice} has two ranges; calibrate again")
 
     def by_tensor(self) -> dict[int, tuple[float, float]]:
-        """(minimum, maximum) by tensor index, as the engine's options take them."""
+        """Return (minimum, maximum) by tensor index, as the engine's options take them."""
         return {t.tensor: (t.minimum, t.maximum) for t in self.tensors}
 
     def check_made_for(self, digests: Mapping[str, str]) -> None:

@@ -14,7 +14,7 @@ F32 = NDArray[np.float32]
 
 
 def widened(x: NDArray[Any]) -> F32:
-    """Reals of a stored type, by their dtype, as float32: exact. Any shape; float32 comes back as it is."""
+    """Return the reals of a stored type, by their dtype, as float32: exact. Any shape; float32 comes back as it is."""
     if x.dtype == BFLOAT16.dtype:
         upper: F32 = (x.astype(np.uint32) << np.uint32(16)).view(np.float32)
         return upper
@@ -22,7 +22,7 @@ def widened(x: NDArray[Any]) -> F32:
 
 
 def narrowed(x: NDArray[np.floating[Any]], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """float32 of any shape as the reals of a stored type of this dtype: to nearest even, beyond the largest infinite."""
+    """Return float32 of any shape as the reals of a stored type of this dtype: to nearest even, beyond the largest infinite."""
     if dtype == BFLOAT16.dtype:
         bits = x.astype(np.float32, copy=False).view(np.uint32)
         rounded = bits + np.uint32(0x7FFF) + (bits >> np.uint32(16) & np.uint32(1))

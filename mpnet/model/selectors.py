@@ -48,7 +48,7 @@ def name_layers(layers: Sequence[LayerSpec]) -> tuple[LayerSpec, ...]:
 
 
 def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
-    """Every group of this network -> its layer indices, in a fixed order; empty groups are left out.
+    """Return every group of this network -> its layer indices, in a fixed order; empty groups are left out.
 
     trunk: convolutions that reach every head. head-k: those that reach head k alone. heads: those that feed a yolo
     layer directly, one or, of boxes and classes, several. NxN: by kernel size, depthwise ones included.
@@ -85,7 +85,7 @@ def layer_groups(network: NetworkSpec) -> dict[str, tuple[int, ...]]:
 
 
 def layer_selectors(network: NetworkSpec) -> tuple[tuple[str, ...], ...]:
-    """For each layer what selects it: its index, its name, the groups that it is in (without `all` and `conv`)."""
+    """Return for each layer what selects it: its index, its name, the groups that it is in (without `all` and `conv`)."""
     selectors = [[str(layer.index), layer.name] for layer in network.layers]
     for name, indices in layer_groups(network).items():
         if name not in ("all", "conv"):

@@ -38,7 +38,11 @@ class Task:
     key: str
 
     def objectives(self, baseline: bool, latency: bool = False) -> tuple[str, ...]:
-        """Of a sweep when nobody says; baseline: whether there is one to agree with; latency: whether there is a table."""
+        """Return the objectives of a sweep that names none.
+
+        baseline: whether there is one to agree with; latency: whether there is a table.
+
+        """
         return (self.objective if baseline else self.quality, "latency_ms" if latency else "bit_operations")
 
 

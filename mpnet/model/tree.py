@@ -18,6 +18,6 @@ class Tree:
 
     @cached_property
     def starts(self) -> tuple[int, ...]:
-        """Where each group of siblings begins, and the number of nodes at last."""
+        """Return where each group of siblings begins, and the number of nodes at last."""
         changes = [i for i in range(1, len(self.parents)) if self.parents[i] != self.parents[i - 1]]
         return (0, *changes, len(self.parents))

@@ -45,7 +45,7 @@ class Weights:
 
 
 def random_weights(network: NetworkSpec, seed: int = 0) -> Weights:
-    """Weights that keep activations near 1 (He's scaling), for speed measurements and tests; equal for equal seeds."""
+    """Return weights that keep activations near 1 (He's scaling), for speed measurements and tests; equal for equal seeds."""
     random = np.random.Generator(np.random.PCG64(seed))
     # Each of very many sums would grow the values, beyond what halves hold.
     shortcuts = [layer for layer in network.layers if isinstance(layer, ShortcutSpec)]

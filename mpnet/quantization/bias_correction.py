@@ -39,7 +39,7 @@ class ChannelMeans:
         self._count += len(rows) if weights is None else float(weights.sum())
 
     def result(self) -> NDArray[np.float64]:
-        """(c,). Raises: DataError when nothing was observed."""
+        """Return (c,). Raises: DataError when nothing was observed."""
         if self._sum is None or self._count == 0:
             raise DataError("the calibration set is empty; give it at least one image")
         return np.asarray(self._sum / self._count)

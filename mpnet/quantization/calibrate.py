@@ -86,7 +86,7 @@ class RangeEstimator:
                 self._histogram.observe(image)
 
     def range(self) -> tuple[float, float]:
-        """(minimum, maximum) as float32 values. Raises: DataError when nothing was observed."""
+        """Return (minimum, maximum) as float32 values. Raises: DataError when nothing was observed."""
         if self.images == 0:
             raise DataError("the calibration set is empty; give it at least one image")
         low, high = self.minimum, self.maximum
@@ -140,7 +140,7 @@ class Calibrator:
 
 
 def _percentile_range(histogram: GrowingHistogram, percentile: float, symmetric: bool) -> tuple[float, float]:
-    """Outer edges of the bins in which the cut falls, so at least `percentile` percent of the values are inside."""
+    """Return the outer edges of the bins in which the cut falls, so at least `percentile` percent of the values are inside."""
     total = histogram.total
     if symmetric:
         kept = math.ceil(total * (percentile / 100.0))

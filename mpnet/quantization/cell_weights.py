@@ -16,7 +16,7 @@ MOST = 256
 
 
 def cell_weights(head: NDArray[np.float32], anchors: int, objectness: int, logistic: bool) -> NDArray[np.float64]:
-    """(n, h, w) whole numbers from 1 to MOST, by the likeliest anchor of each cell.
+    """Return (n, h, w) whole numbers from 1 to MOST, by the likeliest anchor of each cell.
 
     head: (n, h, w, c), the tensor that enters the head in fp32. objectness: its place among an anchor's values.
     logistic: whether the convolution made it a probability already.

@@ -28,7 +28,7 @@ _STATE = 1 << 23
 
 
 def triangular_factor(covariance: Reals) -> Reals:
-    """R, upper triangular, of whole numbers, with R' R about covariance * 4^h for some whole h.
+    """Return R, upper triangular, of whole numbers, with R' R about covariance * 4^h for some whole h.
 
     covariance: (depth, depth) as `InputProducts.covariance` gives it, in any order. It may fail to be positive by what it was
     rounded: no pivot is below 1, and no column of R becomes longer than in a true factor, which also bounds all sums.
@@ -56,7 +56,7 @@ def triangular_factor(covariance: Reals) -> Reals:
 
 
 def search(weights: Reals, steps: Reals, factor: Reals, largest: int, beams: int) -> Reals:
-    """Errors, wanted - codes * parts, of the codes that the search ends with.
+    """Return the errors, wanted - codes * parts, of the codes that the search ends with.
 
     weights: (depth, filters), whole numbers: weights in parts of a step, in the order of the factor.
     steps: the same shape, of a code.
@@ -111,7 +111,7 @@ def _search_filters(weights: Reals, steps: Reals, factor: Reals, largest: int, b
 def _extend_ways(
     goal: Reals, step: Reals, rate: np.float64, cost: Reals, largest: int, beams: int
 ) -> tuple[Reals, Reals, _Indices]:
-    """(codes, cost, parent) of the best ways with one code more: the nearest, or the one on the other side of what is wanted.
+    """Return (codes, cost, parent) of the best ways with one code more: the nearest, or that on the target's other side.
 
     wanted, cost: (filters, ways). parent: the way that each is made of.
     """
@@ -130,12 +130,12 @@ def _extend_ways(
 
 
 def _values_of_ways(values: NDArray[_Any], way: _Indices) -> NDArray[_Any]:
-    """values (filters, ways) of each way."""
+    """Return the values (filters, ways) of each way."""
     return values if values.shape[1] == 1 == way.shape[1] else np.take_along_axis(values, way, 1)
 
 
 def _values_of_parents(values: Reals, parent: _Indices) -> Reals:
-    """values (n, filters, ways) of each way's parent."""
+    """Return the values (n, filters, ways) of each way's parent."""
     count, filters, ways = values.shape
     if ways == 1 == parent.shape[1]:
         return values

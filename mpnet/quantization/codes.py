@@ -36,7 +36,7 @@ class Codes(NamedTuple):
 
     @property
     def is_wide(self) -> bool:
-        """Whether they have 16 bits, and so lie around zero."""
+        """Return whether they have 16 bits, and so lie around zero."""
         return self.bits == 16
 
     @property

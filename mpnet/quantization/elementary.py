@@ -70,7 +70,7 @@ def _wave(x: Reals, quarter: int) -> Reals:
 
 
 def _series(square: Reals, first: int) -> Reals:
-    """1 + square / (first (first + 1)) (1 + square / ((first + 2) (first + 3)) (1 + ...))."""
+    """Return 1 + square / (first (first + 1)) (1 + square / ((first + 2) (first + 3)) (1 + ...))."""
     series = np.ones_like(square)
     for term in range(first + 2 * (_SINE_TERMS - 1), 0, -2):
         series = 1 + square / (term * (term + 1)) * series
@@ -88,14 +88,17 @@ def tanh(x: Reals) -> Reals:
 
 
 def logistic(x: Reals) -> Reals:
-    """1 / (1 + exp(-x)), within 3 units in the last place; 0 below -700."""
+    """Return 1 / (1 + exp(-x)), within 3 units in the last place; 0 below -700."""
     with np.errstate(over="ignore"):
         return np.asarray(1 / (1 + exp(-x)))
 
 
 def power(x: Reals, exponent: Reals) -> Reals:
-    """x ** exponent. Whole exponents up to 64 are products, one half is the square root; others are within |exponent ln x| + 3
-    units in the last place."""
+    """Return x ** exponent.
+
+    Whole exponents up to 64 are products, one half is the square root; others are within |exponent ln x| + 3 units in the last
+    place.
+    """
     x, exponent = np.broadcast_arrays(x, exponent)
     is_integer = (exponent == np.rint(exponent)) & (np.abs(exponent) <= _MOST_FACTORS)
     factors = np.where(is_integer, np.abs(exponent), 0.0).astype(np.int64)
@@ -112,7 +115,7 @@ def power(x: Reals, exponent: Reals) -> Reals:
 
 
 def matmul(a: Reals, b: Reals) -> Reals:
-    """Products of matrices, (..., m, k) and (..., k, n) as NumPy's: each value sums its k products one after the other."""
+    """Multiply matrices, (..., m, k) and (..., k, n) as NumPy does: each value sums its k products one after the other."""
     sides = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
     total = np.zeros((*sides, a.shape[-2], b.shape[-1]))
     for k in range(a.shape[-1]):

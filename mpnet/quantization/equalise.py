@@ -81,7 +81,7 @@ def equalisable_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
 def equalise(
     network: NetworkSpec, layers: Mapping[int, FoldedConvolution], *, rounds: int = 4, exact: bool = True
 ) -> dict[int, FoldedConvolution]:
-    """All layers, the equalisable pairs among them equalised, in network order, `rounds` times over.
+    """Equalise the equalisable pairs among all layers, in network order, `rounds` times over.
 
     layers: folded weights of every convolution, by index.
     exact:  scale by the nearest powers of two, so that no bit of the fp32 network changes.
@@ -108,7 +108,7 @@ def equalise(
 
 
 def depthwise_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
-    """Those of the equalisable pairs in which every filter that reads the result reads one channel of it."""
+    """Find those of the equalisable pairs in which every filter that reads the result reads one channel of it."""
     return tuple(
         pair
         for pair in equalisable_pairs(network)
@@ -117,8 +117,10 @@ def depthwise_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
 
 
 def activation_factors(maxima: NDArray[np.float64]) -> Floats:
-    """Powers of two (c,), at most 1, that lift each channel's largest magnitude above half of the largest of all; 1 for
-    channels that are always zero. maxima: (c,), not negative and finite."""
+    """Return powers of two (c,), at most 1, that lift each channel's largest magnitude above half of the largest of all; 1 for
+
+    channels that are always zero. maxima: (c,), not negative and finite.
+    """
     mantissa, exponent = np.frexp(maxima)
     # frexp instead of log2: its result is exact, so every CPU takes the same power.
     largest_mantissa, largest_exponent = np.frexp(maxima.max())
@@ -130,7 +132,7 @@ def activation_factors(maxima: NDArray[np.float64]) -> Floats:
 def equalise_by(
     network: NetworkSpec, layers: Mapping[int, FoldedConvolution], factors: ChannelFactors
 ) -> dict[int, FoldedConvolution]:
-    """All layers, with channels divided by given factors where they are written and multiplied where they are read."""
+    """Divide channels of all layers by given factors where they are written and multiply them where they are read."""
     result = dict(layers)
     groups = {layer.index: layer.groups for layer in network.convolutions}
     for pair in equalisable_pairs(network):
@@ -172,14 +174,14 @@ def scale_outputs(layer: FoldedConvolution, factors: Floats) -> FoldedConvolutio
 
 
 def scale_inputs(layer: FoldedConvolution, groups: int, factors: Floats) -> FoldedConvolution:
-    """Weights multiplied by the factors (in,) of the channels that they read."""
+    """Multiply weights by the factors (in,) of the channels that they read."""
     out, per_group = layer.weights.shape[:2]
     of_filter = np.repeat(factors.reshape(groups, per_group), out // groups, axis=0)
     return FoldedConvolution((layer.weights * of_filter[:, :, None, None]).astype(np.float32), layer.bias)
 
 
 def _input_magnitudes(weights: Floats, groups: int) -> NDArray[np.float64]:
-    """(in,): the largest magnitude that reads each input channel."""
+    """Return (in,): the largest magnitude that reads each input channel."""
     out, per_group = weights.shape[:2]
     magnitudes = np.abs(weights).reshape(groups, out // groups, per_group, -1).max(axis=(1, 3))
     return np.asarray(magnitudes.reshape(-1), np.float64)

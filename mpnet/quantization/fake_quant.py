@@ -51,7 +51,7 @@ class Steps:
 
     @property
     def usable(self) -> bool:
-        """Whether there is a finite scale; an empty range has one."""
+        """Return whether there is a finite scale; an empty range has one."""
         return bool(np.isfinite([self.scale, self.inv_scale]).all() and self.scale > 0)
 
 
@@ -74,7 +74,7 @@ def fake_quant_steps(minimum: np.float32, maximum: np.float32, num_bits: int, na
 
 
 def fake_quant_whole(x: NDArray[np.float32], steps: Steps, *, channel: bool = False) -> NDArray[np.float32]:
-    """Whole numbers of steps from the real 0 for finite x. channel: as the operation per channel does."""
+    """Return whole numbers of steps from the real 0 for finite x. channel: as the operation per channel does."""
     shifted = flush(np.maximum(np.minimum(flush(x), steps.maximum), steps.minimum) - steps.minimum)
     position = flush(shifted * steps.inv_scale if channel else np.divide(shifted, steps.scale, dtype=_f32))
     return round_to_integers(position - steps.zero, "half_up")
@@ -97,7 +97,7 @@ def both_ways_steps(minimum: np.float32, maximum: np.float32, lowest: int, highe
 
 
 def both_ways_whole(x: NDArray[np.float32], steps: Steps, rounding: str) -> NDArray[np.float32]:
-    """Whole numbers of steps from the real 0 for finite x; the sign of a zero is x's where halves go to even."""
+    """Return whole numbers of steps from the real 0 for finite x; the sign of a zero is x's where halves go to even."""
     values = flush(x)
     values = np.where(values > steps.maximum, steps.maximum, values)
     values = np.where(values < steps.minimum, steps.minimum, values)  # keeps -0 where the minimum is 0, as np.maximum may not
@@ -107,7 +107,7 @@ def both_ways_whole(x: NDArray[np.float32], steps: Steps, rounding: str) -> NDAr
 def fake_quant_with_min_max_vars(
     inputs: ArrayLike, min: ArrayLike, max: ArrayLike, num_bits: int = 8, narrow_range: bool = False
 ) -> NDArray[np.float32]:
-    """tf.quantization.fake_quant_with_min_max_vars: the reals that remain of inputs.
+    """Return the reals that remain of inputs, as tf.quantization.fake_quant_with_min_max_vars does.
 
     inputs: finite reals, taken as float32, any shape. min, max: one number each. num_bits: 2 to 16.
     narrow_range: without the lowest code.
@@ -155,7 +155,7 @@ def quantize_and_dequantize(
     narrow_range: bool = False,
     axis: int | None = None,
 ) -> NDArray[np.float32]:
-    """tf.quantization.quantize_and_dequantize_v2; the raw operations v2, v4 and, with HALF_TO_EVEN, v3.
+    """Do as tf.quantization.quantize_and_dequantize_v2: the raw operations v2, v4 and, with HALF_TO_EVEN, v3.
 
     input:     finite reals, taken as float32, any shape.
     input_min, input_max: with range_given one number each, or with axis one per slice, 1-D; else measured.

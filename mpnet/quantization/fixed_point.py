@@ -58,7 +58,7 @@ def integer_bias(bias: NDArray[np.float32], scales: NDArray[np.float32], codes: 
 def within_reach(
     weights: NDArray[Any], scales: NDArray[np.float32], bias: NDArray[np.float32], codes: Codes, sums: Codes | None
 ) -> tuple[NDArray[Any], NDArray[np.float32]]:
-    """Codes and scales of weights with which bias and sums stay within what can be scaled.
+    """Return the codes and scales of weights with which bias and sums stay within what can be scaled.
 
     Only channels whose weights mean next to nothing beside their bias or the result's step get other codes.
     """
@@ -85,7 +85,7 @@ class IntegerConstants(NamedTuple):
 def integer_constants(
     bias: NDArray[np.float32], scales: NDArray[np.float32], codes: Codes, sums: Codes, filters: NDArray[np.int64]
 ) -> IntegerConstants:
-    """Of weights with these scales that read `codes` and whose sums become the codes `sums`.
+    """Return the constants of weights with these scales that read `codes` and whose sums become the codes `sums`.
 
     filters: the sum of a filter's magnitudes, in steps of its scale.
     Raises: PrecisionError where a sum can leave its bits, or its range is too narrow beside that of the products.

@@ -71,7 +71,7 @@ class GrowingHistogram:
         return np.arange(-HALF_BINS, HALF_BINS + 1).astype(np.float64) * np.float64(self.width)
 
     def filled(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """(centres, counts) of the bins that hold something; centres do not leave [minimum, maximum]."""
+        """Return (centres, counts) of the bins that hold something; centres do not leave [minimum, maximum]."""
         where = np.flatnonzero(self.counts)
         centres = (where.astype(np.float64) - HALF_BINS + 0.5) * self.width
         inside: NDArray[np.float64] = np.clip(centres, self.minimum, self.maximum)

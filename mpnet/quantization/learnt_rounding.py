@@ -59,7 +59,7 @@ _ROWS = 1 << 14
 
 
 def is_scarce(positions: int, inputs: int) -> bool:
-    """Whether so few positions were seen of filters with so many inputs that what was learnt from them must not be trusted."""
+    """Return whether there are too few positions for filters of so many inputs to trust what was learnt from them."""
     return positions < LEAST_POSITIONS * inputs
 
 
@@ -128,7 +128,7 @@ class InputProducts:
 def learn_codes(
     weights: NDArray[np.float32], covariance: Reals | None, scheme: WeightScheme, positions: int | None = None
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """(codes, scales) of a layer's weights, as quantize_weights gives them.
+    """Return (codes, scales) of a layer's weights, as quantize_weights gives them.
 
     weights:    (out, in / groups, size, size), finite.
     covariance: of what its filters read, see InputProducts; None: rounded to nearest.
@@ -176,7 +176,7 @@ class Descent:
 
     @cached_property
     def harm(self) -> Reals:
-        """Squared error of each filter's output, in parts of its step and but for a factor that all have."""
+        """Return the squared error of each filter's output, in parts of its step and but for a factor that all have."""
         return _dot(self.error, self.pull)
 
 
@@ -229,8 +229,11 @@ class _Filters:
         return (self.rows / scales[:, None]).astype(np.float64)
 
     def adapted(self, scales: NDArray[np.float32]) -> tuple[Reals, NDArray[np.float32]]:
-        """(codes, scales): the best of SHARES by a search of one way or one sweep of descent, then codes for it, then the best
-        scale for these codes, and codes for that, if they are better."""
+        """Return (codes, scales): the best of SHARES by a search of one way or one sweep of descent.
+
+        Then come codes for it, the best scale for these codes, and codes for that, if they are better.
+
+        """
         finest = np.abs(self.rows / self.multipliers.astype(np.float32)).max(axis=1) / np.float32(self.largest)
         best, least = scales, np.full(len(scales), np.inf)
         for share in SHARES:
@@ -250,7 +253,7 @@ class _Filters:
         return np.maximum(np.maximum(scales, finest * _LEAST_SHARE), np.float32(2.0**-100))
 
     def _harm(self, scales: NDArray[np.float32], descent: Descent) -> Reals:
-        """Squared error of each filter's output, but for a factor that all have."""
+        """Return the squared error of each filter's output, but for a factor that all have."""
         real = scales.astype(np.float64)
         return np.asarray(descent.harm * (real * real))
 
@@ -264,7 +267,7 @@ def _better(
 
 
 def _dot(a: Reals, b: Reals) -> Reals:
-    """Of each row, added one after the other: these sums are not of whole numbers below 2^53."""
+    """Return the dot product of each row, added one after the other: these sums are not of whole numbers below 2^53."""
     return np.asarray(np.add.accumulate(a * b, axis=1)[:, -1])
 
 
@@ -277,7 +280,7 @@ def descend(
     sweeps: int = SWEEPS,
     error: Reals | None = None,
 ) -> Descent:
-    """Codes of filters by coordinate descent.
+    """Return the codes of filters by coordinate descent.
 
     steps: (filters, depth), weights in steps of their scale. covariance: (depth, depth), as `InputProducts` gives it.
     largest: magnitude of a code. multipliers: of each weight's step, None: 1. unit: parts of a step that errors count.

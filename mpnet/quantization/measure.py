@@ -114,7 +114,7 @@ class ErrorMeter:
 
 
 def sqnr_db(signal: float, noise: float) -> float:
-    """Signal to quantisation noise in dB, from sums of squares."""
+    """Return the signal to quantisation noise in dB, from sums of squares."""
     if noise == 0:
         return math.inf
     if signal == 0:
@@ -123,7 +123,7 @@ def sqnr_db(signal: float, noise: float) -> float:
 
 
 def decibels(ratio: float) -> float:
-    """10 log10 of a ratio above 0, rounded once: logarithms of C libraries and of NumPy differ in the last bit between CPUs."""
+    """Return 10 log10 of a ratio above 0, rounded once: logarithms of C libraries differ in the last bit between CPUs."""
     return float(10 * _WIDE.log10(Decimal(ratio)))
 
 

@@ -58,7 +58,7 @@ def c_scheme(scheme: ActivationScheme) -> CScheme:
 
 
 def quant_params(params: NDArray[Any], image: int) -> QuantParams:
-    """One row of an array of PARAMS as QuantParams."""
+    """Return one row of an array of PARAMS as QuantParams."""
     record = params[image]
     return QuantParams(
         ACTIVATION_MODES[record["mode"]],
@@ -75,7 +75,7 @@ def tensor_quant(params: NDArray[Any]) -> TensorQuant:
 def quantize_activations(
     x: NDArray[np.float32], params: NDArray[Any], out: NDArray[Any] | None = None, *, threads: int = 1
 ) -> NDArray[Any]:
-    """Codes of a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 or int16 of x's shape, or None.
+    """Quantize a batch x (n, ...), float32, C-contiguous; params: (n,) of PARAMS; out: int8 or int16 of x's shape, or None.
 
     Raises: PrecisionError for NaN or infinity in x, and for arrays that do not fit.
     """
@@ -98,7 +98,7 @@ def quantize_activations(
 def dequantize_activations(
     q: NDArray[Any], params: NDArray[Any], out: NDArray[np.float32] | None = None, *, tensorflow: bool = True, threads: int = 1
 ) -> NDArray[np.float32]:
-    """Reals of a batch of codes q (n, ...), int8 or int16, C-contiguous.
+    """Return the reals of a batch of codes q (n, ...), int8 or int16, C-contiguous.
 
     tensorflow: in TensorFlow's modes, its order of operations, as a Dequantize step gives it; False: as the integer
     kernels read codes, (q - zero_point) * scale + offset.
@@ -118,7 +118,7 @@ def _codes_type(params: NDArray[Any]) -> type:
 
 
 def _are_linear(params: NDArray[Any]) -> bool:
-    """Whether the kernels' own formula holds; all rows are of one scheme."""
+    """Return whether the kernels' own formula holds; all rows are of one scheme."""
     return len(params) > 0 and bool((params["mode"] < ACTIVATION_MODES.index(TENSORFLOW_MODES[0])).all())
 
 
@@ -129,7 +129,7 @@ def _as_images(x: NDArray[Any]) -> NDArray[Any]:
 def _check_batch(
     source: NDArray[Any], target: NDArray[Any], params: NDArray[Any], source_type: type, target_type: type
 ) -> None:
-    """C reads raw memory, so everything about it is checked here."""
+    """Check a batch: C reads raw memory, so everything about it is checked here."""
     if source.dtype != source_type or target.dtype != target_type:
         expected = f"{np.dtype(source_type)} -> {np.dtype(target_type)}"
         raise PrecisionError(f"activations are {source.dtype} -> {target.dtype}; expected {expected}")

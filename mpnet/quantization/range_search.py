@@ -92,7 +92,7 @@ def entropy_range(histogram: GrowingHistogram, scheme: ActivationScheme) -> tupl
 
 
 def _divergence(counts: NDArray[np.int64], size: int, levels: int) -> float:
-    """KL(P || Q) for the first `size` bins merged into `levels`."""
+    """Return KL(P || Q) for the first `size` bins merged into `levels`."""
     inside = counts[:size].astype(np.float64)
     p = inside.copy()
     p[-1] += counts[size:].sum()

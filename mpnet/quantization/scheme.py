@@ -97,12 +97,12 @@ class ActivationScheme:
 
     @property
     def is_tensorflow(self) -> bool:
-        """Whether the formulas are TensorFlow's."""
+        """Return whether the formulas are TensorFlow's."""
         return self._row.tensorflow
 
     @property
     def is_symmetric(self) -> bool:
-        """Whether codes lie evenly around the real zero."""
+        """Return whether codes lie evenly around the real zero."""
         return self._row.symmetric
 
     @property
@@ -192,7 +192,7 @@ def _params(
     ends: tuple[np.float32, np.float32],
     offset: float = 0.0,
 ) -> QuantParams:
-    """Parameters of a scheme. ends: the least and the largest real that the codes span."""
+    """Return the parameters of a scheme. ends: the least and the largest real that the codes span."""
     low, high = map(float, ends)
     numbers = float(scale), float(inv_scale), zero_point, offset, scheme.low, scheme.high
     return QuantParams(scheme.mode, str(scheme.rounding), *numbers, low, high)
@@ -251,7 +251,7 @@ def _no_scale(minimum: np.float32, maximum: np.float32, scheme: ActivationScheme
 
 
 def params_to_quant(params: list[QuantParams] | tuple[QuantParams, ...]) -> TensorQuant:
-    """One image's parameters each -> the arrays that the kernels take."""
+    """Turn one image's parameters each into the arrays that the kernels take."""
     return TensorQuant(
         scale=np.array([p.scale for p in params], np.float32),
         zero_point=np.array([p.zero_point for p in params], np.int32),
@@ -260,7 +260,7 @@ def params_to_quant(params: list[QuantParams] | tuple[QuantParams, ...]) -> Tens
 
 
 def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
-    """x (float32, or float16 widened exactly; any shape; finite) -> codes of the same shape, on the NumPy path.
+    """Quantize x (float32, or float16 widened exactly; any shape; finite) -> codes of the same shape, on the NumPy path.
 
     int8, or int16 where codes leave that.
     The formula stands at the top of this module; for TensorFlow's modes the bits are those of its CPU kernels.
@@ -288,14 +288,14 @@ def quantize_activation(x: NDArray[Any], params: QuantParams) -> NDArray[Any]:
 
 
 def dequantize_activation(q: NDArray[Any], params: QuantParams) -> NDArray[np.float32]:
-    """Codes -> float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
+    """Dequantize codes to float32 reals, as the integer kernels read them: (q - zero_point) * scale + offset."""
     steps = (q.astype(np.int32) - np.int32(params.zero_point)).astype(np.float32)
     real: NDArray[np.float32] = steps * _f32(params.scale) + _f32(params.offset)
     return real
 
 
 def dequantize_step(q: NDArray[np.int8], params: QuantParams) -> NDArray[np.float32]:
-    """int8 codes -> float32 reals, as a Dequantize step gives them: TensorFlow's bits in TensorFlow's modes.
+    """Dequantize int8 codes to float32 reals, as a Dequantize step gives them: TensorFlow's bits in TensorFlow's modes.
 
     MIN_COMBINED and MIN_FIRST sum in another order than dequantize_activation; the results differ by roundings only, those of
     MIN_FIRST by a step where the range's minimum lies half way between two codes: TensorFlow rounds it in two ways.

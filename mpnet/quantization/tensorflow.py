@@ -41,7 +41,7 @@ class QuantizedType:
 
     @property
     def signed(self) -> bool:
-        """Whether codes run below zero."""
+        """Return whether codes run below zero."""
         return self.lowest < 0
 
     @property
@@ -65,7 +65,7 @@ _BY_STORAGE = {t.storage: t for t in TYPES.values()}
 
 
 def flush(x: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Denormals as zeros of their sign."""
+    """Flush denormals to zeros of their sign."""
     return np.where(np.abs(x) < _SMALLEST_NORMAL, np.copysign(_ZERO, x), x)
 
 
@@ -142,7 +142,7 @@ def _scaled_codes(kind: QuantizedType, narrow_range: bool) -> tuple[np.float32, 
 def quantize_slice(
     x: NDArray[np.float32], factors: QuantizeFactors, kind: QuantizedType, mode: str, rounding: str
 ) -> NDArray[Any]:
-    """Finite float32 x -> codes, with the factors of its range."""
+    """Quantize finite float32 x to codes, with the factors of its range."""
     x = flush(x)
     with np.errstate(all="ignore"):
         if mode == "MIN_FIRST":
@@ -160,7 +160,7 @@ def quantize_slice(
 
 
 def _to_integers(codes: NDArray[np.float32], kind: QuantizedType) -> NDArray[Any]:
-    """As x86 converts: what int32 cannot hold becomes its lowest value; then the low bits are kept."""
+    """Convert to integers as x86 does: what int32 cannot hold becomes its lowest value; then the low bits are kept."""
     holds = (codes >= _f32(-(2.0**31))) & (codes < _f32(2.0**31))
     integers = np.where(holds, codes, _f32(-(2.0**31))).astype(np.int32)
     return integers.astype(kind.storage)
@@ -176,7 +176,7 @@ def dequantize_slice(
     *,
     whole: bool = True,
 ) -> NDArray[np.float32]:
-    """Codes -> float32. whole: one range holds for the whole tensor."""
+    """Dequantize codes to float32. whole: one range holds for the whole tensor."""
     scale = dequantize_scale(min_range, max_range, kind, mode, narrow_range)
     min_range, max_range = flush_one(min_range), flush_one(max_range)
     real: NDArray[np.float32] = q.astype(np.float32)
@@ -208,7 +208,7 @@ def quantize(
     axis: int | None = None,
     ensure_minimum_range: float = 0.01,
 ) -> tuple[NDArray[Any], NDArray[np.float32], NDArray[np.float32]]:
-    """tf.quantization.quantize: (codes, output_min, output_max).
+    """Return (codes, output_min, output_max) as tf.quantization.quantize does.
 
     x:            finite reals, taken as float32; any shape.
     min_range, max_range: one number each, or with axis one per slice, 1-D.
@@ -252,7 +252,9 @@ def dequantize(
     narrow_range: bool = False,
     dtype: str = "float32",
 ) -> NDArray[np.float32]:
-    """tf.quantization.dequantize: codes -> float32. Feed it the range that quantize returned.
+    """Dequantize codes to float32 as tf.quantization.dequantize does.
+
+    Feed it the range that quantize returned.
 
     input: int8, uint8, int16, uint16 or int32; its type says which quantised type it is.
     Raises: PrecisionError as quantize does.

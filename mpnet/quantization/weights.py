@@ -56,11 +56,11 @@ class WeightScheme:
 
     @property
     def largest(self) -> int:
-        """Largest magnitude of a code."""
+        """Return the largest magnitude of a code."""
         return (1 << (self.bits - 1)) - 1
 
     def in_groups(self, channels: int) -> bool:
-        """Whether filters that read so many channels have groups: with one channel every weight would be its own."""
+        """Return whether filters that read so many channels have groups: with one channel every weight would be its own."""
         return self.granularity == PER_GROUP and channels > 1
 
     def __post_init__(self) -> None:
@@ -82,7 +82,7 @@ class WeightScheme:
 
 
 def quantize_weights(w: NDArray[Any], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """(codes, scales) of a layer's weights.
+    """Return (codes, scales) of a layer's weights.
 
     w:      (out_channels, ...), finite; taken as float32.
     Result: int8 of w's shape, in [-scheme.largest, scheme.largest], and float32 (out_channels,), one value when per tensor.
@@ -141,7 +141,7 @@ def _tensorflow(rows: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArra
 
 
 def integer_codes(rows: NDArray[np.float32], steps: NDArray[np.float32], scheme: WeightScheme) -> NDArray[np.float32]:
-    """Codes, as floats, of weights (rows, values); steps: of each, or (rows, 1)."""
+    """Return the codes, as floats, of weights (rows, values); steps: of each, or (rows, 1)."""
     assert scheme.rounding is not None
     with np.errstate(over="ignore"):
         t = rows * (_f32(1) / steps)
@@ -182,7 +182,7 @@ def squared_error(rows: NDArray[np.float32], scales: NDArray[np.float32], scheme
 
 
 def largest_multiplier(bits: int) -> int:
-    """Codes times it are of eight bits."""
+    """Return the largest multiplier with which codes are of eight bits."""
     return 1 << (8 - bits)
 
 
@@ -192,7 +192,7 @@ def multiplier_bytes(filters: int, taps: int, channels: int, bits: int) -> int:
 
 
 def quantize_groups(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """(products of codes and multipliers, scales) of weights (out, in / groups, ...): as quantize_weights."""
+    """Return (products of codes and multipliers, scales) of weights (out, in / groups, ...): as quantize_weights."""
     scales, multipliers = group_steps(weights, scheme)
     steps = (scales[:, None] * multipliers).astype(np.float32)
     integers = integer_codes(weights.reshape(len(weights), -1), steps, scheme) * multipliers
@@ -200,7 +200,7 @@ def quantize_groups(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple
 
 
 def group_steps(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
-    """(scales, multipliers) of weights (out, in / groups, ...): (out,), and a whole number for each weight, (out, values).
+    """Return scales (out,) and multipliers, a whole number for each weight, (out, values), of weights (out, in / groups, ...).
 
     A filter's scale is the one of 16 with which the squared error is least, where every group takes the best of three
     multipliers about the step that it would have alone.
@@ -231,7 +231,7 @@ def group_steps(weights: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDA
 
 
 def _blocks(weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """(out, taps * groups, 32), the last group filled up with zeros."""
+    """Return (out, taps * groups, 32), the last group filled up with zeros."""
     filters, channels = weights.shape[:2]
     groups = -(-channels // GROUP)
     padded = np.zeros((filters, groups * GROUP, weights[0, 0].size), np.float32)
@@ -240,7 +240,7 @@ def _blocks(weights: NDArray[np.float32]) -> NDArray[np.float32]:
 
 
 def _repeat_for_weights(multipliers: NDArray[np.float32], weights: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Of each group, (out, taps * groups) -> of each weight, (out, in / groups * taps)."""
+    """Repeat values of each group, (out, taps * groups), for each weight, (out, in / groups * taps)."""
     filters, channels = weights.shape[:2]
     of_group = multipliers.reshape(filters, weights[0, 0].size, -1).transpose(0, 2, 1)
     return np.asarray(np.repeat(of_group, GROUP, axis=1)[:, :channels].reshape(filters, -1))

@@ -43,7 +43,7 @@ COLOURS: dict[str, Colour] = {
 
 
 def style_sheet() -> str:
-    """CSS: the shades as variables, such as --int8-bg and --int8-light, and the chips that have them."""
+    """Return CSS: the shades as variables, such as --int8-bg and --int8-light, and the chips that have them."""
 
     def variables(dark: bool) -> str:
         rows = {name: colour.on_dark if dark else colour.on_white for name, colour in COLOURS.items()}

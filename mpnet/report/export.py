@@ -50,7 +50,7 @@ def csv_text(columns: Mapping[str, Sequence[object]]) -> str:
 
 
 def json_text(columns: Mapping[str, Sequence[object]]) -> str:
-    """Return columns as JSON lists; null for what is not a number."""
+    """Return the columns as JSON lists; null for what is not a number."""
     return json.dumps(finite(columns), indent=1, allow_nan=False) + "\n"
 
 

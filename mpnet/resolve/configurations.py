@@ -34,7 +34,7 @@ class Configurations:
         return len(self.keys)
 
     def value(self, row: int | None, name: str) -> float:
-        """One number; NaN when not measured."""
+        """Return one number; NaN when not measured."""
         if row is None or name not in self.columns:
             return float("nan")
         return float(self.columns[name][row])
@@ -53,14 +53,14 @@ def axes(columns: Mapping[str, NDArray[np.float64]], preferred: Sequence[str] = 
 
 
 def by_axis(cost: bool) -> list[Measure]:
-    """Qualities or costs, those that a front is drawn over first."""
+    """Return qualities or costs, those that a front is drawn over first."""
     return sorted(
         (quantity for quantity in MEASURES if quantity.cost == cost), key=lambda quantity: quantity.axis or len(MEASURES)
     )
 
 
 def front_rows(columns: Mapping[str, NDArray[np.float64]], objective: str, cost: str) -> NDArray[np.bool_]:
-    """Which rows no other row beats; rows where one of both is not known are not on it."""
+    """Find the rows that no other row beats; rows where one of both is not known are not on it."""
     count = len(next(iter(columns.values()))) if columns else 0
     front = np.zeros(count, dtype=bool)
     if objective not in columns or cost not in columns:

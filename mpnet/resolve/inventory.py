@@ -32,7 +32,7 @@ def inventory(folder: Path) -> dict[str, Any]:
 
 
 def _results_and_stores(folder: Path, deep: int) -> Iterator[Path]:
-    """result.json files and stores, links left out; no folder below a result is looked at."""
+    """Return result.json files and stores, links left out; no folder below a result is looked at."""
     try:
         entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
     except OSError:

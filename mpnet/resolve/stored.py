@@ -54,7 +54,7 @@ class StoredConfiguration:
 
     @property
     def held_out(self) -> dict[str, float]:
-        """Metrics on the images that did not select."""
+        """Return the metrics on the images that did not select."""
         return {name.removeprefix(HELD_OUT): value for name, value in self.values.items() if name.startswith(HELD_OUT)}
 
 

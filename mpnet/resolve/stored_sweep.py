@@ -53,7 +53,7 @@ class StoredSweep:
 
 
 def read_sweep(path: Path, choose: str | None = None, number: int | None = None, *, finished: bool = True) -> StoredSweep:
-    """One sweep of a store.
+    """Read one sweep of a store.
 
     choose: a precision string; None: the sweep's own choice. number: of a sweep, as `mpnet sweep --status` lists them; None:
     the last one that has `choose`. finished: whether its front can change no more, so that the one it found is taken.

@@ -56,16 +56,16 @@ class TrialTable:
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """All names, in order."""
+        """Return all names, in order."""
         return (_KEY, _OPTIONS, *self.layers, *self.measures)
 
     @property
     def count(self) -> int:
-        """Rows."""
+        """Count the rows."""
         return sum(self.store.count(context) for context in self.contexts)
 
     def chunks(self) -> Iterator[tuple[str, list[Trial]]]:
-        """(text of the options, some trials) until all were there; by option set, then by key."""
+        """Yield (text of the options, some trials) until all were there; by option set, then by key."""
         for context, options in self.contexts.items():
             trials = self.store.trials(context)
             while chunk := list(islice(trials, _AT_ONCE)):
@@ -110,7 +110,7 @@ def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
 
 
 def _layer_columns(layers: Sequence[Mapping[str, Any]], count: int) -> tuple[str, ...]:
-    """Names of the layers with weights; `layer-1` and so on where the store does not tell."""
+    """Return the names of the layers with weights; `layer-1` and so on where the store does not tell."""
     names = [str(layer.get("name")) for layer in layers if layer.get("parameters")]
     reserved = {_KEY, _OPTIONS, *trial_columns()}
     if len(names) != count or len(set(names)) != count or reserved & set(names):
@@ -139,7 +139,7 @@ def write_trials(path: Path, out: Path, form: str, number: int | None = None) ->
 
 
 def trials(store: str | Path, sweep: int | None = None) -> pandas.DataFrame:
-    """All finished trials of a sweep, one row each; `attrs["mpnet"]` says what was measured on what.
+    """Return all finished trials of a sweep, one row each; `attrs["mpnet"]` says what was measured on what.
 
     store: file of a sweep. sweep: its number as `mpnet sweep --status` counts them, None: the last. Layers are categories,
     measures float64 (NaN: not measured).

@@ -107,7 +107,7 @@ class BenchCase:
 
 
 def gops(macs: int, ms: float) -> float:
-    """Thousands of millions of operations a second; a multiply-add counts as two."""
+    """Return thousands of millions of operations a second; a multiply-add counts as two."""
     return 2e-6 * macs / ms if ms > 0 else 0.0
 
 
@@ -189,7 +189,7 @@ def _session(prepared: Prepared, options: EngineOptions, key: str, threads: int)
 def _first_result(
     prepared: Prepared, options: EngineOptions, key: str, image: NDArray[np.float32], threads: int, seed: int
 ) -> float:
-    """How many plain passes the first result of configurations near `key`, one layer changed, takes; weights are packed."""
+    """Count the plain passes until the first result of configurations near `key`, one layer changed; weights are packed."""
     network, rng = prepared.network, random.Random(seed)
     ratios = []
     for _ in range(_NEW_CONFIGURATIONS):

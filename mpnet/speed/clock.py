@@ -51,7 +51,7 @@ class Times:
         return low, high
 
     def doubt(self, threads: int, cores: int) -> str:
-        """Why the times should not be believed; '' where nothing speaks against them."""
+        """Say why the times should not be believed; '' where nothing speaks against them."""
         if self.median_ms > NOISY * self.min_ms:
             return f"the median is {self.median_ms / self.min_ms:.1f} times the least"
         if self.others + threads > cores + IDLE_CORES:
@@ -66,7 +66,7 @@ class _Others:
         self._begin, self._busy, self._process_seconds = time.perf_counter(), _busy_seconds(), time.process_time()
 
     def cores(self) -> float:
-        """Cores that other programs kept busy, on average since the beginning; 0 where it is not known."""
+        """Return the cores that other programs kept busy, on average since the beginning; 0 where it is not known."""
         seconds, busy = time.perf_counter() - self._begin, _busy_seconds()
         if self._busy is None or busy is None or seconds < _TICKS_SECONDS:
             return 0.0
@@ -74,7 +74,7 @@ class _Others:
 
 
 def _busy_seconds() -> float | None:
-    """Seconds that all cores were busy since the machine started, as Linux counts; None elsewhere."""
+    """Return the seconds that all cores were busy since the machine started, as Linux counts; None elsewhere."""
     try:
         with open("/proc/stat", encoding="ascii") as file:
             user, nice, system, _, _, irq, soft, steal = map(int, file.readline().split()[1:9])
@@ -84,7 +84,7 @@ def _busy_seconds() -> float | None:
 
 
 def once(work: Work) -> float:
-    """Milliseconds of one call."""
+    """Time one call, in milliseconds."""
     begin = time.perf_counter()
     work()
     return 1e3 * (time.perf_counter() - begin)

@@ -70,7 +70,7 @@ def latency_with_steps(session: Session, batch: NDArray[np.float32], times: Time
 
 
 def layer_ms(latency: Latency | None) -> dict[int, float]:
-    """Return milliseconds by layer index: a layer's steps added up, conversions before it included."""
+    """Return the milliseconds by layer index: a layer's steps added up, conversions before it included."""
     times: dict[int, float] = {}
     for step in () if latency is None else latency.steps:
         if step.layer is not None and step.ms is not None:
@@ -96,7 +96,7 @@ def stale(latency: Latency | None, isa: str, threads: int) -> bool:
 
 
 def latency_text(latency: Latency) -> str:
-    """Return median and middle half for people; a latency that is not to be believed is called unreliable."""
+    """Return the median and middle half for people; a latency that is not to be believed is called unreliable."""
     low, high = latency.low_ms, latency.high_ms
     middle = f"{latency.median_ms:.2f} ms" + (f" ({low:.2f} to {high:.2f})" if low is not None and high is not None else "")
     return f"unreliable: {middle}" if doubt_of(latency) else middle

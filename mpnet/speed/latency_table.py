@@ -52,23 +52,23 @@ class LatencyTable:
 
     @property
     def digest(self) -> str:
-        """SHA-256 (hex) of what decides predictions: the network and the steps' times."""
+        """Return the SHA-256 (hex) of what decides predictions: the network and the steps' times."""
         return digest_of({"network": self.network, "steps": dict(self.step_ms)})
 
     @property
     def errors_percent(self) -> tuple[float, float]:
-        """(mean, largest) absolute error of the predictions for the checked configurations."""
+        """Return (mean, largest) absolute error of the predictions for the checked configurations."""
         errors = [abs(c["predicted_ms"] / c["measured_ms"] - 1) * 100 for c in self.checks]
         return (sum(errors) / len(errors), max(errors)) if errors else (math.nan, math.nan)
 
     @property
     def good(self) -> bool:
-        """Whether the predictions are near enough to choose by; a table without checks says nothing of itself."""
+        """Return whether the predictions are near enough to choose by; a table without checks says nothing of itself."""
         return not self.errors_percent[0] > BOUND_PERCENT
 
     @property
     def text(self) -> str:
-        """Whose milliseconds these are, and how sure: for people."""
+        """Return whose milliseconds these are, and how sure: for people."""
         machine, mean = self.machine, self.errors_percent[0]
         sure = "unchecked" if math.isnan(mean) else f"off by {mean:.1f} % on average"
         return f"a table of {machine.get('cpu')}, {machine.get('isa')}, {machine.get('threads')} threads ({sure})"

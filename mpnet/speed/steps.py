@@ -60,7 +60,7 @@ def open_network(
 
 
 def random_image(network: NetworkSpec, seed: int = 0) -> NDArray[np.float32]:
-    """One input of a network, float32 (1, h, w, c); what it holds does not change the time."""
+    """Return one input of a network, float32 (1, h, w, c); what it holds does not change the time."""
     return np.random.Generator(np.random.PCG64(seed)).random((1, *network.in_shape), np.float32)
 
 
@@ -83,7 +83,7 @@ def time_steps(session: Session, batch: NDArray[np.float32], repeats: int = 10) 
 
 
 def steps_of(session: Session, calls: Sequence[tuple[int, Work]], measured: Sequence[Times]) -> tuple[StepTime, ...]:
-    """Every step of a plan, from the times that its `step_calls` took."""
+    """Return every step of a plan, from the times that its `step_calls` took."""
     times_of: dict[int, list[Times]] = {}
     for (number, _), times in zip(calls, measured, strict=True):
         times_of.setdefault(number, []).append(times)

@@ -69,7 +69,7 @@ class SweepSetup:
 
     @property
     def store_path(self) -> Path:
-        """Where the sweep's store lies unless somebody says otherwise: named after network, weights, data and protocol."""
+        """Return where the sweep's store lies by default: it is named after network, weights, data and protocol."""
         experiment = self.bench.experiment
         return experiment.output / experiment.name / f"sweep-{digest_of(asdict(self.subject))[:12]}.sqlite"
 
@@ -94,7 +94,7 @@ class OpenSweep:
 
 
 def section_of(experiment: Experiment) -> SweepSection:
-    """Its sweep section. Raises: ConfigError where there is none."""
+    """Return the experiment's sweep section. Raises: ConfigError where there is none."""
     if experiment.sweep is None:
         raise ConfigError(
             f"{experiment.source}: key 'sweep' is missing; say what to sweep, such as "
@@ -116,7 +116,7 @@ def _check_whole_numbers(bench: Workbench, space: Space) -> None:
 
 
 def set_up(bench: Workbench, section: SweepSection, space: Space) -> SweepSetup:
-    """Everything that decides what a trial is; no image is decoded, but calibration runs where it was not before.
+    """Set up everything that decides what a trial is; no image is decoded, but calibration runs where it did not before.
 
     Raises: ConfigError for a latency table that does not fit.
     """
@@ -177,7 +177,7 @@ def under_options(bench: Workbench, space: Space, number: int) -> Workbench:
 
 
 def _rows(bench: Workbench, space: Space) -> list[Precision]:
-    """All precisions that a trial's layers with weights may have, the baseline's among them."""
+    """Return all precisions that a trial's layers with weights may have, the baseline's among them."""
     baseline = bench.experiment.baseline
     return [PRECISIONS[name] for name in (*space.precisions, *([baseline] if baseline else []))]
 
@@ -263,7 +263,7 @@ def _on_disk(baseline: Baseline, scratch: Scratch) -> Baseline:
 
 
 def make_executor(context: SweepContext, workers: int, scheduler: str | None) -> Executor:
-    """Dask workers of a scheduler, processes of this machine, or this process."""
+    """Make an executor: Dask workers of a scheduler, processes of this machine, or this process."""
     recipe = partial(Evaluator, context)
     if scheduler is not None:
         from mpnet.sweep.evaluate.dask_executor import DaskExecutor
@@ -309,7 +309,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
 
 
 def _calibrated(setup: SweepSetup) -> dict[str, Any] | None:
-    """Which images any of the option sets was calibrated on."""
+    """Return the images that any of the option sets was calibrated on."""
     rows = _rows(setup.bench, setup.space)
     return next((as_json(images) for bench in setup.benches if (images := calibration_images(bench, rows)) is not None), None)
 

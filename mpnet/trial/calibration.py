@@ -107,7 +107,7 @@ def _statistics(bench: Workbench) -> ImageStatistics:
 
 
 def ranges_path(bench: Workbench, digests: dict[str, str]) -> Path:
-    """Where the ranges of these digests are kept."""
+    """Return where the ranges of these digests are kept."""
     return bench.experiment.output / "calibration" / f"{digest_of(digests)[:16]}.json"
 
 
@@ -132,17 +132,17 @@ class _Images:
         self.digest = digest_of([record.sha256 for record in records])
 
     def among(self, dataset: Dataset) -> tuple[str, ...]:
-        """Names of those that are images of a data set as well, by what is in the files."""
+        """Return the names of those that are images of a data set as well, by what is in the files."""
         evaluated = {record.sha256 for record in dataset.images}
         return tuple(Path(record.path).name for record in self._inputs.records if record.sha256 in evaluated)
 
     def batches(self) -> Iterator[NDArray[np.float32]]:
-        """Network inputs, a few images at a time."""
+        """Return the network inputs, a few images at a time."""
         return (batch.x for batch in self._inputs.batches(self._batch))
 
 
 def _drawn(available: int, section: CalibrationSection) -> list[int]:
-    """Positions of the images: all when there are no more than wanted, else drawn with the seed, in order."""
+    """Return the positions of the images: all when there are no more than wanted, else drawn with the seed, in order."""
     if available <= section.count:
         return list(range(available))
     positions = np.random.Generator(np.random.PCG64(section.seed)).permutation(available)[: section.count]

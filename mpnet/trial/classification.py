@@ -45,7 +45,7 @@ class ClassificationDecoder:
         return joined if order is None else joined.of_images(order)
 
     def predictions(self, outputs: Sequence[Classifications]) -> Classifications:
-        """There is one output."""
+        """Return the predictions of the one output."""
         return outputs[0]
 
 
@@ -56,7 +56,7 @@ class ClassMeter:
         self._dataset, self._labels, self._baseline = dataset, dataset.labels, baseline
 
     def values(self, predictions: Classifications, requested: Collection[str] | None = None) -> dict[str, float]:
-        """top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
+        """Return top1, top5 and, with a baseline, agreement_top1, in percent; -1 without images."""
         labelled = self._dataset.of_labelled(predictions)
         values = {name: share(right(labelled, self._labels, best)) for name, best in TOP.items()}
         return values if self._baseline is None else {**values, "agreement_top1": agreement(predictions, self._baseline)}
@@ -75,7 +75,7 @@ def _bounded_labels(
 def class_image_order(
     dataset: Dataset, baseline: Classifications | None, measures: Collection[str], sample: Classifications
 ) -> NDArray[np.intp]:
-    """Positions of the images, those first that most runs of a sample get wrong in the last measure that is wanted."""
+    """Return positions of the images, those first that most runs of a sample get wrong in the last measure that is wanted."""
     _, labels = _bounded_labels(dataset, baseline, measures).popitem()
     is_wrong = ~right(sample, np.tile(labels, len(sample) // len(labels)), 1).reshape(-1, len(labels))
     return np.argsort(-np.count_nonzero(is_wrong, axis=0), kind="stable")
@@ -96,7 +96,7 @@ class ClassUpperBounds:
         self._labels = {name: labels[self.order] for name, labels in self._labels.items()}
 
     def evidence(self, predictions: Classifications, first: int, last: int) -> list[dict[str, int]]:
-        """How many images are wrong, by measure."""
+        """Count the wrong images, by measure."""
         runs = len(predictions) // (last - first)
         wrong_counts = {
             name: np.count_nonzero(~right(predictions, np.tile(labels[first:last], runs), 1).reshape(runs, -1), axis=1)

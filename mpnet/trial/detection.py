@@ -55,7 +55,7 @@ class DetectionDecoder:
         return joined if order is None else joined.in_order(order)
 
     def predictions(self, outputs: Sequence[Candidates]) -> Detections:
-        """Suppressed over all heads and cut to the best of each image, if that is asked for."""
+        """Return the boxes suppressed over all heads and cut to the best of each image, if that is asked for."""
         runs = outputs[0].image_count // max(1, len(self.sizes))
         return best_of_each(suppress(outputs, np.tile(self.sizes, (runs, 1)), self.nms), self.limit)
 
@@ -71,7 +71,7 @@ def best_of_each(detections: Detections, limit: int | None) -> Detections:
 
 
 def nms_of(experiment: Experiment, network: NetworkSpec) -> NmsOptions:
-    """Suppression as the experiment says, else as the last yolo layer does."""
+    """Return the suppression as the experiment says, else as the last yolo layer does."""
     detection, yolo = experiment.detection, network.yolos[-1]
     return NmsOptions(detection.nms_kind or yolo.nms_kind, detection.nms, yolo.beta_nms)
 

@@ -66,7 +66,7 @@ class ImageStatistics(CalibrationStatistics):
 
     @property
     def evaluated_images(self) -> tuple[str, ...]:
-        """Names of the calibration images that the data set evaluates as well."""
+        """Return the names of the calibration images that the data set evaluates as well."""
         return self._images.evaluated
 
     @cached_property

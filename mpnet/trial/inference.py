@@ -69,7 +69,7 @@ def run_plans(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen
 
 
 def run_each(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen) -> list[Outcome | str]:
-    """As `run_plans`; of a plan with values that are not finite why it has no outcome, in words, with the layer's name."""
+    """Run as `run_plans`; for a plan with values that are not finite say why it has no outcome, with the layer's name."""
     try:
         return list(run_plans(bench, plans, advance))
     except (LayerFailure, NonFiniteError) as error:
@@ -79,7 +79,7 @@ def run_each(bench: Workbench, plans: Sequence[Plan], advance: Advance = unseen)
 
 
 def own_runner(prepared: Prepared, plan: Plan) -> Runner:
-    """mpnet's own engine; sessions of several threads share the weights."""
+    """Return mpnet's own engine; sessions of several threads share the weights."""
 
     def open_session() -> Forward:
         # A session has memory of its own, so its heads last until its next forward pass.
@@ -115,13 +115,13 @@ def run_all(bench: Workbench, runners: Sequence[Runner], advance: Advance = unse
 
 
 def relative_error(sums: Iterable[tuple[NDArray[np.float64], NDArray[np.float64]]]) -> float:
-    """Root of all noise over all signal, from the sums of squares of (signal, noise) of each head."""
+    """Return the root of all noise over all signal, from the sums of squares of (signal, noise) of each head."""
     signal, noise = (float(sum(map(np.sum, column))) for column in zip(*sums, strict=True))
     return math.sqrt(noise / signal) if signal else math.inf if noise else 0.0
 
 
 def _sums(shares: Sequence[_Share], number: int, reference: int) -> list[tuple[NDArray[np.float64], NDArray[np.float64]]]:
-    """(signal, noise) of each head, by image."""
+    """Return (signal, noise) of each head, by image."""
     heads = range(len(shares[0].signal[reference])) if shares else range(0)
     return [
         (

@@ -37,7 +37,7 @@ class Batch:
 
 
 def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: int) -> Iterator[_Answer]:
-    """work(item) for every item, in their order, computed by a pool of threads a little ahead.
+    """Yield work(item) for every item, in their order, computed by a pool of threads a little ahead.
 
     The first exception ends it; what has not begun by then never does.
     """
@@ -55,7 +55,7 @@ def in_order(work: Callable[[_Item], _Answer], items: Sequence[_Item], workers: 
 
 
 def spread(available: int, requested: int) -> list[int]:
-    """Positions of `requested` images, evenly spread; all when there are no more."""
+    """Return the positions of `requested` images, evenly spread; all when there are no more."""
     if requested >= available:
         return list(range(available))
     return [i * available // requested for i in range(requested)]

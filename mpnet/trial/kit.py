@@ -61,7 +61,7 @@ class Meter(Protocol[F_contra]):
     """Measures any number of predictions on one data set; what only data and baseline decide is made once."""
 
     def values(self, predictions: F_contra, requested: Collection[str] | None = None) -> dict[str, float]:
-        """Accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
+        """Return the accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.
 
         requested: of the measures that take time, those that are asked for; None: all.
         """
@@ -84,8 +84,11 @@ class UpperBounds(Protocol[F_contra]):
         ...
 
     def most(self, runs: Sequence[Sequence[Any]]) -> dict[str, NDArray[np.float64]]:
-        """Of each configuration the evidence of consecutive groups of images, the same for all, the first of `order` on ->
-        percent by measure, float64 (configurations,), none of which the measure of all images can exceed."""
+        """Return the upper bounds of configurations by measure, percent, float64 (configurations,).
+
+        runs: of each the evidence of consecutive groups of images, the same groups for all, from the first of `order` on. The
+        measure of all images cannot exceed these.
+        """
         ...
 
 

@@ -54,7 +54,7 @@ class Turns:
         return latency_of(self.times[name], self.engine, self.threads, steps)
 
     def both(self) -> dict[str, float]:
-        """Medians of engine, mpnet, and the engine with all layers at one precision, as `deployed` of a result has them."""
+        """Return the medians of engine, mpnet, and the engine with all layers at one precision, as `deployed` of a result."""
         return {
             "latency_ms": self.times[IN_ENGINE].median_ms,
             "mpnet_latency_ms": self.times[IN_MPNET].median_ms,
@@ -86,8 +86,12 @@ def measure_in_turn(
 
 
 def time_exported(engine: str, configuration: Configuration, model: Model) -> dict[str, float]:
-    """Least milliseconds of one image and thread in an engine: of the model that runs the configuration, as `mix`, and of the
-    same network with all layers at one precision, by its name."""
+    """Return the least milliseconds of one image and thread in an engine.
+
+    They are of the model that runs the configuration, as `mix`, and of the same network with all layers at one precision, by
+    its name.
+
+    """
     image = random_image(configuration.network)
     models = {"mix": model, **{name: deployment.open(1) for name, deployment in uniforms(engine, configuration).items()}}
     works = [partial(timed_model.forward, image) for timed_model in models.values()]

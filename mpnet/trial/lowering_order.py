@@ -53,7 +53,7 @@ class _Effect:
 
     @property
     def rank(self) -> tuple[bool, float]:
-        """Those to lower first come first: least noise for what they save; what saves nothing comes last."""
+        """Rank what to lower first: least noise for what it saves; what saves nothing comes last."""
         return (self.saving <= 0, self.noise / self.saving if self.saving > 0 else self.noise)
 
 
@@ -74,17 +74,17 @@ class LoweringSearch:
     blocked: set[tuple[int, int]] = field(default_factory=set)
 
     def noise(self, lowering: Depths) -> float:
-        """Noise of what was measured; infinite of what failed."""
+        """Return the noise of what was measured; infinite of what failed."""
         found = self.measured.get(lowering)
         return math.inf if found is None else found.noise
 
     def rank(self, variable: int, step: int) -> tuple[bool, float]:
-        """Where a step of a variable comes in the order of lowering, as far as it was seen; what was not seen comes last."""
+        """Rank a step of a variable in the order of lowering, as far as it was seen; what was not seen comes last."""
         effect = self.effects.get((variable, step))
         return (True, math.inf) if effect is None else effect.rank
 
     def chain(self) -> Search[list[Depths]]:
-        """From all high to all low, each lowering with some more variables lowered than the one before.
+        """Search from all high to all low, each lowering with some more variables lowered than the one before.
 
         At each target cost the variables that come next are measured anew in the lowering that was reached, since what a
         layer brings depends on what is lowered already; the others keep what they were last seen to bring.
@@ -104,7 +104,7 @@ class LoweringSearch:
         return chain
 
     def ranked_alone(self) -> list[Depths]:
-        """At the same target costs what comes of each step's effect where it was seen first, most others being high still.
+        """Rank variables at the same target costs by each step's effect where it was seen first, most others being high still.
 
         For after `chain`, of whose measures it is made. It has more noise; what that does to predictions is another matter.
         """
@@ -137,12 +137,12 @@ class LoweringSearch:
         return [v for v, last in enumerate(self.lowest) if here[v] < last and (v, here[v]) not in self.blocked]
 
     def _order(self, here: Depths, variables: Iterable[int]) -> list[int]:
-        """Variables that were measured at their step, those to lower first first."""
+        """Return the variables that were measured at their step, those to lower first first."""
         known = [v for v in variables if (v, here[v]) in self.effects]
         return sorted(known, key=lambda v: (self.effects[v, here[v]].rank, v))
 
     def _group(self, here: Depths, order: Sequence[int], target: float) -> list[int]:
-        """As many variables as it takes to come down to the target."""
+        """Take as many variables as it takes to come down to the target."""
         group, cost = [], self.measured[here].cost
         for variable in order:
             saving = self.effects[variable, here[variable]].saving
@@ -187,7 +187,7 @@ class LoweringSearch:
                 self.first_effects.setdefault((variable, here[variable]), effect)
 
     def exchange(self, start: Depths) -> Search[list[Depths]]:
-        """Depthss of less noise that cost no more, best first: some variables raised for others that are lowered.
+        """Find depths of less noise that cost no more, best first: some variables raised for others that are lowered.
 
         What single variables change says which exchanges to measure; measures decide.
         """

@@ -38,13 +38,13 @@ class Meter:
         self._agreement = None if baseline is None else Agreement(baseline, dataset.sizes, len(dataset.categories))
 
     def values(self, predictions: Detections, requested: Collection[str] | None = None) -> dict[str, float]:
-        """Accuracy and agreement by name, as `trial.kit.Meter` says: sizes and Darknet's mAP take time."""
+        """Return the accuracy and agreement by name, as `trial.kit.Meter` says: sizes and Darknet's mAP take time."""
         return self.measure(
             predictions, sizes=requested is None, darknet=requested is None or "darknet_mAP50" in requested
         ).values
 
     def measure(self, detections: Detections, *, sizes: bool = True, darknet: bool = True) -> Measured:
-        """Accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
+        """Return the accuracy and, with a baseline, agreement, in percent; -1 where there are no truths.
 
         sizes: also what only runs store; darknet: also darknet_mAP50. Sweeps save the time of both.
         """
@@ -70,7 +70,7 @@ def _bounded_truths(dataset: Dataset, baseline: Detections | None, measures: Col
 def detection_image_order(
     dataset: Dataset, baseline: Detections | None, measures: Collection[str], sample: Detections
 ) -> NDArray[np.intp]:
-    """Positions of the images, those first on which a sample of runs loses most of the last measure that is wanted."""
+    """Return positions of the images, those first on which a sample of runs loses most of the last measure that is wanted."""
     name, truths = _bounded_truths(dataset, baseline, measures).popitem()
     runs = sample.image_count // max(1, truths.image_count)
     clipped = inside_images(sample, np.tile(dataset.sizes, (runs, 1))) if name == DETECTION.agreement else sample
@@ -124,5 +124,5 @@ def measure_detections(detections: Detections, dataset: Dataset) -> tuple[dict[s
 
 
 def decibel(signal: NDArray[np.float64], noise: NDArray[np.float64]) -> float:
-    """10 log10(signal / noise) of sums of squares by image, added in their order; infinite when nothing differs."""
+    """Return 10 log10(signal / noise) of sums of squares by image, added in their order; infinite when nothing differs."""
     return sqnr_db(*(float(np.add.accumulate(values)[-1]) for values in (signal, noise)))

@@ -49,7 +49,7 @@ def open_dataset(provenance: Provenance) -> Dataset:
 
 
 def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray[np.uint8]]:
-    """From a record to the image, uint8 (h, w, 3), as the network of a result saw it: under its condition, if it had one."""
+    """Return a function from a record to the image, uint8 (h, w, 3), as a result's network saw it, condition included."""
     text = protocol.get("condition")
     if not text:
         return image
@@ -58,7 +58,7 @@ def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray
 
 
 def _labelled(protocol: Mapping[str, Any]) -> int:
-    """How many labelled images a result was measured on."""
+    """Count the labelled images that a result was measured on."""
     return int(protocol.get("images") or 0) - int(protocol.get("unlabelled") or 0)
 
 

@@ -53,12 +53,12 @@ class Result(Tabular):
 
     @property
     def id(self) -> str:
-        """First 16 hex digits of the trial's digest."""
+        """Return the first 16 hex digits of the trial's digest."""
         return self.run.id
 
     @property
     def metrics(self) -> Mapping[str, float]:
-        """AP, AP50, AP75, AR100, darknet_mAP50, ... in percent; -1 where nothing could be measured."""
+        """Return AP, AP50, AP75, AR100, darknet_mAP50, ... in percent; -1 where nothing could be measured."""
         return self.run.metrics
 
     @property
@@ -82,21 +82,21 @@ class Result(Tabular):
 
     @property
     def table(self) -> Table:
-        """One row a measure, agreement with the baseline among them."""
+        """Return one row a measure, agreement with the baseline among them."""
         measures = self.measures
         title = f"{self.name}, {self.words}"
         return Table({"measure": list(measures), "percent": list(measures.values())}, title, Chart("percent", "measure"))
 
     @property
     def layers(self) -> Table:
-        """One row a layer: what it is, its precision, and what it costs; milliseconds where they can be believed."""
+        """Return one row a layer: what it is, its precision, and what it costs; milliseconds where they can be believed."""
         latency = self.run.latency
         rows = [as_json(layer) for layer in self.run.precision.layers]
         return layer_table(rows, self.name, None if doubt_of(latency) else layer_ms(latency))
 
     @property
     def classes(self) -> Table:
-        """One row a class: how often it is labelled, and its measures in percent."""
+        """Return one row a class: how often it is labelled, and its measures in percent."""
         quality = self.task.quality
         rows = [{**as_json(row), **({quality: math.nan} if row.values[quality] < 0 else {})} for row in self.run.per_class]
         return Table(columns_of(rows), f"{self.name}: {quality} by class", Chart(quality, "name"))
@@ -202,7 +202,7 @@ def read_result(path: str | Path) -> Result:
 
 
 def holds_result(path: Path) -> bool:
-    """Whether a path is a result, or a folder of some."""
+    """Return whether a path is a result, or a folder of some."""
     try:
         return (
             path.name == RESULT_FILE

@@ -87,7 +87,7 @@ class Setup:
 
     @cached_property
     def prepared(self) -> Prepared:
-        """Folded, quantised and packed weights, made on first use and shared by all plans."""
+        """Return folded, quantised and packed weights, made on first use and shared by all plans."""
         calibrated = CalibratedOptions(self.weights, self.options, self.calibration.channel_means, self.calibration.statistics)
         return calibrated.prepare(self.network, self.kernels)
 

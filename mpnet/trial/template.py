@@ -113,8 +113,11 @@ def _labelled(files: InitFiles, images: Path, network: NetworkSpec) -> dict[str,
 
 
 def _beside(images: Path) -> Path | None:
-    """Where the labels of a folder of images are by custom: `labels` in place of the last `images`, a folder beside it,
-    or the folder itself."""
+    """Find the labels of a folder of images by custom.
+
+    They are in `labels` in place of the last `images`, in a folder beside it, or in the folder itself.
+
+    """
     names = list(images.absolute().parts)
     folders = [images.absolute().parent / "labels", images]
     if "images" in names:
@@ -132,7 +135,7 @@ def _beside(images: Path) -> Path | None:
 
 
 def _refused(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
-    """By usual precision: the names of convolutions that the engine's exported form cannot express in it."""
+    """Return by usual precision the names of convolutions that the engine's exported form cannot express in it."""
     runner = reader(engine)
     exported, options = export_target(runner.target), QuantizationOptions(activations=ActivationOptions(**activations))
     return {

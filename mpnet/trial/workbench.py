@@ -32,7 +32,7 @@ class Workbench(Setup):
 
     @cached_property
     def decoder(self) -> Decoder[Any]:
-        """From output tensors to predictions."""
+        """Return the decoder from output tensors to predictions."""
         return self.kit.decoder(self.experiment, self.network, self.dataset)
 
     def of_images(self, positions: Sequence[int]) -> Workbench:

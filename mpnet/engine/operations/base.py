@@ -120,7 +120,7 @@ class Operation:
         return ""
 
     def output_precision(self, input_precision: Precision) -> Precision | None:
-        """How its result is stored when its inputs are stored as `takes`; None when it cannot take them."""
+        """Return how its result is stored when its inputs are stored as `takes`; None when it cannot take them."""
         return input_precision if self.moves_values or not input_precision.carries_scale else None
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
@@ -132,7 +132,7 @@ class Operation:
         return inputs[0]
 
     def weight_bytes(self, layer: LayerSpec) -> int:
-        """Bytes of its parameters, which are the layer's, when stored."""
+        """Return the bytes of its parameters, which are the layer's, when stored."""
         return 0
 
     def joined(self, reader: Operation) -> Operation | None:

@@ -56,7 +56,7 @@ class Quantize(Operation):
 
     @property
     def rules(self) -> CodeRules | None:
-        """None in TensorFlow's modes, which have their own formulas."""
+        """Return the rules of codes, None in TensorFlow's modes, which have their own formulas."""
         if self.scheme.rounding is None or self.scheme.is_tensorflow:
             return None
         return CodeRules(self.scheme.rounding, self.scheme.low, self.scheme.high)
@@ -146,11 +146,11 @@ class Cast(Operation):
 
     @property
     def rules(self) -> CodeRules | None:
-        """Of results that scale nothing: none are asked. Halves only, since what reads float reads it in place."""
+        """Return rules that scale nothing, for fp16 only: what reads float32 reads it in place."""
         return None if self.target is FP32 else CodeRules()
 
     def bind_scales(self, context: Context, x: Tensor, out: Tensor) -> list[Call]:
-        """No calls: a cast has no scale to find."""
+        """Return no calls: a cast has no scale to find."""
         return []
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:

@@ -54,7 +54,7 @@ class Convolve(Operation):
 
     @property
     def alone(self) -> Convolve:
-        """Without what is done in the same pass: what its packed weights belong to."""
+        """Return the convolution without what is fused into it, which its packed weights belong to."""
         return self._doing(None, None, None) if self.map or self.quantize or self.pool else self
 
     def needs(self, input_precision: Precision) -> tuple[tuple[str, Precision], ...]:
@@ -79,7 +79,7 @@ class Convolve(Operation):
         return shape if self.pool is None else self.pool.result_shape(network, [shape])
 
     def weight_bytes(self, layer: LayerSpec) -> int:
-        """Weights, one fp32 bias per filter, scales of quantised weights and multipliers of their groups."""
+        """Return the weights, one fp32 bias per filter, scales of quantised weights and multipliers of their groups."""
         assert isinstance(layer, ConvolutionSpec)
         size_bytes = -(-layer.weight_count * self.precision.weight_bits // 8) + 4 * layer.filters
         if self.weights is not None:
@@ -102,13 +102,13 @@ class Convolve(Operation):
         return None
 
     def mapped(self, reader: Map, network: NetworkSpec) -> Convolve | None:
-        """With the activation that is the only reader of its result, where it has none itself and rounds nothing before."""
+        """Join the activation that alone reads the result, where the convolution has none itself and rounds nothing before."""
         linear = self.layer_of(network).activation not in ACTIVATIONS[1:]
         alone = self.alone is self and type(self) is Convolve and self.precision.widened.stored is FLOAT32
         return self._doing(reader, None, None) if linear and alone and reader.keeps_finite else None
 
     def pools(self, reader: MaxPool) -> bool:
-        """Whether the kernels take maxima in the same pass."""
+        """Return whether the kernels take maxima in the same pass."""
         return self.pool is None and (reader.size, reader.stride) == (2, 2) and reader.padding <= 1
 
     def _doing(self, map: Map | None, quantize: Quantize | None, pool: MaxPool | None) -> Convolve:

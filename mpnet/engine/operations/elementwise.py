@@ -43,7 +43,7 @@ class Map(Activated):
 
     @property
     def keeps_finite(self) -> bool:
-        """Whether no finite value becomes infinite."""
+        """Return whether no finite value becomes infinite."""
         return (self.scale, self.shift) == (1.0, 0.0) and self.activation not in ("ramp", "selu")
 
     @property
@@ -85,7 +85,7 @@ class Combine(Activated):
         return 4 * layer.parameters
 
     def factors(self, prepared: PreparedWeights, inputs: Sequence[Shape]) -> list[tuple[Floats, Floats]]:
-        """For each input after the first: weights per channel of the sum so far, and of the input."""
+        """Return for each input after the first: weights per channel of the sum so far, and of the input."""
         channels = inputs[0][2]
         ones = np.ones(channels, np.float32)
         pairs = []
@@ -205,11 +205,11 @@ class Normalize(Operation):
 
     @property
     def four_parameters(self) -> list[float]:
-        """As many as the kernel takes; those that the formula does not have are 0."""
+        """Return as many parameters as the kernel takes; those that the formula does not have are 0."""
         return [*map(float, self.parameters), 0.0, 0.0, 0.0, 0.0][:4]
 
     def rows(self, shape: Sequence[int]) -> tuple[int, tuple[int, ...]]:
-        """(values of a row, where its segments begin, and its end). shape: (height, width, channels)."""
+        """Return (values of a row, where its segments begin, and its end). shape: (height, width, channels)."""
         length = math.prod(shape) if self.over_image else shape[2] // self.groups
         return length, (0, length) if self.tree is None else self.tree.starts
 

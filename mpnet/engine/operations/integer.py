@@ -90,7 +90,7 @@ class IntegerRescale(Operation):
         return self.target if input_precision.carries_scale else None
 
     def factors(self) -> tuple[float, float]:
-        """Of what lies above the real 0, and below."""
+        """Return the factors of steps above the real 0, and below."""
         return (self.codes.scale / self.result.scale,) * 2
 
     def integer_factors(self) -> list[Factor]:
@@ -148,7 +148,7 @@ class IntegerAdd(Operation):
         return input_precision if input_precision.carries_scale else None
 
     def integer_factors(self) -> list[Factor]:
-        """Of a, of b, of their sum. Raises: PrecisionError where that would be shifted to the left."""
+        """Return the factors of a, of b, and of their sum. Raises: PrecisionError where that would be shifted to the left."""
         (a, b), result = self.codes, self.result
         wider = 2 * max(a.scale, b.scale)
         left = ADD_SHIFTS[result.bits]
@@ -213,17 +213,17 @@ class IntegerConvolve(Convolve):
 
     @property
     def _target(self) -> Codes:
-        """Of what it gives."""
+        """Return the codes of the result."""
         return self.result if self.leaky is None else self.leaky.result
 
     @property
     def _bounds(self) -> tuple[int, int]:
-        """Of its codes."""
+        """Return the bounds of the result's codes."""
         return bounds(self._target, self.activation if self.leaky is None else "linear")
 
     @property
     def _steps(self) -> tuple[int, int]:
-        """Bounds of its sums before LeakyReLU, in steps from the real 0."""
+        """Return the bounds of its sums before LeakyReLU, in steps from the real 0."""
         low, high = bounds(self.result, self.activation)
         return low - self.result.zero_point, high - self.result.zero_point
 

@@ -139,7 +139,7 @@ class Rearrange(Operation):
     functions: ClassVar[tuple[str, ...]] = ("gather",)
 
     def order(self, shape: Shape) -> NDArray[np.int64]:
-        """Of an input (h, w, c): the result as (c, h, w) of positions in the input's (c, h, w), -1 for 0."""
+        """Return the result of an input (h, w, c) as (c, h, w) of positions in the input's (c, h, w), -1 for 0."""
         raise NotImplementedError
 
     def result_shape(self, network: NetworkSpec, inputs: Sequence[Shape]) -> Shape:
@@ -147,7 +147,7 @@ class Rearrange(Operation):
         return _ordered(self, inputs[0])[0]
 
     def index(self, shape: Shape) -> Index:
-        """For each value of the result, height x width x channels, its place in the input's, -1 for 0."""
+        """Return for each value of the result, height x width x channels, its place in the input's, -1 for 0."""
         return _ordered(self, shape)[1]
 
     def bind(self, context: Context, inputs: Sequence[Tensor], out: Tensor) -> list[Call]:
@@ -360,7 +360,7 @@ def _reorganized_shape(shape: Shape, stride: int, reverse: bool) -> tuple[int, i
 
 
 def reorg_order(c: int, h: int, w: int, stride: int, reverse: bool) -> NDArray[np.int64]:
-    """Flat positions that Darknet's loop over (c, h, w) reads: out[n] = in[place], or the other way round."""
+    """Return the flat positions that Darknet's loop over (c, h, w) reads: out[n] = in[place], or the other way round."""
     group = c // (stride * stride)
     k, y, x = np.meshgrid(np.arange(c), np.arange(h), np.arange(w), indexing="ij")
     offset = k // group

@@ -26,7 +26,7 @@ class Texts:
         self._offsets: dict[str, int] = {"": 0}
 
     def add(self, text: str) -> int:
-        """Its offset. Bytes of file names that are no UTF-8 stay what they were."""
+        """Add a name and return its offset. Bytes of file names that are no UTF-8 stay what they were."""
         if text not in self._offsets:
             self._offsets[text] = len(self.content)
             self.content += _encoded(text)
@@ -78,7 +78,7 @@ class Records:
         return len(self._rows) - 1
 
     def section(self) -> tuple[int, bytes]:
-        """(bytes of a record, all of them)."""
+        """Return the bytes of a record and of all of them."""
         return self._size, b"".join(self._rows)
 
 

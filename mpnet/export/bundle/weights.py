@@ -14,7 +14,7 @@ from mpnet.model.reals import narrowed
 
 
 def as_stored(weights: NDArray[Any], precision: Precision) -> bytes:
-    """Weights (out, in / groups, size, size) in as many bits as their precision has; reals as float32 come in."""
+    """Return the weights (out, in / groups, size, size) in as many bits as their precision has; reals as float32 come in."""
     if not precision.carries_scale:
         return narrowed(weights, precision.stored.dtype).tobytes()
     bits = precision.weight_bits

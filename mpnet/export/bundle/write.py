@@ -79,7 +79,7 @@ def _timed(configuration: Configuration) -> tuple[str, ...]:
 
 
 def _with_all_ranges(configuration: Configuration) -> EngineOptions:
-    """Ranges for tensors that were not calibrated: where only time matters one is as good as another."""
+    """Return ranges for tensors that were not calibrated: where only time matters one is as good as another."""
     every = dict.fromkeys([NETWORK_INPUT, *range(len(configuration.network.layers))], (-1.0, 1.0))
     return replace(configuration.options, ranges={**every, **configuration.options.ranges})
 
@@ -211,7 +211,7 @@ class _Bundle:
         return number
 
     def _blur(self, operation: Blur, tensor: Shape, precision: Precision, layer: int) -> int:
-        """Antialiasing, whose few weights every program has for itself."""
+        """Write antialiasing, whose few weights every program has for itself."""
         key = operation, tensor, precision
         if key not in self._numbers_by_operation:
             shape, weights = operation.conv_shape(tensor), operation.weights(tensor[2])
@@ -246,7 +246,7 @@ class _Bundle:
             )
 
     def _head_fields(self, head: OtherHead | ImportedHead | None) -> dict[str, Any]:
-        """How a head differs from [yolo]."""
+        """Return the fields in which a head differs from [yolo]."""
         if head is None:
             return {}
         if isinstance(head, ImportedHead):

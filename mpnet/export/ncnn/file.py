@@ -39,12 +39,12 @@ class NcnnFiles:
         return outputs_or_name[0]
 
     def add_weights(self, values: NDArray[Any]) -> None:
-        """Weights of the last layer, with the word that says how they are stored: float32, float16 or int8."""
+        """Add the weights of the last layer, with the word that says how they are stored: float32, float16 or int8."""
         content = values.tobytes()
         self._weights += [np.uint32(_TAGS[values.dtype.name]).tobytes(), content, bytes(-len(content) % 4)]
 
     def add_floats(self, values: NDArray[np.float32]) -> None:
-        """Numbers of the last layer that ncnn always reads as float32: biases and scales."""
+        """Add numbers of the last layer that ncnn always reads as float32: biases and scales."""
         self._weights.append(np.asarray(values, "<f4").tobytes())
 
     def param(self, outputs: Mapping[str, str]) -> bytes:

@@ -15,7 +15,7 @@ MODES = ("symmetric", "power_of_two")
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-    """'' or why a layer cannot be expressed."""
+    """Return '' or why a layer cannot be expressed."""
     if problem := find_problem(layer, "ncnn", lambda operation: isinstance(operation, Shuffle)):
         return problem
     if isinstance(layer, UpsampleSpec) and not copies_exactly(layer):
@@ -35,7 +35,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
 
 
 def copies_exactly(layer: UpsampleSpec) -> bool:
-    """Whether float32(1 / factor) times a position, cut off, is the position that it is copied from, as ncnn counts."""
+    """Return whether float32(1 / factor) times a position, cut off, is the position that it is copied from, as ncnn counts."""
     for size in layer.in_shape[:2]:
         positions = np.arange(size * layer.factor)
         sources = (positions.astype(np.float32) * (np.float32(size) / np.float32(size * layer.factor))).astype(np.int64)

@@ -135,7 +135,7 @@ class NcnnExport:
         return self.files.add_layer("BinaryOp", f"{wide}/reals", [wide], p0=2, p1=1, p2=scale)
 
     def _widen_codes(self, layer: LayerSpec, slot: int) -> str:
-        """Codes as float32."""
+        """Widen codes to float32."""
         self._extra_layers += 1
         name = f"{layer_name(layer.index, layer.short)}/wide_{self._extra_layers}"
         return self.files.add_layer("Cast", name, [self._quantize_slot(layer, slot)], p0=_CODE, p1=_FLOAT, p31=_NO_16_BITS)
@@ -184,7 +184,7 @@ class NcnnExport:
         return self._activate(blob, layer.activation, name) if alone else blob
 
     def _convolve_codes(self, layer: ConvolutionSpec, requested: str, constants: Constants, slot: int, name: str) -> str:
-        """Whole sums, then mpnet's product and sum: what ncnn's int8 convolutions de-scale by is rounded three times.
+        """Convolve to whole sums, then apply mpnet's product and sum: ncnn rounds thrice what it de-scales int8 sums by.
 
         Depthwise sums are of the same codes in float32, which holds them exactly: on x86 ncnn would de-scale int8 ones, even
         by 1, by the CPU's approximate reciprocal, good to four digits and different between makers.

@@ -65,7 +65,7 @@ def write_boxes(
 
 
 def _decode(graph: OnnxGraph, network: NetworkSpec, yolo: YoloSpec, head: str) -> tuple[str, str]:
-    """Boxes (1, n, 4) and scores (1, n, classes) of one head, by row, column and anchor."""
+    """Return boxes (1, n, 4) and scores (1, n, classes) of one head, by row, column and anchor."""
     name = f"layer_{yolo.index:03d}"
     height, width, _ = yolo.in_shape
     anchors, values = len(yolo.mask), 5 + yolo.classes

@@ -76,7 +76,7 @@ class _Writer:
         return kernel_activation(self.layer.activation)
 
     def write_sums(self) -> str:
-        """Biased, before the activation; weights as the precision stores them."""
+        """Write biased sums before the activation; weights as the precision stores them."""
         coded = self.x.coded
         if self.constants.weight_scale is not None:
             if coded is not None and coded.params is None and self.rules.integer:
@@ -85,7 +85,7 @@ class _Writer:
         return self.write_convolution(self.real_weights(), self.constants.bias)
 
     def real_weights(self) -> str:
-        """Weights that are no codes, from the type that they are stored in."""
+        """Return the weights that are no codes, from the type that they are stored in."""
         weights, stored_type = self.constants.weights, self.operation.precision.stored
         if stored_type not in NARROW:
             return self.constant("weights", weights)
@@ -148,7 +148,7 @@ class _Writer:
         return scales
 
     def write_on_integers(self, x: Coded) -> str:
-        """Biased sums of codes whose scale is known when they are."""
+        """Write biased sums of codes whose scale is known when they are."""
         sums = self.graph.node("ConvInteger", [x.tensor, self.weight_codes, x.zero_point], self.name("conv"), **self.window)
         reals = self.graph.node("Cast", [sums], self.name("sums"), to=FLOAT)
         factor = self.graph.node(
@@ -161,7 +161,7 @@ class _Writer:
 
     @property
     def is_codes_to_codes(self) -> bool:
-        """Whether it reads codes of a fixed scale and stores codes by the rounding that engines have."""
+        """Return whether it reads codes of a fixed scale and stores codes by the rounding that engines have."""
         quantize, coded = self.operation.quantize, self.x.coded
         return (
             self.constants.weight_scale is not None
@@ -175,20 +175,20 @@ class _Writer:
 
     @property
     def is_leaky_pair(self) -> bool:
-        """Whether it is written as two convolutions, see `Rules.leaky_depth`."""
+        """Return whether it is written as two convolutions, see `Rules.leaky_depth`."""
         pays = self.rules.leaky_depth is not None and self.layer.depth >= self.rules.leaky_depth
         return self.rules.fused_only and pays and self.activation == "leaky" and self.is_codes_to_codes
 
     @property
     def is_in_codes(self) -> bool:
-        """Whether an engine that convolves codes only where it stores codes does so here."""
+        """Return whether an engine that convolves codes only where it stores codes does so here."""
         quantize = self.operation.quantize
         clamps = self.activation in CLAMPS and quantize is not None and quantize.scheme.low == -SHIFT
         return self.is_leaky_pair or self.result_codes is not None or (clamps and self.is_codes_to_codes)
 
     @cached_property
     def result_codes(self) -> QuantParams | None:
-        """Codes of its result where `Rules.coded_sums` has them; None where it has none, or nothing says their range."""
+        """Return codes of its result where `Rules.coded_sums` has them; None where it has none, or nothing says their range."""
         quantize, coded, index = self.operation.quantize, self.x.coded, self.layer.index
         if not self.rules.coded_sums or self.constants.weight_scale is None or coded is None or coded.params is None:
             return None
@@ -210,7 +210,7 @@ class _Writer:
         return add_pair(self.graph, self.activate(sums), self.name("result"), params)
 
     def write_leaky_pair(self) -> Value:
-        """Codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
+        """Write the codes of LeakyReLU without it: of the sums, and of a tenth of the sums, the larger.
 
         Both have the codes' scale. Above 0 the first is right and no smaller than the second, below 0 the other way round;
         what lies outside the codes is clamped, which never makes the wrong one the larger.

@@ -51,7 +51,7 @@ def write(configuration: Configuration, flavour: str, with_boxes: bool = False) 
 
 
 def _list_opencv_notes(model: Any) -> tuple[str, ...]:
-    """Why OpenCV 5.0's own DNN, whose readers take their boxes from the file, does not run it."""
+    """List why OpenCV 5.0's own DNN, whose readers take their boxes from the file, does not run it."""
     makers = {output: node.op_type for node in model.graph.node for output in node.output}
     instead = "run the file in ONNX Runtime or OpenVINO"
     if "DynamicQuantizeLinear" in makers.values():

@@ -70,7 +70,7 @@ def write(job: OperationWriter) -> str:
 
 
 def problem(operation: Operation) -> str:
-    """'' or why an operation cannot be written."""
+    """Return '' or why an operation cannot be written."""
     if _writer(operation) is None:
         return f"{operation.name} has no form in ONNX that mpnet writes"
     activation = getattr(operation, "activation", "linear")
@@ -144,7 +144,7 @@ def _shuffle(job: OperationWriter) -> str:
 
 
 def _rearrange(job: OperationWriter) -> str:
-    """Any order of values: flat, gathered, in its new shape. Where zeros come in, one is put behind the values."""
+    """Write any order of values: flat, gathered, in its new shape. Where zeros come in, one is put behind the values."""
     operation: Rearrange = job.operation
     height, width, channels = job.shape
     order = operation.order(job.shapes[0])
@@ -282,7 +282,7 @@ def _attention(job: OperationWriter) -> str:
 
 
 def _layer(job: OperationWriter) -> str:
-    """Less the mean, over the root of the variance: of each pixel's channels, or of the whole image."""
+    """Write layer normalisation (less the mean, over the root of the variance) of each pixel's channels or the whole image."""
     axes = [1, 2, 3] if job.operation.over_image else [1]
     name, graph, [x] = job.name, job.graph, job.inputs
     centred = graph.node("Sub", [x, graph.node("ReduceMean", [x], f"{name}_mean", axes=axes)], f"{name}_centred")

@@ -36,7 +36,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
 
 
 def scheme_problem(scheme: ActivationScheme, calibrated: bool) -> str:
-    """'' or why ONNX cannot hold codes of a scheme."""
+    """Return '' or why ONNX cannot hold codes of a scheme."""
     if scheme.mode == "MIN_COMBINED":
         return "codes of MIN_COMBINED have none for the real 0, which ONNX asks for; use affine"
     if calibrated:

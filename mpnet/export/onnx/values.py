@@ -66,20 +66,20 @@ def add_pair(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> Value:
 
 
 def dequantize_codes(graph: OnnxGraph, codes: str, name: str, params: QuantParams) -> Value:
-    """Codes of a fixed scale with what they mean."""
+    """Write codes of a fixed scale with what they mean."""
     scale, zero_point = add_fixed_map(graph, name, params)
     real = graph.node("DequantizeLinear", [codes, scale, zero_point], f"{name}_dequantize")
     return Value(real, Coded(codes, scale, zero_point, params))
 
 
 def add_fixed_map(graph: OnnxGraph, name: str, params: QuantParams) -> tuple[str, str]:
-    """Names of the scale and the zero point of calibrated codes."""
+    """Return the names of the scale and the zero point of calibrated codes."""
     zero_point = np.int16(params.zero_point) if is_wide(params) else np.uint8(params.zero_point + SHIFT)
     return graph.constant(f"{name}_scale", np.float32(params.scale)), graph.constant(f"{name}_zero_point", zero_point)
 
 
 def is_wide(params: QuantParams) -> bool:
-    """Whether codes have 16 bits."""
+    """Return whether codes have 16 bits."""
     return params.high >= SHIFT
 
 
@@ -92,8 +92,9 @@ def quantize_value(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> V
 
 
 def _snap_to_steps(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> str:
-    """x, moved onto multiples of the scale by the scheme's own rounding where QuantizeLinear's differs, and kept above the
-    lowest code where the scheme uses fewer than QuantizeLinear.
+    """Write x moved onto multiples of the scale by the scheme's own rounding, where QuantizeLinear's differs.
+
+    It is kept above the lowest code where the scheme uses fewer than QuantizeLinear.
     """
     if params.low > -SHIFT:
         lowest = graph.constant(f"{name}_lowest", np.float32((params.low - params.zero_point) * params.scale))
@@ -111,7 +112,7 @@ def _snap_to_steps(graph: OnnxGraph, x: str, name: str, params: QuantParams) -> 
 
 
 def _quantize_dynamically(graph: OnnxGraph, x: str, name: str, quantize: Quantize) -> Value:
-    """Codes by a range measured when the network runs."""
+    """Write codes by a range measured when the network runs."""
     if quantize.scheme.mode == "affine":
         codes, scale, zero_point = graph.nodes(
             "DynamicQuantizeLinear", [x], [f"{name}_{role}" for role in ("quantize", "scale", "zero_point")]

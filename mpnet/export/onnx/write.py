@@ -104,7 +104,7 @@ class OnnxExport:
         return value
 
     def _as_channels(self, x: Value, name: str) -> Value:
-        """All values of a tensor as the channels of one pixel, in the order that they have in memory, channels last."""
+        """Write all values of a tensor as the channels of one pixel, in the order that they have in memory, channels last."""
 
         def flat(tensor: str) -> str:
             channels_last = self.graph.node("Transpose", [tensor], f"{name}_last", perm=[0, 2, 3, 1])

@@ -47,7 +47,7 @@ class Quantizer:
     reason_for_float: Callable[[ChosenLayer], str] = lambda layer: ""
 
     def channels_note(self, network: NetworkSpec, options: EngineOptions) -> str:
-        """Where it makes something else of depthwise layers than what was measured; '' where it does not."""
+        """Say where it makes something else of depthwise layers than what was measured; '' where it does not."""
         if not (options.by_activations and self.per_channel) and (options.by_activations or options.equalise):
             return (
                 f"was measured with equalised channels, which {self.program} does not make: "
@@ -221,7 +221,7 @@ _NARROW = 16
 
 
 def _left_by_modelopt(layer: ChosenLayer) -> str:
-    """ModelOpt 0.47 quantises convolutions for which TensorRT has int8 kernels that gain something."""
+    """List what ModelOpt 0.47 leaves: it quantises convolutions for which TensorRT has int8 kernels that gain something."""
     spec = layer.spec
     if not isinstance(spec, ConvolutionSpec) or isinstance(spec, (ConnectedSpec, DeconvolutionalSpec)):
         return "ModelOpt is asked for convolutions alone"

@@ -82,7 +82,7 @@ def _zeros_around(layer: ConvolutionSpec) -> tuple[int, int, int, int]:
 
 
 def _grouped(writer: TfliteWriter, rules: TfliteRules, conv: Convolution, x: int, word: str) -> int:
-    """In one operator, or group by group where a reader knows no groups."""
+    """Write a convolution in one operator, or group by group where a reader knows no groups."""
     layer = conv.layer
     if layer.groups == 1 or layer.depthwise or (rules.grouped and conv.way in ("float", "simulated", "coded")):
         return _operator(writer, conv, x, word, slice(0, layer.filters))

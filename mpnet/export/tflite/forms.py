@@ -43,7 +43,7 @@ class Forms:
 
 
 def choose_forms(plan: Plan, rules: TfliteRules, sums: Ranges, reach: Reach) -> Forms:
-    """From the last step to the first: what readers want decides what a step gives.
+    """Choose forms from the last step to the first: what readers want decides what a step gives.
 
     sums: ranges of convolutions before their activations, by layer, where somebody has found them. reach: what
     bounds sums of 16 bits where nobody has, since these have codes to spare.
@@ -76,7 +76,7 @@ def choose_forms(plan: Plan, rules: TfliteRules, sums: Ranges, reach: Reach) -> 
 
 
 def carries_codes(operation: Operation) -> bool:
-    """Whether the operation and a quantisation by a fixed range may change places."""
+    """Return whether the operation and a quantisation by a fixed range may change places."""
     return operation.moves_values or isinstance(operation, Concat)
 
 

@@ -45,7 +45,7 @@ class _Tables:
         self.builder = flatbuffers.Builder(1024)
 
     def table(self, fields: dict[int, tuple[str, Any]]) -> int:
-        """fields: number -> (text | table | tables | floats | byte | uint, value)."""
+        """Write a table of the schema. fields: number -> (text | table | tables | floats | byte | uint, value)."""
         builder = self.builder
         values = {number: (kind, self._ready(kind, value)) for number, (kind, value) in fields.items()}
         builder.StartObject(max(values) + 1)
@@ -103,6 +103,6 @@ def _image(tables: _Tables, network: NetworkSpec) -> int:
 
 
 def _from_bytes(tables: _Tables) -> int:
-    """Bytes of an image become (byte - 0) / 255."""
+    """Describe that bytes of an image become (byte - 0) / 255."""
     options = tables.table({0: ("floats", [0.0]), 1: ("floats", [255.0])})
     return tables.table({0: ("byte", _NORMALISATION), 1: ("table", options)})

@@ -53,12 +53,12 @@ class TfliteWriter:
         return self.graph.constant(f"{self.name}/{role}", np.asarray(values, kind))
 
     def quantize(self, x: int, codes: Codes) -> int:
-        """Reals to codes, or codes to others."""
+        """Quantize reals to codes, or codes to others."""
         output = self.add_tensor("codes", self.graph.shape(x), codes)
         return self.graph.operator("QUANTIZE", [x], output, version=2 if codes.is_wide else 1, options="QuantizeOptions")
 
     def dequantize(self, x: int) -> int:
-        """Codes to reals."""
+        """Dequantize codes to reals."""
         return self.graph.operator(
             "DEQUANTIZE", [x], self.add_tensor("reals", self.graph.shape(x)), version=2, options="DequantizeOptions"
         )
@@ -71,7 +71,9 @@ class TfliteWriter:
         lowest: bool = False,
         channels: tuple[int, int] = (0, 0),
     ) -> int:
-        """Zeros (or the lowest value) around each channel. margins: rows before and after, columns before and after.
+        """Write zeros (or the lowest value) around each channel.
+
+        margins: rows before and after, columns before and after.
         channels: more of them, before and after.
         """
         graph = self.graph
@@ -88,7 +90,7 @@ class TfliteWriter:
         return graph.operator("PADV2", [x, amounts, value], output, version=_version("PADV2", codes), options="PadV2Options")
 
     def maxpool(self, x: int, layer: MaxpoolSpec, codes: Codes | None) -> int:
-        """Outside is never chosen: TensorFlow's own paddings leave it out, another padding is put there as the lowest."""
+        """Write max pooling; outside is never chosen: TensorFlow's paddings leave it out, others hold the lowest value."""
         word = find_pool_padding(layer)
         if word is None:
             padding_before = layer.padding // 2
@@ -192,11 +194,11 @@ class TfliteWriter:
         return self.graph.operator("SOFTMAX", [x], output, options="SoftmaxOptions", beta=1.0)
 
     def multiply(self, a: int, b: int, activation: str) -> int:
-        """activation(a * b) of reals; b may have one value per channel, or per pixel."""
+        """Write activation(a * b) of reals; b may have one value per channel, or per pixel."""
         return self.activate(self._add_binary("MUL", a, b, FUSED.get(activation, NO_FUSION)), activation)
 
     def line(self, x: int, scale: float, shift: float, activation: str) -> int:
-        """activation(x * scale + shift)."""
+        """Write activation(x * scale + shift)."""
         if scale != 1:
             x = self._add_binary("MUL", x, self._add_number(scale))
         if shift != 0:
@@ -206,11 +208,11 @@ class TfliteWriter:
         return self.activate(x, activation)
 
     def add(self, a: int, b: int, activation: str) -> int:
-        """activation(a + b) of reals."""
+        """Write activation(a + b) of reals."""
         return self.activate(self._add_binary("ADD", a, b, FUSED.get(activation, NO_FUSION)), activation)
 
     def add_codes(self, a: int, b: int, codes: Codes, activation: str) -> int:
-        """activation(a + b) of codes, of FUSED."""
+        """Write activation(a + b) of codes, of FUSED."""
         wide = {"potScaleInt16": False} if codes.is_wide else {}
         return self.graph.operator(
             "ADD",
@@ -250,7 +252,7 @@ class TfliteWriter:
         return logistic if activation == "logistic" else self._add_binary("MUL", x, logistic)
 
     def leaky(self, x: int, codes: Codes | None) -> int:
-        """LeakyReLU. codes: of the result, None for reals."""
+        """Write LeakyReLU. codes: of the result, None for reals."""
         return self.graph.operator(
             "LEAKY_RELU",
             [x],
@@ -261,7 +263,7 @@ class TfliteWriter:
         )
 
     def round_to_half(self, x: int) -> int:
-        """Reals rounded to the eleven bits of a half, in float32: t = x * (2^13 + 1); t - (t - x). Source: Veltkamp."""
+        """Round reals to the eleven bits of fp16, in float32: t = x * (2^13 + 1); t - (t - x). Source: Veltkamp."""
         t = self._add_binary("MUL", x, self._add_number(8193))
         return self._add_binary("SUB", t, self._add_binary("SUB", t, x))
 

@@ -64,7 +64,7 @@ _CALIBRATED_MODES = ("affine", "symmetric", "power_of_two", "MIN_FIRST", "SCALED
 
 
 def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantization, flavour: str) -> str:
-    """'' or why a layer cannot be expressed."""
+    """Return '' or why a layer cannot be expressed."""
     rules = FLAVOURS[flavour]
     if problem := find_problem(layer, "TensorFlow Lite", lambda operation: rules.wide and _is_written(operation)):
         return problem
@@ -102,7 +102,7 @@ def support(layer: LayerSpec, precision: Precision, quantization: LayerQuantizat
 
 
 def _is_written(operation: Operation) -> bool:
-    """Whether an operation that not every reader knows is written."""
+    """Return whether an operation that not every reader knows is written."""
     if isinstance(operation, Normalize):
         return (
             operation.kind == "softmax"
@@ -133,7 +133,7 @@ def find_convolution_padding(layer: ConvolutionSpec) -> str | None:
 def count_missing(
     size_before: tuple[int, ...], size_behind: tuple[int, ...], window: int, stride: int, padding: int
 ) -> list[int]:
-    """Rows and columns that windows reach beyond the far sides, with a padding on the near ones."""
+    """Count the rows and columns that windows reach beyond the far sides, with a padding on the near ones."""
     return [max((size_behind[axis] - 1) * stride + window - size_before[axis] - padding, 0) for axis in (0, 1)]
 
 

@@ -36,7 +36,11 @@ def _padding(section: CfgSection, size: int) -> int:
 
 
 def convolutional(section: CfgSection, position: Position) -> LayerSpec:
-    """[convolutional]. pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it."""
+    """Read a [convolutional] section.
+
+    pad=1 means padding = size / 2, as in Darknet; a dilated kernel's padding is dilated with it.
+
+    """
     fields = _fields(section, position, ConvolutionSpec)
     filters, size, groups, blur = (fields[name] for name in ("filters", "size", "groups", "blur"))
     if size == 1:
@@ -86,7 +90,7 @@ def connected(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def batchnorm(section: CfgSection, position: Position) -> LayerSpec:
-    """[batchnorm], with a bias per channel."""
+    """Read a [batchnorm] section, with a bias per channel."""
     channels = position.in_shape[2]
     load = not section.flag("dontload", False)
     return BatchnormSpec(
@@ -95,7 +99,7 @@ def batchnorm(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def deconvolutional(section: CfgSection, position: Position) -> LayerSpec:
-    """[deconvolutional]: (in - 1) * stride + size - 2 * padding."""
+    """Read a [deconvolutional] section; its result has (in - 1) * stride + size - 2 * padding."""
     fields = _fields(section, position, DeconvolutionalSpec)
     size, filters = fields["size"], fields["filters"]
     stride, padding = section.integer("stride", 1, 1, MAX_KERNEL), _padding(section, fields["size"])

@@ -11,7 +11,7 @@ from mpnet.formats.cfg.tokens import CfgSection
 
 
 def dialect_of(sections: Sequence[CfgSection]) -> tuple[str, str]:
-    """(dialect, why): alexeyab where a section uses what only that program has, else darknet."""
+    """Return (dialect, why): alexeyab where a section uses what only that program has, else darknet."""
     for section in sections:
         kind = ALIASES.get(section.name, section.name)
         values = {key: entry.value for key, entry in section.entries.items()}

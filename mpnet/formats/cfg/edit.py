@@ -69,7 +69,7 @@ def cfg_for_key(content: bytes, key: str, source: str = "<text>") -> bytes:
 
 
 def _sections(lines: list[list[str]]) -> list[tuple[int, int]]:
-    """(first, one past the last) line of each section, the header line first."""
+    """Return (first, one past the last) line of each section, the header line first."""
     starts = [number for number, (text, _) in enumerate(lines) if _HEADER.match(text)]
     return list(zip(starts, [*starts[1:], len(lines)], strict=True))
 
@@ -86,7 +86,7 @@ def _allow_conversion(lines: list[list[str]], start: int, stop: int) -> None:
 
 
 def _check_result(content: bytes, changed: dict[int, Precision], source: str) -> None:
-    """Whoever saves a decision must be able to trust the file."""
+    """Check the written cfg: whoever saves a decision must be able to trust the file."""
     network = parse_cfg(content, source)
     for index, target in changed.items():
         layer = network.layers[index]

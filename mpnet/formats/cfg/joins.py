@@ -24,7 +24,7 @@ _NORMALISATIONS = {"none": "none", "relu": "relu", "avg_relu": "relu", "softmax"
 
 
 def route(section: CfgSection, position: Position) -> LayerSpec:
-    """[route] of one or several layers, optionally one of `groups` equal parts of each."""
+    """Read a [route] section of one or several layers, optionally one of `groups` equal parts of each."""
     inputs = layer_references(section, position, "layers")
     if not inputs:
         section.fail("layers is missing; say which layers to join, for example layers=-1,8")
@@ -47,7 +47,7 @@ def route(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def shortcut(section: CfgSection, position: Position) -> LayerSpec:
-    """[shortcut]: the layer before plus others."""
+    """Read a [shortcut] section: the layer before plus others."""
     others = layer_references(section, position, "from")
     if not others:
         section.fail("from is missing; say which layer to add, for example from=-3")
@@ -83,7 +83,7 @@ def _check_added(section: CfgSection, position: Position, layer: ShortcutSpec, i
 
 
 def scale_channels(section: CfgSection, position: Position) -> LayerSpec:
-    """[scale_channels]: another layer times the one before, which has a value per channel or per pixel."""
+    """Read a [scale_channels] section: another layer times the one before, which has a value per channel or per pixel."""
     other = one_reference(section, position, "from")
     fields = section.fields_of(ScaleChannelsSpec)
     fields["activation"] = position.activation(section, fields["activation"])
@@ -99,7 +99,7 @@ def scale_channels(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def sam(section: CfgSection, position: Position) -> LayerSpec:
-    """[sam]: the layer before times another, value by value."""
+    """Read a [sam] section: the layer before times another, value by value."""
     other = one_reference(section, position, "from")
     if position.shape(other) != position.in_shape:
         shapes = f"{position.index - 1} {shape_text(position.in_shape)} and {other} {shape_text(position.shape(other))}"
@@ -119,7 +119,7 @@ def implicit(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def attention(section: CfgSection, position: Position) -> LayerSpec:
-    """[attention]: queries, keys and values of the heads stand one after the other in its input's channels."""
+    """Read an [attention] section: queries, keys and values of the heads stand one after the other in its input's channels."""
     fields = section.fields_of(AttentionSpec)
     height, width, channels = position.in_shape
     heads, key, areas = fields["heads"], fields["key"], fields["areas"]

@@ -35,7 +35,7 @@ def _check_channels(section: CfgSection, position: Position, anchors: int, entri
 
 
 def _anchors(section: CfgSection, position: Position, num: int) -> tuple[tuple[float, float], ...]:
-    """As many as are listed, at least num; what is missing is 0.5, as in Darknet."""
+    """Return as many anchors as are listed, at least num; what is missing is 0.5, as in Darknet."""
     numbers = section.reals("anchors", 1e-6, 1e6)
     if len(numbers) < 2 * num:
         position.warnings.append(
@@ -72,7 +72,7 @@ def detection(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def yolo(section: CfgSection, position: Position) -> LayerSpec:
-    """[yolo]; its input has len(mask) * (5 + classes) channels, or what its decoder asks for."""
+    """Read a [yolo] section; its input has len(mask) * (5 + classes) channels, or what its decoder asks for."""
     decoder = section.value("decoder", Key("text", DECODERS), "darknet")
     if decoder != "darknet":
         return _decoded(section, position, decoder)
@@ -107,12 +107,12 @@ def _decoded(section: CfgSection, position: Position, decoder: str) -> LayerSpec
 
 
 def gaussian_yolo(section: CfgSection, position: Position) -> LayerSpec:
-    """[Gaussian_yolo]; its input has len(mask) * (9 + classes) channels."""
+    """Read a [Gaussian_yolo] section; its input has len(mask) * (9 + classes) channels."""
     return GaussianYoloSpec(**_masked(section, position, GaussianYoloSpec))
 
 
 def region(section: CfgSection, position: Position) -> LayerSpec:
-    """[region]; its input has num * (5 + classes) channels."""
+    """Read a [region] section; its input has num * (5 + classes) channels."""
     fields = section.fields_of(RegionSpec)
     num, classes = section.integer("num", 1, 1, 1000), fields["classes"]
     _check_channels(section, position, num, 5, classes)

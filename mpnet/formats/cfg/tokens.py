@@ -113,7 +113,7 @@ class CfgSection:
 
 
 def shorten(text: str, limit: int = 40) -> str:
-    """Text fit for a message: printable, not too long."""
+    """Shorten a text for a message: printable, not too long."""
     clean = "".join(c if c.isprintable() else "?" for c in text[: limit + 1])
     return clean if len(clean) <= limit else clean[:limit] + "..."
 

@@ -16,7 +16,7 @@ MAX_NODES = 65536
 
 
 def _read(section: CfgSection, key: str) -> tuple[Path, str] | None:
-    """(path, text) of the file that a key names: beside the cfg, one folder above, or where the process runs."""
+    """Return (path, text) of the file that a key names: beside the cfg, one folder above, or where the process runs."""
     name = section.text(key)
     if name is None:
         return None

@@ -26,7 +26,7 @@ from mpnet.model.layers import (
 
 
 def maxpool(section: CfgSection, position: Position) -> LayerSpec:
-    """[maxpool]; without `padding` the total is size - 1."""
+    """Read a [maxpool] section; without `padding` the total is size - 1."""
     shape, pair, blur = position.in_shape, strides(section), section.fields_of(MaxpoolSpec)["blur"]
     depth = section.integer("out_channels", 1, 1, MAX_CHANNELS)
     if section.flag("maxpool_depth", False):
@@ -64,7 +64,7 @@ def _pooling(section: CfgSection, shape: Shape, pair: Pair) -> tuple[int, int]:
 
 
 def local_avgpool(section: CfgSection, position: Position) -> LayerSpec:
-    """[local_avgpool]: windows as of [maxpool]."""
+    """Read a [local_avgpool] section: windows as of [maxpool]."""
     pair = strides(section)
     size, padding = _pooling(section, position.in_shape, pair)
     out_shape = window(section, position.in_shape, size, pair, padding, position.in_shape[2])
@@ -77,7 +77,7 @@ def avgpool(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def upsample(section: CfgSection, position: Position) -> LayerSpec:
-    """[upsample] by a whole factor; a negative stride sums blocks."""
+    """Read an [upsample] section: by a whole factor; a negative stride sums blocks."""
     height, width, channels = position.in_shape
     fields = section.fields_of(UpsampleSpec)
     stride = section.integer("stride", 2, -64, 64)
@@ -94,7 +94,7 @@ def upsample(section: CfgSection, position: Position) -> LayerSpec:
 
 
 def crop(section: CfgSection, position: Position) -> LayerSpec:
-    """[crop]: the centre, as Darknet does when it is not being trained."""
+    """Read a [crop] section: the centre, as Darknet does when it is not being trained."""
     height, width, channels = position.in_shape
     high = section.integer("crop_height", 1, 1, MAX_SIDE)
     wide = section.integer("crop_width", 1, 1, MAX_SIDE)

@@ -15,7 +15,7 @@ from mpnet.messages import named, shown
 
 
 def detections_json(detections: Detections, dataset: Dataset) -> bytes:
-    """COCO results as UTF-8 JSON, one detection per line, by image, class and falling score.
+    """Return COCO results as UTF-8 JSON, one detection per line, by image, class and falling score.
 
     Boxes are clipped to the images. Nine significant digits give every float32 back exactly, so that metrics of the
     file equal those of the arrays; the same detections give the same bytes.

@@ -37,7 +37,7 @@ def read_experiment(path: str | Path, overrides: Sequence[str] = ()) -> Experime
 def parse_experiment(
     data: bytes | str, overrides: Sequence[str] = (), source: str = "experiment", base: str | Path = "."
 ) -> Experiment:
-    """As `read_experiment`, from text; `base` is the folder that paths count from."""
+    """Parse an experiment as `read_experiment`, from text; `base` is the folder that paths count from."""
     return _experiment(parse_yaml(data, source), overrides, source, Path(base))
 
 
@@ -59,7 +59,7 @@ def _experiment(root: Node, overrides: Sequence[str], source: str, base: Path) -
 
 
 def _check_data(data: DataSection, node: Mapping) -> None:
-    """Each format has its own kind of labels."""
+    """Check the labels of a data section: each format has its own kind."""
     if not data.format:
         if data.unlabelled is None or "images" in node.items:
             raise missing(node, "data.format")

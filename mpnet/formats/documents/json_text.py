@@ -52,7 +52,7 @@ class DocumentFormat:
 
     @property
     def head(self) -> dict[str, Any]:
-        """How such a document begins."""
+        """Return how such a document begins."""
         return {"format": self.name, "version": self.version}
 
     def read(self, path: Path | str) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def integer(record: dict[str, Any], key: str, location: str) -> int:
 
 
 def box(record: dict[str, Any], key: str, location: str) -> list[float]:
-    """[x, y, width, height], finite, sizes not negative. Raises: FormatError naming place and key."""
+    """Return [x, y, width, height], finite, sizes not negative. Raises: FormatError naming place and key."""
     value = record.get(key)
     if not isinstance(value, list) or len(value) != 4:
         raise FormatError(f"{location}: '{key}' must be [x, y, width, height], not {shown(value)}")
@@ -167,7 +167,7 @@ def records(document: Any, key: str, name: Path | str) -> Iterator[tuple[str, di
 
 
 def finite(value: Any) -> Any:
-    """`value` as JSON can hold it: None for NaN and infinities, Python's numbers for NumPy's, lists for tuples."""
+    """Return `value` as JSON can hold it: None for NaN and infinities, Python's numbers for NumPy's, lists for tuples."""
     if isinstance(value, Mapping):
         return {str(key): finite(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):

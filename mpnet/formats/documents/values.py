@@ -16,12 +16,12 @@ _FLAGS = {"true": True, "yes": True, "on": True, "1": True, "false": False, "no"
 
 
 def is_integer(text: str) -> bool:
-    """Whether the text is a whole number; int() would also take ` 1` and `1_0`."""
+    """Return whether the text is a whole number; int() would also take ` 1` and `1_0`."""
     return _INTEGER.fullmatch(text) is not None
 
 
 def is_real(text: str) -> bool:
-    """Whether the text is a number; float() would also take `nan`, `infinity` and `1_0`."""
+    """Return whether the text is a number; float() would also take `nan`, `infinity` and `1_0`."""
     return _REAL.fullmatch(text) is not None
 
 

@@ -121,7 +121,7 @@ def _each_once(node: Node, name: str, key: Key, base: Path) -> tuple[Any, ...]:
 
 
 def _option_range(path: str, value: Node, name: str) -> OptionRange:
-    """One option of quantisation and the values that a sweep tries."""
+    """Read one option of quantisation and the values that a sweep tries."""
     if path not in _OPTIONS:
         raise ConfigError(f"{value.location}: {name} varies {shown(path)}{nearest(path, _OPTIONS)}")
     values = _each_once(value, f"{name}.{path}", _ANY, Path())
@@ -135,7 +135,7 @@ def _option_range(path: str, value: Node, name: str) -> OptionRange:
 
 
 def mapping(node: Node, name: str) -> Mapping:
-    """`node` as a mapping, or the error that says what it is instead."""
+    """Return `node` as a mapping, or raise the error that says what it is instead."""
     if not isinstance(node, Mapping):
         what = "a list" if isinstance(node, Sequence) else shown(node.text)
         raise ConfigError(f"{node.location}: {name} is {what}; it must hold `key: value` pairs")

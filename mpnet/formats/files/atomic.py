@@ -154,7 +154,7 @@ def write_link(link: Path, target: str) -> None:
 
 
 def _is_stream(path: str | Path) -> bool:
-    """Whether a path is to be written to, not replaced: a character device, a pipe, or an open file's name in /dev or /proc."""
+    """Return whether a path is written to, not replaced: a character device, a pipe, an open file in /dev or /proc."""
     try:
         mode = os.stat(path).st_mode
     except (OSError, ValueError):

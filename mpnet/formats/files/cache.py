@@ -46,7 +46,7 @@ class Usage(NamedTuple):
 
 
 def cache_folder() -> Path:
-    """$MPNET_CACHE, else $XDG_CACHE_HOME/mpnet, else ~/.cache/mpnet."""
+    """Return $MPNET_CACHE, else $XDG_CACHE_HOME/mpnet, else ~/.cache/mpnet."""
     if folder := os.environ.get("MPNET_CACHE"):
         return Path(folder)
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -55,7 +55,7 @@ def cache_folder() -> Path:
 
 
 def cache_limit() -> int:
-    """Bytes that prepared weights may take: $MPNET_CACHE_LIMIT, such as 500M or 2G; 0: there is no cache.
+    """Return the bytes that prepared weights may take: $MPNET_CACHE_LIMIT, such as 500M or 2G; 0: there is no cache.
 
     Raises: ConfigError for a value that is no size.
     """
@@ -136,7 +136,7 @@ class FileCache:
         self._evict(size)
 
     def usage(self) -> Usage:
-        """How many entries the cache holds at this moment, and their size."""
+        """Count the entries that the cache holds at this moment, and their size."""
         entries = self._entries()
         return Usage(len(entries), sum(size for _, size, _ in entries))
 
@@ -173,7 +173,7 @@ class FileCache:
             total -= size
 
     def _entries(self) -> list[tuple[float, int, str]]:
-        """(time of last use, bytes, path) of every entry; what a killed process left is removed on the way."""
+        """Yield (time of last use, bytes, path) of every entry; what a killed process left is removed on the way."""
         entries = []
         with contextlib.suppress(OSError), os.scandir(self.folder) as files:
             for file in files:
@@ -199,14 +199,14 @@ def _aligned(size: int) -> Bytes:
 
 
 def _checksum(words: NDArray[np.uint64]) -> int:
-    """CRC-32C: unlike a sum it notices what has changed places."""
+    """Return CRC-32C: unlike a sum it notices what has changed places."""
     from mpnet.kernels.core import crc32c
 
     return crc32c(words)
 
 
 def _is_own(state: os.stat_result) -> bool:
-    """Whether this is a regular file that nobody but this user, or the system's administrator, can have written."""
+    """Return whether this is a regular file that nobody but this user, or the system's administrator, can have written."""
     return stat.S_ISREG(state.st_mode) and state.st_uid in (os.geteuid(), 0) and not state.st_mode & 0o022
 
 

@@ -38,7 +38,7 @@ _FRAME = re.compile(r"(.+)#([0-9]{1,9}),([0-9]{1,9})")
 
 
 def probe_video(path: Path) -> list[ImageRecord]:
-    """At most MOST_FRAMES frames of a video, evenly spread, as images; their digests are of the pixels.
+    """Return at most MOST_FRAMES frames of a video, evenly spread, as images; their digests are of the pixels.
 
     Raises: DataError for what is no video, holds no frame, or holds frames that are too large.
     """
@@ -58,7 +58,7 @@ def probe_video(path: Path) -> list[ImageRecord]:
 
 
 def _records(path: Path, step: int) -> list[ImageRecord]:
-    """Every step-th frame as an image, at most MOST_FRAMES."""
+    """Return every step-th frame as an image, at most MOST_FRAMES."""
     from mpnet.data.dataset import ImageRecord
 
     records: list[ImageRecord] = []
@@ -125,7 +125,7 @@ class _Reader:
             raise DataError(f"{named(self._path)}: frames of {pixels} pixels are outside the limit of {MAX_PIXELS}")
 
     def frame(self, number: int) -> NDArray[np.uint8] | None:
-        """Frame `number`, None behind the last one."""
+        """Return frame `number`, None behind the last one."""
         if number in self._kept:
             return self._kept[number]
         if number < self._next:

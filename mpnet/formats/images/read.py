@@ -48,7 +48,7 @@ def unread_kinds(folder: Path) -> str:
 
 
 def header_size(data: bytes) -> tuple[int, int] | None:
-    """Width and height from a JPEG, PNG, BMP, WebP or PPM/PGM header; None when it is none of them or broken."""
+    """Return the width and height from a JPEG, PNG, BMP, WebP or PPM/PGM header; None when it is none of them or broken."""
     try:
         if data[:2] == b"\xff\xd8":
             return _jpeg_size(data)
@@ -120,7 +120,7 @@ def _pnm_size(data: bytes) -> tuple[int, int]:
 
 
 def checked_size(data: bytes, name: Path | str) -> tuple[int, int]:
-    """Width and height from the header. Raises: DataError for other files and sizes outside the limits."""
+    """Return the width and height from the header. Raises: DataError for other files and sizes outside the limits."""
     size = header_size(data)
     if size is None:
         raise DataError(f"{named(name)}: is not a readable image (known: JPEG, PNG, BMP, WebP, PPM); convert or remove it")
@@ -147,7 +147,7 @@ def walked(data: bytes, name: Path | str) -> tuple[bytes, int, int]:
 
 
 def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
-    """RGB image, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
+    """Return RGB image, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
 
     name: what messages call it. Raises: DataError for what is no image, corrupt, or outside the limits.
     """
@@ -173,7 +173,7 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
 
 
 def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
-    """`probe` of each, numbered from 1. Raises: DataError that names all that cannot be used."""
+    """Probe each image, numbered from 1. Raises: DataError that names all that cannot be used."""
     records, problems = [], [""] * len(paths)
     for number, path in enumerate(paths):
         try:

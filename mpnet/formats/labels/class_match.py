@@ -115,7 +115,7 @@ def _canonical(name: str) -> str:
 def _unique_pairs(
     labels: Sequence[str], classes: Sequence[str], matched: dict[int, int], spelling: Callable[[str], str]
 ) -> list[tuple[int, int]]:
-    """Pairs (label, class) of those not matched yet whose spelling is equal, and of nobody else's on either side."""
+    """Return pairs (label, class) of those not matched yet whose spelling is equal, and of nobody else's on either side."""
     by_label = [(spelling(name), position) for position, name in enumerate(labels) if position not in matched]
     filled = set(matched.values())
     by_class = [(spelling(name), index) for index, name in enumerate(classes) if index not in filled]
@@ -132,7 +132,7 @@ def _pairs_by_position(
     unfilled: Sequence[int],
     used: Sequence[int],
 ) -> dict[int, int] | None:
-    """Classes for the remaining labels, by position or as the only ones left; None where that would be a guess."""
+    """Match the remaining labels by position or as the only ones left; None where that would be a guess."""
     if len(labels) == len(classes) and all(label == index for label, index in matched.items()):
         return {label: label for label in remaining}
     if len(used) == len(unfilled) == 1 and matched:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def class_names(spec: NetworkSpec, path: str | Path | None, data: DataSection | None = None) -> tuple[str, ...]:
-    """One name per class of the network: of the file, else as the data set's own file has them, else made up.
+    """Return one name per class of the network: of the file, else as the data set's own file has them, else made up.
 
     Raises: ConfigError when there is another number of names.
     """

@@ -87,7 +87,7 @@ def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, l
 
 
 def _entry(text: str, index: dict[str, int], location: str) -> tuple[str, int]:
-    """Path and class index of one line."""
+    """Return the path and class index of one line."""
     for blank in _BLANKS.finditer(text):  # names may hold blanks, so the longest that is one counts
         if (word := text[blank.end() :]) in index:
             return text[: blank.start()], index[word]

@@ -76,7 +76,7 @@ def _by_class(categories: tuple[Category, ...], match: ClassMatch, names: Sequen
 
 
 def category_names(annotations: Path | str) -> tuple[str, ...]:
-    """Names of an instances file's categories, by rising id. Raises: as `read_coco`."""
+    """Return the names of an instances file's categories, by rising id. Raises: as `read_coco`."""
     return tuple(category.name for category in _categories(read_json(annotations), annotations))
 
 
@@ -95,7 +95,7 @@ def _categories(document: Any, name: Path | str) -> tuple[Category, ...]:
 
 
 def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
-    """File name, width and height by id."""
+    """Return the file name, width and height by id."""
     images: dict[int, tuple[str, int, int]] = {}
     for location, record in records(document, "images", name):
         identity = integer(record, "id", location)

@@ -36,13 +36,13 @@ class LabelKinds:
     counts: Counter[str] = field(default_factory=Counter)
 
     def notes(self) -> tuple[str, ...]:
-        """One sentence for each kind beside plain boxes."""
+        """Return one sentence for each kind beside plain boxes."""
         total = sum(self.counts.values())
         return tuple(text.format(self.counts[kind], total) for kind, text in _NOTES.items() if self.counts[kind])
 
 
 def parse_labels(text: str, name: Path | str, class_count: int, kinds: LabelKinds | None = None) -> list[tuple[int, Box]]:
-    """(class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
+    """Return (class index, (cx, cy, w, h)) of every line of a label file called `name`; empty lines do not count.
 
     A line is a class and a box; the same with a confidence; a class and the corners of a polygon (of four corners: of a turned
     box), whose upright box is taken; or a class, a box, and keypoints of three numbers each, or as `kinds` says.
@@ -112,7 +112,7 @@ def _kind_of(numbers: Sequence[float], keypoints: tuple[int, int] | None) -> str
 
 
 def _is_box(numbers: Sequence[float]) -> bool:
-    """Whether the first four numbers are a box inside the image, which two corners of a polygon seldom are."""
+    """Return whether the first four numbers are a box inside the image, which two corners of a polygon seldom are."""
     centres, sizes = numbers[:2], numbers[2:4]
     return all(
         size > 0 and centre - size / 2 >= -_EDGE and centre + size / 2 <= 1 + _EDGE
@@ -121,7 +121,7 @@ def _is_box(numbers: Sequence[float]) -> bool:
 
 
 def _box_around(numbers: Sequence[float]) -> Box:
-    """Centre and size of the upright box around points x, y, x, y, ..."""
+    """Return the centre and size of the upright box around points x, y, x, y, ..."""
     xs, ys = numbers[0::2], numbers[1::2]
     left, right, top, bottom = min(xs), max(xs), min(ys), max(ys)
     return (left + right) / 2, (top + bottom) / 2, right - left, bottom - top

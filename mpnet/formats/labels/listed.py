@@ -107,7 +107,7 @@ def _folders_from(folder: Path) -> list[Path]:
 
 
 def _darknet(path: Path, bases: list[Path]) -> Listed:
-    """`key = value` lines; `valid`, `names` and `train` count."""
+    """Read `key = value` lines; `valid`, `names` and `train` count."""
     entries: dict[str, str] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         text = line.partition("#")[0].strip()
@@ -126,7 +126,7 @@ def _darknet(path: Path, bases: list[Path]) -> Listed:
 
 
 def _ultralytics(path: Path, bases: list[Path]) -> Listed:
-    """Keys `path`, `val` (else `test`), `train` and `names`; the rest is for training."""
+    """Read the keys `path`, `val` (else `test`), `train` and `names`; the rest is for training."""
     root = read_yaml_file(path)
     if not isinstance(root, Mapping):
         raise FormatError(f"{named(path)}: holds no `key: value` pairs, so it is no data.yaml")
@@ -153,7 +153,7 @@ def _ultralytics(path: Path, bases: list[Path]) -> Listed:
 
 
 def _keypoints(node: Node | None) -> tuple[int, int] | None:
-    """`kpt_shape: [points, numbers a point]`; None for anything else."""
+    """Read `kpt_shape: [points, numbers a point]`; None for anything else."""
     texts = [] if _nothing(node) or node is None else _texts(node)
     if len(texts) == 2 and all(text.isascii() and text.isdigit() and len(text) < 6 for text in texts):
         return int(texts[0]), int(texts[1])
@@ -161,7 +161,7 @@ def _keypoints(node: Node | None) -> tuple[int, int] | None:
 
 
 def _roots(base: Path, stated: str) -> Iterator[Path]:
-    """Where a data.yaml's paths may count from: its `path`, which itself counts from its folder or from `datasets` beside."""
+    """List where a data.yaml's paths may count from: its `path`, which counts from its folder or from `datasets` beside."""
     if stated:
         yield base / stated
         yield base.absolute().parent / "datasets" / stated
@@ -273,7 +273,7 @@ def _listed(path: Path, bases: list[Path]) -> tuple[Path, ...]:
 
 
 def _label_file(image: Path) -> Path:
-    """Where an image's labels are: in the folder `labels` in place of the last `images`, else beside it."""
+    """Return where an image's labels are: in the folder `labels` in place of the last `images`, else beside it."""
     parts = list(image.parts)
     for image_folder, label_folder in (("images", "labels"), ("JPEGImages", "labels")):
         if image_folder in parts[:-1]:

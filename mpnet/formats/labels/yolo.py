@@ -18,7 +18,7 @@ MAX_TEXT_BYTES = 16 * 1024 * 1024
 
 
 def read_names(path: Path | str) -> tuple[str, ...]:
-    """Class names, one per line, in index order; empty lines at the end do not count.
+    """Return the class names, one per line, in index order; empty lines at the end do not count.
 
     Raises: DataError when the file cannot be read, FormatError for no names, an empty line between or binary content.
     """

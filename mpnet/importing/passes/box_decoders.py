@@ -153,7 +153,7 @@ def _list_yolov8_channels(trial: DecodingTrial) -> list[tuple[int, int]]:
 
 
 def _decode_yolov8(trial: DecodingTrial, level: Level, bins: int, classes: int, angle: str) -> Doubles:
-    """Return centre, width and height in pixels, and scores, of the random values: (cells, 4 + classes).
+    """Return the centre, width and height in pixels, and scores, of the random values: (cells, 4 + classes).
 
     angle: '' for none, else how the last value of a cell gives it: 'logistic' or 'value'.
     """

@@ -135,7 +135,7 @@ class _Converter(LayoutRewriter):
             self.expanded[output] = x
 
     def _restore(self, name: str, shape: Shape) -> None:
-        """Where a tensor has become (1, c, h, w) again, take it from the tensor that it was before."""
+        """Restore the order: where a tensor has become (1, c, h, w) again, take it from the tensor that it was before."""
         source = self.in_order[name]
         source_shape = self.shape_of(source)
         if len(shape) != 4 or shape[0] != 1 or shape[1] != source_shape[1] or source == name:
@@ -295,6 +295,6 @@ class _Converter(LayoutRewriter):
 
 
 def _keeps_order(node: Node, shape: Shape) -> bool:
-    """Whether a transposition moves axes of one value only."""
+    """Return whether a transposition moves axes of one value only."""
     perm = [axis for axis in node.attributes.get("perm") or () if 0 <= axis < len(shape) and shape[axis] > 1]
     return bool(node.attributes.get("perm")) and perm == sorted(perm)

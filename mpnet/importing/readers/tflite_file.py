@@ -218,7 +218,7 @@ def _quantization(tensor: Any) -> QuantizationParameters | None:
 
 
 def _metadata(model: Any, content: bytes) -> dict[str, str]:
-    """Return labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
+    """Return the labels and normalisation of TensorFlow Lite's metadata, and mpnet's own block."""
     metadata: dict[str, str] = {}
     for number in range(min(model.MetadataLength(), 64)):
         entry = model.Metadata(number)

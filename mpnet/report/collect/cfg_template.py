@@ -17,7 +17,7 @@ _HEADER = re.compile(rb"\s*\[")
 
 
 def cfg_template(content: bytes, keys: Sequence[str], file_name: str) -> CfgTemplate:
-    """Pieces that give the same file as `cfg_for_key` for every key of a sweep; the first keys are tried.
+    """Return pieces that give the same file as `cfg_for_key` for every key of a sweep; the first keys are tried.
 
     Raises: StoreError when keys differ in more than layers with weights, FormatError for an invalid cfg.
     """

@@ -86,7 +86,7 @@ class Pairing:
         )
 
     def _agree(self, detections: Detections) -> tuple[dict[str, float], dict[str, Interval]]:
-        """Return measures of agreement and their intervals.
+        """Return the measures of agreement and their intervals.
 
         There is no second run to pair with: the interval is that of the shortfall from 100.
         """

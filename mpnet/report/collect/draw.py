@@ -88,7 +88,7 @@ def _dash(image: NDArray[np.uint8], corners: Sequence[float]) -> None:
 
 
 def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -> NDArray[np.uint8]:
-    """Return images of one size beside each other, below a strip that says what each shows.
+    """Return the images of one size beside each other, below a strip that says what each shows.
 
     Result: RGB, uint8 (h + strip, n x w, 3).
     """
@@ -107,7 +107,7 @@ def side_by_side(images: Sequence[NDArray[np.uint8]], captions: Sequence[str]) -
 
 
 def _text_size(text: str, scale: float, line: int) -> tuple[int, int]:
-    """Return width and height of a text with its ground, pixels."""
+    """Return the width and height of a text with its ground, pixels."""
     (width, height), descent = cv2.getTextSize(_ascii(text), _FONT, scale, max(1, line // 2))
     return width + 2 * line, height + descent + 2 * line
 

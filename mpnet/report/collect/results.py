@@ -166,7 +166,7 @@ def layers_of(rows: Sequence[Mapping[str, Any]]) -> tuple[Layer, ...]:
 def layer_pairs(
     layers: tuple[Sequence[LayerCost], Sequence[LayerCost]], times: tuple[Mapping[int, float], Mapping[int, float]]
 ) -> tuple[LayerPair, ...]:
-    """Return milliseconds and weight bytes per layer, for layers that have either.
+    """Return the milliseconds and weight bytes per layer, for layers that have either.
 
     layers: of the baseline and of the chosen configuration; times: milliseconds by layer index of both.
     """

@@ -172,7 +172,7 @@ class Comparison(Tabular):
 
     @property
     def table(self) -> Table:
-        """One row a run and measure; low, high: ends of the difference's 95 % interval, NaN where they are unknown."""
+        """Return one row a run and measure; low, high: ends of the difference's 95 % interval, NaN where they are unknown."""
         baseline, *runs = self.runs
         rows = []
         for run in runs:

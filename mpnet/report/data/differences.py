@@ -48,7 +48,7 @@ class Change:
 
     @property
     def details(self) -> str:
-        """Details of it, in a few words."""
+        """Return the details of it, in a few words."""
         raise NotImplementedError
 
     @property
@@ -85,7 +85,7 @@ class ObjectChange(Change):
 
     @property
     def details(self) -> str:
-        """Details of it, in a few words."""
+        """Return the details of it, in a few words."""
         return f"{self.size + ' · ' if self.size else ''}score {self.score:.2f} · IoU {self.overlap:.2f}"
 
     def columns(self) -> dict[str, object]:
@@ -117,7 +117,7 @@ class ImageChange(Change):
 
     @property
     def details(self) -> str:
-        """Details of it, in a few words."""
+        """Return the details of it, in a few words."""
         return f"{self.before.name} {self.before.score:.2f} → {self.after.name} {self.after.score:.2f}"
 
     def columns(self) -> dict[str, object]:

@@ -77,7 +77,7 @@ def _label(name: str) -> str:
 
 
 def front(data: ReportData) -> Figure | None:
-    """Return accuracy against cost; the front as a line, with intervals where they were drawn."""
+    """Return the accuracy against cost; the front as a line, with intervals where they were drawn."""
     table = data.configurations
     objective, cost = table.objective, table.cost
     if len(table) < 2 or objective not in table.columns or cost not in table.columns:
@@ -114,7 +114,7 @@ def front(data: ReportData) -> Figure | None:
 
 
 def _name_rows(data: ReportData) -> dict[int, str]:
-    """Return names by row: the baseline, and the picks, or the chosen configuration where there are none."""
+    """Return the names by row: the baseline, and the picks, or the chosen configuration where there are none."""
     table = data.configurations
     names = {} if table.baseline is None else {table.baseline: "baseline"}
     for pick in data.picks:
@@ -341,7 +341,7 @@ def _pairs(data: ReportData, name: str, title: str, label: str, attribute: str) 
 
 
 def time(data: ReportData) -> Figure | None:
-    """Return milliseconds per layer, baseline and chosen."""
+    """Return the milliseconds per layer, baseline and chosen."""
     return _pairs(data, "time", "Time per layer", "ms", "ms")
 
 

@@ -194,7 +194,7 @@ class ReportData:
 
     @property
     def images(self) -> int:
-        """How many images were measured on, 0 when that is not known."""
+        """Count the images that were measured on, 0 when that is not known."""
         images = self.protocol.get("images")
         return images if isinstance(images, int) else 0
 
@@ -221,12 +221,12 @@ class ReportData:
 
     @property
     def judged(self) -> str:
-        """Prefix of the columns that judge the chosen configuration: those of held-out images where there are any."""
+        """Return prefix of the columns that judge the chosen configuration: those of held-out images where there are any."""
         has_held_out = self.held_out and HELD_OUT + self.task.quality in self.configurations.columns
         return HELD_OUT if has_held_out else ""
 
     @property
     def weighted(self) -> tuple[Layer, ...]:
-        """Layers that have a place in precision strings, in its order."""
+        """Return the layers that have a place in precision strings, in its order."""
         weighted = [layer for layer in self.layers if layer.position is not None]
         return tuple(sorted(weighted, key=lambda layer: layer.position or 0))

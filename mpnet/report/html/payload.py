@@ -85,7 +85,7 @@ def embedded_json(document: object) -> str:
 
 
 def base64_text(data: bytes) -> str:
-    """Return bytes in Base64."""
+    """Return the bytes in Base64."""
     return base64.b64encode(data).decode("ascii")
 
 

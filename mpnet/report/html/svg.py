@@ -150,7 +150,7 @@ def ticks(low: float, high: float, count: int = 6) -> list[float]:
 
 
 def log_ticks(low: float, high: float) -> list[float]:
-    """Return numbers on a logarithmic axis from 10 ** low to 10 ** high.
+    """Return the numbers on a logarithmic axis from 10 ** low to 10 ** high.
 
     They are 1, 2 and 5 times powers of ten, or the powers alone where these would be many.
     """

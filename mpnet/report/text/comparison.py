@@ -44,7 +44,7 @@ def print_comparison(comparison: Comparison, console: Console) -> None:
 
 
 def _names(comparison: Comparison) -> list[str]:
-    """Return names that tell runs apart, with their ids where names are alike."""
+    """Return the names that tell runs apart, with their ids where names are alike."""
     runs = comparison.runs
     distinct = len({(run.name, bool(run.deployed)) for run in runs}) == len(runs)
     return [

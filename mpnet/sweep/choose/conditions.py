@@ -36,7 +36,9 @@ Measures = Mapping[str, float]
 
 
 def conditions_of(texts: Sequence[str], objectives: Sequence[str], source: str) -> tuple[Condition, ...]:
-    """Those of `sweep.conditions`. objectives: of the sweep.
+    """Return the conditions of `sweep.conditions`.
+
+    objectives: of the sweep.
 
     Raises: ConfigError for a condition that does not exist, or comes twice; for an objective that stands for the clean images.
     """

@@ -94,7 +94,7 @@ class Judgement:
 
     @property
     def testing(self) -> SetLoss | None:
-        """On the images that did not choose it; on all where nothing was held out."""
+        """Return the loss on the images that did not choose it; on all where nothing was held out."""
         return self.sets.get("held_out", self.sets.get("all"))
 
 
@@ -175,7 +175,7 @@ class PairedEvaluator:
         self._sets: list[_Images] = []
 
     def __call__(self, configurations: Sequence[Assignment]) -> dict[Assignment, Judgement]:
-        """Each against the baseline. Raises: as running a network does."""
+        """Compare each with the baseline. Raises: as running a network does."""
         unjudged = [c for c in configurations if self._name(c) not in self._stored]
         for start in range(0, len(unjudged), AT_ONCE):
             group = unjudged[start : start + AT_ONCE]

@@ -187,7 +187,7 @@ def run_tests(
 
 
 def _walk(configurations: Sequence[Assignment], losses: Mapping[Assignment, Losses], plan: SafetyTests) -> SafetyTests:
-    """`plan` with the tests and what they show."""
+    """Walk `plan` with the tests and what they show."""
     margins, error, images = plan.margins, plan.error, plan.images
     tested = [_test(c, losses.get(c, {}), margins, error, images) for c in configurations]
     safe = None
@@ -271,7 +271,7 @@ def _describe_twice(tests: SafetyTests, twice: SafetyTests) -> SafetyWithTwice:
 
 
 def why(safety: SafetyTests) -> str:
-    """In a sentence what the tests showed."""
+    """Say in a sentence what the tests showed."""
     limits = " and ".join(f"{points:g} {measure(name).label}" for name, points in safety.margins.points.items())
     images_text = counted(safety.images, "held-out image" if safety.held_out else "image")
     test = safety.last_shown
@@ -296,7 +296,7 @@ def why(safety: SafetyTests) -> str:
 
 
 def _more_images(safety: SafetyTests, test: Tested) -> int | None:
-    """Images to add, the same share of which tests, in two digits."""
+    """Return the images to add, the same share of which tests, in two digits."""
     if test.images_to_tell is None or not safety.images:
         return None
     count = (test.images_to_tell - safety.images) * safety.all_images // safety.images

@@ -73,5 +73,5 @@ def stability(
 
 
 def _picked(costs: NDArray[np.float64], values: NDArray[np.float64], front: NDArray[np.intp]) -> dict[str, int]:
-    """Positions of what would be picked; front: of these values, cheapest first."""
+    """Return the positions of what would be picked; front: of these values, cheapest first."""
     return {"balanced": int(front[knee(costs[front], values[front])]), "smallest": int(front[0])}

@@ -133,7 +133,7 @@ class Verification:
 
     @cached_property
     def _earlier(self) -> dict[tuple[int, str, str | None, str], VerifiedRow]:
-        """Rows of an earlier verification, by all that decides them."""
+        """Return the rows of an earlier verification, by all that decides them."""
         stored = self.sweep.store.document(self._note)
         rows = build(VerifiedRows, stored).rows if stored else ()
         return {_identity(row): row for row in rows if row.files is not None}

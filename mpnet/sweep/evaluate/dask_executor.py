@@ -52,14 +52,14 @@ class Credentials:
 
     @staticmethod
     def of(worker: Worker) -> Credentials:
-        """Those of this process, which made the worker."""
+        """Return the credentials of this process, which made the worker."""
         return Credentials(__version__, ARITHMETIC_VERSION, PACK_VERSION, active_level(), worker.known_pass())
 
     def __str__(self) -> str:
         return f"mpnet {self.release}, arithmetic {self.arithmetic}, packing {self.packing}, {self.level}"
 
     def agrees(self, other: Credentials) -> bool:
-        """Whether both compute the same bits."""
+        """Return whether both compute the same bits."""
         return self == replace(other, level=self.level)
 
 

@@ -79,7 +79,7 @@ class Evaluator:
 
     @cached_property
     def scorer(self) -> Scorer:
-        """Measures predictions; made when first asked for."""
+        """Return the scorer of predictions; it is made when first asked for."""
         context = self.context
         return Scorer(
             context.dataset,
@@ -110,7 +110,7 @@ class Evaluator:
         return build_graph(self.context.network, keys, self.context.options[options].engine, self.context.unweighted)
 
     def evaluate(self, chunk: WorkChunk) -> ChunkResult:
-        """All figures of a chunk's configurations, but for those that its rivals beat, or whose values are not finite."""
+        """Return all figures of a chunk's configurations, but for those that rivals beat or whose values are not finite."""
         start_time = time.monotonic()
         if chunk.is_screening:
             return self._screen(chunk, start_time)
@@ -180,8 +180,10 @@ class Evaluator:
         )
 
     def known_pass(self) -> str:
-        """SHA-256 (hex) of all outputs of the context's known configurations for the first image; of the reason if one of them
-        fails.
+        """Return the SHA-256 (hex) of all outputs of the context's known configurations for the first image.
+
+        If one of them fails, it is of the reason.
+
         """
         digest = hashlib.sha256()
         for options, key in enumerate(self.context.known_keys):

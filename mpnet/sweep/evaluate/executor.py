@@ -36,7 +36,7 @@ class Worker(Protocol):
         ...
 
     def known_pass(self) -> str:
-        """Digest of a pass that comes out the same wherever this release runs."""
+        """Return the digest of a pass that comes out the same wherever this release runs."""
 
 
 Recipe = Callable[[], Worker]
@@ -52,7 +52,7 @@ class Executor(Protocol):
         """Have a chunk computed, now or as soon as a slot is free."""
 
     def wait(self, timeout: float) -> list[ChunkResult]:
-        """Chunks that finished, waiting up to `timeout` seconds for the first."""
+        """Return chunks that finished, waiting up to `timeout` seconds for the first."""
 
     def close(self) -> None:
         """Stop; chunks that are not finished are dropped."""

@@ -69,7 +69,7 @@ class SharedGraph:
 
     @property
     def macs(self) -> int:
-        """Multiply-accumulates of all nodes, for one image."""
+        """Return the multiply-accumulates of all nodes, for one image."""
         return sum(self.network.layers[node.layer].macs for node in self.nodes)
 
     def head_names(self, key: str) -> tuple[str, ...]:
@@ -78,7 +78,7 @@ class SharedGraph:
 
     @cached_property
     def stem(self) -> frozenset[int]:
-        """Nodes that all configurations share: those of layers with one node, whose inputs are shared as well."""
+        """Return the nodes that all configurations share: those of layers with one node, whose inputs are shared as well."""
         count = Counter(node.layer for node in self.nodes)
         stem: set[int] = set()
         for number, node in enumerate(self.nodes):
@@ -88,13 +88,13 @@ class SharedGraph:
 
     @cached_property
     def boundary(self) -> tuple[int, ...]:
-        """Nodes of the stem that others read, or that are heads."""
+        """Return the nodes of the stem that others read, or that are heads."""
         sources = {i for number, node in enumerate(self.nodes) if number not in self.stem for i in node.inputs}
         heads = {number for names in self.heads for number in names}
         return tuple(sorted(self.stem & (sources | heads)))
 
     def stem_steps(self, cached: Collection[int]) -> list[int]:
-        """Nodes of the stem that have to run, in order, where the results of some are cached."""
+        """Return the nodes of the stem that have to run, in order, where the results of some are cached."""
         steps: set[int] = set()
         pending = list(self.boundary)
         while pending:
@@ -105,7 +105,7 @@ class SharedGraph:
         return sorted(steps)
 
     def peak_bytes(self, stem: bool) -> int:
-        """Most memory that tensors need at one time for one image: of the stem, or of everything after it."""
+        """Return the most memory that tensors need at one time for one image: of the stem, or of everything after it."""
         end = len(self.nodes)
         last_uses = list(range(end))
         for number, node in enumerate(self.nodes):
@@ -125,5 +125,5 @@ class SharedGraph:
 
     @cached_property
     def reads_image(self) -> bool:
-        """Whether a layer after the stem reads the image."""
+        """Return whether a layer after the stem reads the image."""
         return any(NETWORK_INPUT in node.inputs for number, node in enumerate(self.nodes) if number not in self.stem)

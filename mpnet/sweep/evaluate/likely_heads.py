@@ -76,7 +76,7 @@ class LikelyHeads:
         return self._decoder.decode(output, tensor.host(), geometry)
 
     def run(self, lowering: Lowering, inputs: Sequence[Tensor], prepared: Prepared, threads: int) -> Tensor:
-        """As `run_lowering`; of convolutions that only heads read, `HeadCells` with all cells that can give a box."""
+        """Run as `run_lowering`; of convolutions that only heads read, give `HeadCells` with all cells that can give a box."""
         head, operation = self._heads.get(lowering.layer.index), lowering.main
         if (
             head is None
@@ -102,7 +102,7 @@ class LikelyHeads:
     def _objectness(
         self, operation: Convolve, head: YoloHead, x: Tensor, prepared: Prepared, threads: int
     ) -> tuple[NDArray[np.float32], int]:
-        """Raw objectness in all cells (n, h, w, of anchors at several widths), and the first value of this width's."""
+        """Return raw objectness in all cells (n, h, w, of anchors at several widths), and the first value of this width's."""
         scales = None if x.code_map is None else x.code_map.scales
         filters = np.arange(len(head.anchors)) * (5 + head.classes) + 4
         widths = self._widths.setdefault((prepared, operation.layer, _packing_precision(operation)), _Widths())
@@ -126,7 +126,10 @@ class LikelyHeads:
     def _gather(
         self, objectness: NDArray[np.float32], offset: int, anchors: int, x: NDArray[Any]
     ) -> tuple[Cells, NDArray[Any]]:
-        """Cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels). objectness, offset: as above."""
+        """Return the cells that can give a box, and what is read there: (blocks, 1, BLOCK, channels).
+
+        objectness, offset: as above.
+        """
         images, height, width, _ = objectness.shape
         row_bytes, max_cells = x.shape[3] * x.itemsize, images * -(-height * width // BLOCK) * BLOCK
         if self._gathered.size < max_cells * row_bytes:
@@ -140,7 +143,7 @@ class LikelyHeads:
 
 
 def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> dict[int, YoloHead]:
-    """Plain [yolo] layers by the convolution that they alone read, where its cells do not depend on each other."""
+    """Return plain [yolo] layers by the convolution that they alone read, where its cells do not depend on each other."""
     readers = Counter(index for layer in network.layers for index in layer.inputs)
     by_convolution = {}
     for output, head in zip(network.outputs, heads, strict=True):
@@ -154,7 +157,7 @@ def _heads_by_convolution(network: NetworkSpec, heads: Sequence[YoloHead]) -> di
 
 
 def _packing_precision(operation: Convolve) -> Precision:
-    """Codes of fewer bits are packed as those of eight, which they are at any rate: so few cells do not pay for unpacking."""
+    """Return how codes are packed: fewer bits as eight, which they are at any rate; so few cells do not pay for unpacking."""
     return operation.precision.tensor if operation.precision.is_narrow else operation.precision
 
 

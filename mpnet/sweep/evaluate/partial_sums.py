@@ -55,7 +55,7 @@ class SplitConcat:
 
 
 def find_split_concats(graph: SharedGraph) -> dict[int, int]:
-    """Numbers of concatenations that are not written, and which of their two inputs others read as well."""
+    """Return the numbers of concatenations that are not written, and which of their two inputs others read as well."""
     readers: dict[int, list[int]] = {}
     for number, node in enumerate(graph.nodes):
         for source in node.inputs:
@@ -75,7 +75,7 @@ def find_split_concats(graph: SharedGraph) -> dict[int, int]:
 
 
 def count_sum_bytes(graph: SharedGraph) -> Counter[int]:
-    """Bytes of the sums over shared parts for one image, by number of the node whose tensor they are kept with."""
+    """Return the bytes of the sums over shared parts for one image, by number of the node whose tensor they are kept with."""
     sums = {
         (graph.nodes[source].inputs[graph.split[source]], node.lowering)
         for node in graph.nodes
@@ -94,7 +94,7 @@ def _is_concatenation(lowering: Lowering) -> bool:
 
 
 def can_sum_inputs(lowering: Lowering, network: NetworkSpec, first_channels: int) -> bool:
-    """Whether this is a convolution of bytes and nothing else, whose weights can be cut behind the first channels."""
+    """Return whether this is a convolution of bytes and nothing else, whose weights can be cut behind the first channels."""
     main, conversion = lowering.main, lowering.convert[0]
     if not isinstance(main, Convolve) or not isinstance(conversion, Quantize) or conversion.rules is None:
         return False
@@ -179,7 +179,7 @@ def _sums(
 
 
 def _ranges(x: Tensor, context: Context) -> Storage:
-    """(n, 2), measured once."""
+    """Return (n, 2), measured once."""
     if x.ranges is None:
         ranges = context.allocate((x.images, 2))
         run_calls(Quantize(), [context.binder.value_range(x.storage, ranges)], context)

@@ -173,7 +173,7 @@ class Survivors:
 
 
 def _at_best(points: NDArray[np.float64], objectives: Sequence[Measure]) -> NDArray[np.float64]:
-    """Points as good as they can be for certain: means of the same precisions may differ by ROUNDING."""
+    """Move points to the best that they can be for certain: means of the same precisions may differ by ROUNDING."""
     return np.where([o.higher for o in objectives], np.minimum(points + ROUNDING, HIGHEST), points)
 
 
@@ -219,7 +219,7 @@ class _Field:
         return tuple(self._keys[row] for row in rows)
 
     def add_evidence(self, rows: NDArray[np.intp], evidence: Sequence[Any], bounds: UpperBounds[Any]) -> None:
-        """Bound some rows by what was found in the images of their check, one piece of evidence each, and before."""
+        """Limit some rows by what was found in the images of their check, one piece of evidence each, and before."""
         for row, piece in zip(rows, evidence, strict=True):
             self._evidence[row].append(piece)
         highest = bounds.most([self._evidence[row] for row in rows])
@@ -227,7 +227,7 @@ class _Field:
             self.points[rows, column] = highest[self._rivals.names[column]]
 
     def are_dominated(self, points: NDArray[np.float64]) -> NDArray[np.bool_]:
-        """Whether some rival is better than each point (n, objectives) for certain."""
+        """Return whether some rival is better than each point (n, objectives) for certain."""
         return self._rivals.beat(to_minimise(_at_best(points, self._objectives), self._objectives))
 
     def predict(self, rows: NDArray[np.intp], checked_rows: NDArray[np.intp]) -> None:
@@ -260,6 +260,6 @@ def predict_additively(measured_keys: Sequence[str], values: NDArray[np.float64]
 
 
 def rounds(images: int) -> Iterator[tuple[int, int]]:
-    """First image and end of each round: none is empty, and some images are left."""
+    """Yield the first image and end of each round: none is empty, and some images are left."""
     ends = [0, *(round(share * images) for share in ROUND_ENDS)]
     return ((start, end) for start, end in pairwise(ends) if start < end < images)

@@ -25,7 +25,7 @@ class Noise:
 
 
 def heads_sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
-    """Signal-to-noise ratio over heads in dB: each head counts by its own ratio, so none drowns another.
+    """Return the signal-to-noise ratio over heads in dB: each head counts by its own ratio, so none drowns another.
 
     -10 log10 of the mean over heads of noise / signal, over the images at `positions`; at most MAX_SQNR_DB.
     """
@@ -38,7 +38,7 @@ def heads_sqnr_db(heads: Sequence[Noise], positions: NDArray[np.intp]) -> float:
 
 
 def split_positions(ids: Sequence[str], share: float, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """(positions that select, positions that only report): which is which follows from each image's identity.
+    """Return (positions that select, positions that only report): which is which follows from each image's identity.
 
     ids: one text per image, such as the digest of its bytes. share: of the images that only report; both parts get
     at least one of two images or more. Independent of the order of the images.
@@ -90,7 +90,7 @@ class Scorer:
         return _Share(prefix, positions, self._kit.meter(data, baseline))
 
     def measure(self, predictions: Any, noise: Sequence[Noise] = ()) -> dict[str, float]:
-        """Columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
+        """Return the columns of a store: metrics in percent, head_sqnr_db in dB; those of held-out images with a prefix."""
         values: dict[str, float] = {}
         for share in self._shares:
             share_values = share.meter.values(

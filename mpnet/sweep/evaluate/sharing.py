@@ -20,8 +20,9 @@ from mpnet.sweep.problem.space import Space
 
 
 def ancestors(network: NetworkSpec, integer_only: bool = False) -> tuple[tuple[int, ...], ...]:
-    """For each layer the positions in a key (ascending) whose precisions decide its result; a convolution's own is
-    among them. integer_only: those that read an ancestor decide too.
+    """Return for each layer the positions in a key (ascending) whose precisions decide its result.
+
+    A convolution's own is among them. integer_only: those that read an ancestor decide too.
     """
     position = {layer.index: number for number, layer in enumerate(network.convolutions)}
     deciding: list[frozenset[int]] = []

@@ -139,7 +139,7 @@ def slice_images(tensor: Tensor, start: int, end: int) -> Tensor:
 
 
 def join_tensors(groups: Sequence[Tensor]) -> Tensor:
-    """Tensors of consecutive groups of images as one."""
+    """Return the tensors of consecutive groups of images as one."""
     if len(groups) == 1:
         return groups[0]
     first = groups[0]

@@ -23,7 +23,7 @@ _Item = TypeVar("_Item")
 
 
 def evenly(items: Sequence[_Item], limit: int) -> list[_Item]:
-    """At most `limit` (2 and more) of the items, evenly spread, both ends among them."""
+    """Return at most `limit` (2 and more) of the items, evenly spread, both ends among them."""
     if len(items) <= limit:
         return list(items)
     return [items[round(i * (len(items) - 1) / (limit - 1))] for i in range(limit)]
@@ -41,21 +41,19 @@ class Rivals:
         return np.array(self.points, dtype=np.float64).reshape(-1, len(self.names))
 
     def beat(self, best: Points) -> NDArray[np.bool_]:
-        """bool (n,): which of configurations that are at best so good (n, k), to be minimised, are dominated for certain."""
+        """Return bool (n,): which configurations, at best so good (n, k), to be minimised, are dominated for certain."""
         return dominated(best, self._points)
 
 
 def dominated(points: Points, rivals: Points) -> NDArray[np.bool_]:
-    """bool (n,): whether one of the rivals (m, k) is nowhere worse than each point (n, k) and somewhere better, all to be
-    minimised.
-    """
+    """Return bool (n,): whether a rival (m, k) is nowhere worse than a point (n, k) and somewhere better, all minimised."""
     columns = points[:, None, :]
     is_beaten: NDArray[np.bool_] = np.all(rivals <= columns, axis=2) & np.any(rivals < columns, axis=2)
     return np.asarray(np.any(is_beaten, axis=1))
 
 
 def to_minimise(values: Points, objectives: Sequence[Measure]) -> Points:
-    """values: (n, k) as measured. Result: (n, k), every column to be minimised."""
+    """Turn values (n, k) as measured into (n, k) of which every column is to be minimised."""
     return values * np.array([o.sense for o in objectives], dtype=np.float64)
 
 
@@ -84,7 +82,7 @@ def non_dominated(points: Points) -> NDArray[np.intp]:
 
 
 def best_pairs(pairs: Points) -> Points:
-    """(m, 2) of (n, 2) quality and cost as measured: those that no other one dominates, the best quality first."""
+    """Return (m, 2) of (n, 2) quality and cost as measured: those that no other one dominates, the best quality first."""
     front: Points = pairs[non_dominated(pairs * np.array([-1.0, 1.0]))]
     return front
 
@@ -112,7 +110,7 @@ def knee(costs: NDArray[np.float64], qualities: NDArray[np.float64]) -> int:
 
 
 def hypervolume(points: Points, reference: Sequence[float]) -> float:
-    """Volume that the points dominate, up to `reference`; all columns minimised.
+    """Return the volume that the points dominate, up to `reference`; all columns minimised.
 
     points: (n, k). Points that are not better than the reference in every column add nothing. Exact, by slicing along
     the last column; meant for fronts (hundreds of points) and k up to 4.

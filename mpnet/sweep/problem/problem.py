@@ -41,7 +41,7 @@ Walk = Generator[Batch, Results, None]
 
 
 def screened_noise(trial: Trial) -> float:
-    """Noise over signal at the heads against the baseline's, the mean of the heads: of a trial or of what was screened."""
+    """Return a trial's or a screened noise over signal at the heads against the baseline's, the mean of the heads."""
     return float(10 ** (-trial.get("head_sqnr_db") / 10))
 
 
@@ -119,13 +119,13 @@ class Problem:
         return self.value(trial, self.cost_name)
 
     def points(self, trials: Sequence[Trial]) -> Points:
-        """(n, objectives) as measured."""
+        """Return (n, objectives) as measured."""
         return np.array([[self.value(t, o.name) for o in self.objectives] for t in trials]).reshape(
             len(trials), len(self.objectives)
         )
 
     def pairs(self, trials: Sequence[Trial]) -> Points:
-        """(n, 2) of the first quality and the first cost of the trials on the front of these two."""
+        """Return (n, 2) of the first quality and the first cost of the trials on the front of these two."""
         return best_pairs(np.array([[self.quality(t), self.cost(t)] for t in trials]).reshape(len(trials), 2))
 
     def rivals(self, trials: Iterable[Trial], previous: Rivals | None = None) -> Rivals:
@@ -144,16 +144,16 @@ class Problem:
         return [int(i) for i in non_dominated(to_minimise(self.points(trials), self.objectives))]
 
     def saving(self, key: str, variable: int, code: str) -> float:
-        """Bits of weights saved by giving a variable another code, weighed by MACs: what harm is set against."""
+        """Return the bits of weights saved by giving a variable another code, weighed by MACs: what harm is set against."""
         positions = self.space.variables[variable].positions
         return float(sum(self.macs[p] * (BY_CODE[key[p]].weight_bits - BY_CODE[code].weight_bits) for p in positions))
 
     def meets(self, trial: Trial, baseline: Trial) -> bool:
-        """Whether a trial keeps all constraints, accuracy being compared with the baseline's."""
+        """Return whether a trial keeps all constraints, accuracy being compared with the baseline's."""
         return not any(excess > 0 for _, excess in self.excesses(trial, baseline))
 
     def excesses(self, trial: Trial, baseline: Trial) -> list[tuple[str, float]]:
-        """How far a trial is beyond each limit, by the limit's key, in the measure's unit; at most 0 where it is met.
+        """Return how far a trial is beyond each limit, by the limit's key, in the measure's unit; at most 0 where it is met.
 
         Each limit on accuracy is about the measure that its name says, whatever the objectives are.
         """
@@ -194,7 +194,7 @@ class Problem:
 
 
 def objectives_of(names: Sequence[str]) -> tuple[Measure, ...]:
-    """Objectives by name. Raises ConfigError for an unknown or repeated one."""
+    """Return objectives by name. Raises ConfigError for an unknown or repeated one."""
     if len(set(names)) != len(names):
         raise ConfigError(f"sweep.objectives: {', '.join(names)} names one twice")
     return tuple(objective(name) for name in names)

@@ -76,17 +76,17 @@ class Space:
 
     @property
     def size(self) -> int:
-        """How many configurations there are."""
+        """Count the configurations."""
         return len(self.option_sets) * math.prod(len(variable.codes) for variable in self.variables)
 
     @property
     def precisions(self) -> tuple[str, ...]:
-        """Names of all precisions that any layer may have, highest first."""
+        """Return the names of all precisions that any layer may have, highest first."""
         codes = {code for variable in self.variables for code in variable.codes}
         return tuple(name for name, entry in PRECISIONS.items() if entry.code in codes)
 
     def all_keys(self, lowest_first: bool = False) -> Iterator[str]:
-        """All keys; layers change the slower the earlier they come, so neighbours share the longest prefixes.
+        """Return all keys; layers change the slower the earlier they come, so neighbours share the longest prefixes.
 
         lowest_first: begin with the lowest precision of each layer, not with the highest.
         """
@@ -95,7 +95,7 @@ class Space:
             yield self.key_of(codes)
 
     def drawn_keys(self, count: int) -> list[str]:
-        """At most `count` different keys, drawn at random; always the same ones."""
+        """Return at most `count` different keys, drawn at random; always the same ones."""
         generator = np.random.RandomState(0)  # its stream is frozen, unlike that of default_rng
         draws = ([v.codes[generator.randint(len(v.codes))] for v in self.variables] for _ in range(count))
         return list(dict.fromkeys(self.key_of(codes) for codes in draws))
@@ -109,7 +109,7 @@ class Space:
         return "".join(key) + self.suffix
 
     def codes_of(self, key: str) -> tuple[str, ...]:
-        """One code per variable. Raises ConfigError when the key is not of this space."""
+        """Return one code per variable. Raises ConfigError when the key is not of this space."""
         if key not in self:
             raise ConfigError(f"{key!r} is no configuration of this space")
         return tuple(key[variable.positions[0]] for variable in self.variables)
@@ -133,19 +133,19 @@ class Space:
         return "".join(sorted(self.variables[variable].codes, key=_height, reverse=True))
 
     def highest(self) -> str:
-        """Every layer at the highest precision that it may have."""
+        """Return every layer at the highest precision that it may have."""
         return self.key_of([max(v.codes, key=_height) for v in self.variables])
 
     def lowest(self) -> str:
-        """Every layer at the lowest precision that it may have."""
+        """Return every layer at the lowest precision that it may have."""
         return self.key_of([min(v.codes, key=_height) for v in self.variables])
 
     def lowered(self, code: str) -> str:
-        """Every layer at one precision; those that may not have it stay at their highest."""
+        """Return every layer at one precision; those that may not have it stay at their highest."""
         return self.key_of([code if code in v.codes else max(v.codes, key=_height) for v in self.variables])
 
     def mixed(self, offset: int) -> str:
-        """All precisions in turn, from layer to layer, beginning with choice number `offset` (modulo their number)."""
+        """Return all precisions in turn, from layer to layer, beginning with choice number `offset` (modulo their number)."""
         return self.key_of([v.codes[(offset + number) % len(v.codes)] for number, v in enumerate(self.variables)])
 
     def changed(self, key: str, variable: int, code: str) -> str:

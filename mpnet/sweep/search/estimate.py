@@ -49,13 +49,13 @@ def seconds_per_pass(bench: Workbench, space: Space) -> PassSeconds:
 
 
 def estimate_seconds(bench: Workbench, space: Space, per_pass: float, workers: int) -> float:
-    """About how long an exact sweep takes. per_pass: the mean."""
+    """Estimate how long an exact sweep takes, in seconds. per_pass: the mean."""
     passes = float(forward_equivalents(bench.network, space))
     return (passes * per_pass + len(bench.dataset.images) * space.size * SCORE_SECONDS) / workers
 
 
 def duration(seconds: float) -> str:
-    """Seconds for people."""
+    """Write seconds for people."""
     for size, unit in ((86400 * 365, "years"), (86400, "days"), (3600, "hours"), (60, "minutes")):
         if seconds >= 2 * size:
             return f"{seconds / size:,.0f} {unit}"

@@ -47,7 +47,7 @@ class FailedTrials(Collection[Assignment]):
         self._configurations.update(Assignment(trial.key, options) for trial in failed_trials)
 
     def infer(self, options: int, keys: Iterable[str]) -> list[FailedTrial]:
-        """Those of the keys that fail where another one failed."""
+        """Infer which of the keys fail where another one failed."""
         causes = [(layer, reasons) for (option_set, layer), reasons in self._reasons.items() if option_set == options]
         failed_trials = []
         for key in keys if causes else ():

@@ -60,7 +60,7 @@ class _Claim:
 
     @property
     def configurations(self) -> list[Assignment]:
-        """Of the keys."""
+        """Return the configurations of the keys."""
         return [Assignment(key, self.options) for key in self.keys]
 
     def drop(self, keys: Collection[str]) -> None:
@@ -84,12 +84,12 @@ class _Queue:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is left to do or to wait for."""
+        """Return whether nothing is left to do or to wait for."""
         return not (self.pending or self.claimed or self.running or self.elsewhere)
 
     @property
     def claim_names(self) -> set[str]:
-        """Names of what this process has claimed."""
+        """Return the names of what this process has claimed."""
         return {claim.name for claim in (*(claim for claim, _ in self.running.values()), *self.claimed)}
 
     def drop_finished(self) -> None:

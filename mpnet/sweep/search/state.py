@@ -37,12 +37,12 @@ class SweepState:
 
     @property
     def finished_count(self) -> int:
-        """How many configurations need nothing more: measured, ruled out or failed."""
+        """Count the configurations that need nothing more: measured, ruled out or failed."""
         return len(self.trials) + self.ruled_out + len(self.failed_trials)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Return the seconds since the start."""
         return time.monotonic() - self.start_time
 
     @property
@@ -52,7 +52,7 @@ class SweepState:
 
     @property
     def seconds_left(self) -> float | None:
-        """At this rate; None as long as there is none."""
+        """Estimate the seconds left at this rate; None as long as there is none."""
         if not self.settled:
             return None
         return max(0.0, (self.total - self.finished_count) / self.per_second - (time.monotonic() - self.committed))

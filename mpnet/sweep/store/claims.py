@@ -47,7 +47,7 @@ class Claims:
         self._db.execute("DELETE FROM claims WHERE owner = ? AND name = coalesce(?, name)", (self._owners.me, name))
 
     def held(self) -> dict[str, str]:
-        """Claimed work by name, with its owner, dead owners' left out."""
+        """Return claimed work by name, with its owner, dead owners' left out."""
         return {name: owner for name, owner, heartbeat in self._all() if self._lasts(owner, heartbeat)}
 
     def _all(self) -> list[tuple[str, str, float]]:
@@ -57,6 +57,6 @@ class Claims:
         return claims
 
     def _lasts(self, owner: str, heartbeat: float) -> bool:
-        """Whether a claim still counts. heartbeat: its time.time()."""
+        """Return whether a claim still counts. heartbeat: its time.time()."""
         lives = self._owners.lives(owner)
         return abs(time.time() - heartbeat) < LEASE_SECONDS if lives is None else lives

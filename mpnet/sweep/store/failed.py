@@ -36,7 +36,7 @@ def add_failed(db: sqlite3.Connection, context: int, failed: Iterable[FailedTria
 
 
 def has_failed(db: sqlite3.Connection) -> bool:
-    """Whether the store has the table."""
+    """Return whether the store has the table."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'failed'").fetchone() is not None
 
 

@@ -14,7 +14,7 @@ LATEST_STORE = "latest.sqlite"
 
 
 def is_store(path: Path) -> bool:
-    """Whether a path is a file that begins as SQLite databases do."""
+    """Return whether a path is a file that begins as SQLite databases do."""
     try:
         if not path.is_file():  # opening a named pipe would wait for a writer
             return False

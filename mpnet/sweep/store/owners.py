@@ -121,7 +121,7 @@ class Owners:
         self._file = -1
 
     def lives(self, name: str) -> bool | None:
-        """Whether an owner's process lives; None when that cannot be known here and its heartbeat has to decide."""
+        """Return whether an owner's process lives; None when that cannot be known here and its heartbeat has to decide."""
         owner = Owner.parse(name)
         if owner is None:
             return None
@@ -138,7 +138,7 @@ class Owners:
 
     @staticmethod
     def _exists(owner: Owner) -> bool | None:
-        """Of an owner of which only the process id is known: one that is gone is dead, another may be anybody."""
+        """Tell whether an owner of only a process id may live: one that is gone is dead, another may be anybody."""
         return None if _answers(int(owner.pid)) and _started(int(owner.pid)) != "" else False
 
     def _is_locked(self, owner: Owner) -> bool | None:
@@ -188,7 +188,7 @@ def _line(path: str) -> str:
 
 
 def _namespace() -> str:
-    """Of process ids; two processes that have the same one see each other."""
+    """Return the namespace of process ids; two processes that have the same one see each other."""
     try:
         return re.sub(r"[^0-9]", "", os.readlink("/proc/self/ns/pid"))
     except OSError:
@@ -196,7 +196,7 @@ def _namespace() -> str:
 
 
 def _started(pid: int) -> str | None:
-    """When a process began, in ticks since boot; empty for a dead one that its parent has not noticed yet.
+    """Return when a process began, in ticks since boot; empty for a dead one that its parent has not noticed yet.
 
     None when the system does not say.
     """
@@ -209,7 +209,7 @@ def _started(pid: int) -> str | None:
 
 
 def _answers(pid: int) -> bool:
-    """Whether a process of this number exists."""
+    """Return whether a process of this number exists."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:

@@ -72,7 +72,7 @@ def write_record(store: TrialStore, contexts: Sequence[int], name: str, document
 
 
 def read_records(store: TrialStore) -> list[Record]:
-    """All sweeps of a store, in the order of their contexts."""
+    """Return all sweeps of a store, in the order of their contexts."""
     last = store.document(LAST)
     documents = store.contexts()
     sets = {tuple(int(number) for number in last.get("contexts") or ())} - {()}

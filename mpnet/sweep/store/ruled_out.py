@@ -39,12 +39,12 @@ def add_ruled_out(db: sqlite3.Connection, context: int, ruled_out: RuledOut) -> 
 
 
 def has_ruled_out(db: sqlite3.Connection) -> bool:
-    """Whether the store has the table: those of older versions do not."""
+    """Return whether the store has the table: those of older versions do not."""
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ruled_out'").fetchone() is not None
 
 
 def ruled_out_rows(db: sqlite3.Connection, context: int, front: str, first: str = "", last: str = "~") -> Iterator[Any]:
-    """Every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
+    """Yield every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
     if has_ruled_out(db):
         for (packed,) in db.execute(
             "SELECT keys FROM ruled_out WHERE context = ? AND front = ? AND first <= ? AND last >= ? ORDER BY first",

@@ -74,7 +74,7 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
 
 
 def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> Iterator[dict[str, Any]]:
-    """All rows of a table that can be read: from its beginning to the damage, and from its end back to it."""
+    """Return all rows of a table that can be read: from its beginning to the damage, and from its end back to it."""
     for direction in ("ASC", "DESC"):
         keys = ", ".join(f"{name} {direction}" for name in order.split(", "))
         try:
@@ -115,7 +115,7 @@ def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None
 
 
 def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list[Trial]]]:
-    """Batches of whole trials of one context."""
+    """Return batches of whole trials of one context."""
     batch: list[Trial] = []
     measures = trial_columns()
     of, broken = None, 0

@@ -37,7 +37,7 @@ SCHEMA: tuple[str, ...] = tuple(
 
 
 def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
-    """All columns of the trials but context and key, those of a newer mpnet among them."""
+    """Return all columns of the trials but context and key, those of a newer mpnet among them."""
     return tuple(str(row[1]) for row in db.execute("PRAGMA table_info(trials)") if row[1] not in ("context", "key"))
 
 
@@ -50,7 +50,7 @@ def add_columns(db: sqlite3.Connection) -> None:
 
 
 def checksum(context: int, key: str, values: Mapping[str, float]) -> int:
-    """CRC-32 of a trial: its context, key, and all values by column, in the order of their names."""
+    """Return CRC-32 of a trial: its context, key, and all values by column, in the order of their names."""
     names = sorted(values)
     text = "\0".join((str(context), key, *names)).encode("utf-8", "replace")
     return zlib.crc32(struct.pack(f"<{len(names)}d", *(values[name] for name in names)), zlib.crc32(text))
@@ -93,7 +93,7 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
 
 @contextlib.contextmanager
 def translated(path: Path) -> Iterator[None]:
-    """SQLite's and the system's complaints as one StoreError each."""
+    """Turn SQLite's and the system's complaints into one StoreError each."""
     try:
         yield
     except UnicodeDecodeError:  # even what SQLite says of a damaged file may be none

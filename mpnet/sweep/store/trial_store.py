@@ -125,7 +125,7 @@ class TrialStore:
 
     @staticmethod
     def open_or_read(path: str | Path, subject: Subject) -> TrialStore:
-        """As `open`; a store that is there but cannot be written is opened for reading, `writable` says so."""
+        """Open a store as `open`; one that is there but cannot be written is opened for reading, `writable` says so."""
         try:
             return TrialStore.open(path, subject)
         except StoreError:
@@ -237,7 +237,7 @@ class TrialStore:
 
     @property
     def writable(self) -> bool:
-        """Whether it was opened to be written."""
+        """Return whether it was opened to be written."""
         return bool(self.owner)
 
     @property
@@ -256,7 +256,7 @@ class TrialStore:
         return str(row[0])
 
     def notes(self, prefix: str) -> tuple[str, ...]:
-        """Names of all texts whose name begins so."""
+        """Return the names of all texts whose name begins so."""
         with translated(self.path):
             rows = self._db.execute("SELECT name FROM meta WHERE substr(name, 1, ?) = ?", (len(prefix), prefix)).fetchall()
         return tuple(str(row[0]) for row in rows)
@@ -304,7 +304,7 @@ class TrialStore:
         return int(held[0])
 
     def contexts(self) -> dict[int, dict[str, Any]]:
-        """All contexts by number."""
+        """Return all contexts by number."""
         with translated(self.path):
             rows = self._db.execute("SELECT id, document FROM contexts ORDER BY id").fetchall()
         for number, _ in rows:
@@ -374,16 +374,16 @@ class TrialStore:
         return new
 
     def ruled_out(self, context: int, front: str, keys: Collection[str]) -> set[str]:
-        """Those of the keys that are known to be no part of a front (see `ruled_out`)."""
+        """Return those of the keys that are known to be no part of a front (see `ruled_out`)."""
         held = self._ruled_out(context, front, min(keys), max(keys)) if keys else ()
         return {key for key in held if key in keys}
 
     def all_ruled_out(self, context: int, front: str) -> Iterator[str]:
-        """All keys that are known to be no part of that front."""
+        """Return all keys that are known to be no part of that front."""
         return self._ruled_out(context, front)
 
     def count_ruled_out(self, contexts: Iterable[int], front: str) -> int:
-        """How many there are."""
+        """Count the ruled out configurations."""
         return sum(1 for context in contexts for _ in self.all_ruled_out(context, front))
 
     def _ruled_out(self, context: int, front: str, *within: str) -> Iterator[str]:
@@ -392,8 +392,9 @@ class TrialStore:
             yield from once_each(self._read(unpacked, packed) for packed in rows)
 
     def ruled_out_after(self, contexts: Iterable[int], front: str) -> dict[int, int]:
-        """How many configurations were ruled out after so many images, fewest images first; of those that a version ruled out
-        which did not count them nothing is known.
+        """Count the configurations ruled out after so many images, fewest images first.
+
+        Those that a version ruled out which did not count them are missing.
         """
         total: Counter[int] = Counter()
         for context in contexts:
@@ -411,14 +412,14 @@ class TrialStore:
         self._write_note(name, json.dumps(document))
 
     def failed_trials(self, context: int) -> Iterator[FailedTrial]:
-        """All configurations that have no figures, by rising key."""
+        """Return all configurations that have no figures, by rising key."""
         with translated(self.path):
             rows = failed_rows(self._db, context)
             while (one := self._read(next, rows, None)) is not None:
                 yield one
 
     def find_failed(self, context: int, keys: Sequence[str]) -> list[FailedTrial]:
-        """Those of the keys that have no figures."""
+        """Find those of the keys that have no figures."""
         failed: list[FailedTrial] = []
         with translated(self.path):
             for start in range(0, len(keys), _SLICE):
@@ -426,7 +427,7 @@ class TrialStore:
         return failed
 
     def work(self) -> Work:
-        """All work that went into the finished trials."""
+        """Return all work that went into the finished trials."""
         with translated(self.path):
             rows = self._db.execute("SELECT macs, seconds FROM work").fetchall()
         for row in rows:
@@ -434,7 +435,7 @@ class TrialStore:
         return Work(sum(float(macs) for macs, _ in rows), sum(float(seconds) for _, seconds in rows))
 
     def count(self, context: int | None = None) -> int:
-        """How many trials are finished."""
+        """Count the finished trials."""
         where, values = ("", ()) if context is None else (" WHERE context = ?", (context,))
         with translated(self.path):
             return int(self._db.execute(f"SELECT count(*) FROM trials{where}", values).fetchone()[0])
@@ -448,13 +449,13 @@ class TrialStore:
         return tuple(name for name, count in zip(self._measures, row, strict=True) if count)
 
     def trials(self, context: int) -> Iterator[Trial]:
-        """All finished trials, by rising key."""
+        """Return all finished trials, by rising key."""
         with translated(self.path):
             for row in self._db.execute(f"SELECT {self._row} FROM trials WHERE context = ? ORDER BY key", (context,)):
                 yield self._read(self._trial, row)
 
     def find(self, context: int, keys: Sequence[str]) -> dict[str, Trial]:
-        """Those of the keys that are finished."""
+        """Find those of the keys that are finished."""
         trials: dict[str, Trial] = {}
         with translated(self.path):
             for start in range(0, len(keys), _SLICE):
@@ -493,17 +494,17 @@ class TrialStore:
             self._claims.release(name)
 
     def claims(self) -> dict[str, str]:
-        """Claimed work by name, with its owner (see `owners`), dead owners' left out."""
+        """Return claimed work by name, with its owner (see `owners`), dead owners' left out."""
         with translated(self.path):
             return self._read(self._claims.held)
 
     def lives(self, owner: str) -> bool | None:
-        """Whether an owner's process lives; None when that cannot be known here."""
+        """Return whether an owner's process lives; None when that cannot be known here."""
         return self._owners.lives(owner)
 
     @contextlib.contextmanager
     def _transaction(self) -> Iterator[None]:
-        """One short write. IMMEDIATE takes the write lock first: writers wait, they never deadlock."""
+        """Run one short write. IMMEDIATE takes the write lock first: writers wait, they never deadlock."""
         with translated(self.path):
             self._db.execute("BEGIN IMMEDIATE")
             try:

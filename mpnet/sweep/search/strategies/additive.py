@@ -20,8 +20,9 @@ _MAX_PARTIAL = 20_000  # points of a partial front; beyond, evenly thinned along
 
 
 def additive(problem: Problem) -> Walk:
-    """One variable at a time from the baseline, then the predicted front: at most 256 configurations, or as many as the
-    budget of trials leaves, from one end of the front to the other.
+    """Walk one variable at a time from the baseline, then the predicted front.
+
+    Of this at most 256 configurations, or as many as the budget of trials leaves, from one end of the front to the other.
     """
     for options in range(len(problem.space.option_sets)):
         results = yield Batch(only_lowered(problem, options))
@@ -33,7 +34,7 @@ def additive(problem: Problem) -> Walk:
 
 
 def predicted_front(problem: Problem, options: int, results: Results, limit: int = MAX_VERIFIED) -> list[str]:
-    """Keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
+    """Return the keys of the front of the additive model, cheapest first; exact for that model unless thinned to `limit`.
 
     results: holds the baseline and each single change of it; what failed is part of no front.
     """
@@ -60,7 +61,7 @@ def predicted_front(problem: Problem, options: int, results: Results, limit: int
 
 
 def _thinned(indices: np.ndarray, points: Points, limit: int) -> list[int]:
-    """At most `limit` of the indices, evenly along their order, both ends kept."""
+    """Return at most `limit` of the indices, evenly along their order, both ends kept."""
     distinct: dict[tuple[float, float], int] = {}
     for index in indices:
         distinct.setdefault((float(points[index, 0]), float(points[index, 1])), int(index))

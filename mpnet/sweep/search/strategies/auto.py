@@ -10,7 +10,7 @@ from mpnet.sweep.search.strategies.exhaustive import exhaustive
 
 
 def auto(problem: Problem) -> Walk:
-    """All configurations of a small problem, else the chain of `deep` and what lies around its front."""
+    """Walk all configurations of a small problem, else the chain of `deep` and what lies around its front."""
     yield from exhaustive(problem) if problem.is_small else deep(problem)
 
 

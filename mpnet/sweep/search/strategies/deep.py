@@ -53,7 +53,7 @@ class _Search:
         return Assignment(self._problem.space.key_of(codes), self._options)
 
     def walk(self) -> Walk:
-        """Everything that is measured."""
+        """Walk everything that is measured."""
         ends = [self._configuration((0,) * len(self._codes)), self._configuration(self._search.lowest)]
         yield Batch([Assignment(self._problem.baseline), *ends])
         chain = list(dict.fromkeys((yield from self._screened(self._search.chain()))))
@@ -92,8 +92,11 @@ class _Search:
                 yield depths, Measured(screened_noise(trial), self._problem.cost(trial))
 
     def _halves(self, known: Results) -> list[Assignment]:
-        """Between neighbours on the front, those with the most accuracy between them first, the configuration that has half of
-        what tells them apart: of the layers that are lower in the cheaper one those that bring least noise are lowered."""
+        """Walk the configurations that lie half way between neighbours on the front.
+
+        Neighbours with the most accuracy between them come first; of the layers that are lower in the cheaper one those that
+        bring least noise are lowered.
+        """
         problem = self._problem
         of_options = [c for c in known if c.options == self._options]
         front = [of_options[i] for i in problem.front([known[c] for c in of_options])]

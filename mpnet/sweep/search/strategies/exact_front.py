@@ -42,7 +42,7 @@ def exact_front(problem: Problem) -> Walk:
 
 
 def around_front(problem: Problem) -> Walk:
-    """Each single change of what is on the front so far, until the front has no other neighbours."""
+    """Walk each single change of what is on the front so far, until the front has no other neighbours."""
     results = yield Batch((), prune=True, again=True)
     requested = set(results)
     room = problem.space.size // AROUND

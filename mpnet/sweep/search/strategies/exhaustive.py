@@ -9,7 +9,7 @@ from mpnet.sweep.search.strategies import Strategy
 
 
 def exhaustive(problem: Problem) -> Walk:
-    """All configurations in one batch, in the order of the trie."""
+    """Walk all configurations in one batch, in the order of the trie."""
     yield Batch(AllAssignments(problem.space))
 
 

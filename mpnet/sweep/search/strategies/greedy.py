@@ -33,8 +33,9 @@ def greedy(problem: Problem) -> Walk:
 
 
 def _walk(problem: Problem, options: int, down: bool) -> Walk:
-    """From all high, lower what harms least per MAC until nothing can be lowered; or from all low, raise what harms
-    most until everything is high.
+    """Walk from all high, lowering what harms least per MAC until nothing can be lowered.
+
+    Or walk from all low, raising what harms most until everything is high.
     """
     start = problem.space.highest() if down else problem.space.lowest()
     current = Assignment(start, options)
@@ -74,7 +75,7 @@ class _Move(NamedTuple):
 
 
 def _moves(problem: Problem, key: str, down: bool) -> list[_Move]:
-    """Neighbours in the direction of the walk."""
+    """Return the neighbours in the direction of the walk."""
     moves = []
     for number, variable in enumerate(problem.space.variables):
         for code in variable.codes:

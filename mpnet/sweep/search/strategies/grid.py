@@ -12,7 +12,7 @@ MAX_GRID = 4096
 
 
 def grid(problem: Problem) -> Walk:
-    """As `exhaustive`. Raises: ConfigError for more than 4,096 configurations, before any is tried."""
+    """Walk as `exhaustive`. Raises: ConfigError for more than 4,096 configurations, before any is tried."""
     if problem.space.size > MAX_GRID:
         raise ConfigError(
             f"sweep.strategy: grid is for up to {MAX_GRID:,} configurations, this space has "

@@ -9,7 +9,7 @@ from mpnet.sweep.search.strategies import Strategy
 
 
 def one_at_a_time(problem: Problem) -> Walk:
-    """Both ways: only this layer lowered, and all but this layer lowered; for every precision that it can be given."""
+    """Walk both ways: only this layer lowered, and all but this layer lowered; for every precision that it can be given."""
     yield Batch(
         [
             configuration
@@ -35,7 +35,7 @@ def only_lowered(problem: Problem, options: int) -> list[Assignment]:
 
 
 def all_but_lowered(problem: Problem, options: int) -> list[Assignment]:
-    """For each precision all variables at it (those that can), and that with one variable alone at the highest."""
+    """Return for each precision all variables at it (those that can), and that with one variable alone at the highest."""
     space, top = problem.space, problem.space.highest()
     keys = []
     for code in dict.fromkeys(code for variable in space.variables for code in variable.codes):

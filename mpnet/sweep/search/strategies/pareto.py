@@ -17,7 +17,7 @@ PATIENCE = 20
 
 
 def pareto(problem: Problem) -> Walk:
-    """Asks Optuna for populations until `budget.trials` different configurations were tried.
+    """Ask Optuna for populations until `budget.trials` different configurations were tried.
 
     The corners (all high, all low) come first. Deterministic for a seed.
     Raises: ConfigError when Optuna is not installed.
