@@ -23,7 +23,7 @@ from mpnet.diagnose.analysis_document import (
     StepRow,
 )
 from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis, StepAnalysis, analyze
-from mpnet.diagnose.proposal import Measured, Proposal, propose, raising_costs
+from mpnet.diagnose.proposal import MeasuredLayers, Proposal, count_raising_cost, propose
 from mpnet.engine.plan import Plan
 from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
@@ -60,7 +60,7 @@ class AnalysisReport:
             quantization=self.bench.quantization,
             head_sqnr_db=analysis.head_db,
             layers=tuple(self._layer_row(layer) for layer in analysis.layers),
-            steps=tuple(_step_row(step) for step in worst_first(analysis.steps)),
+            steps=tuple(_step_row(step) for step in sort_worst_first(analysis.steps)),
             keep=self._proposal_row(),
         )
 
@@ -82,29 +82,29 @@ class AnalysisReport:
             macs_percent=self.keep_macs_percent,
             layers=tuple(layer.layer for layer in proposal.layers),
             names=tuple(layer.name for layer in proposal.layers),
-            yaml=precision_yaml(section, precisions) if precisions else "",
+            yaml=format_precisions(section, precisions) if precisions else "",
             pictures=proposal.images,
             measure=proposal.measure,
-            given=self._measurement(proposal.given),
+            given=self._measurement(proposal.configuration),
             raised=self._measurement(proposal.raised),
             heads=None if proposal.heads is None else self._measurement(proposal.heads),
             kept=PrecisionChoices(section.default, dict(section.layers)),
             over=replaced,
         )
 
-    def _measurement(self, measured: Measured) -> MeasuredConfiguration:
-        macs_percent = 100 * measured.macs / max(1, self.plan.network.macs)
-        return MeasuredConfiguration(measured.agreement, macs_percent, measured.bit_operations)
+    def _measurement(self, result: MeasuredLayers) -> MeasuredConfiguration:
+        macs_percent = 100 * result.macs / max(1, self.plan.network.macs)
+        return MeasuredConfiguration(result.agreement, macs_percent, result.bit_operations)
 
     def _layer_row(self, layer: LayerAnalysis) -> LayerRow:
-        bit_operations = max(1, self.proposal.given.bit_operations)
+        bit_operations = max(1, self.proposal.configuration.bit_operations)
         return LayerRow(
             layer=layer.layer,
             name=layer.name,
             precision=str(layer.precision),
             macs=layer.macs,
             macs_percent=100 * layer.macs / max(1, self.plan.network.macs),
-            raised_bit_operations_percent=100 * raising_costs(self.plan, layer.layer) / bit_operations,
+            raised_bit_operations_percent=100 * count_raising_cost(self.plan, layer.layer) / bit_operations,
             noise_percent=100 * layer.noise,
             alone_db=layer.alone_db,
             local=layer.local,
@@ -128,7 +128,7 @@ class AnalysisReport:
                 "histogram",
             ]
         )
-        for step in worst_first(self.analysis.steps):
+        for step in sort_worst_first(self.analysis.steps):
             local = [""] * len(_ERRORS) if step.local is None else [_cell(getattr(step.local, n)) for n in _ERRORS]
             writer.writerow(
                 [
@@ -166,12 +166,12 @@ def analyze_experiment(
     return AnalysisReport(bench, plan, analysis, proposal, keep_macs_percent)
 
 
-def worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:
+def sort_worst_first(steps: tuple[StepAnalysis, ...]) -> list[StepAnalysis]:
     """Sort steps by local SQNR, the lowest first; exact ones at the end, in the order of running."""
     return sorted(steps, key=lambda step: (step.local is None, step.local.sqnr_db if step.local else 0.0, step.number))
 
 
-def precision_yaml(section: PrecisionSection, layers: Mapping[int, Precision]) -> str:
+def format_precisions(section: PrecisionSection, layers: Mapping[int, Precision]) -> str:
     """Write a line for an experiment file: the given section with some layers over it.
 
     A choice that is replaced by its own key is left out.

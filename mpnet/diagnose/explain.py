@@ -2,8 +2,8 @@
 """Which layers of a configuration lose objects: all objects are compared once, then the worst are taken apart.
 
 Both the configuration and its baseline run on all images. For each object that is taken apart, layers of the configuration are
-raised to the baseline's precision, on its image alone: how much of the loss is whose (`shares`), and what is the least to raise
-(`cheapest_way`). Objects of one image share what ran.
+raised to the baseline's precision, on its image alone: how much of the loss is whose (`estimate_shares`), and what is the least
+to raise (`find_cheapest_way`). Objects of one image share what ran.
 """
 
 from __future__ import annotations
@@ -22,14 +22,23 @@ from mpnet.diagnose.objects import (
     LOST,
     MOVED,
     LostObject,
+    collect_reference_objects,
     find,
-    lost_objects,
-    object_named,
-    of_image,
-    reference_objects,
+    find_lost_objects,
+    find_named_object,
+    select_image,
 )
-from mpnet.diagnose.runs import ImageRuns, raised_key
-from mpnet.diagnose.shares import Explained, Orders, Way, all_count, cheapest_way, drawn_orders, sets_of, shares
+from mpnet.diagnose.runs import ImageRuns, raise_key
+from mpnet.diagnose.shares import (
+    ExplainedObject,
+    Orders,
+    Way,
+    covers_all_orders,
+    draw_orders,
+    estimate_shares,
+    find_cheapest_way,
+    list_sets,
+)
 from mpnet.engine.assign import PrecisionPlan, assign_key
 from mpnet.engine.cost import plan_cost
 from mpnet.errors import ConfigError
@@ -54,7 +63,7 @@ class Explanation:
     """plan, baseline: the configuration and what it is compared with. detections: of both, of all images.
 
     lost: all objects that became worse, explained: those that were taken apart. costs: bit operations that raising each layer
-    adds; whole: those of the baseline.
+    adds; baseline_bit_operations: those of the baseline.
     """
 
     bench: Workbench
@@ -62,9 +71,9 @@ class Explanation:
     baseline: PrecisionPlan
     detections: tuple[Detections, Detections]
     lost: tuple[LostObject, ...]
-    explained: tuple[Explained, ...]
+    explained: tuple[ExplainedObject, ...]
     costs: dict[int, int]
-    whole: int
+    baseline_bit_operations: int
     pairs: int
 
     def document(self) -> ExplanationDocument:
@@ -88,7 +97,7 @@ class Explanation:
         """Return IMAGE:N, as `--object` takes it."""
         return f"{Path(self.bench.dataset.images[lost_object.position].path).name}:{lost_object.number}"
 
-    def _object_row(self, explained: Explained) -> ObjectRow:
+    def _object_row(self, explained: ExplainedObject) -> ObjectRow:
         lost_object = explained.object
         return ObjectRow(
             object=self.name(lost_object),
@@ -98,12 +107,12 @@ class Explanation:
             size=size_of(lost_object.area),
             at_edge=lost_object.at_edge,
             box=lost_object.box,
-            baseline_score=lost_object.before,
-            score=lost_object.after,
-            beside_score=lost_object.beside,
+            baseline_score=lost_object.baseline_score,
+            score=lost_object.score,
+            beside_score=lost_object.near_score,
             loss=explained.loss,
             shares=tuple(
-                ShareRow(share.layer, self._name(share.layer), share.percent, share.half) for share in explained.shares
+                ShareRow(share.layer, self._name(share.layer), share.percent, share.half_width) for share in explained.shares
             ),
             remedy=None if explained.way is None or lost_object.kind == KEPT else self._remedy(explained.way),
         )
@@ -113,19 +122,19 @@ class Explanation:
             layers=way.layers,
             names=tuple(self._name(layer) for layer in way.layers),
             precisions=tuple(str(self.baseline[layer]) for layer in way.layers),
-            bit_operations_percent=100 * way.bit_operations / max(1, self.whole),
+            bit_operations_percent=100 * way.bit_operations / max(1, self.baseline_bit_operations),
             score=way.score,
         )
 
     def _layer_losses(self, index: int) -> LayerLosses:
-        explained = [one for one in self.explained if one.shares]
+        explained = [e for e in self.explained if e.shares]
         names = self.bench.dataset.names
         return LayerLosses(
             layer=index,
             name=self._name(index),
             precision=str(self.plan[index]),
             raised=str(self.baseline[index]),
-            bit_operations_percent=100 * self.costs[index] / max(1, self.whole),
+            bit_operations_percent=100 * self.costs[index] / max(1, self.baseline_bit_operations),
             percent=self._share(index, explained),
             brings_back=sum(e.way is not None and index in e.way.layers for e in explained),
             by_size={size: self._share(index, [e for e in explained if size_of(e.object.area) == size]) for size in SIZES},
@@ -140,10 +149,10 @@ class Explanation:
         )
 
     @staticmethod
-    def _share(index: int, explained: Sequence[Explained]) -> float | None:
+    def _share(index: int, explained: Sequence[ExplainedObject]) -> float | None:
         """Return a layer's share of what some objects lost together, percent; None for none."""
-        lost = [(one.loss, share.percent) for one in explained for share in one.shares if share.layer == index]
-        return sum(loss * percent for loss, percent in lost) / sum(loss for loss, _ in lost) if lost else None
+        losses = [(e.loss, share.percent) for e in explained for share in e.shares if share.layer == index]
+        return sum(loss * percent for loss, percent in losses) / sum(loss for loss, _ in losses) if losses else None
 
     def _name(self, index: int) -> str:
         return self.bench.network.layers[index].name
@@ -161,21 +170,21 @@ def explain_experiment(
     bench = open_workbench(experiment)
     if bench.kit.task != DETECTION:
         raise ConfigError(f"{experiment.source}: the network is a classifier; only detectors lose objects")
-    given, baseline = bench.assign(), bench.uniform(experiment.baseline or "fp32")
-    if not _lowered(bench, given, baseline):
+    configuration, baseline = bench.assign(), bench.uniform(experiment.baseline or "fp32")
+    if not _lowered(bench, configuration, baseline):
         raise ConfigError(
             f"{experiment.source}: every layer with weights has the baseline's precision, so nothing can be lost; "
             "choose others, such as --set precision.default=int8"
         )
     with progress("images", len(bench.inputs)) as advance:
-        before, after = run_plans(bench, [bench.plan(baseline), bench.plan(given)], advance)
-    detections = before.predictions, after.predictions
-    return explain(bench, given, baseline, detections, objects=objects, worst=worst, pairs=pairs, progress=progress)
+        baseline_outcome, outcome = run_plans(bench, [bench.plan(baseline), bench.plan(configuration)], advance)
+    detections = baseline_outcome.predictions, outcome.predictions
+    return explain(bench, configuration, baseline, detections, objects=objects, worst=worst, pairs=pairs, progress=progress)
 
 
 def explain(
     bench: Workbench,
-    given: PrecisionPlan,
+    configuration: PrecisionPlan,
     baseline: PrecisionPlan,
     detections: tuple[Detections, Detections],
     *,
@@ -190,66 +199,77 @@ def explain(
 
     Raises: ConfigError for an object that is not there; EngineError naming the layer.
     """
-    truths = reference_objects(bench.dataset, detections[0])
-    before, after = (find(one, truths) for one in detections)
-    lost = lost_objects(truths, before, after)
-    wanted = [object_named(name, truths, bench.dataset, before, after) for name in dict.fromkeys(objects)] or lost[:worst]
-    costs, whole = _costs(bench, given, baseline, _lowered(bench, given, baseline))
-    images = list(dict.fromkeys(one.position for one in wanted))
-    worker = _Worker(bench, given, baseline, truths, wanted, costs, pairs)
-    explained: dict[int, Explained] = {}
+    truths = collect_reference_objects(bench.dataset, detections[0])
+    baseline_finds, finds = find(detections[0], truths), find(detections[1], truths)
+    all_lost = find_lost_objects(truths, baseline_finds, finds)
+    named = [find_named_object(name, truths, bench.dataset, baseline_finds, finds) for name in dict.fromkeys(objects)]
+    selected = named or all_lost[:worst]
+    costs, baseline_bit_operations = _costs(bench, configuration, baseline, _lowered(bench, configuration, baseline))
+    images = list(dict.fromkeys(lost_object.position for lost_object in selected))
+    worker = _Worker(bench, configuration, baseline, truths, selected, costs, pairs)
+    explained: dict[int, ExplainedObject] = {}
     with progress("images with lost objects", len(images)) as advance:
-        for part in in_order(worker, images, min(bench.threads, max(1, len(images)))):
-            explained.update({one.object.index: one for one in part})
+        for explained_in_image in in_order(worker, images, min(bench.threads, max(1, len(images)))):
+            explained.update({e.object.index: e for e in explained_in_image})
             advance(1)
-    in_turn = tuple(explained[one.index] for one in wanted)
-    return Explanation(bench, given, baseline, detections, tuple(lost), in_turn, costs, whole, pairs)
+    return Explanation(
+        bench,
+        configuration,
+        baseline,
+        detections,
+        tuple(all_lost),
+        tuple(explained[lost_object.index] for lost_object in selected),
+        costs,
+        baseline_bit_operations,
+        pairs,
+    )
 
 
-def _lowered(bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan) -> list[int]:
+def _lowered(bench: Workbench, configuration: PrecisionPlan, baseline: PrecisionPlan) -> list[int]:
     """Return the layers with weights whose precision is not the baseline's."""
-    return [layer.index for layer in bench.network.convolutions if given[layer.index] is not baseline[layer.index]]
+    return [layer.index for layer in bench.network.convolutions if configuration[layer.index] is not baseline[layer.index]]
 
 
 def _costs(
-    bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, lowered: Iterable[int]
+    bench: Workbench, configuration: PrecisionPlan, baseline: PrecisionPlan, lowered: Iterable[int]
 ) -> tuple[dict[int, int], int]:
-    """Return bit operations that raising each layer adds, and those of the baseline."""
+    """Count the bit operations that raising each layer adds, and those of the baseline."""
 
-    def counted(precisions: PrecisionPlan) -> int:
+    def count_bit_operations(precisions: PrecisionPlan) -> int:
         return plan_cost(bench.plan(precisions))["bit_operations"]
 
     def raised(index: int) -> PrecisionPlan:
-        return assign_key(bench.network, raised_key(bench.network, given, baseline, frozenset({index})))
+        return assign_key(bench.network, raise_key(bench.network, configuration, baseline, frozenset({index})))
 
-    before = counted(given)
-    return {index: counted(raised(index)) - before for index in lowered}, counted(baseline)
+    bit_operations = count_bit_operations(configuration)
+    return {index: count_bit_operations(raised(index)) - bit_operations for index in lowered}, count_bit_operations(baseline)
 
 
 @dataclass(frozen=True, eq=False)
 class _Worker:
-    """Takes apart the wanted objects of one image, in a thread of its own."""
+    """Takes apart the selected objects of one image, in a thread of its own."""
 
     bench: Workbench
-    given: PrecisionPlan
+    configuration: PrecisionPlan
     baseline: PrecisionPlan
     truths: Truths
-    wanted: Sequence[LostObject]
+    selected: Sequence[LostObject]
     costs: dict[int, int]
     pairs: int
 
-    def __call__(self, position: int) -> list[Explained]:
-        objects = [one for one in self.wanted if one.position == position]
-        truths, numbers = of_image(self.truths, position, objects)
-        runs = ImageRuns(self.bench, self.given, self.baseline, position, truths)
+    def __call__(self, position: int) -> list[ExplainedObject]:
+        objects = [lost_object for lost_object in self.selected if lost_object.position == position]
+        truths, finds_indices = select_image(self.truths, position, objects)
+        runs = ImageRuns(self.bench, self.configuration, self.baseline, position, truths)
         layers = list(self.costs)
-        orders = None if all_count(layers, self.pairs) else drawn_orders(layers, self.pairs, (0, position))
-        if any(one.kind != KEPT for one in objects):
-            runs.run(sets_of(layers, orders))
-        return [self._explained(runs, one, at, orders) for one, at in zip(objects, numbers, strict=True)]
+        orders = None if covers_all_orders(layers, self.pairs) else draw_orders(layers, self.pairs, (0, position))
+        if any(lost_object.kind != KEPT for lost_object in objects):
+            runs.run(list_sets(layers, orders))
+        indexed = zip(objects, finds_indices, strict=True)
+        return [self._explained(runs, lost_object, finds_index, orders) for lost_object, finds_index in indexed]
 
-    def _explained(self, runs: ImageRuns, one: LostObject, at: int, orders: Orders | None) -> Explained:
-        if one.kind == KEPT:
-            return Explained(one, 0.0, (), None)
-        loss, of_layers = shares(runs, one, at, list(self.costs), orders)
-        return Explained(one, loss, of_layers, cheapest_way(runs, one, at, self.costs))
+    def _explained(self, runs: ImageRuns, lost_object: LostObject, finds_index: int, orders: Orders | None) -> ExplainedObject:
+        if lost_object.kind == KEPT:
+            return ExplainedObject(lost_object, 0.0, (), None)
+        loss, of_layers = estimate_shares(runs, lost_object, finds_index, list(self.costs), orders)
+        return ExplainedObject(lost_object, loss, of_layers, find_cheapest_way(runs, lost_object, finds_index, self.costs))

@@ -35,9 +35,12 @@ _Layers = frozenset[int]
 
 
 @dataclass(frozen=True)
-class Measured:
-    """layers: that are raised. agreement: with the baseline, percent, -1 where it finds nothing; noise: over signal, mean of
-    the heads; macs: of the raised layers; bit_operations: of the whole configuration.
+class MeasuredLayers:
+    """A configuration with some layers raised, run on a few images.
+
+    layers:    those that are raised.
+    agreement: with the baseline, percent, -1 where it finds nothing. noise: over signal, mean of the heads.
+    macs:      of the raised layers, for one image. bit_operations: of the whole configuration.
     """
 
     layers: _Layers
@@ -46,7 +49,7 @@ class Measured:
     macs: int
     bit_operations: int
 
-    def better(self, other: Measured) -> bool:
+    def is_better_than(self, other: MeasuredLayers) -> bool:
         """Return whether a few images show it: more agreement and no more noise, or as much agreement and much less noise."""
         if self.agreement > other.agreement:
             return self.noise <= other.noise
@@ -55,37 +58,39 @@ class Measured:
 
 @dataclass(frozen=True)
 class Proposal:
-    """layers: to raise, in network order. given, raised: the configuration before and after, heads: with the heads alone
-    raised, None where that is too much; all three on the same `images` images. measure: which agreement. whole: in whole
-    numbers alone.
+    """Layers to raise, in network order, and what that brings.
+
+    images:        how many images each configuration ran on, the same ones. measure: which agreement.
+    configuration: as it is. raised: with the layers raised. heads: with the heads alone raised, None where that is too much.
+    integer_only:  whether the network runs in integers alone.
     """
 
     layers: tuple[LayerAnalysis, ...]
     images: int
     measure: str
-    given: Measured
-    raised: Measured
-    heads: Measured | None
-    whole: bool = False
+    configuration: MeasuredLayers
+    raised: MeasuredLayers
+    heads: MeasuredLayers | None
+    integer_only: bool = False
 
     @property
     def precisions(self) -> dict[int, Precision]:
         """Return the precision to which each layer is raised."""
-        return {layer.layer: raised(layer.precision, self.whole) for layer in self.layers}
+        return {layer.layer: raise_precision(layer.precision, self.integer_only) for layer in self.layers}
 
 
-def raised(precision: Precision, integer_only: bool) -> Precision:
-    """Return the next higher precision: of codes fp16, else fp32. integer_only: in whole numbers alone, int16."""
+def raise_precision(precision: Precision, integer_only: bool) -> Precision:
+    """Return the next higher precision: of codes fp16, else fp32; int16 where a network runs in integers alone."""
     if integer_only and precision.carries_scale:
         return INT16
     return FP16 if precision.carries_scale else FP32
 
 
-def raising_costs(plan: Plan, layer: int) -> int:
-    """Return bit operations that are added when a layer is raised."""
+def count_raising_cost(plan: Plan, layer: int) -> int:
+    """Count the bit operations that are added when a layer is raised."""
     lowering = plan.lowerings[layer]
-    higher = replace(lowering, precision=raised(lowering.precision, plan.options.integer_only))
-    return LAYER_COSTS["bit_operations"](higher) - LAYER_COSTS["bit_operations"](lowering)
+    raised_lowering = replace(lowering, precision=raise_precision(lowering.precision, plan.options.integer_only))
+    return LAYER_COSTS["bit_operations"](raised_lowering) - LAYER_COSTS["bit_operations"](lowering)
 
 
 def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: float, progress: Progress = silent) -> Proposal:
@@ -99,7 +104,7 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     layers = {
         i: layer
         for i, layer in lowered.items()
-        if layer.macs <= budget and raised(layer.precision, plan.options.integer_only) is not layer.precision
+        if layer.macs <= budget and raise_precision(layer.precision, plan.options.integer_only) is not layer.precision
     }
     by_noise = sorted(
         (i for i, layer in layers.items() if layer.noise > 0), key=lambda i: (-layers[i].noise / max(layers[i].macs, 1), i)
@@ -111,12 +116,12 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     trials.run([frozenset(), start, *(start | {i} for i in candidates)], progress)
     by_gain = sorted(candidates, key=lambda i: (-trials.gain(start, i), candidates.index(i)))
     others_by_noise = [i for i in by_noise if i not in start]
-    chains = [_within(trials, start, order, budget) for order in (others_by_noise, by_gain)]
+    chains = [_sets_within(trials, start, order, budget) for order in (others_by_noise, by_gain)]
     trials.run([layer_set for chain in chains for layer_set in chain], progress)
-    baseline = trials[start]
+    start_result = trials[start]
     acceptable = [
-        baseline,
-        *(candidate for candidate in trials.known() if start <= candidate.layers and candidate.better(baseline)),
+        start_result,
+        *(candidate for candidate in trials.results() if start <= candidate.layers and candidate.is_better_than(start_result)),
     ]
     best = max(acceptable, key=lambda candidate: (candidate.agreement, -candidate.noise, -candidate.macs))
     proposed_layers = tuple(sorted((layers[i] for i in best.layers), key=lambda layer: layer.layer))
@@ -125,7 +130,7 @@ def propose(bench: Workbench, plan: Plan, analysis: Analysis, macs_percent: floa
     return Proposal(proposed_layers, trials.images, trials.measure, trials[frozenset()], best, by_thumb, integer_only)
 
 
-def _within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
+def _sets_within(trials: _Trials, start: _Layers, order: Sequence[int], budget: float) -> list[_Layers]:
     """Return the sets that come of adding layers in an order while they fit, at most CANDIDATES of them and the fullest one."""
     sets, layer_set = [], start
     for index in order:
@@ -145,31 +150,31 @@ class _Trials:
         self._plan = plan
         self._task = bench.kit.task
         self._baseline = self._bench.plan(bench.uniform(bench.experiment.baseline or str(FP32)))
-        self._known: dict[_Layers, Measured] = {}
+        self._results: dict[_Layers, MeasuredLayers] = {}
 
     @property
     def measure(self) -> str:
         """Return the name of the measure of agreement."""
         return self._task.agreement
 
-    def __getitem__(self, layers: _Layers) -> Measured:
-        return self._known[layers]
+    def __getitem__(self, layers: _Layers) -> MeasuredLayers:
+        return self._results[layers]
 
-    def known(self) -> list[Measured]:
-        """Return all that ran."""
-        return list(self._known.values())
+    def results(self) -> list[MeasuredLayers]:
+        """Return what all sets that ran brought."""
+        return list(self._results.values())
 
     def macs(self, layers: _Layers) -> int:
-        """Return the multiply-accumulates of some layers for one image."""
+        """Count the multiply-accumulates of some layers for one image."""
         return sum(self._plan.network.layers[i].macs for i in layers)
 
     def gain(self, start: _Layers, index: int) -> float:
-        """Return the agreement that a layer brings, per MAC; a tie has none."""
+        """Return the agreement that a layer brings, per MAC; a tie brings none."""
         return (self[start | {index}].agreement - self[start].agreement) / max(self.macs(frozenset({index})), 1)
 
     def run(self, sets: Sequence[_Layers], progress: Progress) -> None:
-        """Measure those that are not known."""
-        remaining = [layer_set for layer_set in dict.fromkeys(sets) if layer_set not in self._known]
+        """Measure the sets that did not run yet."""
+        remaining = [layer_set for layer_set in dict.fromkeys(sets) if layer_set not in self._results]
         groups = [remaining[start : start + AT_ONCE] for start in range(0, len(remaining), AT_ONCE)]
         with progress("configurations", len(groups) * self.images) as advance:
             for group in groups:
@@ -179,7 +184,7 @@ class _Trials:
                 for layer_set, plan, outcome in zip(group, plans, outcomes, strict=True):
                     agreement = meter.values(outcome.predictions, (self.measure,)).get(self.measure, -1.0)
                     ratios = [10 ** (-db / 10) for db in outcome.head_sqnr_db]
-                    self._known[layer_set] = Measured(
+                    self._results[layer_set] = MeasuredLayers(
                         layer_set,
                         agreement,
                         sum(ratios) / max(1, len(ratios)),
@@ -189,4 +194,4 @@ class _Trials:
 
     def _raised(self, layers: _Layers) -> Plan:
         integer_only = self._plan.options.integer_only
-        return self._bench.plan(self._bench.assign({i: raised(self._plan.precision[i], integer_only) for i in layers}))
+        return self._bench.plan(self._bench.assign({i: raise_precision(self._plan.precision[i], integer_only) for i in layers}))

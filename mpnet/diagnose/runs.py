@@ -28,29 +28,31 @@ class ImageRuns:
     position: of the image. truths: its objects.
     """
 
-    def __init__(self, bench: Workbench, given: PrecisionPlan, baseline: PrecisionPlan, position: int, truths: Truths) -> None:
-        self._bench, self._given, self._baseline, self._truths = bench, given, baseline, truths
+    def __init__(
+        self, bench: Workbench, configuration: PrecisionPlan, baseline: PrecisionPlan, position: int, truths: Truths
+    ) -> None:
+        self._bench, self._configuration, self._baseline, self._truths = bench, configuration, baseline, truths
         batch = bench.inputs.take([position])
         self._image, self._geometry = host_tensor(batch.x), geometry_array(batch.geometry)
         self._decoder = bench.decoder.of_images(np.array([position]))
-        self.known: dict[Layers, Finds] = {}
+        self.finds_by_layers: dict[Layers, Finds] = {}
 
     def run(self, sets: Iterable[Layers]) -> None:
-        """Run what is not known yet of these sets of raised layers."""
-        missing = [layers for layers in dict.fromkeys(sets) if layers not in self.known]
-        for start in range(0, len(missing), AT_ONCE):
-            self._run({self._codes(layers): layers for layers in missing[start : start + AT_ONCE]})
+        """Run those that did not run yet of these sets of raised layers."""
+        remaining = [layers for layers in dict.fromkeys(sets) if layers not in self.finds_by_layers]
+        for start in range(0, len(remaining), AT_ONCE):
+            self._run({self._codes(layers): layers for layers in remaining[start : start + AT_ONCE]})
 
     def __getitem__(self, layers: Layers) -> Finds:
         self.run([layers])
-        return self.known[layers]
+        return self.finds_by_layers[layers]
 
     def _codes(self, layers: Layers) -> str:
-        return split_key(raised_key(self._bench.network, self._given, self._baseline, layers))[0]
+        return split_key(raise_key(self._bench.network, self._configuration, self._baseline, layers))[0]
 
     def _run(self, keys: dict[str, Layers]) -> None:
         bench, prepared = self._bench, self._bench.prepared
-        graph = build_graph(bench.network, keys, bench.options, {i: self._given[i] for i in self._given.keyed})
+        graph = build_graph(bench.network, keys, bench.options, {i: self._configuration[i] for i in self._configuration.keyed})
         decoded: list[dict[str, Any]] = [{} for _ in graph.heads]
 
         def on_head(head: int, name: str, tensor: Tensor) -> None:
@@ -60,17 +62,17 @@ class ImageRuns:
         run_graph(graph, stem, prepared, on_head, image=self._image if graph.reads_image else None)
         for key, layers in keys.items():
             outputs = [self._decoder.join([decoded[head][name]]) for head, name in enumerate(graph.head_names(key))]
-            self.known[layers] = find(self._decoder.predictions(outputs), self._truths)
+            self.finds_by_layers[layers] = find(self._decoder.predictions(outputs), self._truths)
 
 
-def raised_key(network: NetworkSpec, given: PrecisionPlan, baseline: PrecisionPlan, layers: Layers) -> str:
+def raise_key(network: NetworkSpec, configuration: PrecisionPlan, baseline: PrecisionPlan, layers: Layers) -> str:
     """Return the key of a configuration with layers with weights raised to the baseline's precisions."""
-    codes, rest = split_key(given.key)
-    high = split_key(baseline.key)[0]
+    codes, keyed_codes = split_key(configuration.key)
+    baseline_codes = split_key(baseline.key)[0]
     raised = [layer.index in layers for layer in network.convolutions]
-    return "".join(high[i] if above else codes[i] for i, above in enumerate(raised)) + rest
+    return "".join(baseline_codes[i] if is_raised else codes[i] for i, is_raised in enumerate(raised)) + keyed_codes
 
 
-def prefixes(order: Sequence[int]) -> list[Layers]:
+def list_prefixes(order: Sequence[int]) -> list[Layers]:
     """Return the sets that come of raising layers one after the other, without the empty one."""
     return [frozenset(order[: end + 1]) for end in range(len(order))]

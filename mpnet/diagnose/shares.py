@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.diagnose.objects import LostObject
-from mpnet.diagnose.runs import ImageRuns, Layers, prefixes
+from mpnet.diagnose.runs import ImageRuns, Layers, list_prefixes
 from mpnet.evaluation.intervals import t_quantile
 
 Floats = NDArray[np.float64]
@@ -27,12 +27,12 @@ class LayerShare:
     """A layer's share of what is lost, percent, after Shapley (1953): its gain when it is raised, averaged over all orders in
     which layers can be raised. Shares of all layers add up to 100; below 0 where raising it harms.
 
-    half: half the width of the 95 % interval over the orders that were drawn; 0 where all orders count.
+    half_width: half the width of the 95 % interval over the orders that were drawn; 0 where all orders count.
     """
 
     layer: int
     percent: float
-    half: float
+    half_width: float
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class Explained:
+class ExplainedObject:
     """Why an object is lost. loss: what all layers raised together bring back of its score. shares: of that, the largest first;
     none where nothing is lost. way: None where no set of layers helps.
     """
@@ -56,35 +56,35 @@ class Explained:
     way: Way | None
 
 
-def drawn_orders(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> Orders:
-    """Return the orders of raising the layers: each that is drawn, and the same backwards, which halves what chance leaves."""
+def draw_orders(layers: Sequence[int], pairs: int, seed: Sequence[int]) -> Orders:
+    """Draw orders of raising the layers: each that is drawn, and the same backwards, which halves what chance leaves."""
     random = np.random.default_rng(seed)
     orders = (tuple(int(i) for i in random.permutation(layers)) for _ in range(pairs))
-    return [order for drawn in orders for order in (drawn, drawn[::-1])]
+    return [order for forward in orders for order in (forward, forward[::-1])]
 
 
-def all_count(layers: Sequence[int], pairs: int) -> bool:
+def covers_all_orders(layers: Sequence[int], pairs: int) -> bool:
     """Return whether running all sets of layers costs no more than the drawn orders."""
     return len(layers) < 24 and 2 ** len(layers) <= 2 * pairs * len(layers)
 
 
-def sets_of(layers: Sequence[int], orders: Orders | None) -> list[Layers]:
-    """Return all sets of layers that shares need to know. orders: drawn ones, None: all orders count."""
+def list_sets(layers: Sequence[int], orders: Orders | None) -> list[Layers]:
+    """List the sets of raised layers that shares need. orders: drawn ones; None: all orders count."""
     if orders is None:
         return [frozenset(chosen) for size in range(len(layers) + 1) for chosen in itertools.combinations(layers, size)]
-    return [NOTHING, *(chosen for order in orders for chosen in prefixes(order))]
+    return [NOTHING, *(chosen for order in orders for chosen in list_prefixes(order))]
 
 
-def shares(
-    runs: ImageRuns, one: LostObject, at: int, layers: Sequence[int], orders: Orders | None
+def estimate_shares(
+    runs: ImageRuns, lost_object: LostObject, finds_index: int, layers: Sequence[int], orders: Orders | None
 ) -> tuple[float, tuple[LayerShare, ...]]:
-    """Return the loss, as `Explained` has it, and the shares of the layers, the largest first.
+    """Return the loss, as `ExplainedObject` has it, and the shares of the layers, the largest first.
 
-    at: the object's number in the image, from 0. orders: as `sets_of`, which must have run.
+    finds_index: the object's number in the image, from 0. orders: as `list_sets`, which must have run.
     """
 
     def value(raised: Layers) -> float:
-        return one.value(runs[raised], at)
+        return lost_object.value(runs[raised], finds_index)
 
     loss = value(frozenset(layers)) - value(NOTHING)
     if loss <= 0:
@@ -96,27 +96,27 @@ def shares(
         gains = np.array([_gains(value, order, layers) for order in orders]).reshape(pairs, 2, len(layers)).mean(axis=1)
         error = gains.std(axis=0, ddof=1) / math.sqrt(pairs) * t_quantile(max(2.0, pairs - 1.0), 0.025)
         estimates = list(zip(layers, gains.mean(axis=0).tolist(), error.tolist(), strict=True))
-    of_layers = [LayerShare(layer, 100 * gain / loss, 100 * half / loss) for layer, gain, half in estimates]
+    of_layers = [LayerShare(layer, 100 * gain / loss, 100 * half_width / loss) for layer, gain, half_width in estimates]
     return loss, tuple(sorted(of_layers, key=lambda share: (-share.percent, share.layer)))
 
 
 def _exact(value: Value, layer: int, layers: Sequence[int]) -> float:
-    others, total = [i for i in layers if i != layer], 0.0
-    for size in range(len(others) + 1):
-        weight = 1 / (len(layers) * math.comb(len(others), size))
-        for chosen in itertools.combinations(others, size):
+    other_layers, total = [i for i in layers if i != layer], 0.0
+    for size in range(len(other_layers) + 1):
+        weight = 1 / (len(layers) * math.comb(len(other_layers), size))
+        for chosen in itertools.combinations(other_layers, size):
             total += weight * (value(frozenset((*chosen, layer))) - value(frozenset(chosen)))
     return total
 
 
 def _gains(value: Value, order: Sequence[int], layers: Sequence[int]) -> list[float]:
     """Return what each layer brings when layers are raised in this order, in the order of `layers`."""
-    values = [value(NOTHING), *(value(chosen) for chosen in prefixes(order))]
-    gains = {layer: after - before for layer, before, after in zip(order, values, values[1:], strict=False)}
+    values = [value(NOTHING), *(value(chosen) for chosen in list_prefixes(order))]
+    gains = {layer: current - previous for layer, previous, current in zip(order, values, values[1:], strict=False)}
     return [gains[layer] for layer in layers]
 
 
-def cheapest_way(runs: ImageRuns, one: LostObject, at: int, costs: Mapping[int, int]) -> Way | None:
+def find_cheapest_way(runs: ImageRuns, lost_object: LostObject, finds_index: int, costs: Mapping[int, int]) -> Way | None:
     """Find the least that brings the object back: the cheapest layer that does so alone.
 
     Else layers are raised one after the other, each time the one that gains most, and those that turn out not to be needed are
@@ -129,20 +129,23 @@ def cheapest_way(runs: ImageRuns, one: LostObject, at: int, costs: Mapping[int, 
         return sum(costs[layer] for layer in layers)
 
     def is_back(layers: Layers) -> bool:
-        return one.is_back(runs[layers], at)
+        return lost_object.is_back(runs[layers], finds_index)
+
+    def gain(layers: Layers) -> tuple[float, int]:
+        return lost_object.value(runs[layers], finds_index), -cost(layers)
 
     runs.run(frozenset({layer}) for layer in costs)
     raised = NOTHING
     while not is_back(raised) and len(raised) < len(costs):
         steps = [raised | {layer} for layer in costs if layer not in raised]
         runs.run(steps)
-        there = [step for step in steps if is_back(step)]
-        raised = min(there, key=cost) if there else max(steps, key=lambda step: (one.value(runs[step], at), -cost(step)))
+        sufficient = [step for step in steps if is_back(step)]
+        raised = min(sufficient, key=cost) if sufficient else max(steps, key=gain)
     for layer in sorted(raised, key=lambda layer: -costs[layer]):
         if is_back(raised - {layer}):
             raised -= {layer}
-    known = [layers for layers, finds in runs.known.items() if one.is_back(finds, at)]
-    if not known:
+    sufficient_sets = [layers for layers, finds in runs.finds_by_layers.items() if lost_object.is_back(finds, finds_index)]
+    if not sufficient_sets:
         return None
-    best = min(known, key=lambda layers: (cost(layers), len(layers), sorted(layers)))
-    return Way(tuple(sorted(best)), cost(best), float(runs[best].score[at]))
+    best = min(sufficient_sets, key=lambda layers: (cost(layers), len(layers), sorted(layers)))
+    return Way(tuple(sorted(best)), cost(best), float(runs[best].score[finds_index]))

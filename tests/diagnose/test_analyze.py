@@ -7,7 +7,7 @@ import pytest
 
 from mpnet.config.experiment import PrecisionSection
 from mpnet.diagnose.analysis_document import AnalysisDocument
-from mpnet.diagnose.analyze import analyze_experiment, precision_yaml
+from mpnet.diagnose.analyze import analyze_experiment, format_precisions
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.model.precision import FP16, FP32
 from tests.networks import small_cfg, write_experiment, write_network
@@ -45,7 +45,6 @@ def test_a_proposal_fits_into_its_budget_and_names_the_choices_that_it_replaces(
 
 def test_raised_layers_stand_over_the_choices_of_the_experiment() -> None:
     section = PrecisionSection("int8", (("heads", "fp16"), ("2", "int8")))
-    assert (
-        precision_yaml(section, {2: FP16, 9: FP32}) == 'precision: {default: int8, layers: {"heads": fp16, 2: fp16, 9: fp32}}'
-    )
-    assert precision_yaml(PrecisionSection(), {}) == "precision: {}"
+    line = 'precision: {default: int8, layers: {"heads": fp16, 2: fp16, 9: fp32}}'
+    assert format_precisions(section, {2: FP16, 9: FP32}) == line
+    assert format_precisions(PrecisionSection(), {}) == "precision: {}"

@@ -16,7 +16,7 @@ from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.data.detections import Detections
 from mpnet.diagnose.explain import Explanation, explain_experiment
 from mpnet.diagnose.explanation_document import ExplanationDocument
-from mpnet.diagnose.objects import Finds, find, lost_objects, of_image, reference_objects
+from mpnet.diagnose.objects import Finds, collect_reference_objects, find, find_lost_objects, select_image
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.formats.documents.typed import as_json, from_json
@@ -50,7 +50,7 @@ def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
     bench = explanation.bench
     plan = bench.assign({layer: explanation.baseline[layer] for layer in raised})
     (outcome,) = run_plans(bench, [bench.plan(plan)])
-    return find(outcome.predictions, reference_objects(bench.dataset, explanation.detections[0]))
+    return find(outcome.predictions, collect_reference_objects(bench.dataset, explanation.detections[0]))
 
 
 @pytest.mark.slow
@@ -73,7 +73,7 @@ def test_shares_are_shapleys_of_direct_runs(twelve: Explanation) -> None:
         for share in one.shares:
             gain = expected[share.layer] / math.factorial(len(layers))
             assert math.isclose(share.percent * one.loss / 100, gain, abs_tol=1e-12)
-            assert share.half == 0
+            assert share.half_width == 0
     assert {"lost", "doubled"} <= kinds
 
 
@@ -99,7 +99,7 @@ def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
     assert shares == [one.shares for one in explained(tmp_path, worst=4, pairs=3).explained]
     for of_layers in shares:
         assert math.isclose(sum(share.percent for share in of_layers), 100, abs_tol=1e-6)
-        assert any(share.half > 0 for share in of_layers)
+        assert any(share.half_width > 0 for share in of_layers)
 
 
 def test_the_document_reads_back_from_json(twelve: Explanation) -> None:
@@ -128,14 +128,14 @@ def test_kinds_of_loss() -> None:
         (0.9, (10, 70, 20, 20)),
         (0.2, (0, 0, 20, 20)),  # too low: the first is lost
     )
-    truths = reference_objects(dataset, before)
-    lost = lost_objects(truths, find(before, truths), find(after, truths))
-    found = {one.number: (one.kind, one.at_edge, one.before, round(one.after, 2)) for one in lost}
+    truths = collect_reference_objects(dataset, before)
+    lost = find_lost_objects(truths, find(before, truths), find(after, truths))
+    found = {one.number: (one.kind, one.at_edge, one.baseline_score, round(one.score, 2)) for one in lost}
     nine = float(np.float32(0.9))
     assert found == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}
     assert [one.number for one in lost] == [2, 1, 3]
-    assert [round(one.beside, 2) for one in lost] == [0.8, 0.0, 0.6]
-    of_first, places = of_image(truths, 0, lost)
+    assert [round(one.near_score, 2) for one in lost] == [0.8, 0.0, 0.6]
+    of_first, places = select_image(truths, 0, lost)
     assert of_first.image_count == 1
     assert places == [one.index for one in lost]
 

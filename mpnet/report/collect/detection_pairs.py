@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from mpnet.config.measures import AGREEMENT, names_of
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
-from mpnet.diagnose.objects import NEAR
+from mpnet.diagnose.objects import NEAR_IOU
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE, Agreement, inside_images
 from mpnet.evaluation.compare import DRAWS, Differences, Draws, Interval, bootstrap, compare, draw_images, found_objects
@@ -130,7 +130,7 @@ class Pairing:
         """Return whether one of the candidates, numbers of detections, is of the class of truth `index` and near its box."""
         is_candidate = detections.image_index[candidates] == self.dataset.image_index[index]
         is_candidate &= detections.category[candidates] == self.dataset.category[index]
-        return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR for i in candidates[is_candidate])
+        return any(overlap(self.dataset.box[index], detections.box[i]) > NEAR_IOU for i in candidates[is_candidate])
 
     def _change(self, kind: str, index: int, detections: Detections, detection: int) -> ObjectChange:
         x, y, width, height = (float(v) for v in self.dataset.box[index])

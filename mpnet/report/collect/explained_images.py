@@ -25,6 +25,7 @@ def write_objects(explanation: Explanation, folder: Path) -> list[str]:
         x, y, width, height = lost_object.box
         record, name = dataset.images[lost_object.position], dataset.names[lost_object.category]
         box = (x, y, x + width, y + height)
-        crops.append(ObjectChange(lost_object.kind, record.path, name, lost_object.before, 0.0, box, size_of(lost_object.area)))
+        size, score = size_of(lost_object.area), lost_object.baseline_score
+        crops.append(ObjectChange(lost_object.kind, record.path, name, score, 0.0, box, size))
     gallery = Gallery(dataset, *explanation.detections, image_loader(protocol_of(explanation.bench)))
     return write_changes(gallery.changes(crops, len(crops), captions=True), folder)

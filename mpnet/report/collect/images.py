@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from mpnet.data.classifications import Classifications
 from mpnet.data.dataset import Dataset, ImageRecord
 from mpnet.data.detections import Detections
-from mpnet.diagnose.objects import NEAR
+from mpnet.diagnose.objects import NEAR_IOU
 from mpnet.errors import DataError
 from mpnet.evaluation.agreement import BASELINE_SCORE
 from mpnet.formats.files.atomic import write_bytes
@@ -98,7 +98,8 @@ class Gallery:
         views = []
         for predictions in (self.baseline, self.other):
             # Whatever else is in the image would only hide the object in question.
-            labels = [label for label in self._predicted(predictions, position) if overlap(np.array(label.box), truth) > NEAR]
+            predicted = self._predicted(predictions, position)
+            labels = [label for label in predicted if overlap(np.array(label.box), truth) > NEAR_IOU]
             views.append(_shrunk(region, labels, CROP_SIDE, change, (left, top)))
         views[1] = np.pad(views[1][:, GAP:], ((0, 0), (GAP, 0), (0, 0)), constant_values=255)
         return jpeg(side_by_side(views, CAPTIONS) if captions else np.hstack(views))
