@@ -20,7 +20,7 @@ from mpnet.sweep.choose.findings import failures
 from mpnet.sweep.choose.picks import PICK_RULES
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
-from mpnet.sweep.store.schema import damaged
+from mpnet.sweep.store.schema import damage_error
 from mpnet.trial.run_result import CalibrationImages, Provenance
 
 
@@ -73,7 +73,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
             raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
         keys = tuple(trial.key for trial in trials)
         if len({len(split_key(key)[0]) for key in keys}) > 1:
-            raise damaged(path, "its configurations have different numbers of layers")
+            raise damage_error(path, "its configurations have different numbers of layers")
         if choose is not None and choose not in keys:
             for failure in (failure for n in (record.contexts if record else ()) for failure in store.find_failed(n, [choose])):
                 raise StoreError(f"{path}: configuration {choose} failed: {failure.reason}; choose another one")

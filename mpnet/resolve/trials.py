@@ -93,7 +93,7 @@ def open_table(path: Path, number: int | None, stack: ExitStack) -> TrialTable:
         store,
         contexts,
         _layer_columns(sweep.get("layers") or (), len(split_key(first.key)[0])),
-        store.measured(contexts),
+        store.find_measures(contexts),
         {
             "format": "mpnet-trials",
             "version": 1,

@@ -40,7 +40,7 @@ from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import ConfigurationRow
 from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Subject, TrialStore
-from mpnet.sweep.store.records import LAST, write_record
+from mpnet.sweep.store.records import SWEEP, write_record
 from mpnet.trial.calibration import calibrated
 from mpnet.trial.identity import calibration_images, identity_of, notes_of, protocol_of
 from mpnet.trial.inputs import spread
@@ -281,7 +281,7 @@ def describe(store: TrialStore, setup: SweepSetup, contexts: tuple[int, ...], co
     write_record(
         store,
         contexts,
-        LAST,
+        SWEEP,
         {
             "name": bench.experiment.name,
             "strategy": section.strategy,

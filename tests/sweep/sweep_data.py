@@ -63,6 +63,6 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
     )
 
 
-def with_baseline(made: SweepContext) -> SweepContext:
+def with_baseline(sweep_context: SweepContext) -> SweepContext:
     """The context with its all-fp32 run as baseline."""
-    return replace(made, baseline=Evaluator(made).baseline("f" * len(made.network.convolutions)))
+    return replace(sweep_context, baseline=Evaluator(sweep_context).baseline("f" * len(sweep_context.network.convolutions)))

@@ -51,18 +51,18 @@ def trial(space: Space, macs: Iterable[int], quality: Callable[[str], float], ke
 
 def run(walk: Walk, measure: Callable[[Assignment], Trial | None]) -> Results:
     """Drive a strategy to its end. measure: a trial, None for a configuration that fails."""
-    known: dict[Assignment, Trial] = {}
+    trials: dict[Assignment, Trial] = {}
     try:
         batch = next(walk)
         while True:
-            measured = {c: measure(c) for c in batch.configurations if c not in known}
+            measured = {c: measure(c) for c in batch.configurations if c not in trials}
             if batch.screen:
                 batch = walk.send({c: made for c in batch.configurations if (made := measure(c)) is not None})
                 continue
-            known |= {configuration: made for configuration, made in measured.items() if made is not None}
-            batch = walk.send(known)
+            trials |= {configuration: made for configuration, made in measured.items() if made is not None}
+            batch = walk.send(trials)
     except StopIteration:
-        return known
+        return trials
 
 
 def measure_of(problem: Problem, quality: Callable[[str], float]) -> Callable[[Assignment], Trial]:

@@ -56,21 +56,23 @@ def context(network: NetworkSpec, images: int = 6) -> SweepContext:
 @pytest.mark.parametrize("tail", TAIL)
 def test_a_trial_is_what_a_direct_run_gives(tail: str) -> None:
     network = parse(16, conv(6), pool(), conv(8), conv(7, 1, 1, "linear"), TAIL[tail])
-    made = context(network)
-    made = replace(made, baseline=Evaluator(made).baseline("fff"))
-    evaluator = Evaluator(made)
+    sweep_context = context(network)
+    sweep_context = replace(sweep_context, baseline=Evaluator(sweep_context).baseline("fff"))
+    evaluator = Evaluator(sweep_context)
     trials = {trial.key: trial.values for trial in evaluator.evaluate(WorkChunk(0, KEYS)).trials}
     best = {}
     for key in KEYS:
-        session = Session(Prepared(network, made.options[0].weights, kernels()), build_plan(network, assign_key(network, key)))
-        [scores] = session.forward(made.images)
+        session = Session(
+            Prepared(network, sweep_context.options[0].weights, kernels()), build_plan(network, assign_key(network, key))
+        )
+        [scores] = session.forward(sweep_context.images)
         flat = scores.reshape(len(scores), -1)
         order = np.argsort(-flat, axis=1, kind="stable")
-        found = evaluator.predictions(0, key)
-        assert np.array_equal(found.category, order[:, :5])
-        assert np.array_equal(found.score, np.take_along_axis(flat, order[:, :5], axis=1))
+        predictions = evaluator.predictions(0, key)
+        assert np.array_equal(predictions.category, order[:, :5])
+        assert np.array_equal(predictions.score, np.take_along_axis(flat, order[:, :5], axis=1))
         best[key] = order
-        labels = made.dataset.labels[:, None]
+        labels = sweep_context.dataset.labels[:, None]
         assert trials[key]["top1"] == 100 * np.mean((order[:, :1] == labels).any(axis=1))
         assert trials[key]["top5"] == 100 * np.mean((order[:, :5] == labels).any(axis=1))
         assert trials[key]["agreement_top1"] == 100 * np.mean(order[:, 0] == best["fff"][:, 0])

@@ -82,12 +82,12 @@ OPTIONS = {
 }
 
 
-def hold(network: NetworkSpec, said: QuantizationOptions, own: dict[int, str], keys: list[str]) -> None:
+def hold(network: NetworkSpec, quantization: QuantizationOptions, unweighted: dict[int, str], keys: list[str]) -> None:
     """Both ways of counting agree on all configurations."""
     ranges = {index: (-2.0, 3.0) for index in range(-1, len(network.layers))}
-    options = resolve_options(network, said, ranges=ranges)
-    model = CostModel(network, options, {index: BY_CODE[code] for index, code in own.items()})
-    suffix = "+" + ",".join(f"{index}:{code}" for index, code in sorted(own.items())) if own else ""
+    options = resolve_options(network, quantization, ranges=ranges)
+    model = CostModel(network, options, {index: BY_CODE[code] for index, code in unweighted.items()})
+    suffix = "+" + ",".join(f"{index}:{code}" for index, code in sorted(unweighted.items())) if unweighted else ""
     for key in keys:
         expected = plan_cost(build_plan(network, assign_key(network, key + suffix), options))
         del expected["arena_bytes"]  # of the engine's memory, which plans alone have
@@ -107,11 +107,11 @@ def test_costs_are_those_of_the_plan(network: str, options: str) -> None:
     mute = [layer.index for layer in spec.layers if not layer.has_weights and layer.kind != "yolo"]
     chance = random.Random(1)
     count = len(spec.convolutions)
-    chosen = ["".join(chance.choices([row.code for row in PRECISIONS.values()], k=count)) for _ in range(40)]
-    hold(spec, OPTIONS[options], declared, ["f" * count, "q" * count, "h" * count, *chosen[:20]])
+    keys = ["".join(chance.choices([row.code for row in PRECISIONS.values()], k=count)) for _ in range(40)]
+    hold(spec, OPTIONS[options], declared, ["f" * count, "q" * count, "h" * count, *keys[:20]])
     for _ in range(3):
-        own = {index: chance.choice("fhq") for index in chance.sample(mute, min(2, len(mute)))}
-        hold(spec, OPTIONS[options], declared | own, chance.sample(chosen, 10))
+        unweighted = {index: chance.choice("fhq") for index in chance.sample(mute, min(2, len(mute)))}
+        hold(spec, OPTIONS[options], declared | unweighted, chance.sample(keys, 10))
 
 
 def test_a_calibrated_range_lets_the_convolution_before_quantise() -> None:

@@ -72,8 +72,8 @@ def sweep(path: Path, task: Problem, scheduler: str, recipe: Any, name: str = "e
     executor = DaskExecutor(scheduler, recipe)
     try:
         with TrialStore.open(path, Subject("n", "w", "d", "p")) as store:
-            made = Sweep(task, NETWORK, store, [store.context({})], lambda: WorkerPool(executor))
-            return made.run(strategy(name).walk)
+            search = Sweep(task, NETWORK, store, [store.context({})], lambda: WorkerPool(executor))
+            return search.run(strategy(name).walk)
     finally:
         executor.close()
 
@@ -172,11 +172,11 @@ def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str,
 
 
 def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
-    made = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
+    sweep_context = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
     wrong = ("mpnet.sweep.evaluate.evaluator:Evaluator", "_values", _wrong_values)
     with (
         changed_workers(scheduler, wrong),
-        contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))) as executor,
+        contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, sweep_context))) as executor,
         pytest.raises(ConfigError, match=r"and computes other bits in a known pass; .* so nothing of it is kept"),
     ):
         evaluated(executor, WorkChunk(0, ("ffffff",)))
@@ -192,26 +192,26 @@ def evaluated(executor: DaskExecutor, unit: WorkChunk, times: int = 1) -> list[C
 
 
 def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
-    made = replace(with_baseline(context(NETWORK, images=3)), known_keys=("qhfqfq", "fqhfqh"))
-    assert isinstance(made.images, np.ndarray)
+    sweep_context = replace(with_baseline(context(NETWORK, images=3)), known_keys=("qhfqfq", "fqhfqh"))
+    assert isinstance(sweep_context.images, np.ndarray)
     unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
-    executor = DaskExecutor(scheduler, partial(Evaluator, made))
+    executor = DaskExecutor(scheduler, partial(Evaluator, sweep_context))
     try:
         done = evaluated(executor, unit)
     finally:
         executor.close()
-    assert done[0].trials == Evaluator(made).evaluate(unit).trials
+    assert done[0].trials == Evaluator(sweep_context).evaluate(unit).trials
 
 
 def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -> None:
-    made = with_baseline(overflowing())
+    sweep_context = with_baseline(overflowing())
     task = Problem(
         build_space(NETWORK, ("fp32", "fp16")),
         tuple(c.macs for c in NETWORK.convolutions),
         objectives_of(("AP", "weight_bytes")),
     )
-    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made))
-    expected = Evaluator(made).evaluate(WorkChunk(0, tuple(task.space.all_keys())))
+    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, sweep_context))
+    expected = Evaluator(sweep_context).evaluate(WorkChunk(0, tuple(task.space.all_keys())))
     assert {c.key for c in state.failed_trials} == {one.key for one in expected.failed_trials}
     assert {c.key: trial for c, trial in state.trials.items()} == {trial.key: trial for trial in expected.trials}
     with TrialStore.read(tmp_path / "a.sqlite") as store:
@@ -228,9 +228,9 @@ def test_workers_need_no_file_of_this_machine(scheduler: str, tmp_path: Path) ->
     setup = set_up(bench, section, build_space(network, section.precisions, section.space))
     unit = WorkChunk(0, tuple(setup.space.all_keys())[::4])
     with contextlib.ExitStack() as stack:
-        made = make_context(setup, stack, 1, remote=True)
-        expected = Evaluator(made).evaluate(unit)
-        executor = stack.enter_context(contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, made))))
+        sweep_context = make_context(setup, stack, 1, remote=True)
+        expected = Evaluator(sweep_context).evaluate(unit)
+        executor = stack.enter_context(contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, sweep_context))))
         for name in ("images", "labels"):
             shutil.rmtree(tmp_path / name)
         for name in ("net.cfg", "net.weights", "net.names", "experiment.yaml"):
@@ -253,12 +253,12 @@ def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.mark.slow
 def test_dask_workers_find_the_exact_front(scheduler: str, tmp_path: Path) -> None:
-    made = with_baseline(context(NETWORK, images=12))
-    evaluator = Evaluator(made)
+    sweep_context = with_baseline(context(NETWORK, images=12))
+    evaluator = Evaluator(sweep_context)
     objectives = objectives_of(("agreement_AP", "weight_bytes"))
     task = Problem(build_space(NETWORK, ("fp32", "int8")), tuple(c.macs for c in NETWORK.convolutions), objectives)
-    made = replace(made, order=evaluator.images_by_loss(task.names, task.space.drawn_keys(4))[0])
-    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, made), "exact_front")
+    sweep_context = replace(sweep_context, order=evaluator.images_by_loss(task.names, task.space.drawn_keys(4))[0])
+    state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, sweep_context), "exact_front")
     trials = {Assignment(t.key): t for t in evaluator.evaluate(WorkChunk(0, tuple(task.space.all_keys()))).trials}
     assert state.ruled_out
     assert front_of(task, state.trials) == front_of(task, trials)

@@ -84,9 +84,9 @@ class Cluster:
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
-    made = Cluster(tmp_path)
-    yield made
-    made.end()
+    new_cluster = Cluster(tmp_path)
+    yield new_cluster
+    new_cluster.end()
 
 
 CLIENT = """

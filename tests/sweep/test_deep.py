@@ -43,9 +43,9 @@ def store(tmp_path: Path) -> TrialStore:
 
 
 def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
-    made = replace(with_baseline(context(NETWORK)), screening=np.arange(5))
+    sweep_context = replace(with_baseline(context(NETWORK)), screening=np.arange(5))
     keys = ("ffffff", "fhqqff", "qqqqqq")
-    worker = Evaluator(made)
+    worker = Evaluator(sweep_context)
     screened, measured = (worker.evaluate(WorkChunk(0, keys, is_screening=flag)).trials for flag in (True, False))
     assert [trial.key for trial in screened] == list(keys)
     for few, whole in zip(screened, measured, strict=True):
@@ -54,9 +54,9 @@ def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
 
 
 def test_few_images_are_those_that_the_context_names() -> None:
-    made = with_baseline(context(NETWORK))
+    sweep_context = with_baseline(context(NETWORK))
     two, other = (
-        Evaluator(replace(made, screening=np.array(few))).evaluate(WorkChunk(0, ("qqqqqq",), is_screening=True))
+        Evaluator(replace(sweep_context, screening=np.array(few))).evaluate(WorkChunk(0, ("qqqqqq",), is_screening=True))
         for few in ([0, 1], [3])
     )
     assert two.macs == 2 * other.macs
@@ -77,11 +77,11 @@ def test_what_is_screened_is_spread_over_all_workers() -> None:
 
 def test_screening_is_not_done_again_and_a_stopped_sweep_takes_the_same_way(store: TrialStore, tmp_path: Path) -> None:
     stopped = sweep(store, problem(trials=12))
-    assert (len(stopped.known), stopped.stopped) == (12, "trials")
+    assert (len(stopped.trials), stopped.exhausted_budget) == (12, "trials")
     ended = sweep(store, problem())
-    assert ended.computed == len(ended.known) - 12
+    assert ended.computed == len(ended.trials) - 12
     with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
-        assert dict(sweep(other, problem()).known) == dict(ended.known)
+        assert dict(sweep(other, problem()).trials) == dict(ended.trials)
     assert sweep(store, problem()).macs == 0
 
 
@@ -89,9 +89,9 @@ def test_every_trial_of_the_chain_has_more_layers_lowered() -> None:
     network = yolov3_tiny()
     space = build_space(network, ("fp16", "int8"))
     task = Problem(space, tuple(c.macs for c in network.convolutions), objectives_of(("AP", "bit_operations")))
-    known = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 13)))
+    trials = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 13)))
     # Harm adds up here, so that the chain is best at its costs and nothing around it is better.
-    chain = [c.key for c in sorted(known, key=lambda c: -task.cost(known[c]))]
+    chain = [c.key for c in sorted(trials, key=lambda c: -task.cost(trials[c]))]
     lowered = [{i for i, code in enumerate(key) if code == "q"} for key in chain]
     assert lowered[0] == set()
     assert lowered[-1] == set(range(13))
@@ -101,5 +101,5 @@ def test_every_trial_of_the_chain_has_more_layers_lowered() -> None:
 
 def test_a_small_problem_is_solved_exactly() -> None:
     task = problem(is_small=True)
-    known = run(strategy("auto").walk(task), measure_of(task, additive_quality(4, 6)))
-    assert len(known) == task.space.size == 3**6
+    trials = run(strategy("auto").walk(task), measure_of(task, additive_quality(4, 6)))
+    assert len(trials) == task.space.size == 3**6

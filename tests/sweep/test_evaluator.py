@@ -37,39 +37,41 @@ from tests.sweep.sweep_networks import branches, tiny_yolo
 SAME = ("image_index", "category", "score", "box")
 
 
-def direct(made: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
+def direct(sweep_context: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
     """One configuration, one image at a time, through the ordinary session."""
-    option_set = made.options[options]
+    option_set = sweep_context.options[options]
     session = Session(
-        Prepared(made.network, option_set.weights, kernels()),
-        build_plan(made.network, assign_key(made.network, key), option_set.engine),
+        Prepared(sweep_context.network, option_set.weights, kernels()),
+        build_plan(sweep_context.network, assign_key(sweep_context.network, key), option_set.engine),
     )
     heads = [
         np.concatenate(tensors)
-        for tensors in zip(*(session.forward(made.images[i : i + 1]) for i in range(len(made.images))), strict=True)
+        for tensors in zip(
+            *(session.forward(sweep_context.images[i : i + 1]) for i in range(len(sweep_context.images))), strict=True
+        )
     ]
-    found = [
-        decode_head(tensor, head, made.geometry, made.decoder.confidence)  # type: ignore[attr-defined]
-        for tensor, head in zip(heads, made.decoder.heads, strict=True)  # type: ignore[attr-defined]
+    detections = [
+        decode_head(tensor, head, sweep_context.geometry, sweep_context.decoder.confidence)  # type: ignore[attr-defined]
+        for tensor, head in zip(heads, sweep_context.decoder.heads, strict=True)  # type: ignore[attr-defined]
     ]
-    return suppress(found, made.dataset.sizes, made.decoder.nms), heads  # type: ignore[attr-defined]
+    return suppress(detections, sweep_context.dataset.sizes, sweep_context.decoder.nms), heads  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("network", [tiny_yolo(), branches()], ids=["tiny_yolo", "branches"])
 @pytest.mark.parametrize("options", [0, 1])
 def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> None:
-    made = with_baseline(context(network))
+    sweep_context = with_baseline(context(network))
     keys = tuple(random.Random(6).sample(list(build_space(network, BASE_NAMES).all_keys()), 12))
-    trials = Evaluator(made).evaluate(WorkChunk(options, keys)).trials
-    baseline, base_heads = direct(made, "f" * len(keys[0]))
+    trials = Evaluator(sweep_context).evaluate(WorkChunk(options, keys)).trials
+    baseline, base_heads = direct(sweep_context, "f" * len(keys[0]))
     assert len(baseline) > 20
     for key, trial in zip(keys, trials, strict=True):
-        found, heads = direct(made, key, options)
-        expected = dict(CocoEvaluator(made.dataset).evaluate(found, sizes=False).summary)
-        expected["darknet_mAP50"] = darknet_map50(darknet_ap50(found, made.dataset))
-        agreement = Agreement(baseline, made.dataset.sizes, 3).measure(found)
+        found, heads = direct(sweep_context, key, options)
+        expected = dict(CocoEvaluator(sweep_context.dataset).evaluate(found, sizes=False).summary)
+        expected["darknet_mAP50"] = darknet_map50(darknet_ap50(found, sweep_context.dataset))
+        agreement = Agreement(baseline, sweep_context.dataset.sizes, 3).measure(found)
         expected.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
-        plan = build_plan(network, assign_key(network, key), made.options[options].engine)
+        plan = build_plan(network, assign_key(network, key), sweep_context.options[options].engine)
         expected.update(
             {name: plan_cost(plan)[name] for name in ("weight_bytes", "peak_activation_bytes", "bit_operations", "int8_macs")}
         )
@@ -83,53 +85,53 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
 
 
 def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
-    made = context(tiny_yolo(), unweighted={1: FP16})
+    sweep_context = context(tiny_yolo(), unweighted={1: FP16})
     keys = ("fqfqfq+1:h", "qqqqqq+1:h")
-    for key, trial in zip(keys, Evaluator(made).evaluate(WorkChunk(0, keys)).trials, strict=True):
-        plan = build_plan(made.network, assign_key(made.network, key), made.options[0].engine)
+    for key, trial in zip(keys, Evaluator(sweep_context).evaluate(WorkChunk(0, keys)).trials, strict=True):
+        plan = build_plan(sweep_context.network, assign_key(sweep_context.network, key), sweep_context.options[0].engine)
         assert (trial.key, plan.precision.key) == (key, key)
         assert {name: trial.values[name] for name in trial_costs() if name in trial.values} == {
             name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)
         }
-        again, once = Evaluator(made).predictions(0, key), direct(made, key)[0]
-        assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
+        second, once = Evaluator(sweep_context).predictions(0, key), direct(sweep_context, key)[0]
+        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in SAME)
 
 
 def test_detections_can_be_had_again_bit_by_bit() -> None:
-    made = context(tiny_yolo())
+    sweep_context = context(tiny_yolo())
     for key in ("ffffff", "qhfqfq"):
-        again, once = Evaluator(made).predictions(1, key), direct(made, key, 1)[0]
-        assert all(np.array_equal(getattr(again, name), getattr(once, name)) for name in SAME)
+        second, once = Evaluator(sweep_context).predictions(1, key), direct(sweep_context, key, 1)[0]
+        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in SAME)
 
 
 def test_two_weights_share_nothing() -> None:
     """Units of both in turn, which begin alike, in one evaluator: plain ones, and those that race against rivals."""
-    made = context(branches())
-    first, tuned = made.options[0], replace(made.options[0], weights=random_weights(made.network, 4))
-    both = with_baseline(replace(made, options=(first, tuned)))
-    keys = tuple(build_space(made.network, ("fp32", "int8")).all_keys())
+    sweep_context = context(branches())
+    first, tuned = sweep_context.options[0], replace(sweep_context.options[0], weights=random_weights(sweep_context.network, 4))
+    both = with_baseline(replace(sweep_context, options=(first, tuned)))
+    keys = tuple(build_space(sweep_context.network, ("fp32", "int8")).all_keys())
     cut = [keys[start : start + 8] for start in range(0, 32, 8)]
     shared = Evaluator(both)
     rivals = Rivals(("agreement_AP", "bit_operations"), ((-50.0, shared.costs(0, keys[16])["bit_operations"]),))
     for unit_rivals in (None, rivals):
-        units = [WorkChunk(options, part, unit_rivals) for part in cut for options in (0, 1)]
+        units = [WorkChunk(options, chunk, unit_rivals) for chunk in cut for options in (0, 1)]
         results = [shared.evaluate(unit) for unit in units]
         assert any(result.ruled_out for result in results) == (unit_rivals is not None)
         alone = [Evaluator(both), Evaluator(both)]
         expected = [alone[unit.options].evaluate(unit) for unit in units]
         assert [(r.trials, r.ruled_out) for r in results] == [(r.trials, r.ruled_out) for r in expected]
     for options in (0, 1):
-        found, once = shared.predictions(options, keys[5]), direct(both, keys[5], options)[0]
-        assert all(np.array_equal(getattr(found, name), getattr(once, name)) for name in SAME)
+        predictions, once = shared.predictions(options, keys[5]), direct(both, keys[5], options)[0]
+        assert all(np.array_equal(getattr(predictions, name), getattr(once, name)) for name in SAME)
     assert shared.evaluate(WorkChunk(0, keys[:1])).trials != shared.evaluate(WorkChunk(1, keys[:1])).trials
 
 
 @pytest.mark.parametrize("group", [1, 3, 100])
 def test_the_size_of_groups_changes_nothing(group: int) -> None:
-    made = with_baseline(context(tiny_yolo(), group=2))
+    sweep_context = with_baseline(context(tiny_yolo(), group=2))
     other = with_baseline(context(tiny_yolo(), group=group))
     unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
-    assert Evaluator(other).evaluate(unit).trials == Evaluator(made).evaluate(unit).trials
+    assert Evaluator(other).evaluate(unit).trials == Evaluator(sweep_context).evaluate(unit).trials
 
 
 def test_neighbours_in_a_unit_change_nothing() -> None:
@@ -156,28 +158,32 @@ def test_without_a_baseline_there_is_no_agreement() -> None:
 
 
 def test_held_out_images_are_measured_apart() -> None:
-    made = context(tiny_yolo(), images=9)
-    select, report = split_positions([image.sha256 for image in made.dataset.images], 0.4, seed=7)
+    sweep_context = context(tiny_yolo(), images=9)
+    select, report = split_positions([image.sha256 for image in sweep_context.dataset.images], 0.4, seed=7)
     assert sorted([*select, *report]) == list(range(9))
     assert len(report) == 4
-    trial = Evaluator(with_baseline(replace(made, select=select, report=report))).evaluate(WorkChunk(0, ("qqqqqq",))).trials[0]
-    found = direct(made, "qqqqqq")[0]
-    baseline = direct(made, "ffffff")[0]
-    for prefix, part in (("", select), ("held_out_", report)):
-        data = made.dataset.subset(part.tolist())
-        expected = CocoEvaluator(data).evaluate(found.of_images(part), sizes=False).summary
+    trial = (
+        Evaluator(with_baseline(replace(sweep_context, select=select, report=report)))
+        .evaluate(WorkChunk(0, ("qqqqqq",)))
+        .trials[0]
+    )
+    detections = direct(sweep_context, "qqqqqq")[0]
+    baseline = direct(sweep_context, "ffffff")[0]
+    for prefix, positions in (("", select), ("held_out_", report)):
+        data = sweep_context.dataset.subset(positions.tolist())
+        expected = CocoEvaluator(data).evaluate(detections.of_images(positions), sizes=False).summary
         assert {name: trial.values[prefix + name] for name in expected} == expected
-        agreement = Agreement(baseline.of_images(part), data.sizes, 3).measure(found.of_images(part))
+        agreement = Agreement(baseline.of_images(positions), data.sizes, 3).measure(detections.of_images(positions))
         assert trial.values[f"{prefix}agreement_AP"] == agreement["AP"]
 
 
 def test_which_images_are_held_out_depends_on_them_alone() -> None:
     ids = [f"{i:064x}" for i in range(50)]
-    held = {ids[i] for i in split_positions(ids, 0.5, 3)[1]}
+    held_out = {ids[i] for i in split_positions(ids, 0.5, 3)[1]}
     backwards = ids[::-1]
-    assert {backwards[i] for i in split_positions(backwards, 0.5, 3)[1]} == held
-    assert {ids[i] for i in split_positions(ids, 0.5, 4)[1]} != held
-    assert len(held) == 25
+    assert {backwards[i] for i in split_positions(backwards, 0.5, 3)[1]} == held_out
+    assert {ids[i] for i in split_positions(ids, 0.5, 4)[1]} != held_out
+    assert len(held_out) == 25
 
 
 @pytest.mark.parametrize(("count", "share", "expected"), [(10, 0.0, 0), (1, 0.5, 0), (2, 0.9, 1), (3, 0.01, 1)])
@@ -198,15 +204,18 @@ def test_each_head_counts_by_its_own_ratio() -> None:
 def test_parts_have_the_bits_of_a_whole_unit(limit: int, group: int, size: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where all fits in memory and cuts follow the trie, nothing is repeated; under two option sets in turn."""
     monkeypatch.setattr(stem_cache, "CACHED_BYTES", limit)
-    made = with_baseline(context(tiny_yolo(), group=group))
+    sweep_context = with_baseline(context(tiny_yolo(), group=group))
     keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
     cut = [keys[i : i + size] for i in range(0, len(keys), size)]
-    evaluator, work = Evaluator(made), made.network.macs * len(made.geometry)
+    evaluator, work = Evaluator(sweep_context), sweep_context.network.macs * len(sweep_context.geometry)
     for options in (0, 1):
-        whole = Evaluator(made).evaluate(WorkChunk(options, keys))
-        parts = [evaluator.evaluate(WorkChunk(options, some)) for some in cut]
-        assert tuple(trial for part in parts for trial in part.trials) == whole.trials
-        executed, saved = sum(part.macs for part in parts), sum(part.cached_macs for part in parts)
-        assert executed + saved == work * sum(forward_equivalents_of(made.network, some) for some in cut)
-        assert (saved > 0) == (limit > 0)
-        assert (executed == whole.macs) == (limit > 80_000 and size == 8)
+        unit_result = Evaluator(sweep_context).evaluate(WorkChunk(options, keys))
+        chunk_results = [evaluator.evaluate(WorkChunk(options, some)) for some in cut]
+        assert tuple(trial for chunk_result in chunk_results for trial in chunk_result.trials) == unit_result.trials
+        executed, cached_macs = (
+            sum(chunk_result.macs for chunk_result in chunk_results),
+            sum(chunk_result.cached_macs for chunk_result in chunk_results),
+        )
+        assert executed + cached_macs == work * sum(forward_equivalents_of(sweep_context.network, some) for some in cut)
+        assert (cached_macs > 0) == (limit > 0)
+        assert (executed == unit_result.macs) == (limit > 80_000 and size == 8)

@@ -38,19 +38,19 @@ NETWORK = tiny_yolo()
 IMAGES = 16
 
 
-def _labelled(made: SweepContext) -> SweepContext:
+def _labelled(sweep_context: SweepContext) -> SweepContext:
     """With what the network finds in fp16 as truth, so that AP says something of random weights."""
-    found = Evaluator(made).predictions(0, "h" * len(NETWORK.convolutions))
-    box = found.box.astype(np.float64)
+    predictions = Evaluator(sweep_context).predictions(0, "h" * len(NETWORK.convolutions))
+    box = predictions.box.astype(np.float64)
     data = replace(
-        made.dataset,
-        image_index=found.image_index,
-        category=found.category,
+        sweep_context.dataset,
+        image_index=predictions.image_index,
+        category=predictions.category,
         box=box,
         area=box[:, 2] * box[:, 3],
         crowd=np.zeros(len(box), bool),
     )
-    return replace(made, dataset=data)
+    return replace(sweep_context, dataset=data)
 
 
 CONTEXT = _labelled(with_baseline(context(NETWORK, images=IMAGES, group=4)))
@@ -108,8 +108,8 @@ def test_no_order_of_images_changes_the_front(store: TrialStore, everything: Swe
     order, macs = Evaluator(CONTEXT).images_by_loss(task.names, task.space.drawn_keys(5))
     assert macs > 0
     assert sorted(order) == list(range(IMAGES))
-    made = replace(CONTEXT, order=order[::direction])
-    state = sweep(task, store, "exact_front", Evaluator(made))
+    sweep_context = replace(CONTEXT, order=order[::direction])
+    state = sweep(task, store, "exact_front", Evaluator(sweep_context))
     assert front_of(task, state.trials) == front_of(task, everything.trials)
     assert state.ruled_out
 
@@ -119,9 +119,9 @@ def test_the_order_of_images_is_found_once(store: TrialStore, monkeypatch: pytes
     assert with_image_order(CONTEXT, task, store, number, 1) == (CONTEXT, 0)  # the space is small
     monkeypatch.setattr(setup, "SAMPLED_FROM", task.space.size)
     first, macs = with_image_order(CONTEXT, task, store, number, 1)
-    again, nothing = with_image_order(CONTEXT, task, store, number, 1)
+    second, nothing = with_image_order(CONTEXT, task, store, number, 1)
     assert (macs > 0, nothing) == (True, 0)
-    np.testing.assert_array_equal(again.order, first.order)
+    np.testing.assert_array_equal(second.order, first.order)
     store.set_note(f"order/{number}:agreement_AP,weight_bytes", '{"images": [0, 0, 1]}')
     assert with_image_order(CONTEXT, task, store, number, 1)[1] == macs
 
@@ -145,13 +145,13 @@ def test_the_front_grows_by_what_came_later(everything: SweepState) -> None:
 def test_what_was_ruled_out_stays_so(store: TrialStore) -> None:
     task = problem()
     first = sweep(task, store, "exact_front")
-    after = store.ruled_out_after([1], task.front_name)
-    assert sum(after.values()) == first.ruled_out
-    assert 0 < after[0] < first.ruled_out  # these cost more than one that loses nothing: no image need be looked at
-    assert max(after) < IMAGES
-    again = sweep(task, store, "exact_front")
-    assert (again.computed, again.ruled_out, again.trials) == (0, first.ruled_out, first.trials)
-    assert store.ruled_out_after([1], task.front_name) == after
+    image_counts = store.ruled_out_after([1], task.front_name)
+    assert sum(image_counts.values()) == first.ruled_out
+    assert 0 < image_counts[0] < first.ruled_out  # these cost more than one that loses nothing: no image need be looked at
+    assert max(image_counts) < IMAGES
+    second = sweep(task, store, "exact_front")
+    assert (second.computed, second.ruled_out, second.trials) == (0, first.ruled_out, first.trials)
+    assert store.ruled_out_after([1], task.front_name) == image_counts
     everything = sweep(task, store, "exhaustive")  # another strategy measures it all the same
     assert len(everything.trials) == task.space.size
 
@@ -167,8 +167,8 @@ def test_what_is_ruled_out_twice_counts_once(store: TrialStore) -> None:
 
 def test_what_is_ruled_out_is_known_for_objectives_in_any_order(store: TrialStore) -> None:
     first = sweep(problem(), store, "exact_front")
-    again = sweep(problem(("weight_bytes", "agreement_AP")), store, "exact_front")
-    assert (again.computed, again.ruled_out) == (0, first.ruled_out)
+    second = sweep(problem(("weight_bytes", "agreement_AP")), store, "exact_front")
+    assert (second.computed, second.ruled_out) == (0, first.ruled_out)
 
 
 def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything: SweepState) -> None:
@@ -176,15 +176,15 @@ def test_a_part_of_a_space_has_a_front_of_its_own(store: TrialStore, everything:
         yield Batch([Assignment(key) for key in task.space.all_keys()], prune=True)
 
     wide = problem()
-    part = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
+    subproblem = replace(wide, space=build_space(NETWORK, ("fp32", "int8"), SpaceSection(layers=(("first", ("fp32",)),))))
     context, executor = store.context({"arithmetic": "1"}), InlineExecutor(Remembering(CONTEXT))
     assert sweep(wide, store, "exact_front").ruled_out
     # As if configurations with fp16 beat everything in the part.
-    store.add(context, (), ruled_out=RuledOut(wide.front_name, tuple(sorted(part.space.all_keys()))))
-    state = Sweep(part, NETWORK, store, [context], lambda: WorkerPool(executor)).run(race_all)
-    known = {c: trial for c, trial in everything.trials.items() if c.key in part.space}
-    assert front_of(part, state.trials) == front_of(part, known)
-    assert state.finished_count == part.space.size
+    store.add(context, (), ruled_out=RuledOut(wide.front_name, tuple(sorted(subproblem.space.all_keys()))))
+    state = Sweep(subproblem, NETWORK, store, [context], lambda: WorkerPool(executor)).run(race_all)
+    trials = {c: trial for c, trial in everything.trials.items() if c.key in subproblem.space}
+    assert front_of(subproblem, state.trials) == front_of(subproblem, trials)
+    assert state.finished_count == subproblem.space.size
 
 
 def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -> None:
@@ -215,13 +215,13 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
 def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     first = sweep(task, store, "exact_front")
-    after = store.ruled_out_after([1], task.front_name)
+    image_counts = store.ruled_out_after([1], task.front_name)
     store.close()
     salvage(store.path, tmp_path / "saved.sqlite")
-    with TrialStore.open(tmp_path / "saved.sqlite", SUBJECT) as saved:
-        again = sweep(task, saved, "exact_front")
-        assert saved.ruled_out_after([1], task.front_name) == after
-    assert (again.computed, again.ruled_out) == (0, first.ruled_out)
+    with TrialStore.open(tmp_path / "saved.sqlite", SUBJECT) as salvaged:
+        second = sweep(task, salvaged, "exact_front")
+        assert salvaged.ruled_out_after([1], task.front_name) == image_counts
+    assert (second.computed, second.ruled_out) == (0, first.ruled_out)
 
 
 @pytest.mark.parametrize(
@@ -241,12 +241,12 @@ def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, obj
 
 @pytest.mark.slow
 def test_only_images_that_select_rule_out(store: TrialStore) -> None:
-    made = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
+    sweep_context = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
     task = problem()
-    known = sweep(task, store, "exact_front", Evaluator(made))
+    state = sweep(task, store, "exact_front", Evaluator(sweep_context))
     with TrialStore.open(store.path.parent / "all.sqlite", SUBJECT) as other:
-        exact = sweep(task, other, "exhaustive", Evaluator(made))
-    assert front_of(task, known.trials) == front_of(task, exact.trials)
+        exact = sweep(task, other, "exhaustive", Evaluator(sweep_context))
+    assert front_of(task, state.trials) == front_of(task, exact.trials)
 
 
 def test_equal_configurations_do_not_rule_each_other_out() -> None:
@@ -298,7 +298,7 @@ def test_what_adds_up_is_foretold() -> None:
 
 @pytest.mark.parametrize("images", [1, 2, 5, 24, 115, 5000])
 def test_rounds_follow_each_other_and_leave_some_images(images: int) -> None:
-    made = list(rounds(images))
-    assert all(start < end for start, end in made)
-    assert [start for start, _ in made][1:] == [end for _, end in made][:-1]
-    assert not made or (made[0][0] == 0 and made[-1][1] < images)
+    ends = list(rounds(images))
+    assert all(start < end for start, end in ends)
+    assert [start for start, _ in ends][1:] == [end for _, end in ends][:-1]
+    assert not ends or (ends[0][0] == 0 and ends[-1][1] < images)

@@ -33,29 +33,29 @@ from tests.sweep.test_strategies import THREE, problem
 SUBJECT = Subject("n", "w", "d", "p")
 
 
-def with_layers(made: SweepContext, layers: Mapping[int, ConvolutionWeights]) -> SweepContext:
+def with_layers(sweep_context: SweepContext, layers: Mapping[int, ConvolutionWeights]) -> SweepContext:
     """Return the context with other weights under all option sets."""
-    weights = replace(made.options[0].weights, layers=layers, digest="")
-    return replace(made, options=tuple(replace(option_set, weights=weights) for option_set in made.options))
+    weights = replace(sweep_context.options[0].weights, layers=layers, digest="")
+    return replace(sweep_context, options=tuple(replace(option_set, weights=weights) for option_set in sweep_context.options))
 
 
 def overflowing(images: int = 5, **more: object) -> SweepContext:
     """The results of all layers with weights but the heads are beyond fp16, in the images from the third on. The heads have
     small weights, which take that back."""
-    made = context(tiny_yolo(), images=images, **more)
+    sweep_context = context(tiny_yolo(), images=images, **more)
     layers = {
         index: replace(one, weights=one.weights * np.float32(1e-6 if index in (5, 11) else 1))
-        for index, one in made.options[0].weights.layers.items()
+        for index, one in sweep_context.options[0].weights.layers.items()
     }
-    pixels = np.array(made.images)
+    pixels = np.array(sweep_context.images)
     pixels[2:] *= np.float32(1e6)
-    return replace(with_layers(made, layers), images=pixels)
+    return replace(with_layers(sweep_context, layers), images=pixels)
 
 
-def reason(made: SweepContext, key: str) -> str | None:
+def reason(sweep_context: SweepContext, key: str) -> str | None:
     """Why a direct run of a configuration ends in an error; None: it does not."""
     try:
-        direct(made, key)
+        direct(sweep_context, key)
     except EngineError as error:
         return str(error)
     return None
@@ -63,18 +63,18 @@ def reason(made: SweepContext, key: str) -> str | None:
 
 @pytest.mark.parametrize("group", [1, 64])
 def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
-    made = with_baseline(overflowing(group=group))
-    keys = tuple(build_space(made.network, THREE).all_keys())[::5]
-    result = Evaluator(made).evaluate(WorkChunk(0, keys))
-    failed = {one.key: f"{made.network.source}: {one.reason}" for one in result.failed_trials}
-    assert 10 < len(failed) < len(keys) - 10
-    assert {key: text for key in keys if (text := reason(made, key))} == failed
+    sweep_context = with_baseline(overflowing(group=group))
+    keys = tuple(build_space(sweep_context.network, THREE).all_keys())[::5]
+    result = Evaluator(sweep_context).evaluate(WorkChunk(0, keys))
+    reasons = {one.key: f"{sweep_context.network.source}: {one.reason}" for one in result.failed_trials}
+    assert 10 < len(reasons) < len(keys) - 10
+    assert {key: text for key in keys if (text := reason(sweep_context, key))} == reasons
     layers = {one.key: one.layer for one in result.failed_trials}
     assert {key: layers[key] for key in layers if key.find("h") == 2} == {key: 4 for key in keys if key.find("h") == 2}
-    assert [t.key for t in result.trials] == [key for key in keys if key not in failed]
+    assert [t.key for t in result.trials] == [key for key in keys if key not in reasons]
     assert result.ruled_out == ()
     # Those that fail change nothing for their neighbours.
-    alone = Evaluator(made)
+    alone = Evaluator(sweep_context)
     assert all(alone.evaluate(WorkChunk(0, (t.key,))).trials == (t,) for t in result.trials[::9])
 
 
@@ -87,31 +87,34 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
     """A sum of two finite tensors that overflows, in cells where no box is."""
     layer = conv(24, activation="linear")
     network = parse(16, layer, layer, "[shortcut]\nfrom=-2\nactivation=linear\n", yolo("0,1,2"))
-    made = context(network)
+    sweep_context = context(network)
     layers = {
         index: replace(one, weights=np.zeros_like(one.weights), biases=np.full(24, -4e4, np.float32))
-        for index, one in made.options[0].weights.layers.items()
+        for index, one in sweep_context.options[0].weights.layers.items()
     }
-    made = with_layers(made, layers)
-    assert (reason(made, "ff"), reason(made, "hh")) == (None, "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite")
-    result = Evaluator(made).evaluate(WorkChunk(0, ("ff", "hh")))
+    sweep_context = with_layers(sweep_context, layers)
+    assert (reason(sweep_context, "ff"), reason(sweep_context, "hh")) == (
+        None,
+        "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite",
+    )
+    result = Evaluator(sweep_context).evaluate(WorkChunk(0, ("ff", "hh")))
     assert [one.key for one in result.failed_trials] == ["hh"]
 
 
 @pytest.mark.parametrize("few_left", [True, False])
 def test_a_race_leaves_out_what_fails(few_left: bool) -> None:
-    made = with_baseline(overflowing(images=12))
-    keys = tuple(build_space(made.network, THREE).all_keys())[::9]
-    evaluator = Evaluator(made)
-    whole = evaluator.evaluate(WorkChunk(0, keys))
+    sweep_context = with_baseline(overflowing(images=12))
+    keys = tuple(build_space(sweep_context.network, THREE).all_keys())[::9]
+    evaluator = Evaluator(sweep_context)
+    unraced = evaluator.evaluate(WorkChunk(0, keys))
     evaluator._few_survived = few_left
     raced = evaluator.evaluate(WorkChunk(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
-    failed = {one.key for one in raced.failed_trials}
-    assert failed
-    assert failed <= {one.key for one in whole.failed_trials}
-    assert {t.key for t in raced.trials} | {*raced.ruled_out} | failed == {*keys}
-    assert all(t in whole.trials for t in raced.trials)
-    assert not failed & {*raced.ruled_out}
+    failed_keys = {one.key for one in raced.failed_trials}
+    assert failed_keys
+    assert failed_keys <= {one.key for one in unraced.failed_trials}
+    assert {t.key for t in raced.trials} | {*raced.ruled_out} | failed_keys == {*keys}
+    assert all(t in unraced.trials for t in raced.trials)
+    assert not failed_keys & {*raced.ruled_out}
 
 
 def test_the_baseline_says_which_layer_fails() -> None:
@@ -133,14 +136,14 @@ def test_every_strategy_goes_on_beside_what_fails(name: str, fails: str) -> None
     def measure(configuration: Assignment) -> Trial | None:
         return None if failing(configuration.key) else trial(task.space, task.macs, quality, configuration.key)
 
-    known = run(strategy(name).walk(task), measure)
-    assert Assignment(task.baseline) in known
-    assert not [c for c in known if failing(c.key)]
+    trials = run(strategy(name).walk(task), measure)
+    assert Assignment(task.baseline) in trials
+    assert not [c for c in trials if failing(c.key)]
     if STRATEGIES[name].is_exact:
-        assert {c.key for c in known} == {key for key in task.space.all_keys() if not failing(key)}
+        assert {c.key for c in trials} == {key for key in task.space.all_keys() if not failing(key)}
     elif name == "greedy" and fails == "third":
-        assert Assignment(task.space.highest()) in known
-        assert min(task.cost(t) for t in known.values()) == task.cost(trial(task.space, task.macs, quality, "qqqqqq"))
+        assert Assignment(task.space.highest()) in trials
+        assert min(task.cost(t) for t in trials.values()) == task.cost(trial(task.space, task.macs, quality, "qqqqqq"))
 
 
 @dataclass(frozen=True)
@@ -154,8 +157,8 @@ class Overflowing(SyntheticRecipe):
         if self.log:
             with open(self.log, "a", encoding="ascii") as file:
                 file.writelines(f"x{key}\n" for key in unit.keys if layers[key] >= 0)
-        failed = tuple(FailedTrial(key, layer, f"layer {layer}: NaN") for key, layer in layers.items() if layer >= 0)
-        return replace(result, chunk=unit, failed_trials=failed)
+        failed_trials = tuple(FailedTrial(key, layer, f"layer {layer}: NaN") for key, layer in layers.items() if layer >= 0)
+        return replace(result, chunk=unit, failed_trials=failed_trials)
 
 
 def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepState:
@@ -181,18 +184,18 @@ def test_no_pass_is_made_for_what_fails_like_another(tmp_path: Path) -> None:
         stored = {one.key: one.layer for one in store.failed_trials(1)}
     assert stored == {key: 4 if key[2] == "h" else 5 for key in failing}
     for name in ("exhaustive", "greedy", "additive"):  # nothing is computed again
-        again = sweep(tmp_path / "a.sqlite", name, recipe)
-        assert (again.computed, log.exists()) == (0, False)
-    assert len(again.failed_trials) < len(failing)
+        second = sweep(tmp_path / "a.sqlite", name, recipe)
+        assert (second.computed, log.exists()) == (0, False)
+    assert len(second.failed_trials) < len(failing)
 
 
 def test_a_budget_of_trials_counts_what_failed(tmp_path: Path) -> None:
     recipe = Overflowing(problem(precisions=THREE))
     first = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
-    again = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
+    second = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
     assert len(first.trials) + len(first.failed_trials) == 30
-    assert first.exhausted_budget == again.exhausted_budget == "trials"
-    assert (list(again.trials), {*again.failed_trials}, again.computed) == (list(first.trials), {*first.failed_trials}, 0)
+    assert first.exhausted_budget == second.exhausted_budget == "trials"
+    assert (list(second.trials), {*second.failed_trials}, second.computed) == (list(first.trials), {*first.failed_trials}, 0)
 
 
 def test_a_baseline_that_fails_ends_the_sweep_each_time(tmp_path: Path) -> None:
@@ -231,6 +234,6 @@ def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
 
 def test_salvage_keeps_what_failed(store: Path) -> None:
     assert salvage(store, store.with_name("b.sqlite"))["lost"] == []
-    with TrialStore.read(store) as old, TrialStore.read(store.with_name("b.sqlite")) as new:
-        assert [*new.failed_trials(1)] == [*old.failed_trials(1)]
-        assert [*old.failed_trials(1)]
+    with TrialStore.read(store) as original, TrialStore.read(store.with_name("b.sqlite")) as salvaged:
+        assert [*salvaged.failed_trials(1)] == [*original.failed_trials(1)]
+        assert [*original.failed_trials(1)]

@@ -54,26 +54,26 @@ def found(
     options = resolve_options(network, QuantizationOptions(narrow=narrow))
     decoder = DetectionDecoder(yolo_heads(network), NmsOptions(), confidence, None, np.zeros((IMAGES, 2), np.float32))
     heads, prepared = LikelyHeads(network, decoder), Prepared(network, random_weights(network, 3), table or kernels())
-    places, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
-    given = host_tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
+    geometry, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
+    image = host_tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
     boxes: Found = {}
     tensors = {}
 
     def keep(head: int, name: str, tensor: Tensor) -> None:
-        boxes[head, name] = heads.decode(head, tensor, places)
+        boxes[head, name] = heads.decode(head, tensor, geometry)
         tensors[head, name] = tensor
 
     run_graph(
-        graph, run_stem(graph, given, prepared), prepared, keep, image=given, compute=heads.run if likely else run_lowering
+        graph, run_stem(graph, image, prepared), prepared, keep, image=image, compute=heads.run if likely else run_lowering
     )
     return boxes, tensors
 
 
-def assert_same(some: Found, others: Found) -> None:
-    assert some.keys() == others.keys()
+def assert_same(some: Found, expected: Found) -> None:
+    assert some.keys() == expected.keys()
     for name, candidates in some.items():
         for field in ("offsets", "category", "score", "box"):
-            ours, theirs = getattr(candidates, field), getattr(others[name], field)
+            ours, theirs = getattr(candidates, field), getattr(expected[name], field)
             assert ours.tobytes() == theirs.tobytes(), (name, field)
 
 
@@ -162,9 +162,9 @@ def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize("few_left", [True, False])
 def test_what_rivals_leave_has_its_figures(few_left: bool) -> None:
     """Whether looks were quick or not."""
-    made = with_baseline(context(tiny_yolo(), images=12))
+    sweep_context = with_baseline(context(tiny_yolo(), images=12))
     keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
-    evaluator = Evaluator(made)
+    evaluator = Evaluator(sweep_context)
     trials = evaluator.evaluate(WorkChunk(0, keys)).trials
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
     evaluator._few_survived = few_left

@@ -103,14 +103,14 @@ def test_a_container_sees_whether_others_live(path: Path, holder: subprocess.Pop
 
 
 @pytest.mark.parametrize(
-    "change", [{"locked": "1"}, {"locked": "1", "namespace": "7"}, {"locked": "", "started": "7"}, {"boot": "earlier"}]
+    "change", [{"locked": "1"}, {"locked": "1", "namespace": "7"}, {"locked": "", "start_ticks": "7"}, {"boot": "earlier"}]
 )
 def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str]) -> None:
     """Process ids are reused, and every container has a process 1."""
     here = replace(this_process(), machine="m")
     owners = Owners(path, join=True)
-    owners._here = here
-    assert owners.lives(str(replace(here, **change))) is False
+    owners._this = here
+    assert owners.is_alive(str(replace(here, **change))) is False
     owners.leave()
 
 
@@ -130,25 +130,25 @@ def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str
     ids=lambda name: name.partition(":")[0][:10],
 )
 def test_of_other_machines_only_the_heartbeat_is_known(path: Path, name: str) -> None:
-    assert Owners(path, join=False).lives(name) is None
+    assert Owners(path, join=False).is_alive(name) is None
 
 
 def test_without_locks_the_process_and_its_start_decide(path: Path) -> None:
     owners = Owners(path, join=False)
     alive = this_process()
-    assert owners.lives(str(alive)) is True
+    assert owners.is_alive(str(alive)) is True
     child = subprocess.Popen(["sleep", "600"])
     stat = Path(f"/proc/{child.pid}/stat")
     if not stat.exists():
         pytest.skip("SKIPPED: no /proc here")
-    running = replace(alive, pid=str(child.pid), started=stat.read_text().rpartition(")")[2].split()[19])
-    assert owners.lives(str(running)) is True
+    running = replace(alive, pid=str(child.pid), start_ticks=stat.read_text().rpartition(")")[2].split()[19])
+    assert owners.is_alive(str(running)) is True
     os.kill(child.pid, signal.SIGKILL)
     while "Z" not in stat.read_text().rpartition(")")[2].split()[:1]:
         time.sleep(0.01)
-    assert owners.lives(str(running)) is False  # though its parent has not noticed yet
+    assert owners.is_alive(str(running)) is False  # though its parent has not noticed yet
     child.wait()
-    assert owners.lives(str(running)) is False
+    assert owners.is_alive(str(running)) is False
 
 
 def test_a_store_has_no_file_of_owners_when_nobody_works_on_it(path: Path) -> None:

@@ -13,7 +13,7 @@ from mpnet.sweep.store import Trial
 
 
 def test_trials_come_back_as_they_were_in_their_order() -> None:
-    held = {
+    expected = {
         Assignment("qf"): Trial("qf", {"AP": 1 / 3, "weight_bytes": 5.0}),
         Assignment("ff", 1): Trial("ff", {"AP": -0.0, "weight_bytes": 1e300}),
         Assignment("ff"): Trial("ff", {"AP": math.inf, "weight_bytes": 5e-324}),
@@ -21,34 +21,34 @@ def test_trials_come_back_as_they_were_in_their_order() -> None:
         Assignment("fq"): Trial("fq", {"AP": 7.0}),
         Assignment("hh"): Trial("hh", {}),
     }
-    known = PackedTrials()
-    for configuration, trial in held.items():
-        known.add(configuration, trial)
-    assert list(known.items()) == list(held.items())
-    assert [list(trial.values.items()) for trial in known.values()] == [list(t.values.items()) for t in held.values()]
-    assert math.copysign(1, known[Assignment("ff", 1)].values["AP"]) == -1
-    assert Assignment("qf", 1) not in known
-    assert known.get(Assignment("ff", 2)) is None
-    known.add(Assignment("qf"), Trial("qf", {"AP": 4.0, "weight_bytes": 1.0}))
-    assert (len(known), known[Assignment("qf")].values["AP"]) == (6, 4.0)
+    trials = PackedTrials()
+    for configuration, trial in expected.items():
+        trials.add(configuration, trial)
+    assert list(trials.items()) == list(expected.items())
+    assert [list(trial.values.items()) for trial in trials.values()] == [list(t.values.items()) for t in expected.values()]
+    assert math.copysign(1, trials[Assignment("ff", 1)].values["AP"]) == -1
+    assert Assignment("qf", 1) not in trials
+    assert trials.get(Assignment("ff", 2)) is None
+    trials.add(Assignment("qf"), Trial("qf", {"AP": 4.0, "weight_bytes": 1.0}))
+    assert (len(trials), trials[Assignment("qf")].values["AP"]) == (6, 4.0)
 
 
 def test_a_trial_takes_about_300_bytes() -> None:
     """20 values of 8 bytes in an object of 33, a key of 62, and their place in a dictionary, at most 100 as it grows."""
-    names, known = trial_columns()[:20], PackedTrials()
+    names, trials = trial_columns()[:20], PackedTrials()
     count = 20_000
     tracemalloc.start()
     for number in range(count):
         key = f"{number:013d}"
-        known.add(Assignment(key), Trial(key, {name: number + 0.5 for name in names}))
+        trials.add(Assignment(key), Trial(key, {name: number + 0.5 for name in names}))
     size, _ = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert size / count < 20 * 8 + 33 + 62 + 100
 
 
 def test_only_those_that_came_since_are_handed_on() -> None:
-    known = PackedTrials()
+    results = PackedTrials()
     trials = [Trial(key, {"AP": float(number)}) for number, key in enumerate(("ff", "fq", "qf"))]
     for trial in trials:
-        known.add(Assignment(trial.key), trial)
-    assert [list(known.iterate_from(count)) for count in range(4)] == [trials[count:] for count in range(4)]
+        results.add(Assignment(trial.key), trial)
+    assert [list(results.iterate_from(count)) for count in range(4)] == [trials[count:] for count in range(4)]

@@ -51,17 +51,17 @@ def assert_direct(graph: SharedGraph, images: np.ndarray, options: EngineOptions
     """All configurations of the graph have the bits of direct runs."""
     network = graph.network
     prepared = Prepared(network, random_weights(network, 3), kernels())
-    found: dict[str, bytes] = {}
+    outputs: dict[str, bytes] = {}
     run_graph(
         graph,
         run_stem(graph, host_tensor(images), prepared),
         prepared,
-        lambda head, name, tensor: found.update({name: tensor.host().tobytes()}),
+        lambda head, name, tensor: outputs.update({name: tensor.host().tobytes()}),
         image=host_tensor(images),
     )
     for key in graph.keys:
         [direct] = Session(prepared, build_plan(network, assign_key(network, key), options)).forward(images)
-        assert found[graph.head_names(key)[0]] == direct.tobytes(), key
+        assert outputs[graph.head_names(key)[0]] == direct.tobytes(), key
 
 
 def test_other_layers_read_the_concatenation_whole() -> None:

@@ -26,7 +26,7 @@ from tests.sweep.sweep_networks import tiny_yolo
 COST = {"ffffff": 100.0, "fffffq": 80.0, "ffffqq": 60.0, "fffqqq": 40.0, "ffqqqq": 20.0, "qqqqqq": 10.0}
 QUALITY = {"ffffff": 50.0, "fffffq": 49.9, "ffffqq": 49.5, "fffqqq": 47.0, "ffqqqq": 40.0, "qqqqqq": 20.0}
 AGREEMENT = {"ffffff": 100.0, "fffffq": 99.9, "ffffqq": 99.0, "fffqqq": 98.0, "ffqqqq": 97.5, "qqqqqq": 80.0}
-KNOWN = {
+TRIALS = {
     Assignment(key): Trial(key, {"AP": QUALITY[key], "bit_operations": COST[key], "agreement_AP": AGREEMENT[key]})
     for key in COST
 }
@@ -59,21 +59,21 @@ def judged_with(held_out: Mapping[str, Mapping[str, Loss]]) -> Judge:
 def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int = 500, selecting: int = 300) -> SafetyTests:
     """What tests say of losses of agreement that are the same for all images."""
     judged = judged_with({key: {"agreement_AP": agreement(loss)} for key, loss in losses.items()})
-    return check_safety(problem(), KNOWN, judged, margins, DETECTION, images, selecting)
+    return check_safety(problem(), TRIALS, judged, margins, DETECTION, images, selecting)
 
 
 def shown(safety: SafetyTests) -> str | None:
     return None if safety.safe is None else safety.safe.key
 
 
-def keys(found: Mapping[str, Assignment]) -> dict[str, str]:
-    return {name: configuration.key for name, configuration in found.items()}
+def keys(picks: Mapping[str, Assignment]) -> dict[str, str]:
+    return {name: configuration.key for name, configuration in picks.items()}
 
 
 def test_the_three_rules() -> None:
     safe = Assignment("ffffqq")
-    assert keys(pick(problem(), KNOWN, safe)) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
-    assert "safe" not in pick(problem(), KNOWN)
+    assert keys(pick(problem(), TRIALS, safe)) == {"safe": "ffffqq", "balanced": "fffqqq", "smallest": "qqqqqq"}
+    assert "safe" not in pick(problem(), TRIALS)
 
 
 def test_safe_is_the_cheapest_that_is_shown_to_keep_the_margin() -> None:
@@ -89,7 +89,7 @@ def test_what_follows_one_that_is_not_shown_is_not_called_safe() -> None:
 
 
 def test_the_images_that_choose_decide_the_order_alone() -> None:
-    order = [c.key for c in sequence(problem(), KNOWN, "agreement_AP", MARGINS)]
+    order = [c.key for c in sequence(problem(), TRIALS, "agreement_AP", MARGINS)]
     assert order == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]  # all int8 loses more than the margin there already
     many = {
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
@@ -109,30 +109,30 @@ def test_without_a_holdout_it_is_harder_to_show() -> None:
             c: Judgement({"all": SetLoss(500, 500, None, {"agreement_AP": agreement(losses[c.key])})}) for c in configurations
         }
 
-    alone = check_safety(problem(), KNOWN, judged, MARGINS, DETECTION, 500, 500)
+    alone = check_safety(problem(), TRIALS, judged, MARGINS, DETECTION, 500, 500)
     assert (shown(held), shown(alone)) == ("fffqqq", "ffffqq")
-    assert alone.error == held.error / len(KNOWN)
+    assert alone.error == held.error / len(TRIALS)
 
 
 def test_nothing_is_safe_because_little_was_seen() -> None:
     """One image, no labels, or a baseline that finds nothing."""
     one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 30.0, share=True)} for key in COST}
     for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 10.0)} for key in COST}):
-        safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 2, 1)
+        safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 2, 1)
         assert safety.safe is None
         assert "no configuration is shown to lose at most 3 agreement AP" in describe_safety(safety, ["", ""]).why
 
 
 def test_few_images_say_how_many_more_would_tell() -> None:
     few = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5)} for key in COST}
-    safety = check_safety(problem(), KNOWN, judged_with(few), MARGINS, DETECTION, 100, 60)
+    safety = check_safety(problem(), TRIALS, judged_with(few), MARGINS, DETECTION, 100, 60)
     assert safety.safe is None
     described = describe_safety(safety, ["", ""])
     more = described.tested[0].more_images
     assert more is not None
     assert f"about {more:,} more images would decide it" in described.why
     enough = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + more * 40 // 100)} for key in COST}
-    assert check_safety(problem(), KNOWN, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
+    assert check_safety(problem(), TRIALS, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
 
 
 def test_twice_as_many_images_are_foreseen() -> None:
@@ -154,7 +154,7 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     few, much, little = Loss(30, 0.2, 4.0, 30.0), Loss(2000, 0.9, 0.04, 30.0), Loss(2000, 0.2, 0.04, 30.0)
     worse = Loss(30, 9.0, 4.0, 30.0)
     results = [
-        check_safety(problem(), KNOWN, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300)
+        check_safety(problem(), TRIALS, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300)
         for ap in (few, much, little, worse)
     ]
     assert [shown(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
@@ -162,7 +162,7 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
     # A budget that the user names has to be shown.
     asked = Margins({"AP": 1.0}, asked=True)
-    safety = check_safety(problem(), KNOWN, judged_with(losses(few)), asked, DETECTION, 500, 300)
+    safety = check_safety(problem(), TRIALS, judged_with(losses(few)), asked, DETECTION, 500, 300)
     assert safety.safe is None
     assert safety.tested[0].state == "unclear"
 
@@ -171,7 +171,7 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     """Few images have one object of most classes, which hardly shows in the mean over the classes."""
     losses = {key: {"agreement_AP": agreement(0.5), "agreement_AP_pooled": agreement(0.5)} for key in COST}
     losses["fffqqq"]["agreement_AP_pooled"] = agreement(3.5)
-    safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
+    safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert (shown(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
     text = describe_safety(safety, ["", ""]).why
     assert "agreement AP loses 0.50" in text
@@ -183,11 +183,11 @@ def test_of_the_mean_over_classes_the_estimate_has_to_keep_the_margin() -> None:
     wide = agreement(1.0, error=4.0)
     losses = {key: {"agreement_AP": wide, "agreement_AP_pooled": agreement(0.5)} for key in COST}
     losses["fffqqq"]["agreement_AP"] = agreement(3.1, error=4.0)
-    safety = check_safety(problem(), KNOWN, judged_with(losses), MARGINS, DETECTION, 500, 300)
+    safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert [row.state for row in safety.tested] == ["met", "met", "unclear", "met"]
     assert shown(safety) == "ffffqq"
     without = {key: {"agreement_AP": wide} for key in COST}
-    assert shown(check_safety(problem(), KNOWN, judged_with(without), MARGINS, DETECTION, 500, 300)) is None
+    assert shown(check_safety(problem(), TRIALS, judged_with(without), MARGINS, DETECTION, 500, 300)) is None
 
 
 def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
@@ -231,10 +231,10 @@ def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
 def test_limits_hold_for_all_three() -> None:
     limits = ConstraintSection(ap_drop=0.6)
     judged = judged_with({key: {"agreement_AP": agreement(0.1)} for key in COST})
-    safe = check_safety(problem(limits), KNOWN, judged, MARGINS, DETECTION, 500, 300).safe
-    found = keys(pick(problem(limits), KNOWN, safe))
-    assert found["smallest"] == found["safe"] == "ffffqq"
-    assert QUALITY[found["balanced"]] >= 49.4
+    safe = check_safety(problem(limits), TRIALS, judged, MARGINS, DETECTION, 500, 300).safe
+    picked = keys(pick(problem(limits), TRIALS, safe))
+    assert picked["smallest"] == picked["safe"] == "ffffqq"
+    assert QUALITY[picked["balanced"]] >= 49.4
 
 
 def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_one_out() -> None:
@@ -277,11 +277,11 @@ def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_on
 
 @pytest.mark.parametrize("limits", [ConstraintSection(at_most={"bit_operations": 1}), ConstraintSection(ap_drop=0.0)])
 def test_nothing_is_picked_where_nothing_fits(limits: ConstraintSection) -> None:
-    known = {c: t for c, t in KNOWN.items() if limits.ap_drop is None or c.key != "ffffff"}
+    trials = {c: t for c, t in TRIALS.items() if limits.ap_drop is None or c.key != "ffffff"}
     if limits.ap_drop is None:
-        assert pick(problem(limits), known) == {}
+        assert pick(problem(limits), trials) == {}
     else:  # without the baseline nothing can be compared, so nothing is called safe
-        safety = check_safety(problem(limits), known, judged_with({}), MARGINS, DETECTION, 500, 300)
+        safety = check_safety(problem(limits), trials, judged_with({}), MARGINS, DETECTION, 500, 300)
         assert (safety.safe, safety.tested) == (None, ())
 
 
@@ -309,15 +309,15 @@ def test_margins_of_a_file() -> None:
 def test_a_layer_without_a_choice_is_not_called_raised() -> None:
     space = build_space(tiny_yolo(), ("fp32", "int8"), SpaceSection(layers=(("first", ("int8",)),)))
     fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
-    known = {Assignment(key): KNOWN[Assignment("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
+    trials = {Assignment(key): TRIALS[Assignment("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
     drawn = {Assignment("qqqqqq"): [90.0], Assignment("qqqqqf"): [99.0]}
-    layers = stability(fixed, known, drawn, {"smallest": Assignment("qqqqqq")}).layers
+    layers = stability(fixed, trials, drawn, {"smallest": Assignment("qqqqqq")}).layers
     assert layers == {"smallest": (LayerShare(space.layers[5], 100.0),)}
 
 
 def test_stability_counts_draws() -> None:
     """Two configurations at one cost share the draws; the layer that both keep is in all of them."""
-    known = {
+    trials = {
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": cost, "agreement_AP": 99.0})
         for key, cost in (("ffffff", 100.0), ("fqqqqf", 40.0), ("qfqqqf", 40.0), ("qqqqqq", 10.0))
     }
@@ -327,18 +327,18 @@ def test_stability_counts_draws() -> None:
         Assignment("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
     }
     picks = {"safe": Assignment("fqqqqf"), "smallest": Assignment("qqqqqq")}
-    shares = stability(problem(), known, drawn, picks)
+    shares = stability(problem(), trials, drawn, picks)
     assert (shares.draws, shares.judged) == (4, 3)
     assert {row.precision: row.percent for row in shares.front} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
     assert shares.picks == {"smallest": 100.0}  # a test decides what is safe, no front does
     layers = problem().space.layers
     assert {row.layer: row.percent for row in shares.layers["safe"]} == {layers[0]: 75.0, layers[1]: 25.0, layers[5]: 100.0}
-    assert stability(problem(), known, {}, picks) == Stability()
+    assert stability(problem(), trials, {}, picks) == Stability()
     assert as_json(Stability()) == {}
 
 
 def test_a_measure_without_labels_is_no_margin_unless_it_was_asked_for() -> None:
-    unlabelled = {c: Trial(c.key, {**trial.values, "AP": -1.0}) for c, trial in KNOWN.items()}
+    unlabelled = {c: Trial(c.key, {**trial.values, "AP": -1.0}) for c, trial in TRIALS.items()}
     losses = judged_with({key: {"agreement_AP": agreement(50.0)} for key in COST})
     for margins, said in ((MARGINS, "3 agreement AP on"), (Margins({"AP": 1.0}, asked=True), "1 AP on")):
         safety = check_safety(problem(), unlabelled, losses, margins, DETECTION, 100, 60)

@@ -52,9 +52,9 @@ def test_what_every_store_has_is_required(name: str) -> None:
 
 
 def test_a_stored_result_is_read_as_an_object() -> None:
-    record = Record(1, (1,), {}, _OLDEST, last=True)
+    record = Record(1, (1,), {}, _OLDEST, is_last=True)
     assert record.result == from_json(SweepResult, _OLDEST, "findings")
-    assert Record(1, (1,), {}, None, last=True).result is None
+    assert Record(1, (1,), {}, None, is_last=True).result is None
 
 
 def test_keys_are_in_the_order_that_commands_print() -> None:

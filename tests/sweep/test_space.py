@@ -85,9 +85,9 @@ def test_options_multiply_the_space() -> None:
     ],
 )
 def test_what_cannot_be_meant_is_an_error(section: SpaceSection, message: str) -> None:
-    with pytest.raises(Exception, match=message) as caught:
+    with pytest.raises(Exception, match=message) as error:
         build_space(tiny_yolo(), TWO, section)
-    assert isinstance(caught.value, (ConfigError, ValueError))
+    assert isinstance(error.value, (ConfigError, ValueError))
 
 
 def test_no_choice_at_all_is_an_error() -> None:

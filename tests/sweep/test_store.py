@@ -86,12 +86,12 @@ def test_a_store_of_something_else_is_refused(store: TrialStore, name: str, word
 def test_trials_of_other_weights_lie_beside_in_contexts_of_their_own(store: TrialStore) -> None:
     first = store.context({"identity": IDENTITY})
     store.add(first, [trial(1)])
-    written = store.note("subject")
-    with TrialStore.open(store.path, dataclasses.replace(SUBJECT, weights="x" * 64)) as opened:
-        tuned = opened.context({"identity": {**IDENTITY, "weights": "x" * 64}})
-        assert (opened.count(first), opened.count(tuned)) == (1, 0)
-        assert opened.trial_digest(first, "ff") != opened.trial_digest(tuned, "ff")
-        assert opened.note("subject") == written  # of the sweep that began the store
+    subject_note = store.note("subject")
+    with TrialStore.open(store.path, dataclasses.replace(SUBJECT, weights="x" * 64)) as reader:
+        tuned = reader.context({"identity": {**IDENTITY, "weights": "x" * 64}})
+        assert (reader.count(first), reader.count(tuned)) == (1, 0)
+        assert reader.trial_digest(first, "ff") != reader.trial_digest(tuned, "ff")
+        assert reader.note("subject") == subject_note  # of the sweep that began the store
 
 
 def test_many_trials_are_quick_and_small_to_keep(store: TrialStore) -> None:

@@ -62,7 +62,7 @@ WRONG: dict[str, tuple[str, str]] = {
 
 
 @pytest.fixture
-def made(tmp_path: Path) -> Path:
+def store_path(tmp_path: Path) -> Path:
     return make_store(tmp_path / "s.sqlite", count=60, findings={"best": None})
 
 
@@ -79,12 +79,12 @@ def look(path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_damage_is_said_in_one_line_with_what_can_be_saved(made: Path, name: str) -> None:
+def test_damage_is_said_in_one_line_with_what_can_be_saved(store_path: Path, name: str) -> None:
     statement, message = WRONG[name]
-    change(made, statement)
-    with pytest.raises(StoreError, match=rf"s\.sqlite: the store is damaged: .*{message}.*; `mpnet sweep --salvage") as told:
-        look(made)
-    assert "\n" not in str(told.value)
+    change(store_path, statement)
+    with pytest.raises(StoreError, match=rf"s\.sqlite: the store is damaged: .*{message}.*; `mpnet sweep --salvage") as error:
+        look(store_path)
+    assert "\n" not in str(error.value)
 
 
 VALUES = ("x", "", b"\0", -1, -1.5, 1 << 62, 1e301, math.inf, -math.inf, None)
@@ -110,40 +110,40 @@ def columns(path: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.slow
-def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(made: Path) -> None:
-    with TrialStore.open(made, SUBJECT) as store:
+def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(store_path: Path) -> None:
+    with TrialStore.open(store_path, SUBJECT) as store:
         failed = [FailedTrial("h" * 11, 0, "layer 0 (conv-1): a value is NaN or infinite")]
         store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed_trials=failed)
         store.set_note("sweep", json.dumps({**store.document("sweep"), "front_name": "front"}))
-    whole, refused = made.read_bytes(), 0
-    for (table, column), value in itertools.product(columns(made), VALUES):
-        made.write_bytes(whole)
-        with closing(sqlite3.connect(made, isolation_level=None)) as direct:
+    whole, refused = store_path.read_bytes(), 0
+    for (table, column), value in itertools.product(columns(store_path), VALUES):
+        store_path.write_bytes(whole)
+        with closing(sqlite3.connect(store_path, isolation_level=None)) as direct:
             direct.execute("PRAGMA synchronous = OFF")
             direct.execute("INSERT INTO claims VALUES ('unit', 'elsewhere:1:x', 1.0)")
             with suppress(sqlite3.IntegrityError):  # SQLite itself refuses a text as the number of a row
                 direct.execute(f'UPDATE OR IGNORE {table} SET "{column}" = ?', (value,))
-        refused += is_refused(made)
+        refused += is_refused(store_path)
     assert refused > 200
 
 
 @pytest.mark.slow
-def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(made: Path) -> None:
-    with TrialStore.open(made, SUBJECT) as store:
+def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(store_path: Path) -> None:
+    with TrialStore.open(store_path, SUBJECT) as store:
         for name, document in NOTES.items():
             store.set_note(name, json.dumps(document))
             assert store.document(name) == document
-    with closing(sqlite3.connect(made)) as direct:
+    with closing(sqlite3.connect(store_path)) as direct:
         notes = {name: text for name, text in direct.execute("SELECT name, value FROM meta") if text.startswith("{")}
     refused = 0
     for name, text in notes.items():
         document = json.loads(text)
         for path, value in itertools.product(paths_of(document), ("x", -1, 1.5, 1 << 70, True, None, [], {}, [{}])):
-            with closing(sqlite3.connect(made, isolation_level=None)) as direct:
+            with closing(sqlite3.connect(store_path, isolation_level=None)) as direct:
                 direct.execute("PRAGMA synchronous = OFF")
                 direct.execute("UPDATE meta SET value = ? WHERE name = ?", (json.dumps(changed(document, path, value)), name))
-            refused += is_refused(made)
-        change(made, f"UPDATE meta SET value = '{text}' WHERE name = '{name}'")
+            refused += is_refused(store_path)
+        change(store_path, f"UPDATE meta SET value = '{text}' WHERE name = '{name}'")
     assert refused > 100
 
 
@@ -201,20 +201,20 @@ def test_every_bit_of_a_trial_is_held_by_its_checksum(tmp_path: Path) -> None:
         ("key-blob", 59),
     ],
 )
-def test_what_is_whole_is_salvaged(made: Path, tmp_path: Path, name: str, trials: int) -> None:
-    with TrialStore.read(made) as store:
-        whole = {trial.key: trial for trial in store.trials(1)}
-    change(made, WRONG[name][0])
-    before = made.read_bytes()
-    document = salvage(made, tmp_path / "new.sqlite")
+def test_what_is_whole_is_salvaged(store_path: Path, tmp_path: Path, name: str, trials: int) -> None:
+    with TrialStore.read(store_path) as store:
+        expected = {trial.key: trial for trial in store.trials(1)}
+    change(store_path, WRONG[name][0])
+    original = store_path.read_bytes()
+    document = salvage(store_path, tmp_path / "new.sqlite")
     assert document["trials"] == trials
-    assert made.read_bytes() == before
+    assert store_path.read_bytes() == original
     if name.startswith("context"):
         return
     with TrialStore.read(tmp_path / "new.sqlite") as store:
-        saved = {trial.key: trial for trial in store.trials(1)}
-    assert len(saved) == trials
-    assert all(whole[key] == trial for key, trial in saved.items())
+        salvaged = {trial.key: trial for trial in store.trials(1)}
+    assert len(salvaged) == trials
+    assert all(expected[key] == trial for key, trial in salvaged.items())
     subject = SUBJECT
     if name == "subject":  # what it was about is known from the contexts
         subject = replace(SUBJECT, protocol=digest_of(CONTEXT["identity"]["protocol"]))
@@ -233,7 +233,7 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         for number in numbers:
             store.add(number, [Trial("fq", {"AP": float(number)})])
             sweep = {"name": "street", "strategy": f"strategy-{number}", "contexts": [number], "objectives": ["AP"]}
-            found = {
+            findings = {
                 "trials": 1,
                 "space": 4,
                 "front": [],
@@ -242,7 +242,7 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
                 "best": None,
                 "holdout": {"selecting": 1, "held_out": 0},
             }
-            for name, document in (("sweep", sweep), ("findings", found)):
+            for name, document in (("sweep", sweep), ("findings", findings)):
                 store.set_note(name, json.dumps(document))
                 store.set_note(f"{name}/{number}", json.dumps(document))
             verified = {"engine": "e", "version": "1", "rule": "", "notes": [], "rows": [{**row, "context": number}]}
@@ -254,7 +254,7 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
     assert (document["trials"], document["contexts"]) == (2, 2)
     with TrialStore.read(tmp_path / "new.sqlite") as store:
         assert [
-            (record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.last)
+            (record.number, record.contexts, record.sweep["strategy"], record.findings is not None, record.is_last)
             for record in read_records(store)
         ] == [(1, (1,), "strategy-2", True, False), (2, (2,), "strategy-3", True, True)]
         assert store.document("losses") == {"1:fq": loss, "2:fq": loss}
@@ -263,17 +263,17 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
         assert [trial.values["AP"] for number in (1, 2) for trial in store.trials(number)] == [2.0, 3.0]
 
 
-def test_a_killed_salvage_leaves_nothing_in_the_way(made: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_salvage_leaves_nothing_in_the_way(store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "new" / "new.sqlite"
     with monkeypatch.context() as patch:
         patch.setattr(TrialStore, "set_note", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         child = os.fork()
         if child == 0:
-            salvage(made, out)
+            salvage(store_path, out)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     assert not out.exists()
     assert list(out.parent.iterdir())
-    assert salvage(made, out)["trials"] == 60
+    assert salvage(store_path, out)["trials"] == 60
     assert [path.name for path in out.parent.iterdir()] == [out.name]
 
 
@@ -296,15 +296,15 @@ def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
         assert all(trial == trials[int(trial.key)] for trial in store.trials(1))
 
 
-def test_reading_leaves_nothing_beside_a_finished_store(made: Path) -> None:
-    before = {path.name: path.read_bytes() for path in made.parent.iterdir()}
-    look(made)
-    assert {path.name: path.read_bytes() for path in made.parent.iterdir()} == before
+def test_reading_leaves_nothing_beside_a_finished_store(store_path: Path) -> None:
+    files = {path.name: path.read_bytes() for path in store_path.parent.iterdir()}
+    look(store_path)
+    assert {path.name: path.read_bytes() for path in store_path.parent.iterdir()} == files
 
 
-def unmerged(made: Path, folder: Path) -> Path:
+def unmerged(store_path: Path, folder: Path) -> Path:
     """A copy of a store as a killed sweep leaves it: its trials in the -wal file alone."""
-    store = TrialStore.open(made.with_name("live.sqlite"), SUBJECT)
+    store = TrialStore.open(store_path.with_name("live.sqlite"), SUBJECT)
     store.add(store.context(CONTEXT), [Trial(f"{number:06d}", {"AP": float(number)}) for number in range(64)])
     folder.mkdir()
     for suffix in ("", "-wal", "-shm"):
@@ -320,8 +320,8 @@ COUNT = (
 
 
 @pytest.mark.parametrize("shm", [True, False])
-def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(made: Path, tmp_path: Path, shm: bool) -> None:
-    path = unmerged(made, tmp_path / "away")
+def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(store_path: Path, tmp_path: Path, shm: bool) -> None:
+    path = unmerged(store_path, tmp_path / "away")
     if not shm:
         path.with_name("s.sqlite-shm").unlink()
     before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
@@ -335,9 +335,9 @@ def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(made: 
     assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
 
 
-def test_notes_are_held_to_what_sweeps_write(made: Path) -> None:
+def test_notes_are_held_to_what_sweeps_write(store_path: Path) -> None:
     """What the schema describes is what is written: a store of today reads without a word."""
-    with TrialStore.read(made) as store:
+    with TrialStore.read(store_path) as store:
         documents: dict[str, Any] = {name: store.document(name) for name in ("subject", "sweep", "status", "findings")}
     assert documents["sweep"]["contexts"] == [1]
-    look(made)
+    look(store_path)

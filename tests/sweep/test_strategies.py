@@ -56,11 +56,11 @@ def test_every_strategy_of_the_experiment_file_exists() -> None:
 )
 def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSection) -> None:
     task = problem(precisions=THREE, section=section, trials=None if STRATEGIES[name].prunes else 60)
-    known = run(strategy(name).walk(task), measure_of(task, interacting_quality(1, 6)))
-    assert known
-    assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in known)
-    assert Assignment(task.baseline, 0) in known
-    assert len(known) <= task.space.size
+    trials = run(strategy(name).walk(task), measure_of(task, interacting_quality(1, 6)))
+    assert trials
+    assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in trials)
+    assert Assignment(task.baseline, 0) in trials
+    assert len(trials) <= task.space.size
 
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
@@ -74,9 +74,9 @@ def test_every_strategy_asks_the_same_again(name: str) -> None:
 @pytest.mark.parametrize("name", ["exhaustive", "grid"])
 def test_exact_strategies_try_everything(name: str) -> None:
     task = problem(section=OPTIONS)
-    known = run(strategy(name).walk(task), measure_of(task, additive_quality(3, 6)))
-    assert {key for key, _ in known} == set(task.space.all_keys())
-    assert len(known) == task.space.size == 128
+    trials = run(strategy(name).walk(task), measure_of(task, additive_quality(3, 6)))
+    assert {key for key, _ in trials} == set(task.space.all_keys())
+    assert len(trials) == task.space.size == 128
 
 
 def test_a_grid_says_when_it_is_none() -> None:
@@ -106,8 +106,8 @@ def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
     task = problem(precisions=THREE)
     quality = additive_quality(seed, 6)
     measure = measure_of(task, quality)
-    known = {c: measure(c) for c in only_lowered(task, 0)}
-    predicted = predicted_front(task, 0, known, limit=10_000)
+    results = {c: measure(c) for c in only_lowered(task, 0)}
+    predicted = predicted_front(task, 0, results, limit=10_000)
     exact = task.front(trials := [measure(Assignment(key)) for key in task.space.all_keys()])
     costs = {round(task.cost(trials[i])) for i in exact}
     assert {round(task.cost(measure(Assignment(key)))) for key in predicted} == costs
@@ -122,8 +122,8 @@ def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
 def test_a_long_prediction_is_thinned_with_its_ends() -> None:
     task = problem(yolov3_tiny(), THREE)
     measure = measure_of(task, additive_quality(1, 13))
-    known = {c: measure(c) for c in only_lowered(task, 0)}
-    predicted = predicted_front(task, 0, known, limit=40)
+    trials = {c: measure(c) for c in only_lowered(task, 0)}
+    predicted = predicted_front(task, 0, trials, limit=40)
     assert len(predicted) == 40
     assert predicted[0] == "q" * 13
     assert predicted[-1] == "f" * 13
@@ -132,11 +132,11 @@ def test_a_long_prediction_is_thinned_with_its_ends() -> None:
 def test_a_prediction_fills_the_budget_from_end_to_end() -> None:
     task = problem(yolov3_tiny(), THREE, trials=60)
     measure = measure_of(task, additive_quality(1, 13))
-    known = run(strategy("additive").walk(task), measure)
+    trials = run(strategy("additive").walk(task), measure)
     alone = len(only_lowered(task, 0))
-    assert alone < len(known) <= 60
-    predicted = predicted_front(task, 0, known, limit=60 - alone)
-    assert {key for key, _ in known} == {key for key, _ in only_lowered(task, 0)} | set(predicted)
+    assert alone < len(trials) <= 60
+    predicted = predicted_front(task, 0, trials, limit=60 - alone)
+    assert {key for key, _ in trials} == {key for key, _ in only_lowered(task, 0)} | set(predicted)
     few = problem(yolov3_tiny(), THREE, trials=10)
     assert len(run(strategy("additive").walk(few), measure)) == alone
 
@@ -145,11 +145,11 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
     task = problem()
     # Layer 1 harms nothing, layer 3 a great deal: the walk down takes one first and the other last.
     harms = (0.5, 0.0, 0.4, 40.0, 0.3, 0.2)
-    known = run(
+    trials = run(
         strategy("greedy").walk(task),
         measure_of(task, lambda key: 50 - sum(h for h, c in zip(harms, key, strict=True) if c == "q")),
     )
-    path = [key for key, _ in known]
+    path = [key for key, _ in trials]
     assert "fqffff" in path
     assert path.index("fqffff") < path.index("fqqfff")
     assert "qqqfqq" in path
@@ -159,13 +159,13 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
 def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
     task = problem(yolov3_tiny(), TWO)
     measure = measure_of(task, additive_quality(8, 13))
-    known = run(strategy("greedy").walk(task), measure)
+    trials = run(strategy("greedy").walk(task), measure)
     everything = [measure(Assignment(key)) for key in task.space.all_keys()]
-    found = list(known.values())
+    values = list(trials.values())
     gap = front_gap(
-        task.points([found[i] for i in task.front(found)]), task.points([everything[i] for i in task.front(everything)])
+        task.points([values[i] for i in task.front(values)]), task.points([everything[i] for i in task.front(everything)])
     )
-    assert len(known) < 200
+    assert len(trials) < 200
     assert gap.hypervolume_ratio > 0.95
 
 
@@ -173,9 +173,9 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
 def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
     task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
-    known = run(strategy("pareto").walk(task), measure_of(task, additive_quality(8, 13)))
-    assert len(known) == 70
-    assert {("f" * 13, 0), ("q" * 13, 0)} <= set(known)
+    trials = run(strategy("pareto").walk(task), measure_of(task, additive_quality(8, 13)))
+    assert len(trials) == 70
+    assert {("f" * 13, 0), ("q" * 13, 0)} <= set(trials)
 
 
 def test_pareto_without_optuna_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,9 +74,9 @@ def test_everything_asked_for_is_known_and_stored(store: TrialStore) -> None:
 def test_running_again_computes_nothing(store: TrialStore, name: str) -> None:
     task = problem(trials=60 if name == "pareto" else None)
     first = sweep(store, task, name=name)
-    again = sweep(store, task, name=name)
-    assert again.computed == 0
-    assert again.trials == first.trials
+    second = sweep(store, task, name=name)
+    assert second.computed == 0
+    assert second.trials == first.trials
 
 
 def test_a_budget_of_trials_stops_and_more_of_it_goes_on(store: TrialStore) -> None:
@@ -236,8 +236,8 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
     state = sweep(store, problem())
     assert len(state.trials) == 3**6
     assert all(
-        known.values == SyntheticRecipe(problem()).evaluate(split_work(NETWORK, [configuration])[0]).trials[0].values
-        for configuration, known in state.trials.items()
+        trials.values == SyntheticRecipe(problem()).evaluate(split_work(NETWORK, [configuration])[0]).trials[0].values
+        for configuration, trials in state.trials.items()
     )
     computed = Counter(log.read_text(encoding="ascii").split())
     unit_size = max(
@@ -249,14 +249,14 @@ def test_sweeps_that_are_killed_go_on_where_they_were(store: TrialStore, tmp_pat
 class Interrupted(InlineExecutor):
     """Computes so many parts, then is stopped as by Ctrl-C."""
 
-    def __init__(self, task: Problem, seconds: float, parts: int) -> None:
+    def __init__(self, task: Problem, seconds: float, chunk_count: int) -> None:
         super().__init__(SyntheticRecipe(task, seconds=seconds))
-        self.parts = parts
+        self.chunk_count = chunk_count
 
     def wait(self, timeout: float) -> list[ChunkResult]:
-        if self.parts == 0:
+        if self.chunk_count == 0:
             raise KeyboardInterrupt
-        self.parts -= 1
+        self.chunk_count -= 1
         return super().wait(timeout)
 
 
@@ -274,18 +274,18 @@ def test_an_interruption_in_the_first_unit_keeps_its_parts(store: TrialStore, tm
     counts = [0]
     with pytest.raises(KeyboardInterrupt):
         run(task, store, Interrupted(task, 0.5, 6), 1.0, on_update=lambda state: counts.append(len(state.trials)))
-    kept = store.count()
-    assert 6 <= kept < 200
+    stored_count = store.count()
+    assert 6 <= stored_count < 200
     assert len(set(counts)) == 7  # progress counts part by part
-    with TrialStore.open(store.path) as again:
-        assert len(again.claims()) == 1  # of a process that lives; on leaving it gives back what it claimed
+    with TrialStore.open(store.path) as second:
+        assert len(second.claims()) == 1  # of a process that lives; on leaving it gives back what it claimed
     store.close()
-    with TrialStore.open(store.path) as again, TrialStore.open(tmp_path / "whole.sqlite", SUBJECT) as whole:
-        assert again.claims() == {}
-        state = run(task, again, InlineExecutor(SyntheticRecipe(task)), 0.0)
-        assert (state.computed, len(state.trials)) == (3**6 - kept, 3**6)
-        run(task, whole, InlineExecutor(SyntheticRecipe(task)), 0.0)
-        assert list(again.trials(1)) == list(whole.trials(1))
+    with TrialStore.open(store.path) as second, TrialStore.open(tmp_path / "whole.sqlite", SUBJECT) as uninterrupted:
+        assert second.claims() == {}
+        state = run(task, second, InlineExecutor(SyntheticRecipe(task)), 0.0)
+        assert (state.computed, len(state.trials)) == (3**6 - stored_count, 3**6)
+        run(task, uninterrupted, InlineExecutor(SyntheticRecipe(task)), 0.0)
+        assert list(second.trials(1)) == list(uninterrupted.trials(1))
 
 
 @cache
@@ -344,10 +344,10 @@ def test_a_worker_goes_on_where_its_last_unit_ended() -> None:
         first, far, near = (WorkChunk(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
         for unit in (first, far, near):
             executor.submit(unit)
-        done: list[WorkChunk] = []
-        while len(done) < 3:
-            done += [result.chunk for result in executor.wait(10)]
-        assert done == [first, near, far]
+        chunks: list[WorkChunk] = []
+        while len(chunks) < 3:
+            chunks += [result.chunk for result in executor.wait(10)]
+        assert chunks == [first, near, far]
     finally:
         executor.close()
 

@@ -105,10 +105,10 @@ def test_any_list_of_configurations_shares_all_it_can(name: str, seed: int) -> N
     keys = random.Random(seed).sample(list(build_space(network, THREE).all_keys()), 25)
     graph = build_graph(network, keys, resolve_options(network))
     assert Fraction(graph.macs, network.macs) == forward_equivalents_of(network, keys)
-    above = ancestors(network)
+    positions = ancestors(network)
     computed = Counter(layer for node in graph.nodes for layer in layers_of(node))
     for layer in network.layers:
-        assert computed[layer.index] == len({restricted(key, above[layer.index]) for key in keys})
+        assert computed[layer.index] == len({restricted(key, positions[layer.index]) for key in keys})
 
 
 def test_tensors_go_when_nothing_needs_them() -> None:

@@ -19,7 +19,7 @@ from mpnet.sweep.choose.picks import AT_ONCE, pick, predict
 from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import ConditionRow, ConditionRows, FailedCondition, SweepResult
-from mpnet.sweep.search.failed import baseline_failed
+from mpnet.sweep.search.failed import baseline_error
 from mpnet.sweep.setup import OpenSweep
 from mpnet.sweep.store import Trial
 
@@ -127,7 +127,7 @@ class ConditionRuns:
                 predictions, reasons = predict(benches.__getitem__, group if meter else [*self._reference, *group], advance)
             for reference in self._reference:
                 if reference in reasons:
-                    raise baseline_failed(setup.bench.network, reference.key, reasons[reference])
+                    raise baseline_error(setup.bench.network, reference.key, reasons[reference])
             if meter is None:
                 baseline = predictions[self._reference[0]] if self._reference else None
                 meter = setup.bench.kit.meter(setup.bench.dataset, baseline)

@@ -25,7 +25,7 @@ from mpnet.sweep.problem.space import Assignment, Space
 from mpnet.sweep.result import FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Trial, TrialStore
-from mpnet.sweep.store.owners import shown
+from mpnet.sweep.store.owners import format_owner
 from mpnet.sweep.store.records import choose_record, read_records
 
 
@@ -307,7 +307,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
     with TrialStore.read(path) as store:
         records = read_records(store)
         record = choose_record(store, number, records=records)
-        status = store.document("status") if record is None or record.last else {}
+        status = store.document("status") if record is None or record.is_last else {}
         sweep: Mapping[str, Any] = record.sweep if record else {}
         findings = record.findings if record else None
         trial_count = record.trials(store) if record else 0
@@ -316,9 +316,9 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
         final = findings if status.get("state") in ("finished", "stopped") else None
         state = status.get("state", "interrupted")
         claims = store.claims()
-        if state == "running" and store.lives(status.get("owner", "")) is False:
+        if state == "running" and store.is_alive(status.get("owner", "")) is False:
             state = "interrupted"
-        if claims and (record is None or record.last):
+        if claims and (record is None or record.is_last):
             state = "running"
             final = None
         work = store.work()
@@ -335,7 +335,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
             "sweeps": [summarized.summary(store) for summarized in records],
             "total": status.get("total"),
             "seconds": work.seconds,
-            "workers": sorted({shown(owner) for owner in claims.values()}),
+            "workers": sorted({format_owner(owner) for owner in claims.values()}),
             "claims": list(claims),
             "findings": findings,
         }

@@ -14,7 +14,7 @@ from mpnet.model.plan_words import PlanWords
 from mpnet.progress import Progress, silent
 from mpnet.sweep.choose.margins import margins_of
 from mpnet.sweep.problem.space import Space, build_space
-from mpnet.sweep.search.failed import baseline_failed
+from mpnet.sweep.search.failed import baseline_error
 from mpnet.sweep.setup import section_of, set_up
 from mpnet.trial.experiment import open_workbench, with_network
 from mpnet.trial.inference import run_each
@@ -52,7 +52,7 @@ def forecast(experiment: Experiment, progress: Progress = silent) -> dict[str, A
             sample, [sample.plan(assign_key(network, key)) for key in (baseline, *keys)], advance
         )
     if isinstance(baseline_outcome, str):
-        raise baseline_failed(network, baseline, baseline_outcome)
+        raise baseline_error(network, baseline, baseline_outcome)
     loss = sample.kit.loss(sample.dataset, baseline_outcome.predictions)
     counts = {task.agreement: len(testing.images), task.quality: testing.labelled_count}
     words = PlanWords.of_network(network)

@@ -13,7 +13,7 @@ from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.store import FailedTrial
 
 
-def baseline_failed(network: NetworkSpec, key: str, reason: str) -> EngineError:
+def baseline_error(network: NetworkSpec, key: str, reason: str) -> EngineError:
     """Return the error that ends a command whose baseline has no figures."""
     return EngineError(
         f"{network.source}: {reason}, in the configuration {key} that all others are compared with; "

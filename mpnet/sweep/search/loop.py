@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Callable, Collection, Mapping, Sequence
 
 from mpnet.model.network import NetworkSpec
@@ -16,9 +16,10 @@ from mpnet.sweep.problem.front import Rivals
 from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.chunk_sizes import ChunkSizes
-from mpnet.sweep.search.failed import FailedTrials, baseline_failed
+from mpnet.sweep.search.failed import FailedTrials, baseline_error
 from mpnet.sweep.search.screening import ScreenedTrials, split_screening
 from mpnet.sweep.search.state import SweepState
+from mpnet.sweep.search.work_queue import Claim, WorkQueue, claim_missing
 from mpnet.sweep.store import FailedTrial, Trial, TrialStore, Work
 from mpnet.sweep.store.ruled_out import RuledOut
 
@@ -42,59 +43,6 @@ class WorkerPool:
     baseline_key: str | None = None
     baseline_trial: Callable[[], Trial | None] = lambda: None
     costs: Callable[[int, str], Mapping[str, float]] | None = None
-
-
-@dataclass
-class _Claim:
-    """A unit of work to be claimed, or claimed already.
-
-    keys:       of it that are needed and not handed out yet, rising. handed_out: those that were.
-    chunk_count: chunks of it that workers have.
-    """
-
-    name: str
-    options: int
-    keys: tuple[str, ...]
-    chunk_count: int = 0
-    handed_out: tuple[str, ...] = ()
-
-    @property
-    def configurations(self) -> list[Assignment]:
-        """Return the configurations of the keys."""
-        return [Assignment(key, self.options) for key in self.keys]
-
-    def drop(self, keys: Collection[str]) -> None:
-        """Leave out keys that need no worker."""
-        self.keys = tuple(key for key in self.keys if key not in keys)
-
-
-@dataclass
-class _Queue:
-    """The units of one batch, on their way to workers.
-
-    pending:   not claimed yet. elsewhere: claimed by other processes.
-    claimed:   by this one, with keys that are not handed out; one for each slot of the executor.
-    running:   chunks that workers have, each with its claim and the claim's keys that were handed out before it.
-    """
-
-    pending: deque[_Claim]
-    elsewhere: deque[_Claim] = field(default_factory=deque)
-    claimed: list[_Claim] = field(default_factory=list)
-    running: dict[WorkChunk, tuple[_Claim, tuple[str, ...]]] = field(default_factory=dict)
-
-    @property
-    def is_empty(self) -> bool:
-        """Return whether nothing is left to do or to wait for."""
-        return not (self.pending or self.claimed or self.running or self.elsewhere)
-
-    @property
-    def claim_names(self) -> set[str]:
-        """Return the names of what this process has claimed."""
-        return {claim.name for claim in (*(claim for claim, _ in self.running.values()), *self.claimed)}
-
-    def drop_finished(self) -> None:
-        """Forget claims whose keys are all handed out, or have failed."""
-        self.claimed = [claim for claim in self.claimed if claim.keys]
 
 
 OpenPool = Callable[[], WorkerPool]
@@ -238,12 +186,12 @@ class Sweep:
         )
         if batch.prune:
             units.reverse()  # low precisions first
-        queue = _Queue(deque(claim for unit in units if (claim := _claim_of(unit, missing)).keys))
+        queue = WorkQueue(deque(claim for unit in units if (claim := claim_missing(unit, missing)).keys))
         del requested, affordable, missing, units
         self._run_queue(queue, self._pool.executor, batch.prune)
         return self.state.trials
 
-    def _run_queue(self, queue: _Queue, executor: Executor, prune: bool) -> None:
+    def _run_queue(self, queue: WorkQueue, executor: Executor, prune: bool) -> None:
         """Hand units out and commit what comes back, until all is done or the time is up."""
         while not queue.is_empty:
             if self._limit_seconds is not None and self.state.seconds > self._limit_seconds:
@@ -261,7 +209,7 @@ class Sweep:
                 queue.pending, queue.elsewhere = queue.elsewhere, queue.pending
             self._show_alive()
 
-    def _hand_out(self, queue: _Queue, executor: Executor, prune: bool) -> None:
+    def _hand_out(self, queue: WorkQueue, executor: Executor, prune: bool) -> None:
         """Give the workers as much as they should have.
 
         Chunks of a unit go to one worker, which caches what they share; one waits for each, so that no worker does. Racing goes
@@ -298,7 +246,7 @@ class Sweep:
         self.state.preparing = description
         self._on_update(self.state)
 
-    def _claim_next(self, queue: _Queue, prune: bool) -> _Claim | None:
+    def _claim_next(self, queue: WorkQueue, prune: bool) -> Claim | None:
         """Claim the next unit that nobody else has and of which something is missing; None: there is none for now."""
         while queue.pending:
             claim = queue.pending.popleft()
@@ -317,7 +265,7 @@ class Sweep:
             self.store.release(claim.name)
         return None
 
-    def _rule_out_by_costs(self, claim: _Claim) -> None:
+    def _rule_out_by_costs(self, claim: Claim) -> None:
         """Settle the keys of a claim that need no image, see `race.ruled_out_by_costs`."""
         costs = None if self._pool is None else self._pool.costs
         if costs is None:
@@ -330,7 +278,7 @@ class Sweep:
             self._count_ruled_out([Assignment(key, claim.options) for key in ruled_out])
             self.state.settled += len(ruled_out)
 
-    def _next_chunk(self, claim: _Claim, prune: bool) -> WorkChunk:
+    def _next_chunk(self, claim: Claim, prune: bool) -> WorkChunk:
         """Cut the next chunk off a claimed unit."""
         count = self._chunk_sizes.choose(claim.keys, self.state.seconds, prune, claim.handed_out)
         keys, claim.keys = claim.keys[:count], claim.keys[count:]
@@ -367,9 +315,9 @@ class Sweep:
         self.state.failed_trials.add(options, failures)
         for failure in failures:
             if Assignment(failure.key, options) == Assignment(self.problem.baseline):
-                raise baseline_failed(self.network, failure.key, failure.reason)
+                raise baseline_error(self.network, failure.key, failure.reason)
 
-    def _commit(self, result: ChunkResult, claim: _Claim, handed_out: tuple[str, ...]) -> None:
+    def _commit(self, result: ChunkResult, claim: Claim, handed_out: tuple[str, ...]) -> None:
         """Store a finished chunk. handed_out: keys of the claim that were handed out before the chunk's."""
         now, chunk = time.monotonic(), result.chunk
         work = Work(result.macs, now - self._counted_at)
@@ -405,8 +353,3 @@ class Sweep:
             self.store.heartbeat()
             self._beat_at = now
         self._on_update(self.state)
-
-
-def _claim_of(unit: WorkChunk, missing: Collection[Assignment]) -> _Claim:
-    keys = tuple(key for key in unit.keys if Assignment(key, unit.options) in missing)
-    return _Claim(unit.name, unit.options, keys)

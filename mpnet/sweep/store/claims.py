@@ -15,9 +15,9 @@ LEASE_SECONDS = 600.0  # only for other machines: here a dead process is found a
 
 
 class Claims:
-    """The claims of a store, as one owner sees and changes them. All methods but `held` write: call them within a transaction.
+    """The claims of a store, as one owner sees and changes them.
 
-    Raises: ValueError for a damaged table.
+    All methods but `find_active` write: call them within a transaction. Raises: ValueError for a damaged table.
     """
 
     def __init__(self, db: sqlite3.Connection, owners: Owners) -> None:
@@ -26,10 +26,10 @@ class Claims:
     def take(self, names: Sequence[str]) -> list[str]:
         """Claim those of the names that nobody alive has; they are the result."""
         granted = []
-        held = {name: (owner, heartbeat) for name, owner, heartbeat in self._all()}
+        claims = {name: (owner, heartbeat) for name, owner, heartbeat in self._read_rows()}
         for name in names:
-            owner, heartbeat = held.get(name, ("", 0.0))
-            if owner in ("", self._owners.me) or not self._lasts(owner, heartbeat):
+            owner, heartbeat = claims.get(name, ("", 0.0))
+            if owner in ("", self._owners.me) or not self._is_active(owner, heartbeat):
                 self._db.execute("INSERT OR REPLACE INTO claims VALUES (?, ?, ?)", (name, self._owners.me, time.time()))
                 granted.append(name)
         return granted
@@ -46,17 +46,17 @@ class Claims:
         """Give back what this owner claimed under a name, or all of it."""
         self._db.execute("DELETE FROM claims WHERE owner = ? AND name = coalesce(?, name)", (self._owners.me, name))
 
-    def held(self) -> dict[str, str]:
+    def find_active(self) -> dict[str, str]:
         """Return claimed work by name, with its owner, dead owners' left out."""
-        return {name: owner for name, owner, heartbeat in self._all() if self._lasts(owner, heartbeat)}
+        return {name: owner for name, owner, heartbeat in self._read_rows() if self._is_active(owner, heartbeat)}
 
-    def _all(self) -> list[tuple[str, str, float]]:
+    def _read_rows(self) -> list[tuple[str, str, float]]:
         claims = self._db.execute("SELECT name, owner, heartbeat FROM claims ORDER BY name").fetchall()
         for claim in claims:
             check_claim(*claim)
         return claims
 
-    def _lasts(self, owner: str, heartbeat: float) -> bool:
+    def _is_active(self, owner: str, heartbeat: float) -> bool:
         """Return whether a claim still counts. heartbeat: its time.time()."""
-        lives = self._owners.lives(owner)
-        return abs(time.time() - heartbeat) < LEASE_SECONDS if lives is None else lives
+        is_alive = self._owners.is_alive(owner)
+        return abs(time.time() - heartbeat) < LEASE_SECONDS if is_alive is None else is_alive

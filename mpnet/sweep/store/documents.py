@@ -21,11 +21,11 @@ from mpnet.trial.run_result import DECIBELS, KEY, CalibrationImages
 
 _AMOUNT = Within(0, 1e300)
 _VALUES = Named(float)
-_SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
+_TESTED_SET = Fields({"images": int, "labelled": int, "quality": Maybe(Many(float, 3)), "losses": Named(Many(float, 8))})
 _TIMES = Named(kind_of(Latency))
-_WHOLE_IDENTITY = kind_of(TrialIdentity)
+_RUN_IDENTITY = kind_of(TrialIdentity)
 # Contexts are shared by plans.
-_IDENTITY = Fields({name: kind for name, kind in _WHOLE_IDENTITY.required.items() if name != "plan"}, _WHOLE_IDENTITY.optional)
+_IDENTITY = Fields({name: kind for name, kind in _RUN_IDENTITY.required.items() if name != "plan"}, _RUN_IDENTITY.optional)
 
 DOCUMENTS: Mapping[str, Kind] = {
     "order": Fields({}, {"images": Many(int)}),
@@ -64,7 +64,7 @@ DOCUMENTS: Mapping[str, Kind] = {
     "conditions": Named(_VALUES),
     "conditions_failed": Named(str),
     "screened": Named(Named(float)),
-    **dict.fromkeys(("tested", "shown"), Named(Fields({"sets": Named(_SET), "drawn": Many(float)}))),
+    **dict.fromkeys(("tested", "shown"), Named(Fields({"sets": Named(_TESTED_SET), "drawn": Many(float)}))),
     "context": Fields({}, {"identity": _IDENTITY, "options": str, "measures": dict}),
 }
 """By the name of the note, before a slash; `context` is one of the table of contexts."""
@@ -82,23 +82,23 @@ def read_document(name: str, text: Any) -> Any:
         document = parse_json(text.encode("utf-8", "replace"), name)
     except FormatError:
         raise ValueError(f"{name} is not valid JSON") from None
-    wrong = mismatch(document, kind, name)
-    if wrong is not None:
-        raise ValueError(wrong)
+    problem = mismatch(document, kind, name)
+    if problem is not None:
+        raise ValueError(problem)
     return document
 
 
 def check_trial(key: Any, values: Mapping[str, Any]) -> None:
     """Check a trial. Raises: ValueError for a key or a value, by its column, that no trial has."""
-    wrong = mismatch(key, KEY, "key")
+    problem = mismatch(key, KEY, "key")
     for name, value in values.items():
         low, high, kind = _range(name)
         # Most are in order, and there may be millions.
         if type(value) is float and (low <= value <= high or (value == math.inf and kind is DECIBELS)):
             continue
-        wrong = wrong or mismatch(value, kind, f"trial {key}: {name}")
-    if wrong is not None:
-        raise ValueError(wrong)
+        problem = problem or mismatch(value, kind, f"trial {key}: {name}")
+    if problem is not None:
+        raise ValueError(problem)
 
 
 @cache
@@ -117,22 +117,22 @@ def _range(name: str) -> tuple[float, float, Within]:
 
 def check_claim(name: Any, owner: Any, heartbeat: Any) -> None:
     """Check a claim. Raises: ValueError for what no claim holds. heartbeat: a time.time()."""
-    where = f"claim {shown(name)}"
-    wrong = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{where}: owner")
-    wrong = wrong or mismatch(heartbeat, float, f"{where}: heartbeat")
-    if wrong is not None:
-        raise ValueError(wrong)
+    place = f"claim {shown(name)}"
+    problem = mismatch(name, str, "the name of a claim") or mismatch(owner, str, f"{place}: owner")
+    problem = problem or mismatch(heartbeat, float, f"{place}: heartbeat")
+    if problem is not None:
+        raise ValueError(problem)
 
 
 def check_work(macs: Any, seconds: Any) -> None:
     """Check counted work. Raises: ValueError for work that nobody can have done."""
-    wrong = mismatch(macs, _AMOUNT, "work: macs") or mismatch(seconds, _AMOUNT, "work: seconds")
-    if wrong is not None:
-        raise ValueError(wrong)
+    problem = mismatch(macs, _AMOUNT, "work: macs") or mismatch(seconds, _AMOUNT, "work: seconds")
+    if problem is not None:
+        raise ValueError(problem)
 
 
 def check_text(name: str, value: Any) -> None:
     """Check a note. Raises: ValueError for a note that is no text."""
-    wrong = mismatch(value, str, name)
-    if wrong is not None:
-        raise ValueError(wrong)
+    problem = mismatch(value, str, name)
+    if problem is not None:
+        raise ValueError(problem)

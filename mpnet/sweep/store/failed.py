@@ -28,10 +28,13 @@ class FailedTrial:
     reason: str
 
 
-def add_failed(db: sqlite3.Connection, context: int, failed: Iterable[FailedTrial]) -> None:
+def add_failed(db: sqlite3.Connection, context: int, failed_trials: Iterable[FailedTrial]) -> None:
     """Write rows, within a transaction; one that is there already stays as it is."""
     db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE}")
-    rows = ((context, one.key, one.layer, one.reason, _checksum(context, one.key, one.layer, one.reason)) for one in failed)
+    rows = (
+        (context, trial.key, trial.layer, trial.reason, _checksum(context, trial.key, trial.layer, trial.reason))
+        for trial in failed_trials
+    )
     db.executemany("INSERT OR IGNORE INTO failed VALUES (?, ?, ?, ?, ?)", rows)
 
 
@@ -40,26 +43,26 @@ def has_failed(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'failed'").fetchone() is not None
 
 
-def failed_rows(db: sqlite3.Connection, context: int, keys: Sequence[str] | None = None) -> Iterator[FailedTrial]:
+def read_failed(db: sqlite3.Connection, context: int, keys: Sequence[str] | None = None) -> Iterator[FailedTrial]:
     """Yield the failed configurations of a context, by rising key; keys: only these, few enough for one statement.
 
     Raises: ValueError for a row that is damaged.
     """
     if has_failed(db):
-        chosen = "" if keys is None else f" AND key IN ({', '.join('?' * len(keys))})"
-        query = f"SELECT context, key, layer, reason, checksum FROM failed WHERE context = ?{chosen} ORDER BY key"
+        key_condition = "" if keys is None else f" AND key IN ({', '.join('?' * len(keys))})"
+        query = f"SELECT context, key, layer, reason, checksum FROM failed WHERE context = ?{key_condition} ORDER BY key"
         for row in db.execute(query, (context, *(keys or ()))):
-            yield failed_trial(*row)
+            yield parse_failed_trial(*row)
 
 
-def failed_trial(context: Any, key: Any, layer: Any, reason: Any, checksum: Any) -> FailedTrial:
+def parse_failed_trial(context: Any, key: Any, layer: Any, reason: Any, checksum: Any) -> FailedTrial:
     """Return a failed configuration from the columns of its row. Raises: ValueError for what nobody wrote."""
-    wrong = mismatch(key, KEY, "key of a failed configuration") or mismatch(layer, int, f"failed {shown(key)}: layer")
-    wrong = wrong or mismatch(reason, str, f"failed {shown(key)}: reason")
-    if wrong is None and checksum != _checksum(context, key, layer, reason):
-        wrong = f"failed configuration {key}: its checksum does not match"
-    if wrong is not None:
-        raise ValueError(wrong)
+    problem = mismatch(key, KEY, "key of a failed configuration") or mismatch(layer, int, f"failed {shown(key)}: layer")
+    problem = problem or mismatch(reason, str, f"failed {shown(key)}: reason")
+    if problem is None and checksum != _checksum(context, key, layer, reason):
+        problem = f"failed configuration {key}: its checksum does not match"
+    if problem is not None:
+        raise ValueError(problem)
     return FailedTrial(key, layer, reason)
 
 

@@ -22,8 +22,8 @@ def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlit
 
     stack: closes it. Raises: sqlite3.Error, OSError.
     """
-    beside = Path(f"{os.path.realpath(path)}-wal")
-    unmerged = beside.is_file() and beside.stat().st_size > 0
+    wal = Path(f"{os.path.realpath(path)}-wal")
+    unmerged = wal.is_file() and wal.stat().st_size > 0
     # The last connection to close removes what it made, if it may write; with trials that are not merged yet the files
     # are there already, and whether to merge is the writers' business.
     for mode in ("mode=ro",) if unmerged else ("mode=rw", "mode=ro"):
@@ -36,23 +36,23 @@ def open_for_reading(path: Path, busy_seconds: float, stack: ExitStack) -> sqlit
         # Where nothing can be made, nobody writes.
         return _connect(path, "immutable=1", busy_seconds, stack)
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="mpnet-store-")))
-    for name in (beside, Path(os.path.realpath(path))):
-        shutil.copyfile(name, folder / ("store-wal" if name == beside else "store"))
+    for name in (wal, Path(os.path.realpath(path))):
+        shutil.copyfile(name, folder / ("store-wal" if name == wal else "store"))
     return _connect(folder / "store", "mode=rw", busy_seconds, stack)
 
 
 def _connect(path: Path, mode: str, busy_seconds: float, stack: ExitStack) -> sqlite3.Connection:
-    with ExitStack() as opened:
-        connection = opened.enter_context(
+    with ExitStack() as resources:
+        connection = resources.enter_context(
             closing(sqlite3.connect(f"{path.absolute().as_uri()}?{mode}", timeout=busy_seconds, isolation_level=None, uri=True))
         )
         connection.execute("PRAGMA query_only = ON")
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-        stack.push(opened.pop_all())
+        stack.push(resources.pop_all())
     return connection
 
 
-def existing(path: str | Path) -> Path:
+def require_file(path: str | Path) -> Path:
     """Return the path of a file that is there. Raises: StoreError for one that is not, a folder, a pipe or a device."""
     try:
         if Path(path).is_file():

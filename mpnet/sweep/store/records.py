@@ -17,8 +17,8 @@ from mpnet.formats.documents.typed import build
 from mpnet.sweep.result import SweepResult
 from mpnet.sweep.store.trial_store import TrialStore
 
-LAST, FINDINGS = "sweep", "findings"
-_NAME = re.compile(rf"{LAST}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
+SWEEP, FINDINGS = "sweep", "findings"
+_NAME = re.compile(rf"{SWEEP}/[0-9]{{1,9}}(,[0-9]{{1,9}})*")
 
 
 @dataclass(frozen=True)
@@ -27,14 +27,14 @@ class Record:
 
     sweep:    what was looked for and on what, as `setup.describe` notes it.
     findings: the result of its last end as it is stored, None: it never ended.
-    last:     whether it is the one that worked in the store last.
+    is_last:  whether it is the one that worked in the store last.
     """
 
     number: int
     contexts: tuple[int, ...]
     sweep: Mapping[str, Any]
     findings: Mapping[str, Any] | None
-    last: bool
+    is_last: bool
 
     @property
     def result(self) -> SweepResult | None:
@@ -60,7 +60,7 @@ class Record:
             "holdout": self.sweep.get("holdout"),
             "objectives": self.sweep.get("objectives"),
             "created": self.sweep.get("created"),
-            "last": self.last,
+            "last": self.is_last,
         }
 
 
@@ -68,24 +68,24 @@ def write_record(store: TrialStore, contexts: Sequence[int], name: str, document
     """Note the sweep or its findings, as the last one's and as that of its contexts."""
     text = json.dumps(document)
     store.set_note(name, text)
-    store.set_note(_named(name, contexts), text)
+    store.set_note(_note_name(name, contexts), text)
 
 
 def read_records(store: TrialStore) -> list[Record]:
     """Return all sweeps of a store, in the order of their contexts."""
-    last = store.document(LAST)
+    last_sweep = store.document(SWEEP)
     documents = store.contexts()
-    sets = {tuple(int(number) for number in last.get("contexts") or ())} - {()}
-    sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(LAST + "/") if _NAME.fullmatch(name)}
+    sets = {tuple(int(number) for number in last_sweep.get("contexts") or ())} - {()}
+    sets |= {tuple(map(int, name.rpartition("/")[2].split(","))) for name in store.notes(SWEEP + "/") if _NAME.fullmatch(name)}
     covered = {number for contexts in sets for number in contexts}
     # Stores from before records, and sweeps that were stopped before they noted anything.
     sets |= {(number,) for number in documents if number not in covered}
     records = []
     for number, contexts in enumerate(sorted(sets), start=1):
-        is_last = list(contexts) == [int(n) for n in last.get("contexts") or ()]
-        noted = store.document(_named(LAST, contexts))
-        findings = store.document(_named(FINDINGS, contexts)) or (store.document(FINDINGS) if is_last else None)
-        sweep = noted or (last if is_last else _guessed(last, contexts, documents))
+        is_last = list(contexts) == [int(n) for n in last_sweep.get("contexts") or ()]
+        own_sweep = store.document(_note_name(SWEEP, contexts))
+        findings = store.document(_note_name(FINDINGS, contexts)) or (store.document(FINDINGS) if is_last else None)
+        sweep = own_sweep or (last_sweep if is_last else _guess_sweep(last_sweep, contexts, documents))
         records.append(Record(number, contexts, sweep, findings, is_last))
     return records
 
@@ -106,7 +106,7 @@ def choose_record(
             f"{store.path}: has no sweep {number}; `mpnet sweep --status {store.path}` lists "
             f"{', '.join(str(r.number) for r in records) or 'none'}"
         )
-    records = sorted(records, key=lambda record: (not record.last, -record.number))
+    records = sorted(records, key=lambda record: (not record.is_last, -record.number))
     if key is not None:
         for record in records:
             if any(store.find(context, [key]) for context in record.contexts):
@@ -114,13 +114,13 @@ def choose_record(
     return records[0] if records else None
 
 
-def _guessed(last: Mapping[str, Any], contexts: Sequence[int], documents: Mapping[int, Any]) -> dict[str, Any]:
+def _guess_sweep(last_sweep: Mapping[str, Any], contexts: Sequence[int], documents: Mapping[int, Any]) -> dict[str, Any]:
     """Return what is the same for all sweeps of a store, with what the contexts themselves say."""
     document = documents.get(contexts[0]) or {}
     measures = document.get("measures") or {}
-    protocol = {**(last.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}
+    protocol = {**(last_sweep.get("protocol") or {}), **((document.get("identity") or {}).get("protocol") or {})}
     return {
-        **last,
+        **last_sweep,
         "contexts": list(contexts),
         "strategy": None,
         "holdout": measures.get("holdout") or 0.0,
@@ -128,5 +128,5 @@ def _guessed(last: Mapping[str, Any], contexts: Sequence[int], documents: Mappin
     }
 
 
-def _named(name: str, contexts: Sequence[int]) -> str:
+def _note_name(name: str, contexts: Sequence[int]) -> str:
     return f"{name}/{','.join(map(str, contexts))}"

@@ -14,7 +14,7 @@ from mpnet.trial.run_result import KEY
 TABLE = "ruled_out (context INTEGER NOT NULL, front TEXT NOT NULL, first TEXT NOT NULL, last TEXT NOT NULL, keys BLOB NOT NULL)"
 """One row for each unit; keys: rising, one a line, by zlib; first and last of them by themselves, to find them."""
 _KEYS = re.compile(rf"(?:{KEY.pattern})(?:\n(?:{KEY.pattern}))*")
-_MOST = 1 << 28
+_MAX_KEY_BYTES = 1 << 28
 """Bytes that the keys of a row may take: far more than any unit has."""
 
 
@@ -43,36 +43,36 @@ def has_ruled_out(db: sqlite3.Connection) -> bool:
     return db.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'ruled_out'").fetchone() is not None
 
 
-def ruled_out_rows(db: sqlite3.Connection, context: int, front: str, first: str = "", last: str = "~") -> Iterator[Any]:
-    """Yield every row with some keys from `first` to `last`, unless said all, packed, by rising first key."""
+def read_ruled_out(db: sqlite3.Connection, context: int, front: str, first_key: str = "", last_key: str = "~") -> Iterator[Any]:
+    """Yield every row with some keys from `first_key` to `last_key`, unless said all, packed, by rising first key."""
     if has_ruled_out(db):
         for (packed,) in db.execute(
             "SELECT keys FROM ruled_out WHERE context = ? AND front = ? AND first <= ? AND last >= ? ORDER BY first",
-            (context, front, last, first),
+            (context, front, last_key, first_key),
         ):
             yield packed
 
 
-def once_each(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+def merge_keys(rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
     """Yield the keys of rows in the order of their first key, each once.
 
     Rows overlap where chunks were cut differently, or a store was salvaged.
 
     """
-    before: set[str] = set()
+    previous: set[str] = set()
     end = ""
     for keys in rows:
         if keys[0] > end:
-            before.clear()
-        yield from (key for key in keys if key not in before)
-        before.update(keys)
+            previous.clear()
+        yield from (key for key in keys if key not in previous)
+        previous.update(keys)
         end = max(end, keys[-1])
 
 
-def unpacked(packed: Any) -> tuple[str, ...]:
+def unpack_keys(packed: Any) -> tuple[str, ...]:
     """Unpack the keys of a row. Raises: ValueError when they are none."""
     try:
-        text = zlib.decompressobj().decompress(packed, _MOST).decode("ascii")
+        text = zlib.decompressobj().decompress(packed, _MAX_KEY_BYTES).decode("ascii")
     except (zlib.error, TypeError, UnicodeDecodeError):
         raise ValueError("keys that were ruled out cannot be read") from None
     if not _KEYS.fullmatch(text):

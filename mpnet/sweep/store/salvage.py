@@ -19,25 +19,27 @@ from mpnet.errors import StoreError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.messages import named
 from mpnet.sweep.store.documents import DOCUMENTS, read_document
-from mpnet.sweep.store.failed import FailedTrial, failed_trial, has_failed
-from mpnet.sweep.store.reading import existing, open_for_reading
-from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpacked
-from mpnet.sweep.store.trial_store import BUSY_SECONDS, Subject, Trial, TrialStore, trial_of
+from mpnet.sweep.store.failed import FailedTrial, has_failed, parse_failed_trial
+from mpnet.sweep.store.reading import open_for_reading, require_file
+from mpnet.sweep.store.ruled_out import RuledOut, has_ruled_out, unpack_keys
+from mpnet.sweep.store.store_file import BUSY_SECONDS
+from mpnet.sweep.store.trial import Subject, Trial, parse_trial
+from mpnet.sweep.store.trial_store import TrialStore
 
 _BATCH = 2_000
 
 
 def salvage(path: Path, out: Path) -> dict[str, Any]:
-    """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`, which appears when it is
-    complete.
+    """Read the store `path` as far as that goes and write whole, sensible trials to a new store `out`.
 
+    The new store appears when it is complete.
     Result: the document of `mpnet sweep --salvage --json`: how many trials were written, what was lost.
     Raises: StoreError when `out` exists, or when not even the beginning can be read.
     """
-    path = existing(path)
+    path = require_file(path)
     if os.path.lexists(out):
         raise StoreError(f"{named(out)}: exists already; name another file with --store")
-    lost: list[str] = []
+    losses: list[str] = []
     with ExitStack() as stack:
         try:
             db = open_for_reading(path, BUSY_SECONDS, stack)
@@ -47,33 +49,33 @@ def salvage(path: Path, out: Path) -> dict[str, Any]:
                 f"again with another --store"
             ) from None
         db.text_factory = lambda content: content.decode("utf-8", "replace")
-        contexts = _contexts(db, lost)
-        subject = _subject(db, contexts)
+        contexts = _read_contexts(db, losses)
+        subject = _read_subject(db, contexts)
         if subject is None:
             raise StoreError(
                 f"{named(path)}: what it was about cannot be read, so its trials are of no use; restore it "
                 f"from a backup, or sweep again with another --store"
             )
-        written = 0
-        for left in out.parent.glob(f".{glob.escape(out.name[:100])}.*.part{out.suffix}-*"):
-            left.unlink()  # beside what a killed one wrote, which `atomic_path` removes
-        with atomic_path(out) as part, TrialStore.open(part, subject) as new:
-            numbers = {old: new.context(document) for old, document in contexts.items()}
-            for old, trials in _trials(db, lost):
-                if old in numbers:
-                    written += new.add(numbers[old], trials)
-            for old, ruled_out in _ruled_out(db, lost):
-                if old in numbers:
-                    new.add(numbers[old], (), ruled_out=ruled_out)
-            for old, failed in _failed(db, lost).items():
-                if old in numbers:
-                    new.add(numbers[old], (), failed_trials=failed)
-            for name, document in _notes(db, lost, numbers).items():
-                new.set_note(name, json.dumps(document))
-    return {"store": str(path), "salvaged": str(out), "trials": written, "contexts": len(contexts), "lost": lost}
+        trial_count = 0
+        for leftover in out.parent.glob(f".{glob.escape(out.name[:100])}.*.part{out.suffix}-*"):
+            leftover.unlink()  # beside what a killed one wrote, which `atomic_path` removes
+        with atomic_path(out) as temporary_path, TrialStore.open(temporary_path, subject) as new_store:
+            numbers = {old_number: new_store.context(document) for old_number, document in contexts.items()}
+            for old_number, trials in _read_trials(db, losses):
+                if old_number in numbers:
+                    trial_count += new_store.add(numbers[old_number], trials)
+            for old_number, ruled_out in _read_ruled_out(db, losses):
+                if old_number in numbers:
+                    new_store.add(numbers[old_number], (), ruled_out=ruled_out)
+            for old_number, failed_trials in _read_failed(db, losses).items():
+                if old_number in numbers:
+                    new_store.add(numbers[old_number], (), failed_trials=failed_trials)
+            for name, document in _read_notes(db, losses, numbers).items():
+                new_store.set_note(name, json.dumps(document))
+    return {"store": str(path), "salvaged": str(out), "trials": trial_count, "contexts": len(contexts), "lost": losses}
 
 
-def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> Iterator[dict[str, Any]]:
+def _read_rows(db: sqlite3.Connection, table: str, order: str, losses: list[str]) -> Iterator[dict[str, Any]]:
     """Return all rows of a table that can be read: from its beginning to the damage, and from its end back to it."""
     for direction in ("ASC", "DESC"):
         keys = ", ".join(f"{name} {direction}" for name in order.split(", "))
@@ -85,12 +87,12 @@ def _rows(db: sqlite3.Connection, table: str, order: str, lost: list[str]) -> It
             return
         except (sqlite3.Error, UnicodeDecodeError) as error:
             if direction == "ASC":
-                lost.append(f"part of the {table} ({error})")
+                losses.append(f"part of the {table} ({error})")
 
 
-def _contexts(db: sqlite3.Connection, lost: list[str]) -> dict[int, Any]:
+def _read_contexts(db: sqlite3.Connection, losses: list[str]) -> dict[int, Any]:
     contexts = {}
-    for row in _rows(db, "contexts", "id", lost):
+    for row in _read_rows(db, "contexts", "id", losses):
         try:
             document = read_document("context", row["document"])
             # A digest that does not fit tells of a change that left valid JSON.
@@ -98,11 +100,11 @@ def _contexts(db: sqlite3.Connection, lost: list[str]) -> dict[int, Any]:
                 raise ValueError("another digest")
             contexts[int(row["id"])] = document
         except (ValueError, KeyError, TypeError, AttributeError):
-            lost.append(f"context {str(row.get('id'))[:20]} and its trials")
+            losses.append(f"context {str(row.get('id'))[:20]} and its trials")
     return contexts
 
 
-def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None:
+def _read_subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None:
     with suppress(sqlite3.Error, ValueError, KeyError, TypeError, AttributeError):
         text = db.execute("SELECT value FROM meta WHERE name = 'subject'").fetchone()[0]
         document = read_document("subject", text)
@@ -114,85 +116,85 @@ def _subject(db: sqlite3.Connection, contexts: dict[int, Any]) -> Subject | None
     return None
 
 
-def _trials(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, list[Trial]]]:
+def _read_trials(db: sqlite3.Connection, losses: list[str]) -> Iterator[tuple[int, list[Trial]]]:
     """Return batches of whole trials of one context."""
     batch: list[Trial] = []
     measures = trial_columns()
-    of, broken = None, 0
-    for row in _rows(db, "trials", "context, key", lost):
+    batch_context, broken_count = None, 0
+    for row in _read_rows(db, "trials", "context, key", losses):
         context = row.pop("context", None)
         key = row.pop("key", None)
         try:
-            trial = trial_of(context, key, row, measures)
+            trial = parse_trial(context, key, row, measures)
         except ValueError:
-            broken += 1
+            broken_count += 1
             continue
-        if batch and (context != of or len(batch) == _BATCH):
-            yield int(of or 0), batch
+        if batch and (context != batch_context or len(batch) == _BATCH):
+            yield int(batch_context or 0), batch
             batch = []
-        of = context if isinstance(context, int) else 0
+        batch_context = context if isinstance(context, int) else 0
         batch.append(trial)
     if batch:
-        yield int(of or 0), batch
-    if broken:
-        lost.append(f"{broken} trials whose values or checksums are wrong")
+        yield int(batch_context or 0), batch
+    if broken_count:
+        losses.append(f"{broken_count} trials whose values or checksums are wrong")
 
 
-def _ruled_out(db: sqlite3.Connection, lost: list[str]) -> Iterator[tuple[int, RuledOut]]:
+def _read_ruled_out(db: sqlite3.Connection, losses: list[str]) -> Iterator[tuple[int, RuledOut]]:
     """Yield what was ruled out, row by row."""
     with suppress(sqlite3.Error):
         if not has_ruled_out(db):
             return
-    for row in _rows(db, "ruled_out", "context, first", lost):
+    for row in _read_rows(db, "ruled_out", "context, first", losses):
         try:
-            yield int(row["context"]), RuledOut(str(row["front"]), unpacked(row["keys"]))
+            yield int(row["context"]), RuledOut(str(row["front"]), unpack_keys(row["keys"]))
         except (ValueError, TypeError):
-            lost.append("some configurations that were ruled out")
+            losses.append("some configurations that were ruled out")
 
 
-def _failed(db: sqlite3.Connection, lost: list[str]) -> dict[int, list[FailedTrial]]:
+def _read_failed(db: sqlite3.Connection, losses: list[str]) -> dict[int, list[FailedTrial]]:
     """Collect the configurations without figures, by context."""
-    failed: dict[int, list[FailedTrial]] = {}
+    failed_trials: dict[int, list[FailedTrial]] = {}
     with suppress(sqlite3.Error):
         if not has_failed(db):
-            return failed
-    for row in _rows(db, "failed", "context, key", lost):
+            return failed_trials
+    for row in _read_rows(db, "failed", "context, key", losses):
         try:
-            failed.setdefault(int(row["context"]), []).append(failed_trial(**row))
+            failed_trials.setdefault(int(row["context"]), []).append(parse_failed_trial(**row))
         except (ValueError, TypeError):
-            lost.append("some configurations that failed")
-    return failed
+            losses.append("some configurations that failed")
+    return failed_trials
 
 
-def _notes(db: sqlite3.Connection, lost: list[str], numbers: dict[int, int]) -> dict[str, Any]:
+def _read_notes(db: sqlite3.Connection, losses: list[str], numbers: dict[int, int]) -> dict[str, Any]:
     """Return the notes that are whole, about the new numbers of contexts; those about contexts that are lost are left out."""
     notes: dict[str, Any] = {}
-    for row in _rows(db, "meta", "name", lost):
+    for row in _read_rows(db, "meta", "name", losses):
         name = str(row.get("name"))
         if name.partition("/")[0] not in DOCUMENTS or name == "subject":
             continue
         try:
             document = read_document(name, str(row.get("value")))
         except ValueError:
-            lost.append(f"the note {name!r}")
+            losses.append(f"the note {name!r}")
             continue
-        renamed = _renamed(name, numbers)
+        renamed = _rename_note(name, numbers)
         if document is not None and renamed is not None:
-            notes[renamed] = _renumbered(name.partition("/")[0], document, numbers)
+            notes[renamed] = _renumber(name.partition("/")[0], document, numbers)
     return notes
 
 
-def _renamed(name: str, numbers: dict[int, int]) -> str | None:
+def _rename_note(name: str, numbers: dict[int, int]) -> str | None:
     """Rename a note that is called after contexts: `findings/2,3`, `verified/2:openvino`; None when these are lost."""
-    kind, slash, about = name.partition("/")
-    contexts, colon, rest = about.partition(":")
+    kind, slash, suffix = name.partition("/")
+    contexts, colon, qualifier = suffix.partition(":")
     if not slash or kind in ("conditions", "times") or not re.fullmatch(r"[0-9]{1,9}(,[0-9]{1,9})*", contexts):
         return name
-    kept = [str(numbers[old]) for old in map(int, contexts.split(",")) if old in numbers]
-    return f"{kind}/{','.join(kept)}{colon}{rest}" if kept else None
+    new_numbers = [str(numbers[old_number]) for old_number in map(int, contexts.split(",")) if old_number in numbers]
+    return f"{kind}/{','.join(new_numbers)}{colon}{qualifier}" if new_numbers else None
 
 
-def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
+def _renumber(kind: str, document: Any, numbers: dict[int, int]) -> Any:
     """Return a document about the new numbers of contexts."""
     if kind in (
         "losses",
@@ -202,9 +204,13 @@ def _renumbered(kind: str, document: Any, numbers: dict[int, int]) -> Any:
         "conditions_failed",
     ):  # by `context:key`, `context:baseline:key` and so on
         pairs = ((*name.split(":", 1), losses) for name, losses in document.items() if ":" in name)
-        return {f"{numbers[int(old)]}:{key}": losses for old, key, losses in pairs if old.isdigit() and int(old) in numbers}
+        return {
+            f"{numbers[int(old_number)]}:{key}": losses
+            for old_number, key, losses in pairs
+            if old_number.isdigit() and int(old_number) in numbers
+        }
     if "contexts" in document:
-        document["contexts"] = [numbers[old] for old in document["contexts"] if old in numbers]
+        document["contexts"] = [numbers[old_number] for old_number in document["contexts"] if old_number in numbers]
     for verified in (document, document.get("verified") or {}):
         if "rows" in verified:
             verified["rows"] = [

@@ -43,9 +43,9 @@ def columns_of(db: sqlite3.Connection) -> tuple[str, ...]:
 
 def add_columns(db: sqlite3.Connection) -> None:
     """Give the store a column for every measure, and for checksums; call it within a transaction."""
-    held = columns_of(db)
+    columns = columns_of(db)
     for name in (*trial_columns(), CHECKSUM):
-        if name not in held:
+        if name not in columns:
             db.execute(f'ALTER TABLE trials ADD COLUMN "{name}" {"INTEGER" if name == CHECKSUM else "REAL"}')
 
 
@@ -56,10 +56,10 @@ def checksum(context: int, key: str, values: Mapping[str, float]) -> int:
     return zlib.crc32(struct.pack(f"<{len(names)}d", *(values[name] for name in names)), zlib.crc32(text))
 
 
-def damaged(path: Path, what: str) -> StoreError:
+def damage_error(path: Path, reason: str) -> StoreError:
     """Return the error for a store whose content is wrong."""
     return StoreError(
-        f"{named(path)}: the store is damaged: {what}; `mpnet sweep --salvage STORE` writes what is readable into a new one"
+        f"{named(path)}: the store is damaged: {reason}; `mpnet sweep --salvage STORE` writes what is readable into a new one"
     )
 
 
@@ -80,9 +80,9 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
             f"{path}: another process has held the store for a minute; {safe}; stop that process or choose another --store"
         )
     if "Could not decode" in text:
-        return damaged(path, "it holds a text that is not UTF-8")
+        return damage_error(path, "it holds a text that is not UTF-8")
     if "malformed" in text or "corrupt" in text:
-        return damaged(path, text)
+        return damage_error(path, text)
     if "disk I/O error" in text:
         return StoreError(
             f"{path}: the disk cannot be written or read ({text}), perhaps full; {safe}; mend that and "
@@ -92,11 +92,11 @@ def store_error(path: Path, error: sqlite3.Error | OSError) -> StoreError:
 
 
 @contextlib.contextmanager
-def translated(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """Turn SQLite's and the system's complaints into one StoreError each."""
     try:
         yield
     except UnicodeDecodeError:  # even what SQLite says of a damaged file may be none
-        raise damaged(path, "it holds a text that is not UTF-8") from None
+        raise damage_error(path, "it holds a text that is not UTF-8") from None
     except (sqlite3.Error, OSError) as error:
         raise store_error(path, error) from error
