@@ -109,7 +109,7 @@ SHARES = (2, 5, 10, 15, 20, 25, 30, 37, 45, 55, 65, 80)
 
 def choose_analyze(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
     """The layers that `mpnet analyze` raises from int8 to fp16."""
-    from mpnet.trial.analysis import analyze_experiment
+    from mpnet.diagnose.analyze import analyze_experiment
 
     experiment = read_experiment(said.experiment, [*said.overrides, "precision={default: int8}"])
     rows = []

@@ -10,6 +10,7 @@ from mpnet.data.classifications import Classifications, best_classes
 from mpnet.data.dataset import Category, Dataset, ImageRecord
 from mpnet.errors import DataError
 from mpnet.evaluation.classification import agreement, per_class, right, share
+from mpnet.formats.documents.typed import as_json
 from mpnet.report.collect.class_pairs import ClassPairing
 from mpnet.trial.classification import ClassMeter, measure_classifications
 
@@ -43,7 +44,13 @@ def test_top_one_and_five() -> None:
     assert share(np.zeros(0, bool)) == -1.0
     assert per_class(found, LABELS, 7)[0] == {"truths": 2, "top1": 50.0, "top5": 100.0}
     assert per_class(found, LABELS, 7)[3] == {"truths": 0, "top1": -1.0, "top5": -1.0}
-    assert measure_classifications(found, data())[1][6] == {"id": 7, "name": "class 6", "truths": 1, "top1": 0.0, "top5": 0.0}
+    assert as_json(measure_classifications(found, data())[1][6]) == {
+        "id": 7,
+        "name": "class 6",
+        "truths": 1,
+        "top1": 0.0,
+        "top5": 0.0,
+    }
     with pytest.raises(DataError, match="the run has 4 images, the data set 3"):
         right(found, LABELS[:3], 1)
 
