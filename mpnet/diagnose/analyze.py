@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from dataclasses import dataclass, fields
 from typing import Any, Iterator, Mapping
 
@@ -25,6 +24,7 @@ from mpnet.diagnose.analysis_document import (
 from mpnet.diagnose.layer_errors import Analysis, LayerAnalysis, StepAnalysis, analyze
 from mpnet.diagnose.proposal import MeasuredLayers, Proposal, count_raising_cost, propose
 from mpnet.engine.plan import Plan
+from mpnet.formats.documents.experiment_writer import format_flow, quote
 from mpnet.model.precision import Precision
 from mpnet.progress import Progress, silent
 from mpnet.quantization.measure import TensorError
@@ -177,11 +177,9 @@ def format_precisions(section: PrecisionSection, layers: Mapping[int, Precision]
     A choice that is replaced by its own key is left out.
     """
     pairs = {selector: name for selector, name in section.layers if not (selector.isdigit() and int(selector) in layers)}
-    choices = [f"{selector if selector.isdigit() else json.dumps(selector)}: {name}" for selector, name in pairs.items()]
-    choices += [f"{index}: {precision}" for index, precision in layers.items()]
-    default = [] if section.default is None else [f"default: {section.default}"]
-    entries = [f"layers: {{{', '.join(choices)}}}"] if choices else []
-    return f"precision: {{{', '.join([*default, *entries])}}}"
+    choices = {selector if selector.isdigit() else quote(selector): name for selector, name in pairs.items()}
+    choices |= {str(index): precision.name for index, precision in layers.items()}
+    return f"precision: {format_flow({'default': section.default, 'layers': choices or None})}"
 
 
 def _batches(bench: Workbench, positions: list[int]) -> Iterator[NDArray[np.float32]]:

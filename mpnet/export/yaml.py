@@ -9,6 +9,7 @@ from typing import Any, Mapping, Sequence
 from mpnet.config.experiment import PrecisionSection
 from mpnet.engine.assign import PrecisionPlan
 from mpnet.export import Configuration, Exported, Target
+from mpnet.formats.documents.experiment_writer import format_flow, quote
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import FP32, PRECISIONS
 from mpnet.model.selectors import layer_groups
@@ -76,12 +77,11 @@ def _ranges(weighted: Sequence[int], layers: Sequence[int]) -> list[tuple[int, s
 
 def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
     section = precision_section(configuration.network, configuration.precisions)
-    layers = ", ".join(
-        f'"{name}": {precision}' if "," in name else f"{name}: {precision}" for name, precision in section.layers
-    )
+    layers = {quote(name) if "," in name else name: precision for name, precision in section.layers}
     text = f"precision:  # {configuration.precisions.key}\n  default: {section.default}\n"
-    text += f"  layers: {{{layers}}}\n" if layers else ""
-    text += "".join(f"detection: {{deployed: {point['score']:g}}}\n" for point in configuration.operating_point.values())
+    text += f"  layers: {format_flow(layers)}\n" if layers else ""
+    for point in configuration.operating_point.values():
+        text += f"detection: {format_flow({'deployed': format(point['score'], 'g')})}\n"
     return Exported({".yaml": text.encode()})
 
 

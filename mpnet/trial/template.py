@@ -3,9 +3,7 @@
 
 from __future__ import annotations
 
-import json
 import os
-import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
@@ -18,6 +16,7 @@ from mpnet.errors import ConfigError
 from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
+from mpnet.formats.documents.experiment_writer import format_flow, quote_path
 from mpnet.formats.images.read import SUFFIXES, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
@@ -30,8 +29,6 @@ from mpnet.model.task import CLASSIFICATION
 from mpnet.quantization.equalise import depthwise_pairs
 from mpnet.trial.task import task_of
 
-_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
-"""Paths that YAML takes as they are."""
 _PAGE = "# All keys: docs/experiments.md. Try it:\n"
 
 
@@ -65,13 +62,12 @@ def experiment_template(files: InitFiles, target: Path, name: str, engine: str =
     base = target.absolute().parent
 
     def relative(path: Path | str) -> str:
-        text = os.path.relpath(Path(path).absolute(), base)
-        return text if _PLAIN.fullmatch(text) and text.lower() not in ("null", "none") else json.dumps(text, ensure_ascii=False)
+        return quote_path(os.path.relpath(Path(path).absolute(), base))
 
-    paths = ", ".join(f"{key}: {value if key == 'format' else relative(value)}" for key, value in data.items())
-    names = f", names: {relative(files.names)}" if files.names else ""
-    model = f"{{cfg: {relative(files.cfg)}, weights: {relative(files.weights)}{names}}}"
-    head = f"name: {name}\nmodel: {model}\ndata: {{{paths}}}\n"
+    paths = {key: value if key == "format" else relative(value) for key, value in data.items()}
+    names = relative(files.names) if files.names else None
+    model = {"cfg": relative(files.cfg), "weights": relative(files.weights), "names": names}
+    head = f"name: {name}\nmodel: {format_flow(model)}\ndata: {format_flow(paths)}\n"
     section = DataSection(**data)  # type: ignore[arg-type]
     classes = class_names(network, files.names, section) if files.names or section.format != "coco" else None
     dataset = dataset_of(section, classes)
@@ -160,13 +156,12 @@ def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
         note = f"# As {engine} quantises. "
         note += "".join(f"It cannot run {name} in {', '.join(layers)}. " for name, layers in partly.items())
         note = note.rstrip() + "\n"
-    keys = ", ".join(f"{key}: {value}" for key, value in activations.items())
-    equalised = ""
+    equalisation = None
     if depthwise_pairs(network):  # Measured: docs/results/quantization.md.
         note += "# Channels that depthwise layers read are equalised: it costs nothing and changes no fp32 result.\n"
-        equalised = f", equalisation: {BY_ACTIVATIONS}"
-    quantization = f"{{weights: per_channel, activations: {{{keys}}}{equalised}}}"
-    return (f"{note}quantization: {quantization}", f"precisions: [{', '.join(precisions)}]")
+        equalisation = BY_ACTIVATIONS
+    quantization = {"weights": "per_channel", "activations": activations, "equalisation": equalisation}
+    return (f"{note}quantization: {format_flow(quantization)}", f"precisions: {format_flow(precisions)}")
 
 
 def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engine: str) -> str:
@@ -192,7 +187,7 @@ def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engin
         "# resize: crop takes the middle; stretch and letterbox are the others.\ndetection: {resize: crop}\n"
         if task is CLASSIFICATION
         else "# From images to boxes. resize: letterbox for networks that were trained that way.\n"
-        f"detection: {{resize: {network.resize}, confidence: 0.005, nms: 0.45}}\n"
+        f"detection: {format_flow({'resize': network.resize, 'confidence': 0.005, 'nms': 0.45})}\n"
     )
     mode, precisions = _quantization(network, engine)
     return f"""{_PAGE}#

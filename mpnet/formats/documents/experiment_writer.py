@@ -1,0 +1,33 @@
+# SPDX-License-Identifier: MIT
+"""Values in the YAML of experiment files, as `mpnet init`, `import`, `export` and `analyze` write it."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any, Mapping
+
+_PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
+"""Paths that YAML takes as they are."""
+
+
+def quote(text: str) -> str:
+    """Return a text in quotes, in ASCII whatever it holds."""
+    return json.dumps(text)
+
+
+def quote_path(path: str) -> str:
+    """Return a path as it is where YAML reads it as that text, else in quotes that leave its letters readable."""
+    return path if _PLAIN.fullmatch(path) and path.lower() not in ("null", "none") else json.dumps(path, ensure_ascii=False)
+
+
+def format_flow(value: Any) -> str:
+    """Return a value on one line, at any depth; what is None in a mapping is left out.
+
+    value: keys and texts are quoted already where they need it.
+    """
+    if isinstance(value, Mapping):
+        return f"{{{', '.join(f'{key}: {format_flow(child)}' for key, child in value.items() if child is not None)}}}"
+    if isinstance(value, (list, tuple)):
+        return f"[{', '.join(map(format_flow, value))}]"
+    return str(value)
