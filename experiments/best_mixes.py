@@ -19,7 +19,7 @@ MEASURES = ("agreement_AP", "AP")
 
 
 def main(experiment: str, path: str) -> None:
-    """Prints, for each context of the store, size and measure, the best that the sweep tried."""
+    """Print, for each context of the store, size and measure, the best that the sweep tried."""
     layers = read_cfg(read_experiment(experiment).model.cfg).convolutions
     count, constant = sum(layer.weight_count for layer in layers), 8 * sum(layer.filters for layer in layers)
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""What is found by name: declarations of a package's modules, and packages that only some commands need, with one line that
-says what to install."""
+"""What is found by name: declarations of a package's modules, and packages that only some commands need.
+
+Where a package is missing, one line says what to install.
+"""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ WANTED = set((Path(__file__).parent / "images.txt").read_text(encoding="utf-8").
 
 
 def main(source: str, target: str) -> None:
+    """Write the part of COCO's annotations `source` that is of the images in images.txt to `target`."""
     try:
         document = json.loads(Path(source).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:

@@ -38,8 +38,11 @@ class Segment:
 
 @dataclass(frozen=True)
 class Partition:
-    """fallback: which of mpnet's kernels run the rest. segments: in order. reasons: one line for each layer that a preferred
-    backend does not run, by layer index."""
+    """The backend of each layer: segments, in order, and a fallback.
+
+    fallback: which of mpnet's kernels run the rest. reasons: one line for each layer that a preferred
+    backend does not run, by layer index.
+    """
 
     fallback: str
     segments: tuple[Segment, ...]

@@ -140,8 +140,11 @@ class QuantizationSection:
 
 @dataclass(frozen=True)
 class OptionRange:
-    """One quantisation option that a sweep varies. path: such as `activations.percentile`; values: as written;
-    options: the same values, parsed, each saying that one thing only."""
+    """One quantisation option that a sweep varies.
+
+    path: such as `activations.percentile`; values: as written;
+    options: the same values, parsed, each saying that one thing only.
+    """
 
     path: str
     values: tuple[str, ...]

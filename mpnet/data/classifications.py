@@ -27,8 +27,10 @@ class Classifications:
 
     @staticmethod
     def of(category: Any, score: Any, classes: int) -> Classifications:
-        """Check arrays of one row per image. Raises: DataError for shapes that differ, classes out of range or repeated,
-        scores that are not finite or rise."""
+        """Check arrays of one row per image.
+
+        Raises: DataError for shapes that differ, classes out of range or repeated, scores that are not finite or rise.
+        """
         categories, scores = np.asarray(category, dtype=np.int32), np.asarray(score, dtype=np.float32)
         if categories.ndim != 2 or categories.shape != scores.shape or categories.shape[1] != min(KEPT, classes):
             raise DataError(

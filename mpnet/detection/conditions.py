@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Images as other conditions would have given them: noise, blur, light, fog, compression; integers only, so the same bits
-on every CPU.
+"""Images as other conditions would have given them: noise, blur, light, fog, compression.
+
+All is computed in integers, so the bits are the same on every CPU.
 
 Kinds and strengths follow the corruptions of Hendrycks and Dietterich (Benchmarking neural network robustness, ICLR 2019) and
 Michaelis and others (Benchmarking robustness in object detection, 2019) where these have them; their generators draw from

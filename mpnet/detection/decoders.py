@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""Heads of the programs that networks are imported from, made ready to be decoded like a [yolo] layer's: csrc/detect/imported.c
-has the formulas."""
+"""Heads of the programs that networks are imported from, made ready to be decoded like a [yolo] layer's.
+
+csrc/detect/imported.c has the formulas.
+"""
 
 from __future__ import annotations
 

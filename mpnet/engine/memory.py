@@ -60,8 +60,9 @@ def plan_arena(plan: Plan, device: str | None = None) -> Arena:
 
 
 class ArenaPool:
-    """Memory of a device that plans which are gone have left, kept for the next: fresh pages cost more than a small network's
-    forward pass.
+    """Memory of a device that finished plans have left, kept for the next.
+
+    Fresh pages cost more than a small network's forward pass.
 
     Safe to use from threads. Memory comes back when the last tensor that lies in it is gone.
     """

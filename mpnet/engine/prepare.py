@@ -269,8 +269,10 @@ class Prepared:
         return ready
 
     def input_slice(self, operation: Convolve, channels: slice) -> PreparedConvolution:
-        """Return the same with the weights of some input channels alone, as they are in all of them: what adds these channels'
-        sums to those of the others. Raises: as `convolution`."""
+        """Return the packed convolution of some input channels alone, whose sums are added to those of the others.
+
+        Its weights are as they are among all channels. Raises: as `convolution`.
+        """
         key = (operation, channels.start, channels.stop)
         if key not in self._slices:
             self._slices[key] = self._pack(operation, channels)

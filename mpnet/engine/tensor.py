@@ -40,7 +40,7 @@ class CodeMap:
     """
 
     def __init__(self, params: Storage, rows: NDArray[Any], mode: str, is_fixed: bool = True) -> None:
-        """params, and rows, the same (n,) as a NumPy array."""
+        """Keep params and rows, the same (n,) as a NumPy array."""
         device = params.device
         self.params, self.mode, self.is_fixed = params, mode, is_fixed
         if device is HOST:

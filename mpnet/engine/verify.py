@@ -41,8 +41,10 @@ ROUNDINGS = 16
 
 @dataclass(frozen=True)
 class StepCheck:
-    """One step. Quantize: differing counts codes. Convolve: differing counts values beyond the bound; largest is the
-    largest difference, share the largest quotient of difference and bound.
+    """One step.
+
+    Quantize: differing counts codes. Convolve: differing counts values beyond the bound; largest is the largest difference,
+    share the largest quotient of difference and bound.
     """
 
     number: int

@@ -64,8 +64,10 @@ def verdict(measured: Measure, interval: Interval) -> Verdict | None:
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """AP, AP50, AP75 and AR100 of one run on resampled images: `summary` (draws,), `per_class` (draws, categories), NaN
-    where a draw has no truth of a class."""
+    """AP, AP50, AP75 and AR100 of one run on resampled images.
+
+    `summary` is (draws,), `per_class` (draws, categories), NaN where a draw has no truth of a class.
+    """
 
     weight_digest: str
     summary: dict[str, Resampled]
@@ -74,8 +76,11 @@ class Draws:
 
 @dataclass(frozen=True)
 class Differences:
-    """metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None where fewer than two
-    images have truths of it: one image says nothing about others."""
+    """Paired differences of a run from the baseline.
+
+    metrics: AP, AP50, AP75, AR100; per_class: the same names, one interval per category, None where fewer than two
+    images have truths of it: one image says nothing about others.
+    """
 
     metrics: dict[str, Interval]
     per_class: dict[str, tuple[Interval | None, ...]]

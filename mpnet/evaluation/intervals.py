@@ -66,8 +66,11 @@ def left_out(images: int) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, eq=False)
 class Resampled:
-    """One number of a run, percent, on images drawn again (draws, ...) and with groups left out (groups, ...); NaN where
-    the images have no truths. Differences of two runs on the same images are `second - first`. images: how many."""
+    """One number of a run, percent, on images drawn again (draws, ...) and with groups left out (groups, ...).
+
+    It is NaN where the images have no truths. Differences of two runs on the same images are `second - first`. images: how
+    many.
+    """
 
     drawn: Floats
     left: Floats

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""COCO's metrics, equal to pycocotools to 1e-9 but made for sweeps: a few milliseconds for a hundred images; and Darknet's
-mAP@0.5, with 11 points of recall and its own rule for repeated matches."""
+"""COCO's metrics, equal to pycocotools to 1e-9 but made for sweeps; and Darknet's mAP@0.5.
+
+A hundred images take a few milliseconds. Darknet's has 11 points of recall and its own rule for repeated matches.
+"""
 
 from __future__ import annotations
 

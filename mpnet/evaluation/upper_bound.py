@@ -37,8 +37,10 @@ class PartialOutcomes:
 
 
 class UpperBound:
-    """The upper bound of AP with respect to `truths`, whose images come in their order. It takes many runs at once, since one
-    alone costs less than the calls of NumPy."""
+    """The upper bound of AP with respect to `truths`, whose images come in their order.
+
+    It takes many runs at once, since one alone costs less than the calls of NumPy.
+    """
 
     def __init__(self, truths: Truths) -> None:
         self._truths = truths

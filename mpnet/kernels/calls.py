@@ -46,8 +46,10 @@ Quant = TensorQuant | ImageScales | None
 
 
 class Binder:
-    """Makes calls for one table of kernels and one number of threads. All calls share one scratch memory, so they must
-    not run at the same time. `Kernels` runs the methods of the same names at once.
+    """Makes calls for one table of kernels and one number of threads.
+
+    All calls share one scratch memory, so they must not run at the same time. `Kernels` runs the methods of the same names at
+    once.
 
     Tensors lie on the kernels' device. NumPy arrays among the arguments are tensors on the CPU, and constants elsewhere.
     Raises: KernelError that names the argument that does not fit.

@@ -40,8 +40,10 @@ class CScheme(NamedTuple):
 def scale_call(
     ranges: NDArray[np.float32], params: NDArray[Any], scheme: CScheme
 ) -> tuple[Callable[..., int], tuple[Any, ...]]:
-    """Return mp_ranges_to_params and its arguments, which fills params (n,) from ranges (n, 2), C-contiguous; they keep both
-    alive. The last receives the number of the image that it cannot scale."""
+    """Return mp_ranges_to_params, which fills params (n,) from ranges (n, 2), C-contiguous, and its arguments.
+
+    They keep both arrays alive. The last receives the number of the image that it cannot scale.
+    """
     words = ffi.new(_SCHEME, scheme)
     arguments = ffi.from_buffer(_RANGES, ranges), len(ranges), words, _address(params), ffi.new(_IMAGE)
     return lib.mp_ranges_to_params, arguments

@@ -71,8 +71,10 @@ def check_status(status: int, what: str) -> None:
 
 
 def call(what: str, function: Any, *values: Any) -> None:
-    """Call a function of the C core with `c_arguments(*values)`. Raises: KernelError, which begins with `what`, unless it
-    took them."""
+    """Call a function of the C core with `c_arguments(*values)`.
+
+    Raises: KernelError, which begins with `what`, unless it took them.
+    """
     check_status(function(*c_arguments(*values)), what)
 
 

@@ -18,8 +18,11 @@ MANY_SHORTCUTS = 16
 
 @dataclass(frozen=True)
 class ConvolutionWeights:
-    """float32 arrays: biases (out,); scales, means, variances (out,) with batch normalisation, else None;
-    weights (out, in / groups, size, size)."""
+    """The weights of a convolution, float32 arrays.
+
+    biases (out,); scales, means, variances (out,) with batch normalisation, else None;
+    weights (out, in / groups, size, size).
+    """
 
     biases: Floats
     weights: Floats

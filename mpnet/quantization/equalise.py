@@ -117,9 +117,9 @@ def depthwise_pairs(network: NetworkSpec) -> tuple[EqualisationPair, ...]:
 
 
 def activation_factors(maxima: NDArray[np.float64]) -> Floats:
-    """Return powers of two (c,), at most 1, that lift each channel's largest magnitude above half of the largest of all; 1 for
+    """Return powers of two (c,), at most 1, by which channels' largest magnitudes rise above half of the largest of all.
 
-    channels that are always zero. maxima: (c,), not negative and finite.
+    They are 1 for channels that are always zero. maxima: (c,), not negative and finite.
     """
     mantissa, exponent = np.frexp(maxima)
     # frexp instead of log2: its result is exact, so every CPU takes the same power.

@@ -182,8 +182,11 @@ class Descent:
 
 @dataclass(frozen=True, eq=False)
 class _Filters:
-    """Filters that read the same. rows, multipliers: (filters, depth). unit: parts of a step that errors count. searches: for
-    codes, else there is descent alone."""
+    """Filters that read the same.
+
+    rows, multipliers: (filters, depth). unit: parts of a step that errors count. searches: for codes, else there is descent
+    alone.
+    """
 
     rows: NDArray[np.float32]
     multipliers: Reals

@@ -43,8 +43,9 @@ def measure_table(
     seed: int = 0,
     progress: Progress = silent,
 ) -> LatencyTable:
-    """Measure all steps, then whole configurations that were not looked at before, batch 1; again while the error is too
-    large, up to ROUNDS times.
+    """Measure all steps, then whole configurations that were not looked at before, batch 1.
+
+    This is repeated while the error is too large, up to ROUNDS times.
 
     A step's time is the median over all passes of all plans that have it. Whole passes are taken in turn with the passes
     step by step: a pass in one call is a little faster than its steps in a call each, and `scale`, the median ratio of the

@@ -29,8 +29,11 @@ Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """Who runs a plan. open: called once per thread. beside: number of the runner, among those of one pass, whose heads
-    this one's relative error is measured against; None: nobody's."""
+    """Who runs a plan.
+
+    open: called once per thread. beside: number of the runner, among those of one pass, whose heads this one's relative error
+    is measured against; None: nobody's.
+    """
 
     plan: Plan
     open: Callable[[], Forward]
@@ -53,8 +56,10 @@ class Outcome:
 
 @dataclass(frozen=True, eq=False)
 class _Share:
-    """A few images' share: what was decoded per runner and output; sums of squares by image, of the outputs of a runner
-    and of the differences of a pair of runners."""
+    """A few images' share of an outcome: what was decoded per runner and output, and sums of squares by image.
+
+    The sums are of the outputs of a runner and of the differences of a pair of runners.
+    """
 
     images: int
     decoded: list[list[Any]]

@@ -74,7 +74,9 @@ class Inputs:
         keep_bytes: int = KEEP_BYTES,
         condition: Condition | None = None,
     ) -> None:
-        """load: record -> uint8 (h, w, 3) RGB; workers: threads that decode; condition: what each image is put through, None:
+        """Keep what the inputs are made of.
+
+        load: record -> uint8 (h, w, 3) RGB; workers: threads that decode; condition: what each image is put through, None:
         nothing.
 
         Raises: ConfigError for a network that does not take RGB images.

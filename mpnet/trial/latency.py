@@ -68,8 +68,10 @@ def measure_in_turn(
     deployment: Deployment | None = None,
     uniform: Mapping[str, Deployment] | None = None,
 ) -> Turns:
-    """Time passes of configurations by name, of another engine, which runs the one called IN_MPNET, and of that engine with all
-    layers at one precision, by its name."""
+    """Time passes of configurations by name, and of another engine, in turn.
+
+    The engine runs the configuration called IN_MPNET, and the network with all layers at one precision, by that one's name.
+    """
     image = bench.inputs.take([0]).x
     sessions = {name: Session(bench.prepared, plan, bench.threads) for name, plan in plans.items()}
     works = {name: partial(session.forward, image) for name, session in sessions.items()}

@@ -78,7 +78,7 @@ class Records:
         return len(self._rows) - 1
 
     def section(self) -> tuple[int, bytes]:
-        """Return the bytes of a record and of all of them."""
+        """Return the size of a record in bytes, and the content of all records."""
         return self._size, b"".join(self._rows)
 
 

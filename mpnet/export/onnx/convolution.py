@@ -232,8 +232,10 @@ class _Writer:
 def convolve(
     graph: OnnxGraph, prepared: Prepared, operation: Convolve, x: Value, rules: OnnxRules, options: EngineOptions
 ) -> Value:
-    """Write a convolution with bias and activation: coded if the operation quantises it, else reals that are not
-    yet rounded to anything, or are to be quantised later.
+    """Write a convolution with bias and activation.
+
+    The result is coded if the operation quantises it, else reals that are not yet rounded to anything, or are to be quantised
+    later.
     """
     layer = operation.layer_of(prepared.network)
     writer = _Writer(graph, layer, operation, prepared.constants(operation.alone), rules, x, options)

@@ -34,8 +34,9 @@ class Coded:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a layer's reals lack before anything computes with them: an activation, then codes, or without a Quantize
-    rounding to what is stored.
+    """What a layer's reals lack before anything computes with them.
+
+    It is an activation, then codes, or without a Quantize rounding to what is stored.
 
     All of it keeps the order of values, so that a pooling or a slice may come before and leave less to be done.
     """

@@ -80,8 +80,9 @@ class TfliteGraph:
     def operator(
         self, name: str, inputs: Sequence[int], output: int, *, version: int = 1, options: str = "", **values: Any
     ) -> int:
-        """Append an operator and return its output. name: of BuiltinOperator; options: the name of its options table in
-        the schema, whose fields are `values`.
+        """Append an operator and return its output.
+
+        name: of BuiltinOperator; options: the name of its options table in the schema, whose fields are `values`.
         """
         code = (getattr(schema.BuiltinOperator, name), version)
         number = self._codes.setdefault(code, len(self._codes))

@@ -95,7 +95,7 @@ def write_files(files: Mapping[Path, bytes]) -> None:
 
 
 def write_text(path: str | Path, content: str) -> None:
-    """Write a whole file of UTF-8 text, line ends as given; half characters, which a name may hold, as `\\udcff`.
+    r"""Write a whole file of UTF-8 text, line ends as given; half characters, which a name may hold, as `\udcff`.
 
     Raises: StoreError.
     """

@@ -114,6 +114,6 @@ def list_files(folder: Path, suffixes: tuple[str, ...], what: str, key: str) -> 
 
 
 def read_text(path: Path | str) -> str:
-    """Read a text of labels or names, its line ends as `\\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
+    r"""Read a text of labels or names, its line ends as `\n`. Raises: DataError, FormatError for what is no UTF-8 text."""
     text = read_text_bounded(path, MAX_TEXT_BYTES, "text of labels or names", "a label or names file")
     return text.replace("\r\n", "\n")

@@ -20,8 +20,10 @@ times as fast (docs/sweeps.md)."""
 
 @dataclass(frozen=True)
 class Margins:
-    """Most points that a choice may lose, by measure. asked: the user named a budget, so that it has to be shown; else a
-    measure counts only where the images are enough to show anything about it.
+    """Most points that a choice may lose, by measure.
+
+    asked: the user named a budget, so that it has to be shown; else a measure counts only where the images are enough to show
+    anything about it.
     """
 
     points: Mapping[str, float]

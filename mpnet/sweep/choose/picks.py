@@ -85,8 +85,9 @@ class SetLoss:
 
 @dataclass(frozen=True)
 class Judgement:
-    """A configuration against the baseline: by set of images ('all', or 'selecting' and 'held_out'), and the agreement in
-    percent on images drawn again from all of them, (DRAWS_KEPT,).
+    """A configuration against the baseline, by set of images: 'all', or 'selecting' and 'held_out'.
+
+    The agreement is in percent on images drawn again from all of them, (DRAWS_KEPT,).
     """
 
     sets: Mapping[str, SetLoss]

@@ -41,8 +41,10 @@ LEAST_LOSS = 0.25
 
 @dataclass(frozen=True)
 class Tested:
-    """One configuration. losses: of the measures that count. images_to_tell: about how many images that test would tell,
-    None where they tell already, or the loss is too near to the margin for any number.
+    """One configuration.
+
+    losses: of the measures that count. images_to_tell: about how many images that test would tell, None where they tell
+    already, or the loss is too near to the margin for any number.
     """
 
     configuration: Assignment

@@ -83,7 +83,7 @@ class DaskExecutor:
     """Chunks as Dask tasks. Dask itself gives the tasks of a dead worker to another one."""
 
     def __init__(self, address: str, recipe: Recipe) -> None:
-        """address: of the scheduler, such as tcp://host:8786.
+        """Connect to a scheduler. address: such as tcp://host:8786.
 
         Raises: ConfigError when Dask is not installed, nobody answers, no worker is there or one is of another release.
         """

@@ -215,8 +215,9 @@ class Evaluator:
         return runs.predictions((key,), 0)
 
     def baseline(self, key: str) -> Baseline:
-        """Run a configuration as the one that others are compared with. Raises: EngineError that names the layer, for values
-        that are not finite.
+        """Run a configuration as the one that others are compared with.
+
+        Raises: EngineError that names the layer, for values that are not finite.
         """
         count = len(self._images)
         tensors: list[NDArray[np.float32]] = [

@@ -19,8 +19,10 @@ from mpnet.sweep.evaluate.likely_heads import LikelyHeads
 
 @dataclass(frozen=True, eq=False)
 class Outputs:
-    """Outputs of configurations on some images: per output, by name of its ancestors' codes, what was decoded and, where it was
-    asked for, squared differences to the baseline by image; and, as `failures`, why there is no such output.
+    """Outputs of configurations on some images.
+
+    Per output, by name of its ancestors' codes: what was decoded and, where it was asked for, squared differences to the
+    baseline by image; and, as `failures`, why there is no such output.
 
     cached_macs: multiply-accumulates that were not executed, since the tensors were kept.
     """

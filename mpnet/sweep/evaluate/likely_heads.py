@@ -44,8 +44,9 @@ class HeadCells(Tensor):
 
 @dataclass(eq=False)
 class _Widths:
-    """The objectness channels of a head's convolution at all widths that were met so far, as one convolution: they read the
-    same codes, and the filters of all widths are still so few that they cost no more than those of one.
+    """The objectness channels of a head's convolution at all widths that were met so far, as one convolution.
+
+    They read the same codes, and the filters of all widths are still so few that they cost no more than those of one.
 
     results: of the convolution, (n, h, w, widths * anchors), which live as long as what was read.
     """

@@ -139,7 +139,9 @@ class Race:
 
 @dataclass(frozen=True)
 class Survivors:
-    """Of a race. names: of the objectives; points: (keys, objectives), the most that each can be; images: how many they ran
+    """Keys that a race left over.
+
+    names: of the objectives; points: (keys, objectives), the most that each can be; images: how many they ran
     on.
     """
 
@@ -237,8 +239,10 @@ class _Field:
         self.points[np.ix_(rows, columns)] = predict_additively(self.keys_at(checked_rows), bounds, self.keys_at(rows))
 
     def choose_next_check(self, rows: NDArray[np.intp], number: int) -> None:
-        """Choose the round, after round `number`, in which rows are checked next: the first after which a rival is expected to
-        dominate them. A prediction, which decides when time is spent on a proof, never what is proven.
+        """Choose the round, after round `number`, in which rows are checked next.
+
+        It is the first after which a rival is expected to dominate them. A prediction, which decides when time is spent on a
+        proof, never what is proven.
         """
         growth = LOSS_GROWTH * self._ends[number + 1 :] / self._ends[number]
         losses = (HIGHEST - self.points[rows])[:, None, :] * growth[None, :, None]

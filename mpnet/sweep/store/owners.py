@@ -85,7 +85,7 @@ class Owners:
     """
 
     def __init__(self, store: Path, *, join: bool) -> None:
-        """join: take part, under a lock of one's own; else only look at others."""
+        """Join the owners of a store, or only look at them. join: take part, under a lock of one's own."""
         self._path = Path(os.path.realpath(store) + "-owners")
         self._file = -1
         self._this = this_process()
