@@ -24,8 +24,10 @@ Orders = list[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class LayerShare:
-    """A layer's share of what is lost, percent, after Shapley (1953): its gain when it is raised, averaged over all orders in
-    which layers can be raised. Shares of all layers add up to 100; below 0 where raising it harms.
+    """A layer's share of what is lost, percent, after Shapley (1953).
+
+    It is the gain when the layer is raised, averaged over all orders in which layers can be raised. Shares of all layers add up
+    to 100; below 0 where raising it harms.
 
     half_width: half the width of the 95 % interval over the orders that were drawn; 0 where all orders count.
     """
@@ -46,7 +48,9 @@ class Way:
 
 @dataclass(frozen=True)
 class ExplainedObject:
-    """Why an object is lost. loss: what all layers raised together bring back of its score. shares: of that, the largest first;
+    """Why an object is lost.
+
+    loss: what all layers raised together bring back of its score. shares: of that, the largest first;
     none where nothing is lost. way: None where no set of layers helps.
     """
 
