@@ -5,8 +5,8 @@
     python benchmarks/choices.py splits POOL/ [--images 79 290] [--splits 100] [--margin 3]
     python benchmarks/choices.py table POOL/ ...
 
-`forward` runs nested configurations of fp32 and int8 once on all images and keeps what each finds: all int8, and the most
-harmful layers raised, 1, 2, 3, ... of them, once by harm and once by harm per multiply-accumulate. It goes on where it was.
+`forward` runs a nested chain of fp32, fp16 and int8, as a deep sweep finds it by noise on a few images, once on all images and
+keeps what each configuration finds. It goes on where it was.
 `splits` draws images without replacement that choose, as a sweep with its holdout does, and measures agreement of what
 was chosen on the images that are left. No network runs for that.
 """
@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 
 from mpnet.cli.options import experiment_of
 from mpnet.config.experiment import SweepSection
+from mpnet.config.measures import MAX_SQNR_DB
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
 from mpnet.engine.assign import assign_key
@@ -33,41 +34,50 @@ from mpnet.evaluation.agreement import Agreement
 from mpnet.sweep.choose.margins import Margins
 from mpnet.sweep.choose.safe import describe_safety, run_tests, sequence
 from mpnet.sweep.evaluate.scoring import split_positions
+from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
+from mpnet.sweep.search.screening import SCREENING_IMAGES
 from mpnet.sweep.store import Trial
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inference import run_plans
+from mpnet.trial.inputs import spread
+from mpnet.trial.lowering_order import Depths, LoweringSearch, Measured
 from mpnet.trial.workbench import Workbench
 
-FEW_IMAGES, AT_ONCE = 16, 4
-
-
-def harm(bench: Workbench) -> list[float]:
-    """Noise that each layer brings to the heads when it alone is int8, as a share of the signal, on a few images."""
-    some = bench.of_images(np.linspace(0, len(bench.dataset.images) - 1, FEW_IMAGES).astype(int).tolist())
-    layers = len(bench.network.convolutions)
-    noise = []
-    for first in range(0, layers, 12):
-        keys = ["f" * i + "q" + "f" * (layers - i - 1) for i in range(first, min(first + 12, layers))]
-        plans = [some.plan(assign_key(bench.network, key)) for key in ["f" * layers, *keys]]
-        noise += [float(np.mean([10 ** (-db / 10) for db in run.head_sqnr_db])) for run in run_plans(some, plans)[1:]]
-    return noise
+AT_ONCE, ALONE_AT_ONCE = 4, 12
+FIELDS = ("image_index", "category", "score", "box")
 
 
 def configurations(bench: Workbench, most: int) -> list[str]:
-    """Nested keys: fp32, int8, and int8 with the first layers of two rankings raised."""
-    noise = np.array(harm(bench))
-    macs = np.array([max(1, layer.macs) for layer in bench.network.convolutions])
-    layers = len(noise)
-    counts = sorted({*range(1, 5), *np.geomspace(1, layers - 1, most).astype(int).tolist()})
-    keys = ["f" * layers, "q" * layers]
-    for order in (np.argsort(-noise), np.argsort(-noise / macs)):
-        for count in counts:
-            raised = set(order[:count].tolist())
-            keys.append("".join("f" if i in raised else "q" for i in range(layers)))
-    return list(dict.fromkeys(keys))
+    """fp32, and the chain of fp32, fp16 and int8 that a deep sweep tests, at most so many of it, found on a few images."""
+    some = bench.of_images(spread(len(bench.dataset.images), SCREENING_IMAGES))
+    codes, layers = "fhq", len(bench.network.convolutions)
+    top = some.plan(assign_key(bench.network, "f" * layers))
+
+    def key_of(depths: Depths) -> str:
+        return "".join(codes[depth] for depth in depths)
+
+    search = LoweringSearch((len(codes) - 1,) * layers)
+    walk, sent = search.chain(), None
+    try:
+        while True:
+            asked = list(walk.send(sent))  # type: ignore[arg-type]
+            sent = {}
+            for first in range(0, len(asked), ALONE_AT_ONCE):
+                part = asked[first : first + ALONE_AT_ONCE]
+                plans = [some.plan(assign_key(bench.network, key_of(depths))) for depths in part]
+                for depths, plan, run in zip(part, plans, run_plans(some, [top, *plans])[1:], strict=True):
+                    sent[depths] = Measured(noise_of(run.head_sqnr_db), plan_cost(plan)["bit_operations"])
+    except StopIteration as ended:
+        chain = [key_of(depths) for depths in ended.value]
+    return list(dict.fromkeys(["f" * layers, *evenly(chain, most)]))
+
+
+def noise_of(decibels: Sequence[float]) -> float:
+    """Noise over signal, the mean of the heads."""
+    return float(np.mean([10 ** (-db / 10) for db in decibels]))
 
 
 def forward(experiment: Path, pool: Path, seconds: float, most: int) -> bool:
@@ -84,23 +94,25 @@ def forward(experiment: Path, pool: Path, seconds: float, most: int) -> bool:
     keys = [key for key in json.loads(table.read_text())["costs"] if not (pool / f"{key}.npz").is_file()]
     while keys and time.monotonic() - begin < seconds:
         part, keys = keys[:AT_ONCE], keys[AT_ONCE:]
-        for key, run in zip(part, run_plans(bench, [bench.plan(assign_key(bench.network, key)) for key in part]), strict=True):
+        plans = [bench.plan(assign_key(bench.network, key)) for key in ("f" * len(part[0]), *part)]
+        for key, run in zip(part, run_plans(bench, plans)[1:], strict=True):
             found: Detections = run.predictions
-            np.savez(
-                pool / f"{key}.npz", image_index=found.image_index, category=found.category, score=found.score, box=found.box
-            )
+            arrays = {name: getattr(found, name) for name in FIELDS}
+            decibels = min(MAX_SQNR_DB, -10 * np.log10(max(noise_of(run.head_sqnr_db), 1e-15)))
+            np.savez(pool / f"{key}.npz", decibels=decibels, **arrays)
         print(f"{pool.name}: {len(keys)} left, {time.monotonic() - begin:.0f} s", flush=True)
     return not keys
 
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What every configuration finds in all images, by key; the first is fp32."""
+    """What every configuration finds in all images, by key; the first is fp32. decibels: of signal over noise at the heads."""
 
     dataset: Dataset
     problem: Problem
     costs: Mapping[str, float]
     found: Mapping[str, Detections]
+    decibels: Mapping[str, float]
 
     @staticmethod
     def read(folder: Path) -> Pool:
@@ -108,14 +120,15 @@ class Pool:
         document = json.loads((folder / "pool.json").read_text())
         experiment = experiment_of(document["experiment"], (), None, None)
         bench = open_workbench(experiment)
-        found = {}
+        found, decibels = {}, {}
         for key in document["costs"]:
             with np.load(folder / f"{key}.npz") as arrays:
-                found[key] = Detections(document["images"], **{name: arrays[name] for name in arrays.files})
-        space = build_space(bench.network, ("fp32", "int8"))
+                found[key] = Detections(document["images"], **{name: arrays[name] for name in FIELDS})
+                decibels[key] = float(arrays["decibels"])
+        space = build_space(bench.network, ("fp32", "fp16", "int8"))
         objectives = objectives_of(("agreement_AP", "bit_operations"))
         problem = Problem(space, tuple(layer.macs for layer in bench.network.convolutions), objectives)
-        return Pool(bench.dataset, problem, document["costs"], found)
+        return Pool(bench.dataset, problem, document["costs"], found, decibels)
 
     def agreement(self, positions: NDArray[np.intp], keys: Collection[str]) -> dict[str, float]:
         """Agreement with fp32 on these images, percent."""
@@ -144,7 +157,9 @@ def choose(pool: Pool, positions: NDArray[np.intp], rest: NDArray[np.intp], marg
     select, test = (positions[part] for part in split_positions(ids, section.held_out(len(ids), unlabelled), seed))
     measured = pool.agreement(select, pool.found)
     known = {
-        Assignment(key): Trial(key, {"agreement_AP": value, "bit_operations": pool.costs[key]})
+        Assignment(key): Trial(
+            key, {"agreement_AP": value, "bit_operations": pool.costs[key], "head_sqnr_db": pool.decibels[key]}
+        )
         for key, value in measured.items()
     }
     top = next(iter(pool.found))
@@ -210,7 +225,7 @@ def main() -> int:
     run.add_argument("experiment", type=Path)
     run.add_argument("--pool", type=Path, required=True)
     run.add_argument("--seconds", type=float, default=1e9)
-    run.add_argument("--most", type=int, default=8)
+    run.add_argument("--most", type=int, default=20)
     split = commands.add_parser("splits")
     split.add_argument("pool", type=Path)
     split.add_argument("--images", type=int, nargs="+", default=[79])
