@@ -59,7 +59,7 @@ KINDS = {
 
 
 def cfg_of(shape: tuple[int, int], layers: tuple[tuple[int, int, int, int], ...], activation: str) -> str:
-    """A network of these layers."""
+    """Return the cfg of a network of these layers."""
     text = f"[net]\nheight={shape[0]}\nwidth={shape[0]}\nchannels={shape[1]}\n"
     for filters, size, stride, groups in layers:
         text += f"\n[convolutional]\nfilters={filters}\nsize={size}\nstride={stride}\npad=1\ngroups={groups}\n"
@@ -68,7 +68,7 @@ def cfg_of(shape: tuple[int, int], layers: tuple[tuple[int, int, int, int], ...]
 
 
 def write(folder: Path, cfg: str, weights: Path | None = None) -> int:
-    """The models of both programs; returns multiply-accumulates."""
+    """Write the models of both programs; return multiply-accumulates."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "net.cfg").write_text(cfg, encoding="utf-8")
     if weights is not None:

@@ -116,7 +116,7 @@ class Pool:
 
     @staticmethod
     def read(folder: Path) -> Pool:
-        """What `forward` kept."""
+        """Read what `forward` kept."""
         document = json.loads((folder / "pool.json").read_text())
         experiment = experiment_of(document["experiment"], (), None, None)
         bench = open_workbench(experiment)
@@ -139,8 +139,11 @@ class Pool:
 
 @dataclass(frozen=True)
 class Choice:
-    """safe: its key, None: nothing was shown. agreement, change: of it on the images that did not choose; int8: agreement of
-    all int8 there. more: about how many images would tell, None: some pick, or no number."""
+    """A safe choice from one draw of images.
+
+    safe: its key, None: nothing was shown. agreement, change: of it on the images that did not choose; int8: agreement of
+    all int8 there. more: about how many images would tell, None: some pick, or no number.
+    """
 
     safe: str | None
     agreement: float
@@ -201,7 +204,7 @@ def splits(folder: Path, images: int, numbers: range, margin: float) -> None:
 
 
 def table(folders: Sequence[Path], margin: float) -> None:
-    """What was found, a row for each pool and number of images."""
+    """Print what was found, a row for each pool and number of images."""
     print("| pool | images that choose | splits | shown safe | kept the margin | least | bit operations | int8 keeps it |")
     print("|---" * 8 + "|")
     for folder in folders:
@@ -219,6 +222,7 @@ def table(folders: Sequence[Path], margin: float) -> None:
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("forward")

@@ -45,7 +45,7 @@ Heads = list[NDArray[np.float32]]
 
 
 def opened(experiment: Path, overrides: Sequence[str] = ()) -> Workbench:
-    """The experiment with all layers in fp32 unless a plan says otherwise."""
+    """Open the experiment with all layers in fp32 unless a plan says otherwise."""
     return open_workbench(read_experiment(experiment, ["precision={default: fp32}", *overrides]))
 
 
@@ -86,12 +86,12 @@ class Judge:
 
 
 def float_model(bench: Workbench) -> bytes:
-    """The network in fp32 as ONNX."""
+    """Return the network in fp32 as ONNX."""
     return export("onnx", configuration_of(bench, bench.uniform("fp32"))).content
 
 
 def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
-    """The picks and the front of a sweep on the choosing images."""
+    """Return the picks and the front of a sweep on the choosing images."""
     from mpnet.sweep.run import run_sweep
 
     precisions, objectives = ", ".join(said.precisions), "agreement_AP, AP, bit_operations"
@@ -108,7 +108,7 @@ SHARES = (2, 5, 10, 15, 20, 25, 30, 37, 45, 55, 65, 80)
 
 
 def choose_analyze(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
-    """The layers that `mpnet analyze` raises from int8 to fp16."""
+    """Return the layers that `mpnet analyze` raises from int8 to fp16."""
     from mpnet.diagnose.analyze import analyze_experiment
 
     experiment = read_experiment(said.experiment, [*said.overrides, "precision={default: int8}"])
@@ -225,15 +225,18 @@ def choose_aimet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, A
 
 
 def float_session(bench: Workbench) -> Any:
-    """The fp32 network in ONNX Runtime."""
+    """Open the fp32 network in ONNX Runtime."""
     import onnxruntime
 
     return onnxruntime.InferenceSession(float_model(bench), providers=["CPUExecutionProvider"])
 
 
 def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
-    """ONNX Runtime's static quantisation; layers are excluded by the error of their weights, as its debugger ranks them, until
-    agreement is lost by no more than the drop."""
+    """Choose by ONNX Runtime's static quantisation.
+
+    Layers are excluded by the error of their weights, as its debugger ranks them, until agreement is lost by no more than the
+    drop.
+    """
     import onnx
     import onnxruntime
     from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, qdq_loss_debug, quantize_static
@@ -289,12 +292,12 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
 
 
 def fp32_predictions(bench: Workbench) -> Any:
-    """What fp32 finds."""
+    """Return what fp32 finds."""
     return run_plans(bench, [bench.plan(bench.uniform("fp32"))])[0].predictions
 
 
 def chosen(bench: Workbench, kept: set[int | None], judge: Judge, choice: str) -> dict[str, Any]:
-    """A choice by the layers that stay in float."""
+    """Describe a choice by the layers that stay in float."""
     key = "".join("f" if layer.index in kept else "q" for layer in bench.network.convolutions)
     return {"choice": choice, "key": key, "passes": judge.passes, "validations": judge.log}
 
@@ -309,8 +312,11 @@ TOOLS = {
 
 
 def judge_choices(said: argparse.Namespace) -> None:
-    """Run the choices of a folder on the images that chose, then, on the others, the tools' choices and what mpnet's front
-    has at no more bit operations; all into FOLDER/judged.json."""
+    """Run the choices of a folder and write FOLDER/judged.json.
+
+    They run on the images that chose, then, on the others, the tools' choices and what mpnet's front has at no more bit
+    operations.
+    """
     rows = read_choices(said.folder)
     beside = [f"data.unlabelled={json.dumps(str(said.others.absolute()))}"] if said.others else []
     everything = opened(said.experiment, [*said.overrides, *beside])
@@ -343,7 +349,7 @@ def judge_choices(said: argparse.Namespace) -> None:
 
 
 def best_of_front(rows: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], key: str) -> str | None:
-    """What mpnet's front has at no more bit operations than a key: the best on the choosing images, as a user would take it."""
+    """Return what mpnet's front has at no more bit operations than a key: the best on the choosing images."""
     front = [row["key"] for row in rows if row["choice"] == "front"]
     affordable = [other for other in front if judged[other]["bit_operations"] <= judged[key]["bit_operations"]]
     return max(affordable, key=lambda other: judged[other]["choosing"]["agreement_AP"], default=None)
@@ -381,6 +387,7 @@ def print_table(folders: Sequence[Path]) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("task", choices=[*TOOLS, "judge", "table"])
     parser.add_argument("paths", type=Path, nargs="+", help="EXPERIMENT.yaml FOLDER/; for table one FOLDER/ or more")

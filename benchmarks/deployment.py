@@ -81,7 +81,7 @@ ITSELF = "itself"
 
 
 def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
-    """A network with its images, quantised in the engine's mode."""
+    """Open a network with its images, quantised in the engine's mode."""
     if name == "demo":
         folder = write_project(out / "demo-files", 39, workers=1).folder
         tree: dict[str, Any] = {
@@ -158,12 +158,12 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
 
 
 def forward_of(deployment: Deployment) -> Callable[[], Forward]:
-    """What opens the engine's model."""
+    """Return what opens the engine's model."""
     return lambda: deployment.open(1).forward
 
 
 def disturbed(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
-    """The same passes on images of which every value changed by at most `size`, each draw in another way."""
+    """Return the same passes on images of which every value changed by at most `size`, each draw in another way."""
 
     def opened() -> Forward:
         forward, random = open_own(), np.random.Generator(np.random.PCG64(draw))
@@ -250,7 +250,7 @@ def table(out: Path) -> str:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    """The cells of some configurations."""
+    """Return the cells of some configurations."""
     errors = [row["head_error"] for row in rows]
     apart = [[abs(row["engine"][name] - row["mpnet"][name]) for row in rows] for name in ("AP", "agreement_AP")]
     cells = [f"{np.median(errors):.1e} / {max(errors):.1e}", *(f"{np.mean(v):.2f} / {max(v):.2f}" for v in apart)]
@@ -262,6 +262,7 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("measure", "times", "floor", "table"))
     parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")

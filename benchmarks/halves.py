@@ -54,7 +54,7 @@ def raised_keys(bench: Workbench, heads: Sequence[int], code: str) -> list[str]:
 
 
 def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
-    """What each configuration finds in all images of the bench."""
+    """Find objects with each configuration in all images of the bench."""
     batches = list(bench.inputs.batches(4))
     context = SweepContext(
         network=bench.network,
@@ -110,8 +110,11 @@ def forward(experiment: Path, pool: Path, raised: str, seconds: float) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Pool:
-    """What every configuration finds, by key; the first is fp32. heads: positions of their layers; labelled: the first so many
-    images have labels; costs: bit operations by key."""
+    """What every configuration finds, by key; the first is fp32.
+
+    heads: positions of their layers; labelled: the first so many
+    images have labels; costs: bit operations by key.
+    """
 
     layers: tuple[str, ...]
     heads: frozenset[int]
@@ -123,7 +126,7 @@ class Pool:
 
     @staticmethod
     def read(folder: Path) -> Pool:
-        """What `forward` kept so far: the images of all files before the first that is missing."""
+        """Read what `forward` kept so far: the images of all files before the first that is missing."""
         document = json.loads((folder / "pool.json").read_text(encoding="utf-8"))
         columns: dict[str, dict[str, list[NDArray[np.generic]]]] = {key: {} for key in document["costs"]}
         images = 0
@@ -151,9 +154,12 @@ class Pool:
 
 @dataclass(frozen=True, eq=False)
 class View:
-    """What some images say of each layer. named: the share of the configurations on the fronts of all draws that raise it,
+    """What some images say of each layer.
+
+    named: the share of the configurations on the fronts of all draws that raise it,
     percent; alone, beside_heads: points of agreement that raising it gains over all int8, over int8 with the heads raised;
-    agreement: of every configuration, percent and on resampled images; raised: the key with some layers raised."""
+    agreement: of every configuration, percent and on resampled images; raised: the key with some layers raised.
+    """
 
     named: Floats
     alone: Floats
@@ -245,6 +251,7 @@ def table(folder: Path, splits: int, unlabelled: bool, pair: Sequence[str]) -> N
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
     run = commands.add_parser("forward")

@@ -222,7 +222,7 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
 
 
 def _in_litert(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any], list[Any]]:
-    """A run of a file's classifier, and what it gives, (1, channels, places)."""
+    """Return a run of a file's classifier, and what it gives, (1, channels, places)."""
     from ai_edge_litert.interpreter import Interpreter
 
     interpreter = Interpreter(str(path), num_threads=1)
@@ -234,7 +234,7 @@ def _in_litert(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any], li
 
 
 def _in_onnxruntime(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any], list[Any]]:
-    """A run of a file as it is, and what its heads are, (1, channels, places)."""
+    """Return a run of a file as it is, and what its heads are, (1, channels, places)."""
     import onnx
     import onnxruntime as ort
 

@@ -63,7 +63,7 @@ class Tally:
         return 100 * self.held / len(self.values)
 
     def row(self, *names: str) -> str:
-        """A line of the table."""
+        """Return a line of the table."""
         count = len(self.values)
         return (
             f"| {' | '.join(names)} | {self.truth:.2f} | {self.share:.1f} | {self.above} | {self.below} | "
@@ -79,7 +79,7 @@ def taken(offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDA
 
 
 def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
-    """The labels of some of the pool's images, each as often as it comes."""
+    """Return the labels of some of the pool's images, each as often as it comes."""
     offsets = np.searchsorted(dataset.image_index, np.arange(len(dataset.images) + 1))
     rows, images = taken(offsets, positions)
     return Truths.of(
@@ -94,7 +94,7 @@ def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
 
 
 def detections_of(found: Detections, positions: NDArray[np.int64]) -> Detections:
-    """The detections in some of the pool's images."""
+    """Return the detections in some of the pool's images."""
     rows, images = taken(found.offsets, positions)
     return Detections(len(positions), images, found.category[rows], found.score[rows], found.box[rows])
 
@@ -162,6 +162,7 @@ def extremes(tallies: list[dict[str, Tally]]) -> str:
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runs", nargs="*", type=Path, metavar="RUN")
     parser.add_argument("--synthetic", type=int, metavar="CLASSES")
@@ -202,7 +203,7 @@ def print_shares(arguments: argparse.Namespace) -> None:
 
 
 def pool(folders: list[Path]) -> tuple[Dataset, list[tuple[str, Detections]]]:
-    """The data set of finished runs, and the name and the detections of each. Raises: MpnetError."""
+    """Read the data set of finished runs, and the name and the detections of each. Raises: MpnetError."""
     results = [read_result(path) for path in folders]
     dataset = open_dataset(results[0].document)
     return dataset, [(result.name, kit_of(result.task).read(result.predictions_path, dataset)) for result in results]

@@ -34,6 +34,7 @@ VALUES = 20
 
 
 def resident_bytes() -> int:
+    """Return the memory of this process that is in RAM, in bytes."""
     pages = Path("/proc/self/statm").read_text(encoding="ascii").split()[1]
     return int(pages) * os.sysconf("SC_PAGE_SIZE")
 
@@ -47,9 +48,11 @@ class Computed:
     """A worker whose values take no time."""
 
     def known_pass(self) -> str:
+        """Return '': all passes are equal here."""
         return ""
 
     def evaluate(self, unit: WorkChunk) -> ChunkResult:
+        """Return trials whose values are hashes; nothing is run."""
         names = trial_columns()[:VALUES]
         trials = [Trial(key, {name: hash((key, name)) % 10_000 / 100 for name in names}) for key in unit.keys]
         return ChunkResult(unit, tuple(trials), 1000 * len(trials))
@@ -109,6 +112,7 @@ def report(done: int, count: int) -> None:
 
 
 def main(kind: str, count: int) -> None:
+    """Run one kind of work `count` times and print what it takes."""
     before = resident_bytes()
     with tempfile.TemporaryDirectory() as folder:
         for done in {"trials": trials, "frames": frames}[kind](count, Path(folder)):

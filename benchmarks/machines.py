@@ -49,9 +49,11 @@ class Recorder:
         self._executor, self._path, self.slots = executor, path, executor.slots
 
     def submit(self, unit: WorkChunk) -> None:
+        """Take on a chunk of work."""
         self._executor.submit(unit)
 
     def wait(self, timeout: float) -> list[ChunkResult]:
+        """Return the results that are there within `timeout` seconds."""
         results = self._executor.wait(timeout)
         if not results:
             return results
@@ -61,6 +63,7 @@ class Recorder:
         return results
 
     def close(self) -> None:
+        """End the work."""
         self._executor.close()
 
 
@@ -72,10 +75,11 @@ class Clock:
 
     @property
     def now(self) -> float:
+        """Return the time of this clock, in seconds."""
         return time.monotonic() + self._offset
 
     def leave_out(self, since: float) -> None:
-        """What went on since `since`, a reading of `now`, took no time."""
+        """Leave out the time since `since`, a reading of `now`."""
         self._offset -= self.now - since
 
     def wait_until(self, then: float) -> float:
@@ -104,6 +108,7 @@ class SimulatedWorkers:
         self.sweep: Sweep | None = None
 
     def submit(self, unit: WorkChunk) -> None:
+        """Take on a chunk of work."""
         sent = pickle.dumps(unit)  # what the process that hands out has to do for it
         began = self.clock.now
         passes = float(forward_equivalents_of(self._network, unit.keys))
@@ -118,6 +123,7 @@ class SimulatedWorkers:
         self.clock.leave_out(began)
 
     def wait(self, timeout: float) -> list[ChunkResult]:
+        """Return the results that are there within `timeout` seconds."""
         passed = self.clock.wait_until(self._running[0][0])
         assert self.sweep is not None
         self.sweep.state.start_time -= passed
@@ -127,6 +133,7 @@ class SimulatedWorkers:
         return done
 
     def close(self) -> None:
+        """End the work."""
         self._running.clear()
 
 
@@ -206,7 +213,7 @@ def _rates(network: NetworkSpec, parts: Path) -> dict[str, float]:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """The command. Raises: MpnetError."""
+    """Run the command. Raises: MpnetError."""
     parser = argparse.ArgumentParser(description="What a sweep takes on many machines, by simulation from measured parts.")
     parser.add_argument("command", choices=["record", "simulate"])
     parser.add_argument("problem", type=Path)

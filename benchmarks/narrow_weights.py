@@ -48,6 +48,7 @@ def call(level: str | None, shape: ConvShape, name: str, grouped: bool) -> Calla
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cfg", type=Path)
     parser.add_argument("--level")

@@ -62,6 +62,7 @@ def in_fp32(network: NetworkSpec, plan: Plan) -> str:
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("cfgs", nargs="+", type=Path, metavar="CFG")
     parser.add_argument("--threads", type=int, default=1)

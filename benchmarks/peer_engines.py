@@ -21,14 +21,17 @@ Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
 
 
 def to_nchw(x: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Return x (n, h, w, c) as (n, c, h, w)."""
     return np.ascontiguousarray(x.transpose(0, 3, 1, 2))
 
 
 def to_nhwc(results: Any) -> list[NDArray[np.float32]]:
+    """Return each result (..., c, h, w) as (1, h, w, c)."""
     return [np.asarray(r, np.float32).reshape(1, *np.asarray(r).shape[-3:]).transpose(0, 2, 3, 1) for r in results]
 
 
 def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open mpnet's own engine."""
     from peer_models import open_network, options_of
 
     from mpnet import __version__
@@ -77,6 +80,7 @@ FEW = 16
 
 
 def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open ONNX Runtime."""
     import onnxruntime as ort
 
     path = folder / "net.onnx"
@@ -110,6 +114,7 @@ def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]
 
 
 def openvino(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open OpenVINO."""
     import openvino as ov
 
     core = ov.Core()
@@ -130,6 +135,7 @@ def openvino(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
 
 
 def ncnn(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open ncnn."""
     import ncnn as engine
 
     net = engine.Net()
@@ -151,6 +157,7 @@ def ncnn(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
 
 
 def litert(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open LiteRT."""
     from importlib.metadata import version
 
     from ai_edge_litert.interpreter import Interpreter
@@ -169,6 +176,7 @@ def litert(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
 
 
 def opencv(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
+    """Open OpenCV's DNN."""
     import cv2
 
     cv2.setNumThreads(threads)
@@ -194,6 +202,7 @@ ENGINES: dict[str, tuple[Callable[[str, Path, int], tuple[Forward, str]], str]] 
 
 
 def main() -> int:
+    """Answer requests on standard input with an engine."""
     engine, variant = sys.argv[1].split(":")
     folder, threads = Path(sys.argv[2]), int(sys.argv[3])
     maker, layout = ENGINES[engine]

@@ -89,7 +89,7 @@ def prepare(cfg: Path, weights: Path | None, folder: Path) -> dict[str, str]:
 
 
 def file_of(case: str) -> str:
-    """The file that an engine reads, by its name in the folder; '': mpnet's own reads the cfg."""
+    """Return the file that an engine reads, by its name in the folder; '': mpnet's own reads the cfg."""
     engine, variant = case.split(":")
     suffix = {"mpnet": "", "ncnn": ".param", "litert": ".tflite"}.get(engine, ".onnx")
     own = variant == "int8" and engine != "onnxruntime"
@@ -121,7 +121,7 @@ class Worker:
         self.ready = self._answer()
 
     def _answer(self) -> Any:
-        """The next line that is JSON; engines print other things as well."""
+        """Return the next line that is JSON; engines print other things as well."""
         assert self.process.stdout is not None
         for line in self.process.stdout:
             if line.startswith(("{", "[")):
@@ -131,20 +131,24 @@ class Worker:
         return {"missing": errors[-1] if errors else "ended without a word"}
 
     def ask(self, what: str) -> Any:
+        """Send a request to the process and return its answer."""
         assert self.process.stdin is not None
         self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
         return self._answer()
 
     def run(self, passes: int) -> None:
+        """Run some passes and keep their times."""
         self.times += self.ask(str(passes))
 
     def close(self) -> None:
+        """End the process."""
         self.process.communicate()
         self.errors.close()
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cfg", type=Path, default=HERE.parent / "cfg" / "yolov3-tiny.cfg")
     parser.add_argument("--weights", type=Path, default=None, help="of the network; default: random ones")
@@ -200,7 +204,7 @@ def main() -> int:
 def report(
     workers: dict[str, Worker], steps: dict[str, dict[str, float]], left_out: dict[str, str], options: argparse.Namespace
 ) -> None:
-    """The table, the ratios of medians and of minima, times by kind of step, what was left out, and --json."""
+    """Print the table, the ratios of medians and of minima, times by kind of step, what was left out, and --json."""
     print(f"\n{options.cfg.name}, {options.threads} thread(s), {options.rounds} rounds of {options.passes} passes")
     print(f"{'engine':22} {'min ms':>8} {'median':>8} {'error':>9}  version")
     rows = {}

@@ -40,12 +40,12 @@ BY_ACTIVATIONS = "quantization.equalisation=activations"
 
 
 def mode(name: str) -> str:
-    """An override: how a range becomes scale and zero point."""
+    """Return an override: how a range becomes scale and zero point."""
     return f"quantization.activations.mode={name}"
 
 
 def ranges(method: str, percentile: float | None = None) -> list[str]:
-    """Overrides: ranges from calibration images."""
+    """Return overrides: ranges from calibration images."""
     found = ["quantization.activations.ranges=calibrated", f"quantization.activations.method={method}"]
     return found if percentile is None else [*found, f"quantization.activations.percentile={percentile}"]
 
@@ -152,6 +152,7 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", type=Path)
     parser.add_argument("--only", default="", help="run configurations whose name holds this text")
@@ -190,7 +191,7 @@ def main() -> None:
 
 
 def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Outcome) -> str:
-    """A row of the table."""
+    """Print a row of the table."""
     metrics, _ = measure_detections(outcome.predictions, bench.dataset)
     agreed = DETECTION_KIT.agreement(
         baseline.predictions, outcome.predictions, bench.dataset, "fp32", list(outcome.head_sqnr_db)

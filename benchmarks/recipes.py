@@ -33,7 +33,7 @@ TFLITE_WEIGHTED = ("CONV_2D", "DEPTHWISE_CONV_2D", "TRANSPOSE_CONV", "FULLY_CONN
 
 
 def layers_by_node(network: NetworkSpec) -> dict[str, list[int]]:
-    """The layers with weights that a node of the file stands for, in the names of recipes."""
+    """Return the layers with weights that a node of the file stands for, in the names of recipes."""
     weighted = [layer for layer in network.layers if layer.has_weights]
     of_source = all(layer.source for layer in weighted)
     nodes: dict[str, list[int]] = {}
@@ -43,7 +43,7 @@ def layers_by_node(network: NetworkSpec) -> dict[str, list[int]]:
 
 
 def quantised_layers(path: Path, network: NetworkSpec) -> list[int]:
-    """Indices of layers whose weights are in codes. Raises: ValueError where a node is none of the network's."""
+    """Return the indices of layers whose weights are in codes. Raises: ValueError where a node is none of the network's."""
     nodes = layers_by_node(network)
     found: set[int] = set()
     for name in (_tflite_nodes if path.suffix == ".tflite" else _onnx_nodes)(path):
@@ -176,6 +176,7 @@ def tflite_forward(path: Path, network: NetworkSpec, plain: bool = False) -> For
 
 
 def main() -> None:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("experiment", type=Path)
     parser.add_argument("model", type=Path)

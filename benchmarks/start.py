@@ -30,8 +30,11 @@ class Times:
     further_cpu: list[float] = field(default_factory=list)
 
     def row(self, *names: str) -> str:
-        """A line of the table: least and median of each. By how much the first is above a further one: of the two least, and
-        the median over processes, of which each is compared with itself, since clocks and neighbours change."""
+        """Return a line of the table: least and median of each, and by how much the first is above a further one.
+
+        This is of the two least, and the median over processes, of which each is compared with itself, since clocks and
+        neighbours change.
+        """
         cells = list(names)
         for first, further in ((self.first, self.further), (self.first_cpu, self.further_cpu)):
             cells += [f"{min(times):.1f} / {statistics.median(times):.1f}" for times in (first, further)]
@@ -68,6 +71,7 @@ def measure(words: list[str], image: str, images: int, times: Times) -> None:
 
 
 def main() -> int:
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("bundle", type=Path)
     parser.add_argument("picture", type=Path)

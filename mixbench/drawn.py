@@ -30,8 +30,9 @@ def drawn_agreement(
     keys: Sequence[str],
     cache_path: Path,
 ) -> dict[str, NDArray[np.float64]]:
-    """Of each key of a problem, its agreement with the highest precision, in percent, and after it that on images drawn again:
-    (1 + draws,), the same draws for all keys.
+    """Return the agreement of each key of a problem with the highest precision, in percent.
+
+    (1 + draws,): after it stands that on images drawn again, the same draws for all keys.
 
     images_of: the experiment file that has the images. image_indices_of: gives the positions of those that are used.
     cache_path: the file of agreements that were computed before.

@@ -23,8 +23,11 @@ from mixbench.score import exact_picks, print_rows
 
 @dataclass(frozen=True)
 class Row:
-    """An assignment of the exact front. cost: its share of the highest precision's bit operations. Agreement in percent: on the
-    images that chose it, on those that judge, and on the other problem's with the ends of the 95 % interval."""
+    """An assignment of the exact front.
+
+    cost: its share of the highest precision's bit operations. Agreement in percent: on the
+    images that chose it, on those that judge, and on the other problem's with the ends of the 95 % interval.
+    """
 
     key: str
     cost: float
@@ -54,7 +57,7 @@ def rows(name: str, images_of: Path, cache_path: Path) -> list[Row]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     names = [argument for argument in arguments if argument != "--json"]
     if len(names) != 2:
         print(__doc__, file=sys.stderr)

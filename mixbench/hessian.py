@@ -56,7 +56,7 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
 def _moved(
     folded: Mapping[int, FoldedConvolution], group: Sequence[int], generator: np.random.Generator
 ) -> dict[int, FoldedConvolution]:
-    """The layers of a group, each with its weights moved by a step up or down."""
+    """Return the layers of a group, each with its weights moved by a step up or down."""
     moved = {}
     for index in group:
         weights = folded[index].weights

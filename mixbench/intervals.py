@@ -25,8 +25,11 @@ from mixbench.submission import Submission, read_submission
 
 @dataclass(frozen=True)
 class Row:
-    """Points of agreement that a method's picks lack of those of the exact front, mean over its costs, on the images that
-    judge: as measured, and the ends of the 95 % interval over images. Below 0: they are better there."""
+    """Points of agreement that a method's picks lack of those of the exact front, mean over its costs.
+
+    They are of the images that judge: as measured, and the ends of the 95 % interval over images. Below 0: they are better
+    there.
+    """
 
     problem: str
     method: str
@@ -56,7 +59,7 @@ def rows(submissions: Sequence[Submission], problem: Path, cache_path: Path) -> 
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     paths = [Path(argument) for argument in arguments if argument != "--json"]
     if not paths:
         print(__doc__, file=sys.stderr)

@@ -24,7 +24,7 @@ from mpnet.trial.experiment import open_workbench, with_network
 
 
 def sweep_of(path: Path) -> tuple[SweepSetup, SweepProblem]:
-    """A problem's sweep, an experiment file, as it would be run. Raises: MpnetError."""
+    """Open a problem's sweep, an experiment file, as it would be run. Raises: MpnetError."""
     experiment, network = with_network(read_experiment(path))
     section = section_of(experiment)
     space = build_space(network, section.precisions, section.space)
@@ -58,14 +58,14 @@ class Measurer:
         self._stack.close()
 
     def check(self, metadata: Mapping[str, Any]) -> None:
-        """Raises: ConfigError where images, network or options are others than those of a table with this metadata."""
+        """Check a table's metadata. Raises: ConfigError where its images, network or options are others."""
         documents = json.loads(json.dumps(self._setup.documents))
         if not all(document in metadata["contexts"] for document in documents):
             name = self._setup.bench.experiment.name
             raise ConfigError(f"{name}: network, images or options are not those of the table; make the table anew")
 
     def __call__(self, keys: Sequence[str]) -> list[dict[str, float]]:
-        """The table's columns of each key, one code per variable of the space. Raises: MpnetError."""
+        """Measure the table's columns of each key, one code per variable of the space. Raises: MpnetError."""
         full_keys = [self._sweep.space.key_of(key) for key in keys]
 
         def walk(problem: SweepProblem) -> Walk:

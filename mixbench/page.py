@@ -36,7 +36,7 @@ _HEAD = (
 
 
 def page(submissions: Sequence[Submission]) -> str:
-    """The page as HTML, which needs no other file."""
+    """Return the page as HTML, which needs no other file."""
     sections = []
     for name in sorted({submission.problem.name for submission in submissions}):
         of_it = [submission for submission in submissions if submission.problem.name == name]
@@ -93,7 +93,7 @@ def _drawing(submissions: Sequence[Submission]) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     parser = argparse.ArgumentParser(prog="python -m mixbench.page", description="One page of submissions.")
     parser.add_argument("submissions", nargs="+", type=Path)
     parser.add_argument("-o", "--out", type=Path, default=Path("mixbench.html"))

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT
-"""One problem: a network, images that choose and others that judge, and the measures of every assignment, or of those that
-may be on the exact front."""
+"""One problem: a network, images that choose and others that judge, and the measures of assignments.
+
+They are of every assignment, or of those that may be on the exact front.
+"""
 
 from __future__ import annotations
 
@@ -98,7 +100,7 @@ class Problem:
         return "".join(codes[-1] for codes in self.choices)
 
     def number(self, key: str) -> int:
-        """The row of a key. Raises: ConfigError for a key of another space."""
+        """Return the row of a key. Raises: ConfigError for a key of another space."""
         if not isinstance(key, str) or len(key) != len(self.choices):
             raise ConfigError(f"{self.name}: {str(key)[:40]!r} is no assignment of {len(self.choices)} layers")
         try:
@@ -114,7 +116,7 @@ class Problem:
         return len(self.asked) + sum(passes for _, passes, _ in self.spent)
 
     def evaluate(self, key: str) -> dict[str, float]:
-        """The measures of an assignment on the images that choose. The first time it costs one pass over them.
+        """Measure an assignment on the images that choose. The first time it costs one pass over them.
 
         Raises: BudgetSpent; ConfigError for a key of another space, or as `complete`.
         """
@@ -171,12 +173,12 @@ class Problem:
 
 
 def problem_names() -> list[str]:
-    """The problems that have a table."""
+    """List the problems that have a table."""
     return sorted(path.stem for path in TABLES.glob("*.npz"))
 
 
 def load_problem(name: str, budget: float = math.inf) -> Problem:
-    """A problem by name, of which nothing was asked yet. Raises: ConfigError for an unknown name or a damaged table."""
+    """Load a problem by name, of which nothing was asked yet. Raises: ConfigError for an unknown name or a damaged table."""
     path = TABLES / f"{name}.npz"
     if name not in problem_names():
         raise ConfigError(f"{name}: no problem of this name has a table; there are {', '.join(problem_names())}")
@@ -184,7 +186,7 @@ def load_problem(name: str, budget: float = math.inf) -> Problem:
 
 
 def read_table(path: Path, budget: float = math.inf) -> Problem:
-    """A problem from its table's file. Raises: ConfigError."""
+    """Read a problem from its table's file. Raises: ConfigError."""
     content = path.read_bytes()
     try:
         with np.load(io.BytesIO(content), allow_pickle=False) as file:
@@ -209,7 +211,7 @@ def spread_columns(
     choices: Sequence[str],
     layer_costs: Sequence[Mapping[str, int]],
 ) -> dict[str, NDArray[np.float64]]:
-    """The columns of some rows, rising, as columns of all, and the costs of all, which are sums over layers."""
+    """Return the columns of some rows, rising, as columns of all, and the costs of all, which are sums over layers."""
     if math.prod(map(len, choices)) > MAX_CONFIGURATIONS:
         raise ValueError("too many assignments")
     costs = np.zeros(1)

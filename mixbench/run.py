@@ -34,7 +34,7 @@ METHODS: dict[str, Method] = {
 def run(
     method: str, problem: str, budget: float = math.inf, seed: int = 0, load: Callable[[str, float], Problem] = load_problem
 ) -> Submission:
-    """What a method answers on a problem. load: gives the problem. Raises: ConfigError for unknown names."""
+    """Run a method on a problem. load: gives the problem. Raises: ConfigError for unknown names."""
     if method not in METHODS:
         raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
     asked = load(problem, budget)
@@ -53,7 +53,7 @@ def run(
 
 
 def main(arguments: list[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     parser = argparse.ArgumentParser(prog="python -m mixbench.run", description="Run methods on problems.")
     parser.add_argument("--method", action="append")
     parser.add_argument("--problem", action="append")

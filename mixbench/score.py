@@ -29,7 +29,9 @@ NEAR = 0.1
 
 @dataclass(frozen=True)
 class Score:
-    """Of one submission. Regrets are points of agreement that its best assignment lacks at equal or lower cost, over the costs
+    """Figures of one submission.
+
+    Regrets are points of agreement that its best assignment lacks at equal or lower cost, over the costs
     of the exact front (as the `gap` of a sweep): there against that front, on the others against the best that there is.
 
     passes: spent. regret_mean, regret_max, hypervolume: on the images that choose. uncovered: costs of the exact front below
@@ -56,7 +58,7 @@ def exact_front(problem: Problem) -> NDArray[np.float64]:
 
 
 def score(submission: Submission) -> Score:
-    """The figures of a submission."""
+    """Compute the figures of a submission."""
     problem = submission.problem
     exact = exact_front(problem)
     gap = front_gap(best_pairs(points(problem, submission.answers)), exact)
@@ -76,8 +78,10 @@ def score(submission: Submission) -> Score:
 
 
 def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[str | None]:
-    """What would be taken of some answers at each cost: the best on the images that choose that costs no more, the cheapest of
-    equal ones; None where all cost more."""
+    """Return what would be taken of some answers at each cost.
+
+    It is the best on the images that choose that costs no more, the cheapest of equal ones; None where all cost more.
+    """
     here, picked = points(problem, answers), list[str | None]()
     for cost in costs:
         fits = here[:, 1] <= cost
@@ -87,7 +91,7 @@ def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) 
 
 
 def exact_picks(problem: Problem) -> list[str]:
-    """What would be taken of the exact front at each of its costs, the dearest first."""
+    """Return what would be taken of the exact front at each of its costs, the dearest first."""
     measured_keys = [key for key, quality in zip(problem.keys, problem.columns[QUALITY], strict=True) if not np.isnan(quality)]
     return [key for key in picks(problem, measured_keys, exact_front(problem)[:, 1]) if key is not None]
 
@@ -121,7 +125,7 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
 
 
 def main(arguments: list[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     paths = [Path(argument) for argument in arguments if argument not in ("--json", "--measure")]
     load = load_measured if "--measure" in arguments else load_problem
     if not paths:
@@ -133,7 +137,7 @@ def main(arguments: list[str]) -> int:
 def print_rows(
     compute_rows: Callable[[], Sequence[Any]], table: Callable[[Sequence[Any]], Iterable[str]], as_json: bool
 ) -> int:
-    """The end of a command that finds dataclasses: lines of a table, or a document. Result: exit code."""
+    """Print the dataclasses that a command finds: lines of a table, or a document. Result: exit code."""
     try:
         rows = compute_rows()
     except MpnetError as error:

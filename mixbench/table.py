@@ -51,8 +51,10 @@ def _progress(name: str, total: int | None, state: SweepState) -> None:
 
 
 def make(problem: Path, table: Path, workers: int | None = None) -> None:
-    """Sweep what is missing of a problem, an experiment file, and write its table; of strategy exact_front, what may be on the
-    front and whatever else the sweep's store has."""
+    """Sweep what is missing of a problem, an experiment file, and write its table.
+
+    Of strategy exact_front it has what may be on the front and whatever else the sweep's store has.
+    """
     setup, sweep = sweep_of(problem)
     experiment, name = setup.bench.experiment, setup.bench.experiment.name
 
@@ -91,6 +93,7 @@ def make(problem: Path, table: Path, workers: int | None = None) -> None:
 
 
 def sweep_record(store: TrialStore) -> Mapping[str, Any]:
+    """Return what the store says of its last sweep, contexts included."""
     record = choose_record(store, None)
     return {} if record is None else {**record.sweep, "contexts": list(store.contexts().values())}
 
@@ -158,7 +161,7 @@ def check(problem: Path, table: Path, count: int) -> int:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Result: exit code."""
+    """Run the command. Result: exit code."""
     parser = argparse.ArgumentParser(prog="python -m mixbench.table", description="Make or check a problem's table.")
     parser.add_argument("command", choices=["make", "check"])
     parser.add_argument("name")

@@ -18,6 +18,7 @@ _DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 def python_lines(text: str) -> int:
+    """Count the lines of Python that hold code."""
     code: set[int] = set()
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type not in _NO_CODE:
@@ -29,11 +30,13 @@ def python_lines(text: str) -> int:
 
 
 def c_lines(text: str) -> int:
+    """Count the lines of C that hold code."""
     plain = re.sub(r"/\*.*?\*/", lambda comment: "\n" * comment[0].count("\n"), text, flags=re.DOTALL)
     return sum(bool(re.sub("//.*", "", line).strip()) for line in plain.splitlines())
 
 
 def main() -> None:
+    """Run the command."""
     tree = Path(sys.argv[1] if len(sys.argv) > 1 else ".")
     python = sum(python_lines(path.read_text(encoding="utf-8")) for path in (tree / "mpnet").rglob("*.py"))
     c = sum(c_lines(path.read_text(encoding="utf-8")) for path in (tree / "csrc").rglob("*.[ch]"))

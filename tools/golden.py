@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 
 def write_arrays(path: Path, arrays: Mapping[str, NDArray]) -> None:
-    """An .npz, the same bytes for the same arrays: np.savez would put the time of writing into every entry."""
+    """Write an .npz, the same bytes for the same arrays: np.savez would put the time of writing into every entry."""
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, array in arrays.items():
             buffer = io.BytesIO()

@@ -35,7 +35,7 @@ def _replace_once(text: str, pattern: str, words: str) -> str:
 
 
 def documents() -> dict[Path, str]:
-    """The documents that list measures, as they should be."""
+    """Return the documents that list measures, as they should be."""
     evaluation, experiments = DOCS / "evaluation.md", DOCS / "experiments.md"
     table = _replace_once(
         evaluation.read_text(encoding="utf-8"), r"(?:\| `\w+` \| \w+ \| \w* \| .*\n)+", "".join(map(_row, MEASURES))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: MIT
-"""Write tests/golden/tf_fake_quant.npz: what TensorFlow's fake_quant_with_min_max_vars, its form per channel, and
-quantize_and_dequantize (v2, v3, v4) answer.
+"""Write tests/golden/tf_fake_quant.npz: what TensorFlow's fake quantisation answers.
+
+The operations are fake_quant_with_min_max_vars, its form per channel, and quantize_and_dequantize (v2, v3, v4).
 
     pip install tensorflow-cpu
     python tools/make_tf_fake_quant_golden.py
@@ -38,7 +39,7 @@ BOTH = [case for case in product((4, 8, 16), (0, 1), (0, 1), (0, 1), (0, 1)) if 
 
 
 def ranges(rng: np.random.Generator) -> np.ndarray:
-    """(inputs, SLICES, 2): ordinary, one-sided, tiny, huge, without 0 and symmetric ones."""
+    """Draw ranges (inputs, SLICES, 2): ordinary, one-sided, tiny, huge, without 0 and symmetric ones."""
     fixed = [
         (-0.61, 5.9),
         (-1, 1),
@@ -79,7 +80,7 @@ def values(rng: np.random.Generator, low: float, high: float, count: int) -> np.
 
 
 def both(x: np.ndarray, low: np.float32, high: np.float32, case: tuple[int, ...]) -> np.ndarray:
-    """What v2 answers for a whole tensor, and v4, and v3 where it can."""
+    """Return what v2 answers for a whole tensor, and v4, and v3 where it can."""
     bits, narrow, signed, given, mode = case
     said = {
         "input": x,
@@ -100,7 +101,7 @@ def both(x: np.ndarray, low: np.float32, high: np.float32, case: tuple[int, ...]
 
 
 def both_slices(x: np.ndarray, low: np.ndarray, high: np.ndarray, case: tuple[int, ...]) -> np.ndarray:
-    """What v3 answers for slices; v2 and v4 take none on CPUs."""
+    """Return what v3 answers for slices; v2 and v4 take none on CPUs."""
     bits, narrow, signed, given, _ = case
     return tf.raw_ops.QuantizeAndDequantizeV3(
         input=x,
@@ -115,6 +116,7 @@ def both_slices(x: np.ndarray, low: np.ndarray, high: np.ndarray, case: tuple[in
 
 
 def main() -> None:
+    """Run the command."""
     rng = np.random.default_rng(SEED)
     rows = ranges(rng)
     sizes = [SIZES[i % len(SIZES)] for i in range(len(rows))]

@@ -211,6 +211,7 @@ def dequantize_all(rng: np.random.Generator) -> dict[str, np.ndarray]:
 
 
 def main() -> None:
+    """Run the command."""
     rng = np.random.default_rng(SEED)
     found = inputs(rng)
     shapes = np.zeros((len(found), 4), np.int16)

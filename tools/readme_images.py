@@ -22,7 +22,7 @@ SCALE, GAP = 1.25, 6
 
 
 def detect(folder: Path, precision: str) -> list[np.ndarray]:
-    """The scenes with boxes drawn, at one precision for all layers."""
+    """Return the scenes with boxes drawn, at one precision for all layers."""
     model = [f"--{kind}={DEMO / 'model' / f'demo.{kind}'}" for kind in ("cfg", "weights", "names")]
     scenes = [str(DEMO / "val" / "images" / f"{name}.png") for name in SCENES]
     subprocess.run(

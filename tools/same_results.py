@@ -170,7 +170,7 @@ class Journal:
 
 
 def comparable(value: Any) -> Any:
-    """A document without what may differ; texts that hold a document (notes of a store) as that document."""
+    """Return a document without what may differ; texts that hold a document (notes of a store) as that document."""
     if isinstance(value, dict):
         return {key: comparable(held) for key, held in value.items() if key not in LEFT_OUT and not key.endswith("_ms")}
     if isinstance(value, (list, tuple)):
@@ -182,7 +182,7 @@ def comparable(value: Any) -> Any:
 
 
 def content_of(path: Path) -> Any:
-    """A JSON or YAML document, the rows of a CSV file or of a store's tables; of any other file the SHA-256 digest."""
+    """Read a JSON or YAML document, the rows of a CSV file or of a store's tables; of other files the SHA-256 digest."""
     if path.suffix == ".json":
         return json.loads(path.read_text(encoding="utf-8"))
     if path.suffix in (".yaml", ".yml"):
@@ -200,7 +200,7 @@ def content_of(path: Path) -> Any:
 
 
 def sections_of(bundle: bytes) -> dict[str, str]:
-    """The digest of each section of a bundle (docs/bundle.md) but texts and origin, which hold paths, dates and versions."""
+    """Return the digest of each section of a bundle (docs/bundle.md) but texts and origin: these hold paths and dates."""
     count = struct.unpack_from("<I", bundle, 12)[0]
     table = [struct.unpack_from("<QQ", bundle, 32 + 24 * number) for number in range(count)]
     return {
@@ -224,7 +224,7 @@ def rows_of(path: Path) -> dict[str, list[Any]]:
 
 
 def overrides(settings: dict[str, Any], prefix: str = "") -> list[str]:
-    """Settings as `--set KEY=VALUE` arguments; JSON is YAML."""
+    """Return settings as `--set KEY=VALUE` arguments; JSON is YAML."""
     written = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in settings.items())
     return [part for key, value in written for part in ("--set", f"{prefix}{key}={value}")]
 

@@ -33,6 +33,7 @@ SHIFT = 3  # pixels, either way
 
 
 def arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, required=True, help="folder for the exported files")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for drawn crops")
@@ -58,7 +59,7 @@ def drawn(folder: Path, split: str, scenes: int) -> tuple[torch.Tensor, torch.Te
 
 
 def augmented(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
-    """The batch mirrored, shifted, its colour channels exchanged and its brightness changed at random."""
+    """Mirror and shift a batch, and change its colour channels and its brightness, at random."""
     out = torch.empty_like(x)
     padded = F.pad(x, (SHIFT,) * 4, mode="replicate")
     for k in range(len(x)):
@@ -81,6 +82,7 @@ def top1(net: Classifier, x: torch.Tensor, label: torch.Tensor, int8: bool = Fal
 
 
 def export(net: Classifier, folder: Path, seen: int) -> None:
+    """Write cfg, names and weights of the network to a folder."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "shapes.cfg").write_text(classifier_cfg(net), encoding="utf-8")
     write_weights(net, folder / "shapes.weights", seen)
@@ -88,6 +90,7 @@ def export(net: Classifier, folder: Path, seen: int) -> None:
 
 
 def main() -> None:
+    """Run the command."""
     options = arguments()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)

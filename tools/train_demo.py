@@ -49,6 +49,7 @@ POOLED = (0, 1, 2, 3, 5)  # convolutions before a maxpool: their batch norm fact
 
 
 def arguments() -> argparse.Namespace:
+    """Read the command line."""
     parser = argparse.ArgumentParser(description="Train the embedded demo network.")
     parser.add_argument("--out", type=Path, required=True, help="folder for checkpoints, log and exported files")
     parser.add_argument("--cache", type=Path, default=ROOT / ".cache" / "demo", help="folder for rendered scenes")
@@ -87,6 +88,7 @@ def follow(average: TinyYolo, net: TinyYolo, step: int) -> None:
 
 
 def save(value: dict[str, Any], path: Path) -> None:
+    """Write a value so that the file appears whole or not at all."""
     partial = path.with_suffix(".partial")
     torch.save(value, partial)
     os.replace(partial, path)
@@ -135,6 +137,7 @@ class Training:
             self.say(f"resumed at step {self.step}")
 
     def say(self, line: str) -> None:
+        """Print a line and append it to the log."""
         print(line, flush=True)
         with (self.options.out / "train.log").open("a", encoding="utf-8") as file:
             file.write(line + "\n")
@@ -149,9 +152,11 @@ class Training:
         return augmented(self.train[0][chosen], self.train[1][chosen], np.random.default_rng([self.options.seed, 1, step]))
 
     def side(self) -> int:
+        """Return the side of the images of this step, in pixels."""
         return SMALL_SIDE if self.step < self.options.small_until else SIZE
 
     def one_step(self) -> tuple[float, float, float]:
+        """Train on one batch. Result: the losses."""
         self.net.train()
         images, labels = self.batch(self.step)
         for group in self.optimizer.param_groups:
@@ -169,6 +174,7 @@ class Training:
         return parts
 
     def evaluate(self) -> float:
+        """Say the AP in fp32 and in int8; return that in fp32."""
         fp32 = average_precision(self.average, *self.val, self.anchor_tensor, None, self.side())
         int8 = average_precision(self.average, *self.val, self.anchor_tensor, convolve_int8, self.side())
         self.say(
@@ -181,6 +187,7 @@ class Training:
         return fp32["AP"]
 
     def checkpoint(self) -> None:
+        """Save the state, and the network where it is the best so far."""
         quality = self.evaluate() if self.side() == SIZE else self.evaluate() - 1  # small images rank last
         if quality > self.best:
             self.best = quality
@@ -190,6 +197,7 @@ class Training:
         save(state | {"optimizer": self.optimizer.state_dict(), "best": self.best}, self.options.out / "last.pt")
 
     def load_best(self) -> None:
+        """Load the best network so far. Raises: SystemExit without one."""
         path = self.options.out / "best.pt"
         if not path.exists():
             raise SystemExit(f"{path}: no checkpoint yet; train first")
@@ -198,6 +206,7 @@ class Training:
         self.step = state["step"]
 
     def run(self) -> None:
+        """Train to the end."""
         options = self.options
         size = sum(p.numel() for p in self.net.parameters())
         self.say(f"{vars(options)}\n{size} parameters, anchors {self.anchors}".replace(f"{ROOT}/", ""))
@@ -220,6 +229,7 @@ class Training:
 
 
 def main() -> None:
+    """Run the command."""
     training = Training(arguments())
     if training.options.evaluate or training.options.package:
         training.load_best()

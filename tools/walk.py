@@ -35,7 +35,7 @@ def _imports(frame: FrameType | None) -> bool:
 
 
 def walk(arguments: list[str]) -> list[Path]:
-    """The files, as paths below mpnet/."""
+    """Return the files that are walked, as paths below mpnet/."""
     visited: dict[Path, None] = {}
 
     def called(frame: FrameType, event: str, argument: Any) -> None:

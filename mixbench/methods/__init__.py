@@ -45,7 +45,7 @@ def summed(problem: Problem, harms: Sequence[Sequence[float]]) -> NDArray[np.flo
 
 
 def cheapest_first(problem: Problem, harm: NDArray[np.float64], budget: int = 64) -> list[str]:
-    """The assignments that are best by a predicted harm at their cost: exact, by listing all.
+    """Return the assignments that are best by a predicted harm at their cost: exact, by listing all.
 
     harm: (size,) of all assignments, in the order of the table's keys. budget: answers, evenly from the front.
     """

@@ -23,8 +23,10 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
 
 
 def _controlled(problem: Problem, drop: float) -> str:
-    """Ranks the layers by what raising each alone gives, raises them in that order, and ranks the rest anew after a step that
-    made it worse, which is taken back."""
+    """Rank the layers by what raising each alone gives and raise them in that order.
+
+    After a step that made it worse, which is taken back, the rest is ranked anew.
+    """
     target = problem.quality(problem.highest) - drop
     here, best = problem.lowest, problem.quality(problem.lowest)
     ranking, left = list[int](), set(range(len(problem.layers)))

@@ -16,7 +16,7 @@ from mixbench.problem import Problem
 
 
 def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
-    """The front of summed perturbation and cost."""
+    """Answer with the front of summed perturbation and cost."""
     statistics = problem.metadata["hessian"]
     problem.spend(int(statistics["passes"]), "Hutchinson's estimate of the Hessian's trace, layer by layer")
     layers = zip(problem.choices, statistics["trace"], statistics["weight_error"], strict=True)

@@ -18,7 +18,7 @@ from mpnet.sweep.store import Trial
 
 
 def replayed(name: str, trials: int | None = None) -> Method:
-    """A strategy of mpnet's by name; trials: its budget."""
+    """Return a strategy of mpnet's by name; trials: its budget."""
 
     def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
         variables = tuple(Variable((position,), codes) for position, codes in enumerate(problem.choices))

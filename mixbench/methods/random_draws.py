@@ -14,7 +14,7 @@ DRAWS = 100
 
 
 def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
-    """The lowest, the highest and draws without repetition."""
+    """Answer with the lowest, the highest and draws without repetition."""
     keys = [problem.lowest, problem.highest]
     while len(keys) < min(DRAWS, problem.size):
         key = "".join(codes[generator.integers(len(codes))] for codes in problem.choices)

@@ -97,8 +97,8 @@ class Measure:
     def judged(self) -> bool:
         """Return whether a difference from the baseline is called a loss, a gain or noise.
 
-        It is not where the baseline itself has
-        the upper bound: such a difference is never positive, so that its interval cannot reach zero by chance.
+        It is not where the baseline itself has the upper bound: such a difference is never positive, so that its interval
+        cannot reach zero by chance.
         """
         return self.itself is None or self.itself != self.upper_bound
 

@@ -94,8 +94,7 @@ def plan_cost(plan: Plan) -> dict[str, int]:
 class CostModel:
     """Costs of very many configurations of one network under one set of options, each without a plan.
 
-     Layers that are as in the
-    configuration before are not counted again, so neighbours come best one after the other.
+    Layers that are as in the configuration before are not counted again, so neighbours come best one after the other.
 
     keyed: layers without weights that have a precision of their own.
     """

@@ -53,7 +53,7 @@ class ConvolutionSpec(LayerSpec, kind="convolutional", short="conv"):
 
     @property
     def weight_shape(self) -> tuple[int, int, int, int]:
-        """Return Return (filters, input channels / groups, size, size), Darknet's order."""
+        """Return (filters, input channels / groups, size, size), Darknet's order."""
         return (self.filters, self.kernel_input[2] // self.groups, self.size, self.size)
 
     @property

@@ -132,7 +132,7 @@ class ImplicitSpec(LayerSpec, kind="implicit"):
 
     @property
     def value_shape(self) -> tuple[int, int]:
-        """Return Return (filters, atoms) as the weights file has them."""
+        """Return (filters, atoms) as the weights file has them."""
         return (self.filters, self.atoms)
 
     @property

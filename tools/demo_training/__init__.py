@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""The demo network and its training, in PyTorch."""

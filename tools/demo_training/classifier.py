@@ -23,6 +23,7 @@ class Block(nn.Module):
         nn.init.kaiming_normal_(self.conv.weight, a=0.1, mode="fan_out" if groups == 1 else "fan_in", nonlinearity="leaky_relu")
 
     def forward(self, x: torch.Tensor, int8: bool = False) -> torch.Tensor:
+        """Run the network on x (n, c, h, w). int8: round weights and inputs to int8 first."""
         if int8:
             return self._lowered(x)
         x = self.conv(x)
@@ -59,13 +60,14 @@ class Classifier(nn.Module):
         self.blocks = nn.ModuleList([*blocks, Block(depth, classes, 1, linear=True)])
 
     def forward(self, x: torch.Tensor, int8: bool = False) -> torch.Tensor:
+        """Run the network on x (n, c, h, w). int8: round weights and inputs to int8 first."""
         for block in self.blocks:
             x = block(x, int8)
         return x.mean(dim=(2, 3))
 
 
 def classifier_cfg(net: Classifier) -> str:
-    """The configuration, ending as Darknet's classifiers do: avgpool, softmax."""
+    """Return the cfg, ending as Darknet's classifiers do: avgpool, softmax."""
     sections = [f"[net]\nbatch=1\nsubdivisions=1\nwidth={SIDE}\nheight={SIDE}\nchannels=3"]
     for block in net.blocks:
         conv = block.conv

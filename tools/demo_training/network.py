@@ -72,6 +72,7 @@ class TinyYolo(nn.Module):
             bias[:, 5:] = -2.2  # one class in ten
 
     def forward(self, x: torch.Tensor, call: Convolution | None = None) -> tuple[torch.Tensor, torch.Tensor]:
+        """Run the network on x (n, c, h, w). Result: the tensors of both heads."""
         call = call or Block.__call__
         b = self.blocks
         for i in range(4):
