@@ -134,7 +134,7 @@ def sweep(
 
 @dataclass
 class _Watch:
-    """Hands finished trials on, and draws the front every LIVE_SECONDS. show: takes HTML, None: nobody looks."""
+    """A watcher that hands finished trials on and draws the front every LIVE_SECONDS. show: takes HTML, None: nobody looks."""
 
     on_trial: OnTrial | None
     show: Callable[[str], None] | None

@@ -247,7 +247,7 @@ def _costs(
 
 @dataclass(frozen=True, eq=False)
 class _Worker:
-    """Takes apart the selected objects of one image, in a thread of its own."""
+    """The part of an explanation that takes apart the selected objects of one image, in a thread of its own."""
 
     bench: Workbench
     configuration: PrecisionPlan

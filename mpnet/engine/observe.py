@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Shows the tensors of an fp32 forward pass to whoever wants to learn from them: calibration, channel means."""
+"""Observation of the tensors of an fp32 forward pass, for calibration and channel means."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs a plan: memory planned, weights packed and every kernel call bound before the first image arrives.
+"""Sessions that run a plan: memory planned, weights packed and every kernel call bound before the first image arrives.
 
 The way of a pass: `Session.forward` -> `BoundPlan.run` -> the `Call` that `Operation.bind` made through `Binder` and
 `NativeKernels.call` -> mp_<function> of csrc/mpnet.h.

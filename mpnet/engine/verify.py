@@ -76,7 +76,7 @@ _INTEGER_OPERATIONS = (IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerResc
 
 
 class Verifier:
-    """Compares every int8 step of a plan with its simulation; those in whole numbers with the oracle."""
+    """A comparison of every int8 step of a plan with its simulation; those in whole numbers with the oracle."""
 
     def __init__(self, prepared: Prepared, plan: Plan, threads: int = 1) -> None:
         """Prepare the simulation. Raises: ConfigError when no step of the plan is int8."""

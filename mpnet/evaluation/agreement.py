@@ -18,7 +18,7 @@ AT_95 = len(COCO_THRESHOLDS) - 1
 
 
 class Agreement:
-    """Measures runs against one baseline: its detections with score >= 0.25 are taken as truth.
+    """A measure of runs against one baseline: its detections with score >= 0.25 are taken as truth.
 
     sizes: float32 (images, 2), width and height of the images; both runs' boxes are clipped to them.
     """

@@ -70,7 +70,7 @@ def _to_percent(values: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 class CocoEvaluator:
-    """Evaluates any number of runs on one data set; the truths are put in order once.
+    """An evaluator of any number of runs on one data set; the truths are put in order once.
 
     Thread-safe: nothing changes after construction.
     """

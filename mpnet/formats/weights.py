@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads and writes Darknet's weights files.
+"""Darknet's weights files, read and written.
 
 Header: int32 major, minor, revision; then the images seen as uint64 when major * 10 + minor >= 2, else as int32. Then
 per convolution, in order: biases; with batch normalisation scales, means, variances; then weights (out, in / groups,
@@ -153,7 +153,7 @@ def _parse_header(content: bytes, size_bytes: int, network: NetworkSpec, source:
 
 
 class _Reader:
-    """Takes one block after the other."""
+    """A reader that takes one block after the other."""
 
     def __init__(self, values: Floats, source: str) -> None:
         self._values = values

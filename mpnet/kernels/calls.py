@@ -46,7 +46,7 @@ Quant = TensorQuant | ImageScales | None
 
 
 class Binder:
-    """Makes calls for one table of kernels and one number of threads.
+    """A maker of calls for one table of kernels and one number of threads.
 
     All calls share one scratch memory, so they must not run at the same time. `Kernels` runs the methods of the same names at
     once.

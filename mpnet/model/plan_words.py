@@ -24,7 +24,7 @@ _ALONE = ("first", "last", "heads")
 
 @dataclass(frozen=True)
 class PlanWords:
-    """Puts the keys of one network into words.
+    """The words for the keys of one network.
 
     names: of the layers with weights, in the order of keys. groups: their positions by the group that selects them.
     """

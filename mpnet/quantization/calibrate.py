@@ -54,7 +54,7 @@ class CalibrationMethod:
 
 
 class RangeEstimator:
-    """Collects what one tensor holds and answers its range.
+    """An estimator that collects what one tensor holds and answers its range.
 
     scheme: what the range is for; entropy and mse weigh its codes, percentile its symmetry.
     """

@@ -43,7 +43,7 @@ class TensorError:
 
 
 class ErrorMeter:
-    """Adds up the difference of many batches, each with its own scale."""
+    """A meter of the difference of many batches, each with its own scale."""
 
     def __init__(self) -> None:
         self._elements = 0

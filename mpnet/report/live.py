@@ -72,7 +72,7 @@ def status_text(status: Mapping[str, Any]) -> str:
 
 
 class LiveReport:
-    """Serves one sweep of a store on 127.0.0.1 until it has ended.
+    """A server of one sweep of a store on 127.0.0.1 until it has ended.
 
     sweep: its number, None: the last one. port: 0 takes a free one.
     Raises: StoreError for what is no store; ConfigError for a port that is taken.

@@ -50,7 +50,7 @@ class ClassificationDecoder:
 
 
 class ClassMeter:
-    """Measures any number of runs on one data set."""
+    """A meter of any number of runs on one data set."""
 
     def __init__(self, dataset: Dataset, baseline: Classifications | None = None) -> None:
         self._dataset, self._labels, self._baseline = dataset, dataset.labels, baseline

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Runs plans on a workbench's images: forward, decode, join. All plans share each decoded image."""
+"""Inference, which runs plans on a workbench's images: forward, decode, join. All plans share each decoded image."""
 
 from __future__ import annotations
 
@@ -138,7 +138,7 @@ def _sums(shares: Sequence[_Share], number: int, reference: int) -> list[tuple[N
 
 
 class _Worker:
-    """Runs a few images through all runners; each thread opens its own."""
+    """A thread's work, which runs a few images through all runners; each thread opens its own."""
 
     def __init__(self, bench: Workbench, runners: Sequence[Runner]) -> None:
         self._bench = bench

@@ -58,7 +58,7 @@ class Decoder(Protocol[F_co]):
 
 
 class Meter(Protocol[F_contra]):
-    """Measures any number of predictions on one data set; what only data and baseline decide is made once."""
+    """A meter of any number of predictions on one data set; what only data and baseline decide is made once."""
 
     def values(self, predictions: F_contra, requested: Collection[str] | None = None) -> dict[str, float]:
         """Return the accuracy and, with a baseline, agreement by name, in percent; -1 where there is nothing to measure.

@@ -31,7 +31,7 @@ class Measured:
 
 
 class Meter:
-    """Measures any number of detections on one data set; what only data and baseline decide is made once."""
+    """A meter of any number of detections on one data set; what only data and baseline decide is made once."""
 
     def __init__(self, dataset: Dataset, baseline: Detections | None = None) -> None:
         self._evaluator = CocoEvaluator(dataset)

@@ -192,7 +192,7 @@ def one_operation(kind: type[LayerSpec], operation: Callable[[Any], Operation]) 
 
 @dataclass(frozen=True)
 class Yolo(Operation):
-    """Hands the tensor over to box decoding, unchanged."""
+    """The hand-over of the tensor to box decoding, unchanged."""
 
     is_head: ClassVar[bool] = True
     bundle: ClassVar[str] = "YOLO"

@@ -160,7 +160,7 @@ class Cast(Operation):
 
 @dataclass(frozen=True)
 class Transfer(Operation):
-    """Copies a tensor to another device, as it is stored. target: the device's name."""
+    """The copy of a tensor to another device, as it is stored. target: the device's name."""
 
     target: str
     is_conversion: ClassVar[bool] = True

@@ -22,7 +22,7 @@ from mpnet.model.tree import Tree
 
 @dataclass(frozen=True)
 class Add(Activated):
-    """Gives activation(a + b) for two tensors of one shape."""
+    """The sum activation(a + b) of two tensors of one shape."""
 
     bundle: ClassVar[str] = "ADD"
     functions: ClassVar[tuple[str, ...]] = ("add",)

@@ -135,7 +135,7 @@ class IntegerLeaky(IntegerRescale):
 
 @dataclass(frozen=True)
 class IntegerAdd(Operation):
-    """Gives activation(a + b), of WHOLE_ACTIVATIONS. codes: of a and b; result: of the result."""
+    """The sum activation(a + b) of codes, of WHOLE_ACTIVATIONS. codes: of a and b; result: of the result."""
 
     codes: tuple[Codes, Codes] = (_NOTHING, _NOTHING)
     result: Codes = _NOTHING

@@ -18,7 +18,7 @@ from mpnet.model.network import NetworkSpec, Shape
 
 @dataclass(frozen=True)
 class MaxPool(Operation):
-    """Gives the maximum of each window. padding: of both sides together, in pixels."""
+    """The maximum of each window. padding: of both sides together, in pixels."""
 
     size: int = 1
     stride: int = 1
@@ -52,7 +52,7 @@ class MaxPool(Operation):
 
 @dataclass(frozen=True)
 class AvgPool(Operation):
-    """Gives the mean of each channel over all pixels: (h, w, c) -> (1, 1, c)."""
+    """The mean of each channel over all pixels: (h, w, c) -> (1, 1, c)."""
 
     bundle: ClassVar[str] = "AVGPOOL"
     functions: ClassVar[tuple[str, ...]] = ("avgpool",)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes a precision plan into the text of a cfg: comments and everything else stay, only keys that differ change.
+"""A precision plan written into the text of a cfg: comments and everything else stay, only keys that differ change.
 
 `diff` between the old and the new file then shows the decision and nothing more.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Reads a Darknet cfg into a NetworkSpec: the sections and keys of both Darknet programs, but recurrent and binary networks."""
+"""The reader of a Darknet cfg into a NetworkSpec: all of both Darknet programs but recurrent and binary networks."""
 
 from __future__ import annotations
 

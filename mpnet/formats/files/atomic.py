@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes files and folders completely or not at all: beside their place, flushed to disk, then renamed.
+"""Files and folders written completely or not at all: beside their place, flushed to disk, then renamed.
 
 Whatever a killed process leaves is a file or folder whose name begins with a dot; who next writes the same removes it. It is
 known by its lock, which a living writer holds.

@@ -92,7 +92,7 @@ def read_frame(path: str) -> NDArray[np.uint8] | None:
 
 
 class _Reader:
-    """Decodes a video from its beginning. count: frames that its header promises, at least 1."""
+    """A decoder of a video from its beginning. count: frames that its header promises, at least 1."""
 
     def __init__(self, path: Path, step: int) -> None:
         self._path, self._step = path, step

@@ -17,7 +17,7 @@ from mpnet.trial.classification import paired
 
 
 class ClassPairing:
-    """Compares any number of runs with one baseline. draws, seed: of a bootstrap, which shares of images do not need.
+    """A comparison of any number of runs with one baseline. draws, seed: of a bootstrap, which shares of images do not need.
 
     Raises: DataError when classifications are not of the data set's images.
     """

@@ -29,7 +29,7 @@ class _Side:
 
 
 class Pairing:
-    """Compares any number of runs with one baseline; what only the baseline needs is computed once.
+    """A comparison of any number of runs with one baseline; what only the baseline needs is computed once.
 
     Raises: DataError when detections are not of the data set's images; ConfigError for an impossible `draws`.
     """

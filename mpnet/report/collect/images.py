@@ -36,7 +36,7 @@ _QUALITY = 82
 
 @dataclass(frozen=True, eq=False)
 class Gallery:
-    """Draws what two runs made of the images of a data set. load: record -> uint8 (h, w, 3) RGB."""
+    """A gallery of what two runs made of the images of a data set. load: record -> uint8 (h, w, 3) RGB."""
 
     dataset: Dataset
     baseline: Detections
@@ -131,7 +131,7 @@ class Gallery:
 
 @dataclass(frozen=True, eq=False)
 class ClassGallery:
-    """Draws images of a data set. load: record -> uint8 (h, w, 3) RGB."""
+    """A gallery of images of a data set. load: record -> uint8 (h, w, 3) RGB."""
 
     dataset: Dataset
     baseline: Classifications

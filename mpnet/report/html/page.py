@@ -194,7 +194,7 @@ def _tone(of_class: ClassRow) -> str:
 
 
 class _Whisker:
-    """Draws intervals of all rows on one axis, so that they compare by eye."""
+    """A drawing of the intervals of all rows on one axis, so that they compare by eye."""
 
     def __init__(self, rows: Sequence[ClassRow]) -> None:
         ends = [abs(v) for row in rows if row.interval for v in (row.interval.low, row.interval.high)]

@@ -34,7 +34,7 @@ FONT = "system-ui, 'Segoe UI', Helvetica, Arial, sans-serif"
 
 
 class Canvas:
-    """Collects SVG elements in a plotting frame. Coordinates in pixels, y downwards."""
+    """A plotting frame that collects SVG elements. Coordinates in pixels, y downwards."""
 
     def __init__(self, width: int, height: int, palette: Mapping[str, str], margins: tuple[int, int, int, int]) -> None:
         self.width, self.height, self.palette = width, height, palette

@@ -56,7 +56,7 @@ def conditions_of(texts: Sequence[str], objectives: Sequence[str], source: str) 
 
 @dataclass(frozen=True, eq=False)
 class ConditionRuns:
-    """Measures configurations under conditions (see the module), each once: what was measured stays in the store."""
+    """Runs of configurations under conditions (see the module), each once: what was measured stays in the store."""
 
     sweep: OpenSweep
     conditions: tuple[Condition, ...]

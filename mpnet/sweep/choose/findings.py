@@ -185,7 +185,7 @@ def _best_and_nearest(candidates: Candidates) -> tuple[Assignment | None, Assign
 
 
 class RowWriter:
-    """Writes configurations as rows of a result."""
+    """A writer of configurations as rows of a result."""
 
     def __init__(self, candidates: Candidates, facts: SweepFacts) -> None:
         self._candidates, self._facts = candidates, facts

@@ -163,7 +163,7 @@ def predict(
 
 
 class PairedEvaluator:
-    """Runs configurations on the images again, for what a store does not keep: what they find.
+    """An evaluator that runs configurations on the images again, for what a store does not keep: what they find.
 
     What was judged stays in the store, so that it is done once.
     """

@@ -46,7 +46,7 @@ FEW_SURVIVORS = 1 / 64
 
 
 class Evaluator:
-    """Evaluates chunks in one process. Packed weights are kept for the next chunk."""
+    """An evaluator of chunks in one process. Packed weights are kept for the next chunk."""
 
     def __init__(self, context: SweepContext) -> None:
         self.context = context

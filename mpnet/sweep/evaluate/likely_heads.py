@@ -57,7 +57,7 @@ class _Widths:
 
 
 class LikelyHeads:
-    """Runs and decodes heads where that is possible cell by cell, all other layers and heads as ever."""
+    """A runner and decoder of heads where that is possible cell by cell, all other layers and heads as ever."""
 
     def __init__(self, network: NetworkSpec, decoder: Decoder[Any]) -> None:
         self._network, self._decoder = network, decoder

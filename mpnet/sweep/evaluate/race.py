@@ -58,7 +58,7 @@ _Result = TypeVar("_Result", bound=HasValues)
 
 
 class PartialRuns(Protocol):
-    """Runs configurations on a few images at a time, and keeps what they find."""
+    """A runner of configurations on a few images at a time, which keeps what they find."""
 
     @property
     def failures(self) -> Mapping[str, object]:

@@ -28,7 +28,7 @@ LEAST_PASSES = 2
 
 
 class ChunkSizes:
-    """Says how much of a unit comes next.
+    """The sizes of chunks: how much of a unit comes next.
 
     seconds_per_pass: of one forward pass over all images in one worker; 0 as long as that is unknown: units stay whole then.
     """

@@ -51,7 +51,7 @@ OnUpdate = Callable[[SweepState], None]
 
 
 class Sweep:
-    """Runs strategies over one problem.
+    """A run of strategies over one problem.
 
     contexts: the store's context of each option set.
     """

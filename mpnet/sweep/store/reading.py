@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Opens a store for reading, wherever it lies, and leaves nothing beside it.
+"""A store opened for reading, wherever it lies; nothing is left beside it.
 
 A store is in SQLite's WAL mode: a reader needs the files -wal and -shm beside it, and makes them where they are missing.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Writes what can still be read of a damaged store into a new one."""
+"""Salvage: what can still be read of a damaged store is written into a new one."""
 
 from __future__ import annotations
 
