@@ -24,7 +24,7 @@ def test_five_images_show_nothing(mpnet: Mpnet, experiment: Path) -> None:
     assert {row["state"] for row in document["safety"]["tested"]} <= {"cannot be told", "not met"}
     assert "safe" not in document["picks"]
     text = mpnet("sweep", experiment, *SWEEP, "--max-loss", "1 agreement").stdout
-    assert "No configuration is called safe" in text
+    assert "Nothing is called safe" in text
     refused = mpnet("export", f"{document['store']}:safe", "--to", "cfg", "-o", experiment.parent / "out")
     assert refused.returncode == 2
     assert "has no configuration that is safe" in refused.stderr

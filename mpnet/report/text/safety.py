@@ -27,7 +27,7 @@ def print_safety(result: SweepResult, console: Console) -> None:
         return
     if safety.is_asked and safety.tested:
         _print_tested(result, safety, console)
-    console.print(f"safe: {safety.why}." if "safe" in result.picks else f"No configuration is called safe: {safety.why}.")
+    console.print(f"safe: {safety.why}." if "safe" in result.picks else f"Nothing is called safe: {safety.why}.")
     if safety.twice is not None and safety.twice.half_widths:
         _print_twice(result, safety, safety.twice, console)
     _print_stable_layers(result, console)
