@@ -15,7 +15,7 @@ from mpnet.config.experiment import Experiment
 from mpnet.deploy import ExportReport, export_source
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
-from mpnet.formats.documents.typed import as_json
+from mpnet.formats.documents.typed import as_json, build
 from mpnet.formats.files.atomic import write_text
 from mpnet.progress import silent
 from mpnet.report.collect.compare_runs import compare_runs
@@ -23,10 +23,14 @@ from mpnet.report.collect.report import collect
 from mpnet.report.data.comparison import Comparison
 from mpnet.report.data.figures import Figure, Series
 from mpnet.report.data.summary import sentences
+from mpnet.report.data.sweep_sentences import recommendation_text
 from mpnet.report.html import svg
 from mpnet.report.html.page import render
 from mpnet.resolve.trials import trials
+from mpnet.sweep import result as sweep_result
 from mpnet.sweep.choose.findings import front_of
+from mpnet.sweep.choose.recommend import RECOMMENDED, labelled_configurations
+from mpnet.sweep.result import Recommendation
 from mpnet.sweep.run import SweepStart, run_sweep
 from mpnet.sweep.search.state import SweepState
 from mpnet.tables import Chart, Table, Tabular, columns_of
@@ -58,9 +62,20 @@ class SweepResult(Tabular):
         return self._entries(self.document["front"], f"{self.document['name']}: front of {self.document['strategy']}")
 
     @property
+    def recommended(self) -> Recommendation | None:
+        """Return what the sweep recommends, and whether it is shown to keep the budget; None where nothing is."""
+        return build(sweep_result.SweepResult, self.document).recommended
+
+    @property
+    def recommendation(self) -> str:
+        """Return what the sweep recommends and why, in the sentence that terminal and report have."""
+        return recommendation_text(build(sweep_result.SweepResult, self.document))
+
+    @property
     def picks(self) -> Table:
-        """Return what somebody could take: `safe`, `balanced`, `smallest`, as far as there is one."""
-        return self._entries(list(self.document["picks"].values()), "What you could take")
+        """Return what somebody could take: `recommended`, `safe`, `balanced`, `smallest`, as far as there is one."""
+        rows = labelled_configurations(build(sweep_result.SweepResult, self.document))
+        return self._entries([as_json(row) for _, row in rows], "What you could take")
 
     def trials(self) -> pandas.DataFrame:
         """Return all trials, one row each, as `mpnet.api.trials` gives them."""
@@ -69,7 +84,8 @@ class SweepResult(Tabular):
     def _entries(self, entries: Sequence[Mapping[str, Any]], title: str) -> Table:
         names: dict[str, list[str]] = {}
         baseline = self.document["baseline"]
-        for name, entry in (("baseline", baseline), *self.document["picks"].items()):
+        recommended = self.document["recommended"]
+        for name, entry in (("baseline", baseline), (RECOMMENDED, recommended), *self.document["picks"].items()):
             if entry is not None:
                 names.setdefault(entry["trial"], []).append(name)
         times = self.document["times"]
@@ -94,7 +110,7 @@ class SweepResult(Tabular):
         return Table(columns_of(rows), title, Chart(quality, "pick", cost))
 
     def _repr_html_(self) -> str:
-        return self.picks.html() + self.table.html()
+        return f"<p>{escape(self.recommendation)}</p>" + self.picks.html() + self.table.html()
 
 
 def sweep(
@@ -188,7 +204,10 @@ def compare(*runs: str | Path | Result, **options: Any) -> Comparison:
 
 @dataclass(frozen=True)
 class Page:
-    """A written report. summary: what it says in three sentences. html: the page itself, which needs no other file."""
+    """A written report. summary: what it recommends and says, in at most four sentences.
+
+    html: the page itself, which needs no other file.
+    """
 
     path: Path
     summary: tuple[str, ...]

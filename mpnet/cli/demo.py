@@ -19,15 +19,13 @@ from mpnet.cli.options import FOLDER, declare
 from mpnet.cli.output import console, print_command, progress
 from mpnet.config.measures import measure
 from mpnet.demo.project import write_project
-from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.typed import build
 from mpnet.kernels.environment import cpu_count
-from mpnet.model.network import NetworkSpec
-from mpnet.model.plan_words import PlanWords
 from mpnet.packages import program
-from mpnet.report.data.sweep_sentences import change_text, images_text, time_lines
+from mpnet.report.data.sweep_sentences import change_text, images_text, recommendation_text, time_lines, times_of
 from mpnet.report.text.sweep import print_choice
 from mpnet.report.text.terminal import print_table
+from mpnet.sweep.choose.recommend import RECOMMENDED
 from mpnet.sweep.result import SweepResult
 
 SCENES = 300
@@ -84,28 +82,28 @@ def command(quick: bool, scenes: int, out: Path, quiet: bool) -> None:
     page = str(out / "report.html")
     _command("report", _short(sweep["store"]), "-o", page, *hush)
     _say(f"Done in {time.monotonic() - start:.0f} s. The report is {page}; open it in a browser.")
-    for line in decision(sweep, read_cfg(project.folder / "model" / "demo.cfg")):
+    for line in decision(build(SweepResult, sweep)):
         console().print(line)
-    print_command(f"{program()} {shlex.join(['export', f'{folder}:chosen', '-o', str(out / 'mixed.cfg')])}")
+    print_command(f"{program()} {shlex.join(['export', f'{folder}:{RECOMMENDED}', '-o', str(out / 'mixed.cfg')])}")
     if program() != "mpnet":
         _say(f"mpnet is not on PATH here: its commands begin with {program()}.")
 
 
-def decision(sweep: Mapping[str, Any], network: NetworkSpec) -> Iterator[str]:
-    """Describe the configuration that a sweep chose: what it is, and what it costs and saves; a line each."""
-    best = sweep["best"]
-    judged = next(name for name, pick in sweep["picks"].items() if pick["trial"] == best["trial"])
-    losses = build(SweepResult, sweep).picks[judged].losses
-    yield f"The best configuration found is {PlanWords.of_network(network)(best['precision'])} ({best['precision']})."
+def decision(result: SweepResult) -> Iterator[str]:
+    """Yield what a sweep recommends, what that costs and saves, and how long it takes; a line each."""
+    yield recommendation_text(result)
+    row = result.recommended
+    if row is None:
+        return
     # One set of images for all figures: those that did not choose, where there are any.
-    agreement = best.get("held_out", best["metrics"])["agreement_AP"]
-    saved = " and ".join(f"{sweep['picks'][judged]['saves'][name]:.0f} % of the {measure(name).label}" for name in SAVED)
+    agreement = (row.held_out or row.metrics)["agreement_AP"]
+    saved = " and ".join(f"{row.saves[name]:.0f} % of the {measure(name).label}" for name in SAVED)
     yield (
-        f"On {images_text(losses)} AP changes by {change_text(losses)}, and its objects agree with "
+        f"On {images_text(row.losses)} AP changes by {change_text(row.losses)}, and its objects agree with "
         f"fp32's to {agreement:.2f} AP; it saves {saved}."
     )
-    chosen = {name: times for name, times in sweep["times"].items() if name in ("baseline", judged)}
-    yield " ".join([f"It takes {chosen[judged]['median_ms']:.2f} ms an image here.", *time_lines(chosen)])
+    times = {name: latency for name, latency in times_of(result).items() if name in ("baseline", RECOMMENDED)}
+    yield " ".join([f"It takes {times[RECOMMENDED].median_ms:.2f} ms an image here.", *time_lines(times)])
 
 
 def _print_runs(runs: list[Mapping[str, Any]]) -> None:

@@ -114,7 +114,8 @@ def _choice(data: ReportData) -> str:
         lines.append(f"{BY_CODE[code].name} in {len(names)} of {len(codes)} layers with weights{name_list}")
     rules = [f"{pick.name}: {pick.rule}" for pick in data.picks if pick.row == table.chosen]
     heading = f"<p>{escape(in_words(data, key))} (<code>{escape(short_key(key))}</code> of {escape(data.source)})</p>"
-    return heading + _items([*lines, *rules])
+    recommendation = f"<p>{escape(data.recommendation)}</p>" if data.recommendation else ""
+    return heading + recommendation + _items([*lines, *rules])
 
 
 def _measurements(data: ReportData) -> str:

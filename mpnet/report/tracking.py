@@ -187,8 +187,11 @@ class SweepLog:
 
     def end(self, result: SweepResult, page: Path) -> None:
         """Log the end of a sweep. result: what it found. page: of its report."""
-        picks = {f"pick.{name}": pick.precision for name, pick in result.picks.items()}
-        precision = result.best.precision if result.best else ""
+        from mpnet.sweep.choose.recommend import named_configurations
+
+        picks = {f"pick.{name}": pick.precision for name, pick in named_configurations(result).items()}
+        chosen = result.recommended or result.best
+        precision = chosen.precision if chosen else ""
         self._tracker.parameters({**_parameters(result.name, precision, {}), "strategy": result.strategy, **picks})
         self._tracker.measures({"front": float(len(result.front))}, self._logged)
         self._tracker.file(Path(result.store))

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT
 """Names on the command line to configurations: RUN, STORE, STORE:KEY or STORE:PICK; STORE:2/KEY of its second sweep.
 
-A folder `runs/<name>` stands for its latest result, and as `runs/<name>:safe` for its latest sweep.
+A folder `runs/<name>` stands for its latest result, and as `runs/<name>:recommended` for its latest sweep.
 """
 
 from __future__ import annotations
@@ -17,9 +17,10 @@ from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import build
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
-from mpnet.resolve.stored_sweep import read_sweep
+from mpnet.resolve.stored_sweep import CHOSEN, chosen_key, read_sweep
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
+from mpnet.sweep.choose.recommend import RECOMMENDED
 from mpnet.sweep.result import SweepResult
 from mpnet.sweep.store.latest import is_store, store_at
 from mpnet.trial.result import Result, holds_result, read_result
@@ -84,16 +85,17 @@ def _sweep_of(key: str | None) -> tuple[int | None, str | None]:
 
 
 def _picked(path: Path, number: int | None, name: str) -> str | None:
-    """Return the precision string of a pick; None: `chosen` of a sweep that has not ended.
+    """Return the precision string of the recommendation or of a pick; None: of a sweep that has not ended.
 
-    Raises: StoreError for a pick that the sweep did not make, or when nothing meets its limits.
+    Raises: StoreError for a pick that the sweep did not make, where nothing is recommended, or when nothing meets its limits.
     """
     findings = sweep_status(path, number)["findings"] or {}
     nearest = findings.get("nearest")
     if name == NEAREST:
         if not nearest:
             raise StoreError(
-                f"{path}: this sweep's limits are met, or it has none or has not ended; name one of {', '.join(PICK_RULES)}"
+                f"{path}: this sweep's limits are met, or it has none or has not ended; name one of "
+                f"{', '.join((RECOMMENDED, *PICK_RULES))}"
             )
         return str(nearest["precision"])
     if nearest:
@@ -101,8 +103,18 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
             f"{path}: nothing meets the limits of this sweep ({limits_text(findings['limits'])}); nearest is "
             f"{short_key(nearest['precision'])}: name it {NEAREST!r}, or change sweep.constraints"
         )
-    if name == "chosen":
+    if name in (RECOMMENDED, CHOSEN) and not findings:
         return None
+    if name == CHOSEN:
+        return chosen_key(path, number)
+    if name == RECOMMENDED:
+        recommended = findings[RECOMMENDED]
+        if recommended is None:
+            raise StoreError(
+                f"{path}: nothing is recommended: {findings['not_recommended']}; "
+                f"it has {', '.join(findings.get('picks') or {}) or 'no picks'}, and {CHOSEN}"
+            )
+        return str(recommended["precision"])
     pick = (findings.get("picks") or {}).get(name)
     if pick is None:
         rule = rule_of(name, build(SweepResult, findings) if findings else None)
@@ -116,13 +128,13 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
 def in_store(source: str) -> tuple[Path, int | None, str | None]:
     """Return the path that `source` names, and of a store the sweep's number and the key.
 
-    A pick is given by its precision string; None stands for the choice of the sweep, made or not yet made. Raises: StoreError
-    for a pick that there is none of.
+    A pick is given by its precision string; None: of a sweep that has not ended. Raises: StoreError for a pick that there is
+    none of, or where nothing is recommended.
     """
     path, key = split_source(source)
     number, key = _sweep_of(key)
-    if is_store(path) and (key in PICK_RULES or key in (None, "", "chosen", NEAREST)):
-        key = _picked(path, number, key or "chosen")
+    if is_store(path) and (key in PICK_RULES or key in (None, "", RECOMMENDED, CHOSEN, NEAREST)):
+        key = _picked(path, number, key or RECOMMENDED)
     return path, number, key
 
 

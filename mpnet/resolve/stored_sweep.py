@@ -18,17 +18,21 @@ from mpnet.model.plan_key import split_key
 from mpnet.resolve.configurations import Configurations, axes, front_knee, front_rows
 from mpnet.sweep.choose.findings import failures
 from mpnet.sweep.choose.picks import PICK_RULES
+from mpnet.sweep.choose.recommend import RECOMMENDED, complete_findings
 from mpnet.sweep.store import TrialStore
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damage_error
 from mpnet.trial.run_result import CalibrationImages, Provenance
+
+CHOSEN = "chosen"
+"""The name of what sweeps chose before they recommended; its rule is in docs/sweeps.md."""
 
 
 @dataclass(frozen=True)
 class StoredSweep:
     """The finished trials of one sweep under one set of quantisation options.
 
-    configurations: one row a trial; `chosen` is the row that was asked for, else the sweep's own choice.
+    configurations: one row a trial; `chosen` is the row that was asked for, else what the sweep recommends.
     why_chosen: a sentence where nobody chose that row, else ''.
     sweep, findings: the sweep's own record, and what it found, {} before it ended.
     options: the text of the option set. other_options: how many further sets the sweep tried.
@@ -55,14 +59,14 @@ class StoredSweep:
 def read_sweep(path: Path, choose: str | None = None, number: int | None = None, *, finished: bool = True) -> StoredSweep:
     """Read one sweep of a store.
 
-    choose: a precision string; None: the sweep's own choice. number: of a sweep, as `mpnet sweep --status` lists them; None:
+    choose: a precision string; None: what it recommends. number: of a sweep, as `mpnet sweep --status` lists them; None:
     the last one that has `choose`. finished: whether its front can change no more, so that the one it found is taken.
     Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
     """
     with TrialStore.read(path) as store:
         record = choose_record(store, number, choose)
         sweep: Mapping[str, Any] = record.sweep if record else {}
-        findings: Mapping[str, Any] = (record.findings if record else None) or {}
+        findings = complete_findings(record.findings) if record and record.findings else {}
         created = store.note("created")
         contexts = store.contexts()
         context, other_options = _context(record, contexts)
@@ -77,7 +81,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         if choose is not None and choose not in keys:
             for failure in (failure for n in (record.contexts if record else ()) for failure in store.find_failed(n, [choose])):
                 raise StoreError(f"{path}: configuration {choose} failed: {failure.reason}; choose another one")
-            suggestions = get_close_matches(choose, (*PICK_RULES, "baseline", "chosen"), n=1)
+            suggestions = get_close_matches(choose, (RECOMMENDED, *PICK_RULES, "baseline", CHOSEN), n=1)
             remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`mpnet sweep --status {path}` lists its sweeps"
             raise StoreError(
                 f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {remedy}"
@@ -138,7 +142,8 @@ def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -
     numbers = [number for number in record.contexts if number in contexts] if record else list(contexts)
     if not numbers:
         return None, 0
-    best = ((record.findings if record else None) or {}).get("best") or {}
+    findings = complete_findings(record.findings) if record and record.findings else {}
+    best = findings.get(RECOMMENDED) or findings.get("best") or {}
     with_same_options = [number for number in numbers if best and contexts[number].get("options") == best.get("options")]
     return (with_same_options or numbers)[0], len(numbers) - 1
 
@@ -162,10 +167,23 @@ def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str])
     return columns
 
 
+def chosen_key(path: Path, number: int | None) -> str:
+    """Return the precision string of `chosen` of a sweep that has ended: its best one, or in place of the baseline the knee.
+
+    Raises: StoreError as `read_sweep`.
+    """
+    stored = read_sweep(path, None, number)
+    table = stored.configurations
+    return table.keys[_chosen(table, {**stored.findings, RECOMMENDED: None}, None)[0]]
+
+
 def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:
-    """Return the row that was asked for, else the sweep's choice, and a sentence that says why where nobody chose it."""
+    """Return the row that was asked for, else what the sweep recommends, and a sentence that says why where it is neither."""
     if choose is not None:
         return table.keys.index(choose), ""
+    recommended = _position(table.keys, (findings.get(RECOMMENDED) or {}).get("precision"))
+    if recommended is not None:
+        return recommended, ""
     best = _position(table.keys, (findings.get("best") or {}).get("precision"))
     if best is not None and best != table.baseline:
         return best, ""

@@ -90,6 +90,21 @@ class Pick(ConfigurationRow):
 
 
 @dataclass(frozen=True, kw_only=True)
+class Recommendation(Pick):
+    """The configuration that a sweep recommends.
+
+    is_shown:    whether it is shown to keep the budget; else it keeps it on the images at hand.
+    reason:      why it is this one, in a clause. more_images: about how many more would tell, None: nobody knows.
+    budget:      percent points that it may lose, by measure.
+    """
+
+    is_shown: bool = field(metadata=json_key("shown"))
+    reason: str
+    more_images: int | None
+    budget: Values
+
+
+@dataclass(frozen=True, kw_only=True)
 class NearestRow(ConfigurationRow):
     """The configuration that comes nearest to the limits, where none keeps them. beyond: by how much, by limit."""
 
@@ -332,7 +347,9 @@ class SweepResult:
                   interruption; _store: all that went into the store. seconds, seconds_store: the same as time.
     images:       of the data. objectives: measures that the front is made of, the first of accuracy before costs.
     precisions:   that layers may have. limits: on measures, by key of the constraints.
-    best:         the configuration to take under the limits, or the safe one. nearest: to the limits, where none keeps them.
+    recommended:  the configuration to take, None: none is, for the reason that not_recommended gives.
+    best:         the cheapest under limits on accuracy, without them the safe or the most accurate one. nearest: to the limits,
+                  where none keeps them.
     intervals_by: where the intervals of losses come from, in words.
     front:        the best first by the first objective. own_front: precision strings of the front of what the strategy tried.
     gap:          of own_front to the exact front; None until the whole space is known.
@@ -364,6 +381,8 @@ class SweepResult:
     precisions: tuple[str, ...] = ()
     baseline: FrontRow | None
     limits: Values = field(default_factory=dict)
+    recommended: Recommendation | None = None
+    not_recommended: str = field(default="", metadata=json_key(omit_default=True))
     best: FrontRow | None
     picks: Mapping[str, Pick] = field(default_factory=dict)
     safety: Safety | None = None

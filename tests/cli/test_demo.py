@@ -38,7 +38,8 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert [shlex.split(r.document["command"])[1:4] for r in results] == [line[1:4] for line in shown[:4]]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
     end = process.stdout.partition("mpnet is not on PATH")[0]
-    done, _, best, costs, time, export = end.splitlines()[-6:]
+    done = end[end.index("Done in") :]
+    told, export = " ".join(done.split()), end.splitlines()[-1]
     assert "demo/report.html" in done
     assert process.stdout.count("\n") <= 60
 
@@ -52,11 +53,12 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     ]
 
     # It ends with a decision: what was found, what that costs, and the command that takes it away.
-    chosen = sweep["best"]
-    assert chosen["precision"] in best
-    assert "AP changes by" in costs
-    assert "bit operations" in costs
-    assert "ms an image" in time
+    chosen = sweep["recommended"]
+    assert f"({chosen['precision']}): {chosen['reason']}." in told
+    assert "AP changes by" in told
+    assert "bit operations" in told
+    assert "ms an image" in told
+    assert "demo:recommended" in export
     assert mpnet(*shlex.split(export)[1:]).returncode == 0
     shown_cfg = document_of(mpnet("show", "demo/mixed.cfg", "--json"))
     assert shown_cfg["precision_key"] == chosen["precision"]
@@ -77,7 +79,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     assert by_hand["computed"] > 0
     again = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1"))
     assert again["known"] > sweep["known"]
-    assert again["best"]["precision"] == chosen["precision"] != "hqqqqqqqqhqqh"
+    assert again["recommended"]["precision"] == chosen["precision"] != "hqqqqqqqqhqqh"
     assert chosen["metrics"]["agreement_AP"] >= 98
 
 

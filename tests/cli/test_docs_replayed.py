@@ -51,7 +51,7 @@ def here(words: list[str]) -> list[str]:
         word = {"cfg/yolov3-tiny-int8.cfg": "net.cfg", "yolov3-tiny.weights": "net.weights", "coco.names": "net.names"}.get(
             word, word
         )
-        told.append(word.replace(":safe", ":balanced"))  # five images show nothing
+        told.append(word.replace(":safe", ":recommended"))  # five images show nothing
     return told
 
 

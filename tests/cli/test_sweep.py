@@ -124,7 +124,7 @@ def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp
     assert min(cost) <= picks["balanced"]["costs"]["bit_operations"] <= max(cost)
     text = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4").stdout
     assert "What you could take" in text
-    assert re.search(r"\nsmallest +int8 everywhere +[+-]", text)
+    assert re.search(r"\nrecommended.* int8 everywhere +[+-]", text)
     assert mpnet("export", f"{document['store']}:smallest", "--to", "cfg", "-o", tmp_path / "s.cfg").returncode == 0
     run = document_of(mpnet("run", sweep_file, "--json", "--set", f"model.cfg={tmp_path / 's.cfg'}"))
     assert run["precision"]["key"] == "q" * 13

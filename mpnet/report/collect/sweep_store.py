@@ -13,19 +13,28 @@ from mpnet.model.plan_key import split_key
 from mpnet.report.collect.results import layers_of, thinned
 from mpnet.report.data.conditions import condition_tables
 from mpnet.report.data.report_data import Layer, Pick, ReportData, Status, images_text
-from mpnet.report.data.sweep_sentences import failed_text, judged_by, ruled_out_needed, time_lines
+from mpnet.report.data.sweep_sentences import (
+    failed_text,
+    judged_by,
+    recommendation_text,
+    ruled_out_needed,
+    time_lines,
+    times_of,
+)
 from mpnet.resolve.configurations import Configurations
 from mpnet.resolve.stored_sweep import StoredSweep
 from mpnet.speed.latency import Latency, doubt_of, latency_text
-from mpnet.sweep.choose.picks import PICK_RULES, rule_of
+from mpnet.sweep.choose.picks import rule_of
+from mpnet.sweep.choose.recommend import RECOMMENDED, RULE, named_configurations, read_findings
 from mpnet.sweep.result import FailedLayer, Stability, SweepResult, VerifiedRow, VerifiedRows
 
 
 def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportData:
     """Return what a report shows of one sweep of a store. status: as `mpnet sweep --status` finds it."""
     sweep, options = stored_sweep.sweep, stored_sweep.options
-    result = build(SweepResult, stored_sweep.findings) if stored_sweep.findings else None
-    table = thinned(stored_sweep.configurations, required=[pick.precision for pick in result.picks.values()] if result else ())
+    result = read_findings(stored_sweep.findings) if stored_sweep.findings else None
+    named_rows = named_configurations(result) if result else {}
+    table = thinned(stored_sweep.configurations, required=[row.precision for row in named_rows.values()])
     notes = [stored_sweep.why_chosen] if stored_sweep.why_chosen else []
     foreign_count = sum(row.options != options for row in result.front) if result else 0
     if result and foreign_count:
@@ -34,7 +43,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
             "options than this page shows."
         )
     if result:
-        notes += time_lines(result.times)
+        notes += time_lines(times_of(result))
     if result and result.ruled_out:
         notes.append(_proof(result, int(sweep.get("selecting", 0))))
     if stored_sweep.failed:
@@ -65,6 +74,7 @@ def from_store(stored_sweep: StoredSweep, path: Path, status: Status) -> ReportD
         notes=tuple(notes),
         objectives=tuple(sweep.get("objectives") or ()),
         picks=_picks(result, table, options) if result else (),
+        recommendation=recommendation_text(result) if result else "",
         stability=result.stability if result else Stability(),
         conditions=condition_tables(result) if result else None,
         board=_board(sweep.get("latency") or {}),
@@ -86,10 +96,8 @@ def _picks(result: SweepResult, table: Configurations, options: str) -> tuple[Pi
     """Return the picks of a sweep, their losses on held-out images first."""
     rows = {key: row for row, key in enumerate(table.keys)}
     picks = []
-    for name in PICK_RULES:
-        entry = result.picks.get(name)
-        if entry is None:
-            continue
+    times = times_of(result)
+    for name, entry in named_configurations(result).items():
         losses, judged = {}, ""
         for kind in ("held_out", "all", "selecting"):
             of_set = entry.losses.get(kind)
@@ -100,13 +108,13 @@ def _picks(result: SweepResult, table: Configurations, options: str) -> tuple[Pi
         picks.append(
             Pick(
                 name,
-                rule_of(name, result),
+                RULE if name == RECOMMENDED else rule_of(name, result),
                 entry.precision,
                 rows.get(entry.precision) if entry.options == options else None,
                 losses,
                 dict(entry.saves),
                 entry.options,
-                _time(result.times[name]) if name in result.times else "",
+                _time(times[name]) if name in times else "",
                 judged,
             )
         )

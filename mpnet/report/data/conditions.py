@@ -11,6 +11,7 @@ from mpnet.model.plan_key import short_key
 from mpnet.model.task import TASKS
 from mpnet.report.data.words import number_text
 from mpnet.sweep.choose.conditions import CLEAN, MEAN, WORST
+from mpnet.sweep.choose.recommend import labelled_configurations
 from mpnet.sweep.result import ConditionRows, SweepResult
 
 
@@ -55,7 +56,7 @@ def condition_tables(result: SweepResult) -> ConditionTables | None:
         return [number_text(values.get(condition, {}).get(name)) for condition in conditions]
 
     order = [CLEAN, *section.conditions, MEAN, WORST]
-    baseline, picks = result.baseline, result.picks
+    baseline, picks = result.baseline, dict(labelled_configurations(result))
     columns: dict[str, list[str]] = {"images": order}
     if baseline is not None and task.quality in measures:
         columns[f"baseline {measure(task.quality).label}"] = cells(baseline.trial, order, task.quality)

@@ -145,7 +145,7 @@ class ReportData:
     """Everything that one page shows.
 
     objectives:   what the front is of, () for (objective, cost) of the table.
-    picks:        what somebody could take, the first one first.
+    picks:        what somebody could take, the first one first. recommendation: what a sweep recommends, in a sentence.
     intervals:    by row and column of the table: each is of the images that its column is of.
     intervals_by: where intervals come from, for a sentence. verdict: what a test says of the chosen configuration.
     held_out:     how many images did not select; columns of them begin with HELD_OUT.
@@ -178,6 +178,7 @@ class ReportData:
     held_out: int = 0
     objectives: tuple[str, ...] = ()
     picks: tuple[Pick, ...] = ()
+    recommendation: str = ""
     stability: Stability = field(default_factory=Stability)
     conditions: ConditionTables | None = None
     board: str = ""
@@ -212,12 +213,16 @@ class ReportData:
     @property
     def shown_short(self) -> str:
         """Return what the page calls the configuration that it is about: of several runs nobody chose the last one."""
-        return "last run" if self.kind == "runs" else "chosen"
+        return "last run" if self.kind == "runs" else "recommended" if self._shows_recommended else "chosen"
 
     @property
     def shown_as(self) -> str:
         """Return what the page calls the configuration where that stands alone."""
-        return {"runs": "last run", "run": "configuration"}.get(self.kind, "chosen configuration")
+        return {"runs": "last run", "run": "configuration"}.get(self.kind, f"{self.shown_short} configuration")
+
+    @property
+    def _shows_recommended(self) -> bool:
+        return any(pick.name == "recommended" and pick.row == self.configurations.chosen for pick in self.picks)
 
     @property
     def judged(self) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from mpnet.model.plan_key import short_key
 from mpnet.model.plan_words import IN_TABLES, PlanWords
+from mpnet.sweep.choose.recommend import named_configurations
 from mpnet.sweep.result import FrontRow, Pick, SweepResult
 
 
@@ -16,7 +17,7 @@ def row_key(precision: str, options: str) -> str:
 def describe_configuration(result: SweepResult, precision: str, options: str) -> str:
     """Describe a configuration in words where the front has them, else by its key."""
     best = () if result.best is None else (result.best,)
-    rows: tuple[FrontRow | Pick, ...] = (*result.front, *best, *result.picks.values())
+    rows: tuple[FrontRow | Pick, ...] = (*result.front, *best, *named_configurations(result).values())
     words = {row.precision: row.words for row in rows if row.words}
     if precision not in words:
         return row_key(precision, options)

@@ -51,8 +51,10 @@ def in_words(data: ReportData, key: str) -> str:
 
 
 def sentences(data: ReportData) -> tuple[str, ...]:
-    """Return the summary: at most three sentences, built only from what was measured."""
-    return tuple(s for s in (_measurement_sentence(data), _accuracy_sentence(data), _cost_sentence(data)) if s)
+    """Return the summary: what a sweep recommends, then at most three sentences, built only from what was measured."""
+    return tuple(
+        s for s in (data.recommendation, _measurement_sentence(data), _accuracy_sentence(data), _cost_sentence(data)) if s
+    )
 
 
 def _measurement_sentence(data: ReportData) -> str:

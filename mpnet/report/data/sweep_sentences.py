@@ -9,6 +9,7 @@ from typing import Container, Mapping, Sequence
 from mpnet.evaluation.compare import Interval
 from mpnet.messages import counted
 from mpnet.model.task import TASKS
+from mpnet.report.data.row_words import row_key
 from mpnet.report.data.summary import bounds
 from mpnet.report.data.words import clean
 from mpnet.speed.latency import Latency, doubt_of
@@ -46,6 +47,26 @@ def failed_text(failures: Sequence[FailedLayer], space: int | None = None) -> st
     more_text = f"; {len(rows) - FAILURES_NAMED} more places" if len(rows) > FAILURES_NAMED else ""
     count = sum(row.configurations for row in rows)
     return f"{count:,}{f' of {space:,}' if space else ''} configurations failed and have no figures: {reasons}{more_text}"
+
+
+def recommendation_text(result: SweepResult) -> str:
+    """Return what a sweep recommends and why, in a sentence that every output has; '' before it has a baseline."""
+    row = result.recommended
+    if row is None:
+        return f"Nothing is recommended: {result.not_recommended}." if result.baseline and result.not_recommended else ""
+    name = f"{row.words} ({row_key(row.precision, row.options)})" if row.words else row_key(row.precision, row.options)
+    return f"Recommended is {name}: {row.reason}."
+
+
+def times_of(result: SweepResult) -> dict[str, Latency]:
+    """Return the times of a sweep by name, that of a pick for the recommendation that is the same configuration as well."""
+    times, row = dict(result.times), result.recommended
+    if row is not None and "recommended" not in times:
+        same = next((name for name, pick in result.picks.items() if pick.trial == row.trial and name in times), None)
+        same = "baseline" if row.is_baseline and "baseline" in times else same
+        if same is not None:
+            times["recommended"] = times[same]
+    return times
 
 
 def time_lines(times: Mapping[str, Latency]) -> list[str]:

@@ -11,6 +11,7 @@ from mpnet.config.measures import measure
 from mpnet.messages import bytes_text, count_text, counted
 from mpnet.report.data.row_words import row_key, row_words
 from mpnet.report.text.terminal import Share, blocks, print_table
+from mpnet.sweep.choose.recommend import named_configurations
 from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.result import ConfigurationRow, FrontRow, Pick, SweepResult
 
@@ -66,9 +67,9 @@ def print_front(result: SweepResult, console: Console) -> None:
 
 
 def _marks(result: SweepResult) -> dict[str, list[str]]:
-    """Return by trial what it is: baseline, its picks, and chosen where that is none of these."""
+    """Return by trial what it is: baseline, recommended, its picks, and chosen where that is none of these."""
     marks: dict[str, list[str]] = {}
-    for name, row in (("baseline", result.baseline), *result.picks.items()):
+    for name, row in (("baseline", result.baseline), *named_configurations(result).items()):
         if row is not None:
             marks.setdefault(row.trial, []).append(name)
     if result.best is not None and result.best.trial not in marks:
@@ -81,7 +82,7 @@ def _shown_rows(result: SweepResult, marks: Container[str]) -> list[FrontRow | P
     even = set(evenly(range(len(result.front)), FRONT_ROWS))
     rows: list[FrontRow | Pick] = [row for number, row in enumerate(result.front) if number in even or row.trial in marks]
     trials = {row.trial for row in rows}
-    for row in (result.baseline, result.best, *result.picks.values()):
+    for row in (result.baseline, result.best, *named_configurations(result).values()):
         if row is not None and row.trial not in trials:
             trials.add(row.trial)
             rows.append(row)

@@ -64,7 +64,7 @@ def _print_sweeps(sweeps: Sequence[Mapping[str, Any]], console: Console) -> None
     ]
     headings = ("sweep", "", "N", "strategy", "state", "trials", "held out", "objectives", "options", "created")
     title = (
-        f"{counted(len(sweeps), 'sweep')}; configurations are named STORE:safe, STORE:KEY, STORE:N/KEY; *: the latest, "
+        f"{counted(len(sweeps), 'sweep')}; configurations are named STORE:recommended, STORE:KEY, STORE:N/KEY; *: the latest, "
         "for which its folder stands as well"
     )
     print_table(console, headings, cells, title, left=(0, 1, 3, 4, 7, 8), keys=3, optional=(6, 8, 7, 9), fold=(0, 7))

@@ -16,6 +16,7 @@ from mpnet.detection.conditions import Condition, condition
 from mpnet.errors import ConfigError
 from mpnet.messages import shown
 from mpnet.sweep.choose.picks import AT_ONCE, pick, predict
+from mpnet.sweep.choose.recommend import named_configurations
 from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.result import ConditionRow, ConditionRows, FailedCondition, SweepResult
@@ -98,7 +99,7 @@ class ConditionRuns:
     def _rows(self, result: SweepResult) -> dict[Assignment, ConditionRow]:
         """Return what runs: the baseline, the picks, and the front as far as MOST_MEASURED allows; nothing is measured yet."""
         front = evenly(result.front, MOST_MEASURED)
-        selected = [row for row in (result.baseline, *result.picks.values(), *front) if row is not None]
+        selected = [row for row in (result.baseline, *named_configurations(result).values(), *front) if row is not None]
         return {
             self.sweep.configuration_of(row): ConditionRow(
                 row.precision,

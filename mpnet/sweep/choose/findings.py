@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Mapping, Sequence
 
+import numpy as np
+
 from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
 from mpnet.formats.documents.typed import as_json
 from mpnet.model.network import NetworkSpec
@@ -16,13 +18,14 @@ from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
+from mpnet.sweep.choose.recommend import Evidence, complete_findings, images_to_add, with_recommendation
 from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
-from mpnet.sweep.problem.front import front_gap
+from mpnet.sweep.problem.front import front_gap, non_dominated
 from mpnet.sweep.problem.packed_trials import PackedTrials
 from mpnet.sweep.problem.problem import Problem
 from mpnet.sweep.problem.space import Assignment, Space
-from mpnet.sweep.result import FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
+from mpnet.sweep.result import ConfigurationRow, FailedLayer, FrontRow, Gap, Holdout, LayerRank, NearestRow, Pick, SweepResult
 from mpnet.sweep.search.state import SweepState
 from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.owners import format_owner
@@ -135,7 +138,8 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
     ruled_out = _count_ruled_out(candidates)
     work, passes = store.work(), facts.macs_per_pass * facts.images
     describe = RowWriter(candidates, facts)
-    return SweepResult(
+    option_texts = [options.text for options in problem.space.option_sets]
+    result = SweepResult(
         name=facts.name,
         strategy=facts.strategy,
         state="stopped" if state.exhausted_budget else "finished",
@@ -160,7 +164,7 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
         limits={key: value for key, value in problem.constraints.as_json().items() if value is not None},
         best=None if best is None else describe.front_row(best),
         picks={name: describe.pick(configuration, judgements.get(configuration)) for name, configuration in picks.items()},
-        safety=describe_safety(tests, [options.text for options in problem.space.option_sets]),
+        safety=describe_safety(tests, option_texts),
         stability=stability(problem, trials, {c: judgement.drawn for c, judgement in judgements.items()}, picks),
         intervals_by=facts.intervals_by,
         nearest=None if nearest is None else describe.nearest(nearest),
@@ -171,6 +175,28 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
         table=facts.table,
         layers=facts.ranks,
     )
+
+    def gather_evidence(row: ConfigurationRow, budget: Mapping[str, float]) -> Evidence:
+        configuration = Assignment(row.precision, option_texts.index(row.options))
+        judgement = judge([configuration])[configuration]
+        losses = {} if judgement.testing is None else judgement.testing.losses
+        more_images = images_to_add(losses, budget, tests.error, tests.images, facts.images)
+        return Evidence(losses_of(judgement, facts.task), more_images)
+
+    rows = [describe.front_row(configuration) for configuration in _accuracy_fronts(candidates, facts.task)]
+    return with_recommendation(result, rows, gather_evidence)
+
+
+def _accuracy_fronts(candidates: Candidates, task: Task) -> list[Assignment]:
+    """Return the configurations on the front of the first cost and any of the task's measures of loss, within the limits."""
+    problem, trials, baseline = candidates.problem, candidates.trials, candidates.baseline
+    fitting = [c for c, trial in trials.items() if baseline is None or problem.meets(trial, baseline)]
+    members: dict[Assignment, None] = {}
+    for name in (task.quality, task.agreement):
+        measured = [c for c in fitting if trials[c].values.get(name, -1.0) >= 0]
+        points = np.array([[problem.cost(trials[c]), -trials[c].get(name)] for c in measured]).reshape(-1, 2)
+        members.update(dict.fromkeys(measured[int(index)] for index in non_dominated(points)))
+    return list(members)
 
 
 def _best_and_nearest(candidates: Candidates) -> tuple[Assignment | None, Assignment | None]:
@@ -309,7 +335,7 @@ def sweep_status(path: Path, number: int | None = None) -> dict[str, Any]:
         record = choose_record(store, number, records=records)
         status = store.document("status") if record is None or record.is_last else {}
         sweep: Mapping[str, Any] = record.sweep if record else {}
-        findings = record.findings if record else None
+        findings = complete_findings(record.findings) if record and record.findings else None
         trial_count = record.trials(store) if record else 0
         if not status and findings:
             status = {"state": findings.get("state"), "total": findings.get("trials")}

@@ -110,12 +110,12 @@ def rule_of(name: str, result: SweepResult | None) -> str:
     limits, baseline = result.limits, result.baseline
     cost = next((name for name in result.objectives if measure(name).cost), "")
     cheaper = [row for row in result.front if row.costs.get(cost, math.inf) < pick.costs.get(cost, -math.inf)]
-    broken = [key for key in limits if any(_breaks(row, baseline, key, limits[key]) for row in cheaper)]
+    broken = [key for key in limits if any(breaks_limit(row, baseline, key, limits[key]) for row in cheaper)]
     rule = f"the cheapest of those that keep the limits ({limits_text(limits)})"
     return f"{rule}; cheaper ones of the front break {' and '.join(broken)}" if broken else rule
 
 
-def _breaks(row: ConfigurationRow, baseline: ConfigurationRow | None, key: str, limit: float) -> bool:
+def breaks_limit(row: ConfigurationRow, baseline: ConfigurationRow | None, key: str, limit: float) -> bool:
     """Return whether a configuration of a result is beyond a limit, as `Problem.excesses` says it."""
     if not key.removesuffix("_relative").endswith(DROP):
         return {**row.metrics, **row.costs}.get(key, 0.0) > limit

@@ -12,6 +12,7 @@ from mpnet.engine.session import Session
 from mpnet.formats.documents.typed import as_json, build
 from mpnet.speed.latency import Latency, latency_of, stale
 from mpnet.speed.steps import passes_in_turn
+from mpnet.sweep.choose.recommend import RECOMMENDED, named_configurations
 from mpnet.sweep.result import ConfigurationRow, SweepResult
 from mpnet.sweep.setup import OpenSweep
 
@@ -20,15 +21,19 @@ _NOTE = "times/1"
 
 
 def time_picks(sweep: OpenSweep, result: SweepResult) -> dict[str, Latency]:
-    """Return latencies, without steps, for `baseline` and each pick, from passes of one image that took turns.
+    """Return latencies, without steps, for `baseline`, each pick, and a recommendation that is none of these.
+
+    They are from passes of one image that took turns.
 
     Times of the same configurations are taken from the store if they were measured on this machine and can be believed.
     {} where there is nothing to take.
     """
-    if not result.picks:
+    if not named_configurations(result):
         return {}
     rows: dict[str, ConfigurationRow] = {} if result.baseline is None else {BASELINE: result.baseline}
     rows |= result.picks
+    if result.recommended is not None and result.recommended.trial not in {row.trial for row in rows.values()}:
+        rows[RECOMMENDED] = result.recommended
     bench = sweep.setup.bench
     isa, threads = bench.kernels.name, bench.threads
     latencies: dict[str, dict[str, Any]] = sweep.store.document(_NOTE) or {}

@@ -69,7 +69,8 @@ class Verification:
 
         Raises: as running does.
         """
-        selected = result.front if self.section.front else [row for row in [result.best] if row is not None]
+        recommended = result.best if result.recommended is None else result.recommended
+        selected = result.front if self.section.front else [row for row in [recommended] if row is not None]
         rows: list[VerifiedRow] = []
         notes: dict[str, None] = {}
         images = len(self.sweep.setup.bench.inputs)
