@@ -17,6 +17,7 @@ from mpnet.formats.documents.typed import as_json
 from mpnet.model.network import NetworkSpec
 from mpnet.model.plan_key import split_key
 from mpnet.model.plan_words import PlanWords
+from mpnet.model.selectors import layer_groups
 from mpnet.progress import Progress, silent
 from mpnet.sweep.choose.conditions import ConditionRuns, conditions_of
 from mpnet.sweep.choose.findings import SweepFacts, choose_result, failures, find_candidates, rank_layers
@@ -189,7 +190,9 @@ def prepare(experiment: Experiment) -> SweepPlan:
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
     exact_macs = float(forward_equivalents(network, space)) * network.macs * len(bench.dataset.images)
-    problem = replace(problem, space=space, is_small=exact_macs <= SMALL_MACS)
+    heads = layer_groups(network).get("heads", ())
+    outputs = frozenset(position for position, layer in enumerate(space.layers) if layer in heads)
+    problem = replace(problem, space=space, outputs=outputs, is_small=exact_macs <= SMALL_MACS)
     return SweepPlan(experiment, network, selected, problem, setup, margins, conditions, engines)
 
 

@@ -128,6 +128,27 @@ class LoweringSearch:
                 targets = [target for target in targets if target < cost]
         return lowerings
 
+    def between(self, dear: Depths, cheap: Depths, ratio: float) -> list[Depths]:
+        """Return steps from one lowering to a cheaper one that has all of its layers lowered, at costs that differ by a ratio.
+
+        Steps that bring least noise for what they save come first. Nothing is asked for.
+        """
+        count = math.ceil(math.log(self.measured[dear].cost / max(self.measured[cheap].cost, 1e-300)) / -math.log(ratio)) - 1
+        moves: list[tuple[tuple[bool, float], int, int]] = []
+        for variable, (first, last) in enumerate(zip(dear, cheap, strict=True)):
+            rank = (False, -math.inf)
+            for step in range(first, last):
+                rank = max(rank, self.rank(variable, step))
+                moves.append((rank, variable, step))
+        moves.sort()
+        savings = [max(0.0, self.effects[v, s].saving) if (v, s) in self.effects else 0.0 for _, v, s in moves]
+        depths, saved, found = dear, 0.0, list[Depths]()
+        for (_, variable, _), saving in zip(moves[:-1], savings, strict=False):
+            depths, saved = _moved(depths, variable, 1), saved + saving
+            if saved * (count + 1) >= sum(savings) * (len(found) + 1) and len(found) < count:
+                found.append(depths)
+        return found
+
     def _targets(self, top: Depths) -> list[float]:
         most = self.measured[top].cost
         least = self.measured[self.lowest].cost if self.lowest in self.measured else 0.0

@@ -103,3 +103,11 @@ def test_a_small_problem_is_solved_exactly() -> None:
     task = problem(is_small=True)
     trials = run(strategy("auto").walk(task), measure_of(task, additive_quality(4, 6)))
     assert len(trials) == task.space.size == 3**6
+
+
+def test_layers_that_feed_outputs_are_measured_raised_too() -> None:
+    task = problem(outputs=frozenset({5}))
+    known = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 6)))
+    low = [c.key for c in known if c.key[5] == "q" and c.key.count("q") > 1]
+    assert low
+    assert any(key[:5] + "h" in {c.key for c in known} for key in low)

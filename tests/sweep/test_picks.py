@@ -209,10 +209,21 @@ def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
     assert by_agreement == [*lowered[1:3], lucky.key, *lowered[4:]]
 
 
+def test_of_those_that_lose_nothing_two_are_tested() -> None:
+    many = {
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - max(0, i - 10) / 2})
+        for i, key in enumerate(f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(15))
+    }
+    for i, configuration in enumerate(list(many)[1:11], 1):
+        many[configuration].values["agreement_AP"] = 100.0 - i / 1000  # type: ignore[index]
+    order = [c.key for c in sequence(problem(), many, "agreement_AP", MARGINS)]
+    assert order == [list(many)[i].key for i in (1, 10, 11, 12, 13, 14)]
+
+
 def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
     keys_of = [f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 25)]
     many = {
-        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
+        Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 10})
         for i, key in enumerate(["ffffff", *keys_of])
     }
     run: list[str] = []

@@ -98,3 +98,17 @@ def test_an_exchange_has_less_noise_and_costs_no_more() -> None:
 def test_three_hundred_layers_ask_for_a_few_measures_a_layer() -> None:
     _, asked = follow(LoweringSearch((1,) * 300).chain(), adding_up(11, 300))
     assert len(asked) < 4 * 300
+
+
+def test_between_two_of_a_chain_costs_fall_evenly() -> None:
+    measure = adding_up(3, 60)
+    search = LoweringSearch((1,) * 60)
+    chain, _ = follow(search.chain(), measure)
+    dear, cheap = chain[2], chain[8]
+    found = search.between(dear, cheap, 0.97)
+    costs = [measure(depths).cost for depths in (dear, *found, cheap)]
+    assert len(found) > 5
+    assert costs == sorted(costs, reverse=True)
+    assert max(first / second for first, second in pairwise(costs)) < 1.2
+    assert all(a <= b <= c for one in found for a, b, c in zip(dear, one, cheap, strict=True))
+    assert search.between(dear, dear, 0.97) == []

@@ -13,6 +13,7 @@ docs/decisions/0019 and 0028 say why.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Callable, Mapping, Sequence
 
 import numpy as np
@@ -93,6 +94,9 @@ def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name:
     front = [fitting[int(i)] for i in non_dominated(points)][::-1]
     front = [c for c in front if c != baseline]
     likely = [c for c in front if best - trials[c].get(measure_name) <= margins.points.get(measure_name, 100.0)] or front[:1]
+    # Of those that lose nothing to speak of, two are enough: tests are better spent where losses begin.
+    lossless = len(list(takewhile(lambda c: best - trials[c].get(measure_name) <= LEAST_LOSS, likely)))
+    likely = [*likely[: min(1, lossless)], *likely[max(1, lossless - 1) if lossless else 0 :]]
     return evenly(likely, MOST_TESTED)
 
 

@@ -51,6 +51,7 @@ class Problem:
 
     macs:       multiply-accumulates of each position of a key, for one image.
     objectives: the first quality among them is what rankings use; a constraint names its own measure.
+    outputs:    positions of the layers that feed outputs.
     is_small:   measuring every configuration is cheap.
     """
 
@@ -61,6 +62,7 @@ class Problem:
     seed: int = 0
     trials: int | None = None
     sampler: str = "nsga2"
+    outputs: frozenset[int] = frozenset()
     is_small: bool = False
 
     def __post_init__(self) -> None:

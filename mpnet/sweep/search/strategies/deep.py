@@ -23,6 +23,8 @@ SPACED = 26
 """Points of the chain that are measured."""
 EXCHANGED = 12
 """Of these, points around which exchanges are looked for."""
+RATIO = 0.97
+"""Where exchanges matter, the costs of neighbours of the chain that are measured: dearer ones lose as much as they should."""
 NOISY = 1e-5
 """Noise (50 dB) from which exchanging layers changes what is found: fp16 alone brings a tenth of that."""
 RUNNERS_UP = 2
@@ -58,8 +60,10 @@ class _Search:
         yield Batch([Assignment(self._problem.baseline), *ends])
         chain = list(dict.fromkeys((yield from self._screened(self._search.chain()))))
         spaced = evenly(chain, SPACED) if len(chain) > 1 else chain
-        yield Batch(self._configurations([*spaced, *self._search.ranked_alone()]))
         noisy = [a for a in spaced if self._search.noise(a) > NOISY and a != self._search.lowest]
+        dense = [a for pair in pairwise([*noisy, *spaced[-1:]]) for a in self._search.between(*pair, RATIO)]
+        raised = [self._with_outputs_raised(a) for a in [*noisy, *dense]]
+        yield Batch(self._configurations([*spaced, *dense, *raised, *self._search.ranked_alone()]))
         exchanged: list[Depths] = []
         for depths in evenly(noisy, EXCHANGED):
             better = yield from self._screened(self._search.exchange(depths))
@@ -70,6 +74,12 @@ class _Search:
             if not (halves := self._halves(known)):
                 break
             yield Batch(halves)
+
+    def _with_outputs_raised(self, depths: Depths) -> Depths:
+        """Raise the layers that feed outputs by a step: what they round is what is found, more than noise says."""
+        outputs = self._problem.outputs
+        positions = [variable.positions for variable in self._problem.space.variables]
+        return tuple(depth - 1 if depth and outputs & {*of} else depth for depth, of in zip(depths, positions, strict=True))
 
     def _configurations(self, lowerings: Iterable[Depths]) -> list[Assignment]:
         return [self._configuration(a) for a in lowerings]
