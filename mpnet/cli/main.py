@@ -34,6 +34,7 @@ COMMANDS: dict[str, str] = {
     "analyze": "Where a configuration loses accuracy: error per layer and step.",
     "explain": "Which layers lose an object, and what brings it back.",
     "compare": "Differences between finished runs.",
+    "pick": "The configuration of a sweep that fits budgets, from what is measured.",
     "list": "Which results and sweeps there are.",
     "report": "One HTML page that explains runs or a sweep.",
     "import": "A model of another program as a .cfg whose layers take precisions.",

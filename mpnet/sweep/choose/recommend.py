@@ -218,18 +218,26 @@ def _shown_row(
     result: SweepResult, budget: Mapping[str, float], rows: Mapping[tuple[str, str], FrontRow | Pick]
 ) -> FrontRow | Pick | None:
     """Return the cheapest configuration that the tests show to keep a budget."""
-    safety = result.safety
-    if safety is None or budget == safety.margin:
+    if result.safety is None or budget == result.safety.margin:
         return result.picks.get("safe")
-    shown = None
-    for test in safety.tested:
+    return next((rows[name] for name in reversed(shown_configurations(result, budget)) if name in rows), None)
+
+
+def shown_configurations(result: SweepResult, budget: Mapping[str, float]) -> list[tuple[str, str]]:
+    """Return the configurations that a sweep's tests show to keep a budget, by precision string and options.
+
+    They come from accurate to cheap, as they were tested; on held-out images the first that is not shown ends the tests.
+    """
+    shown: list[tuple[str, str]] = []
+    safety = result.safety
+    for test in () if safety is None else safety.tested:
         if all(
             name in test.losses
             and all(test.losses[counted].most <= points for counted in (name, name + POOLED) if counted in test.losses)
             for name, points in budget.items()
         ):
-            shown = rows.get((test.precision, test.options), shown)
-        elif safety.is_held_out:
+            shown.append((test.precision, test.options))
+        elif safety is not None and safety.is_held_out:
             break
     return shown
 

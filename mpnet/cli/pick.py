@@ -1,0 +1,48 @@
+# SPDX-License-Identifier: MIT
+"""`mpnet pick`: the configuration of a sweep that fits budgets, without another pass."""
+
+from __future__ import annotations
+
+import click
+
+from mpnet.cli.options import declare
+from mpnet.cli.output import print_result
+from mpnet.errors import StoreError
+from mpnet.formats.documents import typed
+from mpnet.report.text.pick import print_pick
+from mpnet.resolve.pick import pick_by_budgets
+from mpnet.resolve.stored import split_source
+from mpnet.sweep.choose.budgets import BYTES, LOSS, TIME
+from mpnet.sweep.store.latest import is_store
+
+NOTHING_FITS = 1
+"""Exit status where no configuration keeps the budgets."""
+
+
+@declare(
+    "mpnet pick runs/demo --max-loss '1 agreement'",
+    "mpnet pick runs/demo --max-loss '2 agreement, 0.5 AP' --max-bytes 600kB --json",
+    quiet=False,
+)
+@click.argument("store")
+@click.option(LOSS, "loss", metavar="BUDGET", help="Most that is lost: '1 agreement', '0.5 AP', '2 %' of the baseline's AP.")
+@click.option(TIME, "time", metavar="BUDGET", help="Most time of an image: 1.2x (int8's time), 3ms, 60% of the baseline's.")
+@click.option(BYTES, "size", metavar="BUDGET", help="Most bytes of weights: 600kB, 2MB, 1.5x (int8's), 30% of the baseline's.")
+@click.option(
+    "--sweep", "number", type=click.IntRange(1), metavar="N", help="Which of the store's sweeps.  [default: the last]"
+)
+def command(store: str, loss: str | None, time: str | None, size: str | None, number: int | None, as_json: bool) -> None:
+    """Pick the configuration of a sweep's STORE that fits budgets, from what is measured already.
+
+    With --max-loss it is the cheapest that keeps all budgets, without it the most accurate one. It is printed with its
+    runner-up, and with what the next looser and the next tighter amount of each budget would give. STORE is a file, or the
+    folder of a sweep. Exit status 1: nothing keeps the budgets.
+    """
+    path, key = split_source(store)
+    if key is not None or not is_store(path):
+        raise StoreError(f"{store}: is no store of a sweep; name the .sqlite file that `mpnet sweep` wrote, or its folder")
+    budgets = {option: text for option, text in ((LOSS, loss), (TIME, time), (BYTES, size)) if text is not None}
+    outcome = pick_by_budgets(path, number, budgets)
+    print_result(typed.as_json(outcome), as_json, lambda _, out: print_pick(outcome, out))
+    if outcome.pick is None:
+        raise SystemExit(NOTHING_FITS)

@@ -1,0 +1,261 @@
+# SPDX-License-Identifier: MIT
+"""The configuration of a store that fits budgets, from what is measured already: `mpnet pick`."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mpnet.config.measures import HELD_OUT, measure
+from mpnet.errors import ConfigError, StoreError
+from mpnet.model.keys import json_key
+from mpnet.model.plan_key import split_key
+from mpnet.model.plan_words import PlanWords
+from mpnet.model.task import task_of_protocol
+from mpnet.resolve.stored_sweep import StoredSweep, read_sweep
+from mpnet.sweep.choose.budgets import BYTE_UNITS, BYTES, LOSS, PERCENT, TIMES, Budget, read_budgets
+from mpnet.sweep.choose.recommend import read_findings, shown_configurations
+
+_INT8 = "q"
+_TINY = 1e-9
+"""Room for rounding: a budget that is the value of a configuration keeps it."""
+
+
+@dataclass(frozen=True)
+class PickedRow:
+    """A configuration that fits, or comes nearest.
+
+    words: its precision string in words. values: what it has of each budget, in the budget's unit, by its words.
+    saves: percent of the baseline's cost. is_shown: whether tests show that it keeps the budgets of loss.
+    """
+
+    precision: str
+    words: str
+    values: Mapping[str, float]
+    cost: float
+    saves: float | None
+    is_shown: bool = field(metadata=json_key("shown"))
+
+
+@dataclass(frozen=True)
+class OtherBudget:
+    """What another amount of one budget would give. budget: as it would be written. row: what would be picked."""
+
+    option: str
+    budget: str
+    row: PickedRow
+
+
+@dataclass(frozen=True)
+class PickOutcome:
+    """What `mpnet pick --json` prints.
+
+    budgets: as given, by option. cost: the measure that cheap is of. count: configurations that there are figures of.
+    pick: the best that fits, None: nothing does, and nearest is least beyond. runner_up: the next that fits.
+    looser, tighter: for each budget the next amount that changes the pick, as far as there is one.
+    """
+
+    store: str
+    budgets: Mapping[str, str]
+    cost: str
+    count: int
+    pick: PickedRow | None
+    runner_up: PickedRow | None
+    looser: tuple[OtherBudget, ...]
+    tighter: tuple[OtherBudget, ...]
+    nearest: PickedRow | None
+
+
+def pick_by_budgets(path: Path, number: int | None, texts: Mapping[str, str]) -> PickOutcome:
+    """Pick the cheapest configuration of a sweep that keeps budgets; the most accurate one where none is of loss.
+
+    texts: budgets by option. Losses are those on all images at hand.
+    Raises: ConfigError for what is no budget, or one that the store has no figures for; StoreError as `read_sweep`.
+    """
+    stored = read_sweep(path, None, number)
+    task = task_of_protocol(stored.provenance.protocol)
+    budgets = [budget for option, text in texts.items() for budget in read_budgets(option, text, task)]
+    if not budgets:
+        raise ConfigError("name a budget: --max-loss '1 agreement', --max-time 1.2x or --max-bytes 2MB")
+    return _Picker(path, stored, budgets).outcome(texts)
+
+
+class _Picker:
+    """Budgets on the configurations of a sweep as columns.
+
+    values: (budgets, n) in the budgets' units. order: (n,) rank of each configuration, the best first.
+    """
+
+    def __init__(self, path: Path, stored: StoredSweep, budgets: Sequence[Budget]) -> None:
+        self._path, self._stored, self._budgets = path, stored, budgets
+        self._table = stored.configurations
+        if self._table.baseline is None:
+            raise StoreError(f"{path}: the baseline is not among the finished trials; go on with the sweep")
+        self._task = task_of_protocol(stored.provenance.protocol)
+        self._cost = next((n for n in stored.sweep.get("objectives") or () if measure(n).cost), "bit_operations")
+        self._costs = self._column(self._cost, "sweep again")
+        self._values = np.array([self._in_unit(budget) for budget in budgets])
+        self._limits = np.array([budget.amount for budget in budgets])[:, None] * (1 + _TINY) + _TINY
+        losses = [row for row, budget in zip(self._values, budgets, strict=True) if budget.option == LOSS]
+        self._loss = np.max(losses, axis=0) if losses else self._best_known_loss()
+        # The cheapest within a loss, the most accurate within costs; keys make it the same every time.
+        ordered = (self._loss, self._costs) if losses else (self._costs, self._loss)
+        self._order = np.empty(len(self._table), dtype=np.intp)
+        self._order[np.lexsort((np.array(self._table.keys), *ordered))] = np.arange(len(self._table))
+        self._words = PlanWords.of_rows(stored.sweep.get("layers") or ())
+        self._shown = self._find_shown()
+
+    def outcome(self, texts: Mapping[str, str]) -> PickOutcome:
+        """Return what the budgets pick. texts: the budgets as they were given, by option."""
+        within = self._values <= self._limits
+        fitting: NDArray[np.bool_] = np.logical_and.reduce(within, axis=0)
+        row = self._first(fitting)
+        pick = None if row is None else self._row(row)
+        others = [] if row is None else [(b, self._all_but(within, i), self._values[i]) for i, b in enumerate(self._budgets)]
+        looser, tighter = [], []
+        for budget, rest, values in others:
+            assert row is not None
+            better = rest & (self._order < self._order[row]) & np.isfinite(values)
+            if better.any():
+                least = values[better].min()
+                other = self._first(better & (values <= least))
+                looser.append(self._other(budget, least, other))
+            smaller = self._first(rest & (values < values[row] - _TINY))
+            if smaller is not None:
+                tighter.append(self._other(budget, values[smaller], smaller))
+        return PickOutcome(
+            store=str(self._path),
+            budgets=dict(texts),
+            cost=self._cost,
+            count=len(self._table),
+            pick=pick,
+            runner_up=None if row is None else self._runner_up(fitting, row),
+            looser=tuple(looser),
+            tighter=tuple(tighter),
+            nearest=None if row is not None else self._nearest(),
+        )
+
+    def _all_but(self, within: NDArray[np.bool_], index: int) -> NDArray[np.bool_]:
+        rest: NDArray[np.bool_] = np.logical_and.reduce(np.delete(within, index, axis=0), axis=0)
+        return rest
+
+    def _first(self, rows: NDArray[np.bool_]) -> int | None:
+        indices = np.flatnonzero(rows)
+        return int(indices[np.argmin(self._order[indices])]) if len(indices) else None
+
+    def _runner_up(self, fitting: NDArray[np.bool_], row: int) -> PickedRow | None:
+        """Return the next best that fits and is better in cost or loss; without one the next that fits."""
+        others = fitting.copy()
+        others[row] = False
+        better = others & ((self._loss < self._loss[row]) | (self._costs < self._costs[row]))
+        second = self._first(better if better.any() else others)
+        return None if second is None else self._row(second)
+
+    def _nearest(self) -> PickedRow | None:
+        beyond = (self._values / np.maximum(self._limits, _TINY)).max(axis=0)
+        return self._row(int(np.nanargmin(beyond))) if np.isfinite(beyond).any() else None
+
+    def _other(self, budget: Budget, amount: float, row: int | None) -> OtherBudget:
+        assert row is not None
+        # Rounded up: with the amount as written the configuration fits.
+        digits = 4 - len(str(int(amount)))
+        scale = 10.0 ** max(0, digits)
+        return OtherBudget(budget.option, budget.written(math.ceil(amount * scale - 1e-6) / scale), self._row(row))
+
+    def _row(self, row: int) -> PickedRow:
+        key = self._table.keys[row]
+        baseline_cost = self._costs[self._table.baseline]
+        return PickedRow(
+            precision=key,
+            words=self._words(key) if self._stored.sweep.get("layers") else "",
+            values={
+                f"{b.option} in {b.name}": float(values[row]) for b, values in zip(self._budgets, self._values, strict=True)
+            },
+            cost=float(self._costs[row]),
+            saves=float(100 * (1 - self._costs[row] / baseline_cost)) if baseline_cost > 0 else None,
+            is_shown=(key, self._stored.options) in self._shown,
+        )
+
+    def _find_shown(self) -> set[tuple[str, str]]:
+        budget = {b.unit: b.amount for b in self._budgets if b.option == LOSS and b.unit != PERCENT}
+        if not self._stored.findings or len(budget) < sum(b.option == LOSS for b in self._budgets) or not budget:
+            return set()
+        return set(shown_configurations(read_findings(self._stored.findings), budget))
+
+    def _column(self, name: str, remedy: str) -> NDArray[np.float64]:
+        if name not in self._table.columns:
+            raise ConfigError(f"{self._path}: has no {measure(name).label} of its configurations; {remedy}")
+        return self._table.columns[name]
+
+    def _in_unit(self, budget: Budget) -> NDArray[np.float64]:
+        """Return what each configuration has of a budget, in its unit; NaN where that is not known."""
+        if budget.option == LOSS:
+            loss = self._loss_of(self._task.quality if budget.unit == PERCENT else budget.unit)
+            if loss is None:
+                other = f"'1 {self._task.quality}'" if measure(budget.unit).kind == "agreement" else "'1 agreement'"
+                raise ConfigError(f"{self._path}: has no figures for {budget.option} in {budget.name}; give {other}")
+            if budget.unit == PERCENT:
+                loss = 100 * loss / self._table.columns[self._task.quality][self._table.baseline]
+            return loss
+        column = self._column("weight_bytes", "sweep again") if budget.option == BYTES else self._times()
+        if budget.unit == PERCENT:
+            column = 100 * column / column[self._table.baseline]
+            return column
+        if budget.unit == TIMES:
+            int8 = next((row for row, key in enumerate(self._table.keys) if set(split_key(key)[0]) == {_INT8}), None)
+            if int8 is None or not math.isfinite(column[int8]):
+                raise ConfigError(
+                    f"{self._path}: int8 everywhere has no figure here, of which {budget.written(budget.amount)} is; give "
+                    f"{'ms' if budget.option != BYTES else 'kB'} or % of the baseline"
+                )
+            ratios: NDArray[np.float64] = column / column[int8]
+            return ratios
+        in_unit: NDArray[np.float64] = column / BYTE_UNITS.get(budget.unit, 1.0)
+        return in_unit
+
+    def _times(self) -> NDArray[np.float64]:
+        """Return milliseconds: of a latency table, else as measured here of the baseline and what the sweep named."""
+        if "latency_ms" in self._table.columns:
+            return self._table.columns["latency_ms"]
+        findings = self._stored.findings
+        rows = {name: row for name, row in (findings.get("picks") or {}).items()}
+        rows |= {name: findings[name] for name in ("baseline", "recommended") if findings.get(name)}
+        measured = {rows[n]["precision"]: time["median_ms"] for n, time in (findings.get("times") or {}).items() if n in rows}
+        if not measured:
+            raise ConfigError(
+                f"{self._path}: holds no times, which --max-time needs; `mpnet profile` writes a latency table, and the sweep "
+                "again with sweep.latency takes it; or leave --max-time out"
+            )
+        return np.array([measured.get(key, math.nan) for key in self._table.keys], dtype=np.float64)
+
+    def _loss_of(self, name: str) -> NDArray[np.float64] | None:
+        """Return the loss of a measure on all images at hand, percent points; None where it was not measured."""
+        images, selecting = int(self._stored.sweep.get("images") or 0), int(self._stored.sweep.get("selecting") or 0)
+        sets = [(name, selecting or 1), (HELD_OUT + name, images - selecting)]
+        losses, weights = [], []
+        for column, weight in sets:
+            values = self._table.columns.get(column)
+            if values is None or weight <= 0:
+                continue
+            best = 100.0 if measure(name).kind == "agreement" else values[self._table.baseline]
+            if math.isfinite(best) and np.isfinite(values).any():
+                losses.append(best - values)
+                weights.append(weight)
+        if not losses:
+            return None
+        average: NDArray[np.float64] = np.average(losses, axis=0, weights=weights)
+        return average
+
+    def _best_known_loss(self) -> NDArray[np.float64]:
+        for name in (self._task.agreement, self._task.quality):
+            loss = self._loss_of(name)
+            if loss is not None:
+                return loss
+        raise ConfigError(
+            f"{self._path}: nothing says what its configurations lose; add labels or data.unlabelled, and sweep again"
+        )

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: MIT
+"""`mpnet pick`: budgets in the user's words on a store of 2,048 configurations."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.cli.conftest import Mpnet, document_of
+from tests.report.made_store import make_store
+from tests.report.synthetic import configurations
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    return make_store(tmp_path / "s.sqlite")
+
+
+def test_the_cheapest_within_a_loss_is_picked(mpnet: Mpnet, store: Path) -> None:
+    table = configurations()
+    agreement, bits = table.columns["agreement_AP"], table.columns["bit_operations"]
+    document = document_of(mpnet("pick", store, "--max-loss", "4 agreement", "--json"))
+    fitting = 100 - agreement <= 4
+    assert document["count"] == len(table) == 2048
+    assert document["pick"]["cost"] == bits[fitting].min()
+    assert fitting[table.keys.index(document["pick"]["precision"])]
+    assert document["pick"]["shown"] is False
+    runner_up = table.keys.index(document["runner_up"]["precision"])
+    assert fitting[runner_up]
+    assert bits[runner_up] >= document["pick"]["cost"]
+
+
+def test_all_budgets_are_kept_and_without_a_loss_the_most_accurate_is_picked(mpnet: Mpnet, store: Path) -> None:
+    table = configurations()
+    size, agreement = table.columns["weight_bytes"], table.columns["agreement_AP"]
+    int8, fp32 = table.keys.index("q" * 11), table.keys.index("f" * 11)
+    for text, limit in (("1.5x", 1.5 * size[int8]), ("40%", 0.4 * size[fp32]), (f"{size[int8] / 1e3 + 1}kB", size[int8] + 1e3)):
+        row = document_of(mpnet("pick", store, "--max-bytes", text, "--json"))["pick"]
+        assert agreement[table.keys.index(row["precision"])] == np.max(agreement[size <= limit * (1 + 1e-9)])
+    both = document_of(mpnet("pick", store, "--max-loss", "6 agreement", "--max-bytes", "50 %", "--json"))["pick"]
+    assert size[table.keys.index(both["precision"])] <= size[fp32] / 2
+    assert 100 - agreement[table.keys.index(both["precision"])] <= 6
+
+
+@pytest.mark.parametrize(
+    "budgets", [("--max-loss", "4 agreement"), ("--max-loss", "5 agreement", "--max-bytes", "1.5x"), ("--max-bytes", "2x")]
+)
+def test_looser_and_tighter_budgets_give_what_they_promise(mpnet: Mpnet, store: Path, budgets: tuple[str, ...]) -> None:
+    def picked(options: dict[str, str]) -> Any:
+        return document_of(mpnet("pick", store, *(word for item in options.items() for word in item), "--json"))
+
+    given = dict(zip(budgets[::2], budgets[1::2], strict=True))
+    document = picked(given)
+    assert document["looser"]
+    assert document["tighter"]
+    for other in (*document["looser"], *document["tighter"]):
+        again = picked({**given, other["option"]: other["budget"]})
+        assert again["pick"]["precision"] == other["row"]["precision"] != document["pick"]["precision"]
+
+
+def test_a_table_says_what_was_picked_and_how_to_take_it(mpnet: Mpnet, store: Path) -> None:
+    text = mpnet("pick", store, "--max-loss", "4 agreement").stdout
+    key = document_of(mpnet("pick", store, "--max-loss", "4 agreement", "--json"))["pick"]["precision"]
+    assert f"export {store}:{key}" in text
+    assert "keeps, on the images at hand and not shown, --max-loss 4 agreement" in " ".join(text.split())
+    for word in ("pick", "runner-up", "looser", "tighter"):
+        assert f"\n{word} " in text
+
+
+def test_nothing_that_fits_ends_with_one(mpnet: Mpnet, store: Path) -> None:
+    process = mpnet("pick", store, "--max-loss", "0.0001 agreement", "--max-bytes", "1%", "--json")
+    document = json.loads(process.stdout)
+    assert (process.returncode, document["pick"]) == (1, None)
+    assert document["nearest"]["precision"]
+    assert "keeps --max-bytes 1B" in mpnet("pick", store, "--max-bytes", "1B").stdout
+
+
+@pytest.mark.parametrize(
+    ("budgets", "words"),
+    [
+        ((), "name a budget"),
+        (("--max-loss", "1 apple"), "write a number and a unit (agreement, AP, %)"),
+        (("--max-loss", "agreement"), "is no budget"),
+        (("--max-loss", "-1 AP"), "is no budget"),
+        (("--max-loss", "1 agreement, 2 agreement"), "limits one measure twice"),
+        (("--max-loss", "1 AP, 2 %"), "limits one measure twice"),
+        (("--max-bytes", "2 ms"), "kB, MB, x, %"),
+        (("--max-time", "1.2"), "x, ms, %"),
+    ],
+)
+def test_what_is_no_budget_ends_in_one_line(mpnet: Mpnet, store: Path, budgets: tuple[str, ...], words: str) -> None:
+    process = mpnet("pick", store, *budgets)
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert words in process.stderr
+
+
+def test_times_are_of_the_table_or_of_what_was_timed(mpnet: Mpnet, experiment: Path) -> None:
+    sweep = (
+        "sweep",
+        experiment,
+        "--set",
+        "sweep={strategy: one_at_a_time, precisions: [fp32, int8]}",
+        "--workers",
+        "1",
+        "--json",
+    )
+    untimed = document_of(mpnet(*sweep, "--no-time"))["store"]
+    process = mpnet("pick", untimed, "--max-time", "1.2x")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "holds no times" in process.stderr
+    timed = document_of(mpnet(*sweep))
+    slowest = max(time["median_ms"] for time in timed["times"].values())
+    row = document_of(mpnet("pick", timed["store"], "--max-time", f"{slowest + 1} ms", "--json"))["pick"]
+    assert row["precision"] in {timed["baseline"]["precision"], *(pick["precision"] for pick in timed["picks"].values())}
