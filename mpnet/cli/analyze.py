@@ -52,8 +52,8 @@ def command(
     quiet: bool,
     as_json: bool,
 ) -> None:
-    """Run the configuration of an EXPERIMENT, a RUN or a sweep (STORE:safe) beside fp32 and list the error of every layer and
-    step, worst first.
+    """Run the configuration of an EXPERIMENT, a RUN or a sweep (STORE:recommended) beside fp32 and list the error of every
+    layer and step, worst first.
 
     Local error is what a step adds when everything before it is fp32, cumulative error what has piled up when the
     configuration runs. The last lines are the given configuration with the layers over it that are worth a higher precision,

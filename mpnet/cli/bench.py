@@ -17,7 +17,7 @@ from mpnet.speed.bench import DEFAULT_PRECISIONS, bench_network, key_of
 @declare(
     "mpnet bench cfg/yolov3-tiny.cfg",
     "mpnet bench cfg/yolov3-tiny.cfg --precisions fp32,int8 --threads 1,2 --isa all --json",
-    "mpnet bench runs/demo:safe",
+    "mpnet bench runs/demo:recommended",
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
 @click.option("--weights", type=PATH, help="Weights file.  [default: random weights]")
@@ -35,7 +35,7 @@ def command(
 ) -> None:
     """Measure forward passes of the network CFG: whole and per step, batch 1.
 
-    Of an EXPERIMENT, a RUN or a sweep's configuration (STORE:safe) its own precisions are measured beside the others,
+    Of an EXPERIMENT, a RUN or a sweep's configuration (STORE:recommended) its own precisions are measured beside the others,
     quantised as it says; of a CFG ranges are measured on the way. Precisions take turns, pass by pass. Peak is what the
     kernel table's multiply-adds reach in registers on this machine; int8's follows from its best instruction. Winograd
     variants do fewer products and may pass 100 %.

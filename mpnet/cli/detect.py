@@ -33,7 +33,7 @@ NMS = 0.45
 @declare(
     "mpnet detect --cfg net.cfg --weights net.weights --names net.names street.jpg --out found/",
     "mpnet detect --cfg net.cfg --weights net.weights --default int8 --layer 'heads=fp16' images/ drive.mp4 --json",
-    "mpnet detect runs/demo:safe street.jpg --beside fp32 --out found/",
+    "mpnet detect runs/demo:recommended street.jpg --beside fp32 --out found/",
     "mpnet detect experiments/demo.yaml --camera 0 --out seen/",
     runtime=True,
 )
@@ -95,9 +95,9 @@ def command(
     classes of each.
 
     The network is that of --cfg, or of what stands before the images: an EXPERIMENT.yaml, a RUN, a sweep's configuration
-    (STORE:safe) or a .cfg, at its precisions; without images those of the experiment are looked at. With --out, copies with
-    boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width, height. A file that is damaged
-    is named, the others are looked at, and the exit code is 2.
+    (STORE:recommended) or a .cfg, at its precisions; without images those of the experiment are looked at. With --out, copies
+    with boxes drawn are written there; boxes are in pixels: x, y of the upper left corner, width, height. A file that is
+    damaged is named, the others are looked at, and the exit code is 2.
     """
     experiment = None
     if cfg is None:

@@ -35,7 +35,7 @@ def _target_options(function: Callable[..., None]) -> Callable[..., None]:
 @declare(
     "mpnet export runs/example/0123456789abcdef --to cfg -o mixed.cfg",
     "mpnet export runs/aix/sweep.sqlite:fqqqqqqqhqh --to cfg | diff net.cfg -",
-    "mpnet export runs/aix/sweep.sqlite:safe --to yaml",
+    "mpnet export runs/aix/sweep.sqlite:recommended --to yaml",
     "mpnet export experiments/demo.yaml --to onnx --flavour openvino -o demo.onnx",
     "mpnet export runs/aix/sweep.sqlite -o trials.parquet",
     "mpnet export runs/example/0123456789abcdef --to bundle --packed neon_dotprod,neon -o net.mpnet",

@@ -28,7 +28,7 @@ from mpnet.sweep.store.latest import is_store, store_at
     "mpnet report runs/aix/sweep.sqlite -o report.html --figures figures/ --data data/",
     "mpnet report runs/aix:balanced -o report.html",
     "mpnet report runs/aix/latest.sqlite --live",
-    "mpnet report runs/aix:safe --statement -o statement.pdf",
+    "mpnet report runs/aix:recommended --statement -o statement.pdf",
 )
 @click.argument("sources", nargs=-1, required=True, metavar="STORE_OR_RUN...", type=PATH)
 @click.option("-o", "--out", default="report.html", show_default=True, type=FILE, help="The page to write.")
@@ -87,8 +87,8 @@ def command(
 ) -> None:
     """Write a report of runs (the first is the baseline) or of a sweep, as one HTML file without outside parts.
 
-    STORE:safe, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest result,
-    or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
+    STORE:recommended, STORE:KEY and STORE:N/KEY say which configuration the page is about; a folder stands for its latest
+    result, or else for its latest sweep. A sweep may still be running or have been interrupted. Errors per layer, intervals and
     images that are not stored are computed when network and data are still there and unchanged; otherwise the page says
     what it lacks. What was computed is kept (`mpnet info` says where), so that the same report again is quick.
     With --live a page on 127.0.0.1, whose address is printed, follows a sweep that other processes or machines compute;

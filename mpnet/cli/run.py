@@ -35,7 +35,7 @@ from mpnet.trial.verify import verify
 @declare(
     "mpnet run experiments/demo.yaml",
     "mpnet run experiments/demo.yaml --set precision.default=int8 --set 'precision.layers.*/yolo-*=fp16' --json",
-    "mpnet run runs/demo/sweep-0123456789ab.sqlite:safe",
+    "mpnet run runs/demo/sweep-0123456789ab.sqlite:recommended",
     runtime=True,
 )
 @click.argument("source", metavar="EXPERIMENT|RUN|STORE[:KEY]")
@@ -68,7 +68,7 @@ def command(
 ) -> int:
     """Evaluate the configuration of an EXPERIMENT file and store result.json and detections.json.
 
-    It may be that of an earlier RUN or of a sweep as well: STORE:safe, STORE:KEY; its protocol and images are taken.
+    It may be that of an earlier RUN or of a sweep as well: STORE:recommended, STORE:KEY; its protocol and images are taken.
 
     The same configuration on the same data is not computed twice. When it is not the baseline (fp32 everywhere, unless
     the file says otherwise), the baseline runs along and the result says how far both agree. With --engine the same

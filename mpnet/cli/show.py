@@ -39,7 +39,7 @@ from mpnet.report.text.terminal import print_table
     "mpnet show cfg/yolov3-tiny.cfg",
     "mpnet show cfg/yolov3-tiny.cfg --default int8 --layer first=fp32 --layer '*/yolo-*=fp16'",
     "mpnet show experiments/demo.yaml --json",
-    "mpnet show runs/demo:safe --graph --measure -o net.html",
+    "mpnet show runs/demo:recommended --graph --measure -o net.html",
     quiet=False,
 )
 @click.argument("source", metavar="CFG|EXPERIMENT|RUN|STORE[:KEY]")
@@ -73,9 +73,9 @@ def command(
 ) -> None:
     """Show a network's layers: shapes, precision, inserted conversions, MACs, parameters, bytes, totals.
 
-    CFG is a Darknet cfg; of an EXPERIMENT (.yaml), a RUN or a sweep's configuration (STORE:safe) the network is shown with its
-    precisions. Where several backends share
-    the layers, who runs each is shown as well, and why a preferred one does not.
+    CFG is a Darknet cfg; of an EXPERIMENT (.yaml), a RUN or a sweep's configuration (STORE:recommended) the network is shown
+    with its precisions. Where several backends share the layers, who runs each is shown as well, and why a preferred one does
+    not.
     """
     plan, backends = _plan(source, default, layers, overrides, dialect)
     for warning in plan.network.warnings:

@@ -41,7 +41,7 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
     done = end[end.index("Done in") :]
     told, export = " ".join(done.split()), end.splitlines()[-1]
     assert "demo/report.html" in done
-    assert process.stdout.count("\n") <= 60
+    assert process.stdout.count("\n") <= 62
 
     # What was shown can be typed, and finds everything finished.
     again = document_of(mpnet(*shown[0][1:], "--json"))

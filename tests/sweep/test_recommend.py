@@ -9,8 +9,9 @@ from typing import Any
 import pytest
 
 from mpnet.evaluation.noninferiority import Loss
+from mpnet.sweep import result as sweep_result
 from mpnet.sweep.choose.recommend import Evidence, budget_of, images_to_add, labelled_configurations, with_recommendation
-from mpnet.sweep.result import FrontRow, Holdout, LossBounds, NearestRow, Pick, Safety, SweepResult, TestedRow
+from mpnet.sweep.result import FrontRow, Holdout, LossBounds, NearestRow, Pick, Safety, SweepResult
 
 COST = {"ff": 100.0, "fq": 60.0, "qf": 40.0, "qq": 10.0}
 AGREEMENT = {"ff": 100.0, "fq": 99.0, "qf": 98.0, "qq": 90.0}
@@ -36,7 +37,7 @@ def pick(key: str) -> Pick:
 
 def safety(safe: str | None = None, *, is_asked: bool = False, margin: dict[str, float] | None = None, **tested: str) -> Safety:
     rows = tuple(
-        TestedRow(key, "", state.replace("_", " "), None, {"AP": LossBounds(0.0, bound, 0.1, 50)})
+        sweep_result.TestedRow(key, "", state.replace("_", " "), None, {"AP": LossBounds(0.0, bound, 0.1, 50)})
         for bound, (key, state) in enumerate(tested.items(), start=1)
     )
     points = margin or {"agreement_AP": 3.0, "AP": 1.0}

@@ -23,18 +23,18 @@ from mpnet.sweep.result import NearestRow, Pick, SweepResult
 
 
 def print_picks(result: SweepResult, console: Console) -> None:
-    """Print what a sweep recommends and its picks, what each loses and saves, and the command that exports one."""
+    """Print what a sweep recommends and its picks, and what each loses and saves."""
     if result.nearest is not None:
         _print_nearest(result, result.nearest, console)
     labelled = labelled_configurations(result)
     if labelled:
         _print_alternatives(result, labelled, console)
-    if result.nearest is None:
-        print_recommendation(result, console)
 
 
 def print_recommendation(result: SweepResult, console: Console) -> None:
     """Print what a sweep recommends and the command that exports it, or why it recommends nothing."""
+    if result.nearest is not None:  # which is said already, with what comes nearest
+        return
     sentence = recommendation_text(result)
     if sentence:
         console.print(sentence)

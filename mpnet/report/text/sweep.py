@@ -14,7 +14,7 @@ from mpnet.report.data.words import number_text
 from mpnet.report.text.conditions import print_conditions
 from mpnet.report.text.engine_check import print_engine_check
 from mpnet.report.text.front import list_qualities, print_front
-from mpnet.report.text.picks import print_picks
+from mpnet.report.text.picks import print_picks, print_recommendation
 from mpnet.report.text.terminal import Share, print_table
 from mpnet.sweep.result import FailedLayer, Gap, SweepResult
 
@@ -36,6 +36,7 @@ def print_sweep(result: SweepResult, console: Console) -> None:
     if result.strategy in RANKING and result.layers:
         _print_layers(result, console)
     print_choice(result, console)
+    print_recommendation(result, console)
     print_engine_check(result, console)
     print_conditions(result, console)
     if not result.holdout.held_out:
