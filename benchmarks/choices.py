@@ -17,6 +17,7 @@ import argparse
 import json
 import time
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Collection, Mapping, Sequence
 
@@ -38,6 +39,7 @@ from mpnet.sweep.problem.front import evenly
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
 from mpnet.sweep.search.screening import SCREENING_IMAGES
+from mpnet.sweep.search.strategies.deep import NOISY, RATIO
 from mpnet.sweep.store import Trial
 from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
@@ -71,8 +73,12 @@ def configurations(bench: Workbench, most: int) -> list[str]:
                 for depths, plan, run in zip(part, plans, run_plans(some, [top, *plans])[1:], strict=True):
                     sent[depths] = Measured(noise_of(run.head_sqnr_db), plan_cost(plan)["bit_operations"])
     except StopIteration as ended:
-        chain = [key_of(depths) for depths in ended.value]
-    return list(dict.fromkeys(["f" * layers, *evenly(chain, most)]))
+        chain = list(dict.fromkeys(ended.value))
+    noisy = [depths for depths in chain if search.noise(depths) > NOISY]
+    dense = [depths for pair in pairwise(noisy) for depths in (pair[0], *search.between(*pair, RATIO))]
+    return list(
+        dict.fromkeys(["f" * layers, *map(key_of, [*evenly(chain[: -len(noisy)], 4), *evenly([*dense, chain[-1]], most)])])
+    )
 
 
 def noise_of(decibels: Sequence[float]) -> float:
@@ -229,7 +235,7 @@ def main() -> int:
     run.add_argument("experiment", type=Path)
     run.add_argument("--pool", type=Path, required=True)
     run.add_argument("--seconds", type=float, default=1e9)
-    run.add_argument("--most", type=int, default=20)
+    run.add_argument("--most", type=int, default=40)
     split = commands.add_parser("splits")
     split.add_argument("pool", type=Path)
     split.add_argument("--images", type=int, nargs="+", default=[79])
