@@ -17,7 +17,7 @@ from mpnet.errors import StoreError
 from mpnet.formats.documents.typed import build
 from mpnet.messages import limits_text
 from mpnet.model.plan_key import short_key
-from mpnet.resolve.stored_sweep import CHOSEN, chosen_key, read_sweep
+from mpnet.resolve.stored_sweep import CHOSEN, chosen_key, name_assignment, read_sweep
 from mpnet.sweep.choose.findings import sweep_status
 from mpnet.sweep.choose.picks import PICK_RULES, rule_of
 from mpnet.sweep.choose.recommend import RECOMMENDED
@@ -97,7 +97,7 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
                 f"{path}: this sweep's limits are met, or it has none or has not ended; name one of "
                 f"{', '.join((RECOMMENDED, *PICK_RULES))}"
             )
-        return str(nearest["precision"])
+        return _name(path, number, nearest)
     if nearest:
         raise StoreError(
             f"{path}: nothing meets the limits of this sweep ({limits_text(findings['limits'])}); nearest is "
@@ -114,7 +114,7 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
                 f"{path}: nothing is recommended: {findings['not_recommended']}; "
                 f"it has {', '.join(findings.get('picks') or {}) or 'no picks'}, and {CHOSEN}"
             )
-        return str(recommended["precision"])
+        return _name(path, number, recommended)
     pick = (findings.get("picks") or {}).get(name)
     if pick is None:
         rule = rule_of(name, build(SweepResult, findings) if findings else None)
@@ -122,14 +122,19 @@ def _picked(path: Path, number: int | None, name: str) -> str | None:
             f"{path}: has no configuration that is {name} ({rule}); "
             f"it has {', '.join(findings.get('picks') or {}) or 'no picks: run the sweep to its end'}"
         )
-    return str(pick["precision"])
+    return _name(path, number, pick)
+
+
+def _name(path: Path, number: int | None, row: Mapping[str, object]) -> str:
+    """Return the name of a row of a sweep's result: one precision string may have been tried under several option sets."""
+    return name_assignment(path, number, str(row["precision"]), str(row.get("options") or ""))
 
 
 def in_store(source: str) -> tuple[Path, int | None, str | None]:
     """Return the path that `source` names, and of a store the sweep's number and the key.
 
-    A pick is given by its precision string; None: of a sweep that has not ended. Raises: StoreError for a pick that there is
-    none of, or where nothing is recommended.
+    A pick is given by its precision string, with `@2` of the second option set; None: of a sweep that has not ended.
+    Raises: StoreError for a pick that there is none of, or where nothing is recommended.
     """
     path, key = split_source(source)
     number, key = _sweep_of(key)

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from pathlib import Path
@@ -59,11 +60,13 @@ class StoredSweep:
 def read_sweep(path: Path, choose: str | None = None, number: int | None = None, *, finished: bool = True) -> StoredSweep:
     """Read one sweep of a store.
 
-    choose: a precision string; None: what it recommends. number: of a sweep, as `mpnet sweep --status` lists them; None:
-    the last one that has `choose`. finished: whether its front can change no more, so that the one it found is taken.
+    choose: a precision string, followed by `@2` where it means that of the sweep's second option set; None: what it recommends.
+    number: of a sweep, as `mpnet sweep --status` lists them; None: the last one that has `choose`.
+    finished: whether its front can change no more, so that the one it found is taken.
     Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
     """
     with TrialStore.read(path) as store:
+        choose, option_set = split_option_set(choose)
         record = choose_record(store, number, choose)
         sweep: Mapping[str, Any] = record.sweep if record else {}
         findings = complete_findings(record.findings) if record and record.findings else {}
@@ -71,7 +74,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         contexts = store.contexts()
         context, other_options = _context(record, contexts)
         if choose is not None and record is not None:
-            context = next((n for n in record.contexts if store.find(n, [choose])), context)
+            context = next((n for n in _context_of_set(path, record, option_set) if store.find(n, [choose])), context)
         trials = list(store.trials(context)) if context is not None else []
         if not trials or context is None:
             raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
@@ -167,6 +170,29 @@ def _verified_columns(checked: Sequence[Mapping[str, Any]], keys: Sequence[str])
     return columns
 
 
+def split_option_set(name: str | None) -> tuple[str | None, int | None]:
+    """Split `fqq@2` into the precision string and the number of an option set; None where the name has none."""
+    match = re.fullmatch(r"(.*)@([0-9]{1,6})", name or "", re.DOTALL)
+    return (match[1], int(match[2])) if match else (name, None)
+
+
+def name_assignment(path: Path, number: int | None, key: str, options: str) -> str:
+    """Return a name for a precision string under one option set of a sweep: `fqq`, or `fqq@2` where there are several sets."""
+    with TrialStore.read(path) as store:
+        record, contexts = choose_record(store, number, key), store.contexts()
+        texts = [str(contexts[n].get("options") or "") for n in (record.contexts if record else ()) if n in contexts]
+    return f"{key}@{1 + texts.index(options)}" if len(texts) > 1 and options in texts else key
+
+
+def _context_of_set(path: Path, record: Record, option_set: int | None) -> Sequence[int]:
+    """Return the contexts of a sweep that a name may mean: all, or that of the set with this number."""
+    if option_set is None:
+        return record.contexts
+    if not 1 <= option_set <= len(record.contexts):
+        raise StoreError(f"{path}: has no option set @{option_set}; this sweep has @1 to @{len(record.contexts)}")
+    return record.contexts[option_set - 1 : option_set]
+
+
 def chosen_key(path: Path, number: int | None) -> str:
     """Return the precision string of `chosen` of a sweep that has ended: its best one, or in place of the baseline the knee.
 
@@ -206,7 +232,7 @@ def _digests(store: TrialStore, context: Mapping[str, Any], number: int, key: st
     identity = context.get("identity") or {}
     return {
         "cfg": subject.network,
-        "weights": subject.weights,
+        "weights": str(identity.get("weights") or subject.weights),
         "data": subject.data,
         "protocol": subject.protocol,
         **({"arithmetic": str(identity["arithmetic"])} if "arithmetic" in identity else {}),

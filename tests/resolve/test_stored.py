@@ -8,8 +8,11 @@ from pathlib import Path
 import pytest
 
 from mpnet.errors import StoreError
+from mpnet.formats.documents.experiment import read_experiment
 from mpnet.resolve.stored import find_configuration, in_store, split_source
+from mpnet.sweep.run import run_sweep
 from mpnet.trial.result import Result
+from tests.networks import write_experiment
 
 
 def test_a_folder_of_results_stands_for_its_latest_run(result: Result) -> None:
@@ -32,3 +35,24 @@ def test_a_path_that_exists_has_no_key(result: Result, tmp_path: Path) -> None:
 def test_a_key_behind_a_folder_without_sweeps_is_refused(result: Result) -> None:
     with pytest.raises(StoreError, match="holds no sweep, so 'safe' names nothing in it"):
         find_configuration(f"{result.folder.parent}:safe")
+
+
+def test_a_pick_is_that_of_its_own_option_set(tmp_path: Path) -> None:
+    """One precision string under two option sets: names lead to the trial that the sweep means, not to the first of its key."""
+    experiment = read_experiment(
+        write_experiment(tmp_path),
+        ["sweep={strategy: exhaustive, space: {quantization: {weights.granularity: [per_tensor, per_channel]}}}"],
+    )
+    found = run_sweep(experiment, workers=1)
+    assert len({row.options for row in found.front}) == 2
+    for name, pick in found.picks.items():
+        stored = find_configuration(f"{found.store}:{name}")
+        assert stored.key == pick.precision
+        assert {measure: stored.values[measure] for measure in pick.metrics} == pytest.approx(
+            pick.metrics, abs=1e-9, nan_ok=True
+        )
+        assert stored.provenance.digests["chosen trial"] == pick.trial
+    tensor, channel = (find_configuration(f"{found.store}:{found.front[-1].precision}@{number}") for number in (1, 2))
+    assert tensor.provenance.protocol["quantization"] != channel.provenance.protocol["quantization"]
+    with pytest.raises(StoreError, match="has no option set @3; this sweep has @1 to @2"):
+        find_configuration(f"{found.store}:{found.front[-1].precision}@3")
