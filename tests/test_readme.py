@@ -70,10 +70,10 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
     # Two strategies and a holdout of its own are two sweeps of one store; picks are of the latest.
     assert sum(line.startswith("runs/street/sweep-") for line in outputs["list",].splitlines()) == 2
     assert {"greedy", "additive"} <= set(outputs["list",].split())
-    section = outputs["export", "runs/street:balanced"]
+    section = outputs["export", "runs/street:recommended"]
     assert section.startswith("precision:  # ")
     shown_cfg = subprocess.run(
-        [sys.executable, "-m", "mpnet", "show", "street-balanced.cfg", "--json"],
+        [sys.executable, "-m", "mpnet", "show", "street-mixed.cfg", "--json"],
         cwd=tmp_path,
         env=environment,
         capture_output=True,
