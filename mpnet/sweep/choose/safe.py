@@ -12,7 +12,6 @@ docs/decisions/0019 and 0028 say why.
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass, replace
 from itertools import takewhile
 from typing import Callable, Mapping, Sequence
@@ -37,8 +36,6 @@ MOST_TESTED = 24
 """Configurations of the front that are tested, evenly spread: each runs on all images once more."""
 TOGETHER = 4
 """Configurations that are judged at a time: those after the first that is not shown need no run."""
-APART = 0.88
-"""Of a configuration's cost, what the next one that is tested has at most."""
 LEAST_LOSS = 0.25
 """Points below which losses are alike: what one image of some hundred brings."""
 
@@ -100,20 +97,7 @@ def sequence(problem: Problem, trials: Mapping[Assignment, Trial], measure_name:
     # Of those that lose nothing to speak of, two are enough: tests are better spent where losses begin.
     lossless = len(list(takewhile(lambda c: best - trials[c].get(measure_name) <= LEAST_LOSS, likely)))
     likely = [*likely[: min(1, lossless)], *likely[max(1, lossless - 1) if lossless else 0 :]]
-    return evenly(_apart(likely, [problem.cost(trials[c]) for c in likely]), MOST_TESTED)
-
-
-def _apart(configurations: Sequence[Assignment], costs: Sequence[float]) -> list[Assignment]:
-    """Return those, of falling costs, of which each costs APART of the one before at most.
-
-    Each test may end all that come after it by bad luck, which a small saving is not worth.
-    """
-    chosen, last = list[Assignment](), math.inf
-    for configuration, cost in zip(configurations, costs, strict=True):
-        if cost <= APART * last:
-            chosen.append(configuration)
-            last = cost
-    return chosen
+    return evenly(likely, MOST_TESTED)
 
 
 def _expected_losses(trials: Sequence[Trial], measure_name: str, best: float) -> NDArray[np.float64]:
