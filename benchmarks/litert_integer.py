@@ -83,7 +83,7 @@ def compare(configuration: Configuration, image: NDArray[np.float32]) -> tuple[i
     outputs = [output for output in outputs if not names[output].endswith(WIDENED)]
     made: list[NDArray[Any]] = []
     session = Session(configuration.prepared, configuration.plan, 2)
-    session.observe(image, lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.data.copy()))
+    session.observe(image, lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.host().copy()))
     total = differ = 0
     for ours, output in zip(made, outputs, strict=True):
         theirs = engine.get_tensor(output)

@@ -12,7 +12,7 @@ import numpy as np
 
 from mpnet.export.bundle.write import bundle_bytes
 from mpnet.formats.cfg.read import parse_cfg
-from tests.mprun.cases import FAMILY, configuration, whole_configuration
+from tests.mprun.cases import FAMILY, configuration, integer_configuration
 
 MAX_BYTES = 10 << 10
 """Of a seed: mutations of large ones change little that matters. run.sh has room for no more."""
@@ -99,7 +99,7 @@ def main() -> None:
         (folder / f"network-{seed}.mpnet").write_bytes(content)
     whole = parse_cfg(CFG.replace("mish", "relu6"), "whole")
     for seed in range(4):
-        content, _ = bundle_bytes(whole_configuration(whole, seed), ("scalar",) if seed == 3 else (), profile=False)
+        content, _ = bundle_bytes(integer_configuration(whole, seed), ("scalar",) if seed == 3 else (), profile=False)
         (folder / f"whole-{seed}.mpnet").write_bytes(content)
     for level in ("avx2", "avx512vnni"):
         (folder / f"packed-{level}.mpnet").write_bytes(bundle_bytes(configuration(network, 5), (level,), profile=False)[0])

@@ -36,6 +36,7 @@ import numpy as np
 from mpnet.cli.main import cli, guarded
 from mpnet.sweep.choose.verify import Verification
 from mpnet.sweep.problem.front import non_dominated
+from mpnet.sweep.result import VerifiedRows
 from mpnet.sweep.store import Trial, TrialStore
 from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_experiment
@@ -104,7 +105,7 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: 
         devnull = os.open(os.devnull, os.O_WRONLY)
         os.dup2(devnull, 1)
         code = 3
-        Verification.of = _marked(folder / VERIFYING)  # type: ignore[method-assign]
+        Verification.verify = _marked(folder / VERIFYING)  # type: ignore[method-assign]
         try:
             code = guarded(lambda: cli.main(list(words) or arguments(store, workers), standalone_mode=False))
         finally:
@@ -112,17 +113,17 @@ def forked(folder: Path, store: Path, workers: int, spawn: bool = False, words: 
     return pid
 
 
-def _marked(mark: Path) -> Callable[..., dict[str, Any]]:
-    """`Verification.of`, while which a file is there."""
-    work = Verification.of
+def _marked(mark: Path) -> Callable[..., VerifiedRows]:
+    """`Verification.verify`, while which a file is there."""
+    work = Verification.verify
 
-    def of(*arguments: Any) -> dict[str, Any]:
+    def verify(*arguments: Any) -> VerifiedRows:
         mark.touch()
         found = work(*arguments)
         mark.unlink(missing_ok=True)
         return found
 
-    return of
+    return verify
 
 
 def reached(pid: int, mark: Path) -> bool:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from mpnet.kernels import reference, reference_math, reference_operations, rounding
 from mpnet.kernels.call import Call
+from mpnet.kernels.device import Storage
 from mpnet.kernels.interface import PackedConv
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model import reals
@@ -67,11 +68,11 @@ class RecordedKernels(ReferenceKernels):
         sources = (inspect.getsource(module) for module in (reference, reference_math, reference_operations, rounding, reals))
         self._folder, self._version = folder, hashlib.sha256("".join(sources).encode()).digest()
 
-    def call(self, function: str, x: NDArray[Any], *rest: Any) -> Call:
+    def call(self, function: str, x: Storage | NDArray[Any], *rest: Any) -> Call:
         """See Kernels.call."""
         return self._recorded(super().call(function, x, *rest))
 
-    def conv_call(self, packed: PackedConv, x: NDArray[Any], fields: dict[str, Any]) -> Call:
+    def conv_call(self, packed: PackedConv, x: Storage | NDArray[Any], fields: dict[str, Any]) -> Call:
         """See Kernels.conv_call."""
         return self._recorded(super().conv_call(packed, x, fields))
 

@@ -82,7 +82,7 @@ def deviations(case: Case) -> tuple[float, dict[int, float]]:
     slots = {0: case.image}
 
     def keep(number: int, step: Any, inputs: Any, result: Any) -> None:
-        slots[step.output] = result.data
+        slots[step.output] = result.host()
 
     Session(case.prepared, plan, 1).observe(case.image, keep)
     heads = 0.0

@@ -43,7 +43,8 @@ def layer_results(case: tuple[str, NetworkSpec, Any, Any], level: str) -> dict[i
     session = Session(Prepared(network, weights, kernels(level), batch_norm=CASES[name][1]), plan, 2)
     slots = {0: golden["input"].transpose(1, 2, 0)[None]}
     session.observe(
-        np.ascontiguousarray(slots[0]), lambda number, step, inputs, result: slots.__setitem__(step.output, result.data.copy())
+        np.ascontiguousarray(slots[0]),
+        lambda number, step, inputs, result: slots.__setitem__(step.output, result.host().copy()),
     )
     results = {layer.index: slots[plan.layer_slots[layer.index]][0].transpose(2, 0, 1) for layer in network.layers}
     return {index: activated(network, index, value) for index, value in results.items()}

@@ -61,7 +61,8 @@ def test_the_evaluator_needs_no_change() -> None:
     keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
     here, there = Evaluator(prepared), Evaluator(prepared)
-    there._kernels = RemoteKernels(kernels())
+    remote = RemoteKernels(kernels())
+    there._kernels = remote
     for chunk in (WorkChunk(0, keys), WorkChunk(0, keys, rivals), WorkChunk(0, keys, rivals)):
         assert replace(there.evaluate(chunk), seconds=0.0) == replace(here.evaluate(chunk), seconds=0.0)
-    assert there._kernels.ran["conv"] > 100
+    assert remote.ran["conv"] > 100

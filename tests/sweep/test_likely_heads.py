@@ -17,6 +17,7 @@ from mpnet.engine.prepare import Prepared
 from mpnet.engine.tensor import Tensor, host_tensor
 from mpnet.errors import EngineError, NonFiniteError
 from mpnet.kernels.calls import Kernels
+from mpnet.kernels.device import Storage
 from mpnet.kernels.isa import kernels, usable_levels
 from mpnet.kernels.reference import ReferenceKernels
 from mpnet.model.network import NetworkSpec
@@ -149,7 +150,7 @@ def test_values_that_are_not_finite_name_the_layer() -> None:
 
 
 def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def convolve(operation: Convolve, ready: PreparedConvolution, *rest: object) -> np.ndarray:
+    def convolve(operation: Convolve, ready: PreparedConvolution, *rest: object) -> Storage:
         if ready.packed.shape.out_channels == 2 * 3:
             raise NonFiniteError
         return convolution(operation, ready, *rest)
