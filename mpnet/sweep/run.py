@@ -57,6 +57,9 @@ ASK_SECONDS = 2 * 3600.0
 """An exact sweep that would take longer asks for --yes."""
 SMALL_MACS = 2e13
 """Multiply-accumulates up to which strategy auto tries every configuration: a minute or two of two cores."""
+MACS_PER_CONFIGURATION, MACS_PER_RESULT = 1e9, 3e7
+"""What measuring and storing a configuration takes, and decoding and matching an image of it, in multiply-accumulates of the same
+time: of small networks, most of a sweep."""
 MAX_CONFIGURATIONS = 20_000_000
 """More than this does not fit into memory, whatever the time."""
 
@@ -190,6 +193,7 @@ def prepare(experiment: Experiment) -> SweepPlan:
     space = replace(space, suffix=split_key(bench.assign().key)[1])
     setup = set_up(bench, section, space)
     exact_macs = float(forward_equivalents(network, space)) * network.macs * len(bench.dataset.images)
+    exact_macs += space.size * (MACS_PER_CONFIGURATION + MACS_PER_RESULT * len(bench.dataset.images))
     heads = layer_groups(network).get("heads", ())
     outputs = frozenset(position for position, layer in enumerate(space.layers) if layer in heads)
     problem = replace(problem, space=space, outputs=outputs, is_small=exact_macs <= SMALL_MACS)
