@@ -3,6 +3,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import click
 
 from mpnet.cli.options import declare
@@ -11,9 +13,8 @@ from mpnet.errors import StoreError
 from mpnet.formats.documents import typed
 from mpnet.report.text.pick import print_pick
 from mpnet.resolve.pick import pick_by_budgets
-from mpnet.resolve.stored import split_source
 from mpnet.sweep.choose.budgets import BYTES, LOSS, TIME
-from mpnet.sweep.store.latest import is_store
+from mpnet.sweep.store.latest import store_at
 
 NOTHING_FITS = 1
 """Exit status where no configuration keeps the budgets."""
@@ -38,8 +39,8 @@ def command(store: str, loss: str | None, time: str | None, size: str | None, nu
     runner-up, and with what the next looser and the next tighter amount of each budget would give. STORE is a file, or the
     folder of a sweep. Exit status 1: nothing keeps the budgets.
     """
-    path, key = split_source(store)
-    if key is not None or not is_store(path):
+    path = store_at(Path(store))
+    if path is None:
         raise StoreError(f"{store}: is no store of a sweep; name the .sqlite file that `mpnet sweep` wrote, or its folder")
     budgets = {option: text for option, text in ((LOSS, loss), (TIME, time), (BYTES, size)) if text is not None}
     outcome = pick_by_budgets(path, number, budgets)

@@ -58,8 +58,8 @@ ASK_SECONDS = 2 * 3600.0
 SMALL_MACS = 2e13
 """Multiply-accumulates up to which strategy auto tries every configuration: a minute or two of two cores."""
 MACS_PER_CONFIGURATION, MACS_PER_RESULT = 1e9, 3e7
-"""What measuring and storing a configuration takes, and decoding and matching an image of it, in multiply-accumulates of the same
-time: of small networks, most of a sweep."""
+"""What measuring and storing a configuration takes, and decoding and matching an image of it, as multiply-accumulates of the
+same time: of small networks, most of a sweep."""
 MAX_CONFIGURATIONS = 20_000_000
 """More than this does not fit into memory, whatever the time."""
 

@@ -46,6 +46,7 @@ def here(words: list[str]) -> list[str]:
     for word in words:
         if stores:
             word = re.sub(r"runs/\w+/sweep-0123456789ab\.sqlite", stores[0], word)
+        word = re.sub(r"^runs/demo(?=$|:)", "runs/tiny", word)
         if runs:
             word = re.sub(r"runs/\w+/0123456789abcdef", runs[0], word)
         word = {"cfg/yolov3-tiny-int8.cfg": "net.cfg", "yolov3-tiny.weights": "net.weights", "coco.names": "net.names"}.get(
