@@ -14,7 +14,7 @@ TOLERANCE = 1.03
 
 @dataclass(frozen=True)
 class HotLoop:
-    """The depth loop of a table's full register tile, as compiled; _half: for panels of one vector; windows: of first layers.
+    """The depth loop of a table's full register tile, as compiled; _single: for panels of one vector; windows: of first layers.
 
     source:       file in csrc/arch; `function` holds the loop, whose multiplications are `multiply`, a regular expression.
     multiplies:   vector multiplications of one iteration.
@@ -53,14 +53,14 @@ HOT_LOOPS = (
     HotLoop(
         "avx512vnni", "x86_avx512vnni.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3
     ),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_half", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_half", r"vfmadd\d+ps", 12, 17, {"cascadelake": 6.52}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_u8_single", "vpdpbusd", 12, 29, {"cascadelake": 8.46}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_f32_single", r"vfmadd\d+ps", 12, 17, {"cascadelake": 6.52}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_s16", "vpdpwssd", 24, 44, {"cascadelake": 13.07}),
-    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_s16_half", "vpdpwssd", 12, 29, {"cascadelake": 8.46}),
+    HotLoop("avx512vnni", "x86_avx512vnni.c", "tile_s16_single", "vpdpwssd", 12, 29, {"cascadelake": 8.46}),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_3_1_4", "vpdpbusd", 48, 410, {}, stores=True, stacked=0),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "columns_5_1_4", "vpdpbusd", 160, 1272, {}, stores=True, stacked=0),
     HotLoop("avx512vnni", "x86_avx512vnni.c", "strips_", "vpdpbusd", 12, 240, {}, stores=True, stacked=0),
-    HotLoop("avx512", "x86_avx512.c", "tile_s16_half", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
+    HotLoop("avx512", "x86_avx512.c", "tile_s16_single", "vpmaddwd", 12, 41, {"cascadelake": 12.52}),
     HotLoop("avx512", "x86_avx512.c", "tile_s16", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=73),
     HotLoop("avx512", "x86_avx512.c", "tile_s16_full_packs_L", "vpmaddwd", 24, 68, {"cascadelake": 21.9}, stacked=2),
     HotLoop("avx512", "x86_avx512.c", "tile_f32_full_floats_L", r"vfmadd\d+ps", 24, 44, {"cascadelake": 13.07}, stacked=3),

@@ -178,7 +178,9 @@ def choose_result(candidates: Candidates, state: SweepState, facts: SweepFacts, 
 
     def gather_evidence(row: ConfigurationRow, budget: Mapping[str, float]) -> Evidence:
         configuration = Assignment(row.precision, option_texts.index(row.options))
-        judgement = judge([configuration])[configuration]
+        judgement = judge([configuration]).get(configuration)
+        if judgement is None:  # nobody can judge: a store whose images are gone
+            return Evidence({})
         losses = {} if judgement.testing is None else judgement.testing.losses
         more_images = images_to_add(losses, budget, tests.error, tests.images, facts.images)
         return Evidence(losses_of(judgement, facts.task), more_images)
