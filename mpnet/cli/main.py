@@ -120,11 +120,13 @@ class _QuickExit:
     """
 
     def __init__(self) -> None:
-        self.code = 1
+        self.code: int | None = None
         atexit.register(self._leave, os.getpid())
 
     def _leave(self, process: int) -> None:
         if process != os.getpid():  # a child that was forked
+            return
+        if self.code is None:  # a signal ended the program outside of `main`: the interpreter knows with which status
             return
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):

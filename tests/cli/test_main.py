@@ -140,10 +140,17 @@ def test_a_signal_that_python_would_ignore_comes_again(number: int, error: type[
     """In callbacks of Python's import system, whose code is frozen, exceptions are ignored."""
     importing = SimpleNamespace(f_code=SimpleNamespace(co_filename="<frozen importlib._bootstrap>"))
     before = signal.getsignal(signal.SIGALRM)
-    try:
+    deferred = []
+
+    def stop() -> None:
         signals._stopped(number, importing)  # type: ignore[arg-type]
+        deferred.append(True)
+        time.sleep(60)
+
+    try:
         with pytest.raises(error):
-            time.sleep(60)
+            stop()
+        assert deferred
     finally:
         signal.signal(signal.SIGALRM, before)
 
