@@ -68,13 +68,24 @@ def repository() -> Path:
     return REPOSITORY
 
 
-@pytest.fixture(scope="session")
-def shared_data() -> Path:
-    """Real networks, images and reference results for developers; users do not have them."""
-    folder = Path(os.environ.get("MPNET_SHARED", REPOSITORY.parent / "shared")) / "data"
+def shared_folder(name: str) -> Path:
+    """Return a folder of what developers share and users do not have; without it the test is skipped, aloud."""
+    folder = Path(os.environ.get("MPNET_SHARED", REPOSITORY.parent / "shared")) / name
     if not folder.is_dir():
         pytest.skip(f"SKIPPED WITHOUT REAL DATA: no folder {folder} (set MPNET_SHARED)")
     return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """Real networks, images and reference results for developers."""
+    return shared_folder("data")
+
+
+@pytest.fixture(scope="session")
+def wild() -> Path:
+    """Files as people have them, from public reports of wrong numbers."""
+    return shared_folder("wild")
 
 
 DEMO_SCENES = 12

@@ -9,7 +9,7 @@ tensors, `engine.cost` for plans. docs/evaluation.md lists the rows.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Iterator, Literal
+from typing import Iterable, Iterator, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -326,6 +326,11 @@ def trial_metrics() -> tuple[str, ...]:
 def trial_costs() -> tuple[str, ...]:
     """Return the names of what a sweep counts."""
     return names_of("cost", "count", stored="trials")
+
+
+def cost_objective(objectives: Iterable[str]) -> str:
+    """Return the first cost among a sweep's objectives, bit operations where there is none: what cheap is of."""
+    return next((name for name in objectives if measure(name).cost), "bit_operations")
 
 
 def counted() -> tuple[Measure, ...]:

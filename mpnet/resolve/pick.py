@@ -11,7 +11,7 @@ from typing import Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.config.measures import HELD_OUT, measure
+from mpnet.config.measures import HELD_OUT, cost_objective, measure
 from mpnet.errors import ConfigError, StoreError
 from mpnet.model.keys import json_key
 from mpnet.model.plan_key import split_key
@@ -97,7 +97,7 @@ class _Picker:
         if self._table.baseline is None:
             raise StoreError(f"{path}: the baseline is not among the finished trials; go on with the sweep")
         self._task = task_of_protocol(stored.provenance.protocol)
-        self._cost = next((n for n in stored.sweep.get("objectives") or () if measure(n).cost), "bit_operations")
+        self._cost = cost_objective(stored.sweep.get("objectives") or ())
         self._costs = self._column(self._cost, "sweep again")
         self._values = np.array([self._in_unit(budget) for budget in budgets])
         self._limits = np.array([budget.amount for budget in budgets])[:, None] * (1 + _TINY) + _TINY

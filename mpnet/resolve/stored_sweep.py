@@ -72,7 +72,7 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
         findings = complete_findings(record.findings) if record and record.findings else {}
         created = store.note("created")
         contexts = store.contexts()
-        context, other_options = _context(record, contexts)
+        context, other_options = _context(record, findings, contexts)
         if choose is not None and record is not None:
             context = next((n for n in _context_of_set(path, record, option_set) if store.find(n, [choose])), context)
         trials = list(store.trials(context)) if context is not None else []
@@ -140,12 +140,13 @@ def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str
     return front if front.any() else None
 
 
-def _context(record: Record | None, contexts: Mapping[int, Mapping[str, Any]]) -> tuple[int | None, int]:
+def _context(
+    record: Record | None, findings: Mapping[str, Any], contexts: Mapping[int, Mapping[str, Any]]
+) -> tuple[int | None, int]:
     """Return the option set to show (that of the sweep's choice, else its first), and how many others there are."""
     numbers = [number for number in record.contexts if number in contexts] if record else list(contexts)
     if not numbers:
         return None, 0
-    findings = complete_findings(record.findings) if record and record.findings else {}
     best = findings.get(RECOMMENDED) or findings.get("best") or {}
     with_same_options = [number for number in numbers if best and contexts[number].get("options") == best.get("options")]
     return (with_same_options or numbers)[0], len(numbers) - 1
@@ -178,6 +179,8 @@ def split_option_set(name: str | None) -> tuple[str | None, int | None]:
 
 def name_assignment(path: Path, number: int | None, key: str, options: str) -> str:
     """Return a name for a precision string under one option set of a sweep: `fqq`, or `fqq@2` where there are several sets."""
+    if not options:  # nothing varies: there is one set
+        return key
     with TrialStore.read(path) as store:
         record, contexts = choose_record(store, number, key), store.contexts()
         texts = [str(contexts[n].get("options") or "") for n in (record.contexts if record else ()) if n in contexts]
@@ -194,13 +197,17 @@ def _context_of_set(path: Path, record: Record, option_set: int | None) -> Seque
 
 
 def chosen_key(path: Path, number: int | None) -> str:
-    """Return the precision string of `chosen` of a sweep that has ended: its best one, or in place of the baseline the knee.
+    """Return the name of `chosen` of a sweep that has ended: its best one, or in place of the baseline the knee.
 
     Raises: StoreError as `read_sweep`.
     """
     stored = read_sweep(path, None, number)
+    best = stored.findings.get("best") or {}
+    if best and not best["baseline"]:
+        return name_assignment(path, number, best["precision"], best.get("options") or "")
     table = stored.configurations
-    return table.keys[_chosen(table, {**stored.findings, RECOMMENDED: None}, None)[0]]
+    key = table.keys[_chosen(table, {**stored.findings, RECOMMENDED: None}, None)[0]]
+    return name_assignment(path, number, key, stored.options)
 
 
 def _chosen(table: Configurations, findings: Mapping[str, Any], choose: str | None) -> tuple[int, str]:

@@ -4,7 +4,6 @@
 from __future__ import annotations
 
 import json
-import os
 from pathlib import Path
 
 import pytest
@@ -14,16 +13,6 @@ from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
-
-REPOSITORY = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture(scope="module")
-def wild() -> Path:
-    folder = Path(os.environ.get("MPNET_SHARED", REPOSITORY.parent / "shared")) / "wild"
-    if not folder.is_dir():
-        pytest.skip(f"no files of public reports in {folder}")
-    return folder
 
 
 @pytest.mark.parametrize("kind", ["poly", "obb", "pose", "mix", "conf6", "floatcls"])

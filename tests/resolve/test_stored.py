@@ -52,6 +52,11 @@ def test_a_pick_is_that_of_its_own_option_set(tmp_path: Path) -> None:
             pick.metrics, abs=1e-9, nan_ok=True
         )
         assert stored.provenance.digests["chosen trial"] == pick.trial
+    best = found.best
+    if best is None or best.is_baseline:  # then `chosen` is the knee of the front
+        best = None
+    chosen = find_configuration(f"{found.store}:chosen")
+    assert best is None or chosen.provenance.digests["chosen trial"] == best.trial
     tensor, channel = (find_configuration(f"{found.store}:{found.front[-1].precision}@{number}") for number in (1, 2))
     assert tensor.provenance.protocol["quantization"] != channel.provenance.protocol["quantization"]
     with pytest.raises(StoreError, match="has no option set @3; this sweep has @1 to @2"):

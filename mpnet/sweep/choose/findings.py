@@ -11,14 +11,14 @@ from typing import Any, Callable, Mapping, Sequence
 
 import numpy as np
 
-from mpnet.config.measures import HELD_OUT, names_of, trial_costs, trial_metrics
+from mpnet.config.measures import HELD_OUT, trial_costs, trial_metrics
 from mpnet.formats.documents.typed import as_json
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import BY_CODE
 from mpnet.model.task import DETECTION, Task
 from mpnet.sweep.choose.margins import Margins, margins_of
 from mpnet.sweep.choose.picks import Judge, Judgement, losses_of, pick
-from mpnet.sweep.choose.recommend import Evidence, complete_findings, images_to_add, with_recommendation
+from mpnet.sweep.choose.recommend import Evidence, complete_findings, images_to_add, savings, with_recommendation
 from mpnet.sweep.choose.safe import check_safety, describe_safety
 from mpnet.sweep.choose.stability import stability
 from mpnet.sweep.problem.front import front_gap, non_dominated
@@ -225,7 +225,8 @@ class RowWriter:
     def pick(self, configuration: Assignment, judgement: Judgement | None) -> Pick:
         """Return the row of a pick. judgement: its losses, None: it was not compared with the baseline."""
         losses = {} if judgement is None else losses_of(judgement, self._facts.task)
-        saves = _saves(self._candidates.trials[configuration], self._candidates.baseline)
+        trial, baseline = self._candidates.trials[configuration], self._candidates.baseline
+        saves = {} if baseline is None else savings(trial.values, baseline.values)
         return Pick(**self._figures(configuration), losses=losses, saves=saves, words=self._facts.words(configuration.key))
 
     def nearest(self, configuration: Assignment) -> NearestRow:
@@ -272,17 +273,6 @@ def _count_ruled_out(candidates: Candidates) -> int:
         for options, context in enumerate(candidates.contexts)
         for key in candidates.store.all_ruled_out(context, problem.front_name)
     )
-
-
-def _saves(trial: Trial, baseline: Trial | None) -> dict[str, float]:
-    """Return the share of each of the baseline's costs that a trial saves, percent."""
-    if baseline is None:
-        return {}
-    return {
-        name: 100 * (1 - trial.values[name] / baseline.values[name])
-        for name in names_of("cost", stored="trials")
-        if trial.values.get(name) is not None and baseline.values.get(name)
-    }
 
 
 def rank_layers(problem: Problem, trials: Mapping[Assignment, Trial], network: NetworkSpec) -> tuple[LayerRank, ...]:

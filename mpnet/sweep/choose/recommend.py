@@ -13,7 +13,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Callable, Mapping, Sequence
 
-from mpnet.config.measures import DROP, measure
+from mpnet.config.measures import DROP, cost_objective, measure, names_of
 from mpnet.evaluation.noninferiority import POOLED, Losses
 from mpnet.formats.documents.typed import as_json, build
 from mpnet.messages import limits_text
@@ -75,7 +75,7 @@ def with_recommendation(result: SweepResult, rows: Sequence[FrontRow] = (), judg
             held_out=row.held_out,
             costs=row.costs,
             losses=evidence.losses,
-            saves={} if baseline is None else _savings(row, baseline),
+            saves={} if baseline is None else savings(row.costs, baseline.costs),
             words=row.words,
             is_shown=is_shown,
             reason=words,
@@ -280,12 +280,16 @@ def _breaks_any(row: ConfigurationRow, baseline: ConfigurationRow, limits: Mappi
 
 
 def _cost(result: SweepResult, row: ConfigurationRow) -> float:
-    name = next((name for name in result.objectives if measure(name).cost), "bit_operations")
-    return row.costs.get(name, math.inf)
+    return row.costs.get(cost_objective(result.objectives), math.inf)
 
 
-def _savings(row: ConfigurationRow, baseline: ConfigurationRow) -> dict[str, float]:
-    return {name: 100 * (1 - value / baseline.costs[name]) for name, value in row.costs.items() if baseline.costs.get(name)}
+def savings(values: Mapping[str, float], baseline_values: Mapping[str, float]) -> dict[str, float]:
+    """Return the share of each of the baseline's costs that a configuration saves, percent."""
+    return {
+        name: 100 * (1 - values[name] / baseline_values[name])
+        for name in names_of("cost", stored="trials")
+        if values.get(name) is not None and baseline_values.get(name)
+    }
 
 
 def _known_losses(result: SweepResult, row: FrontRow | Pick) -> Mapping[str, SetLosses]:
