@@ -41,7 +41,7 @@ def _unsanitized(compiler: list[str], flags: list[str]) -> list[str]:
     if compiler[0].startswith("aarch64") or platform.machine() != "x86_64" or not cpuinfo.exists() or "-static" in flags:
         return []
     words = set(cpuinfo.read_text(encoding="utf-8").split())
-    return [f"arch/x86_{level}.c" for level, needed in _NEEDS.items() if not needed <= words]
+    return [f"arch/x86_{level}.c" for level, required_words in _NEEDS.items() if not required_words <= words]
 
 
 def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
@@ -68,40 +68,40 @@ def core(compiler: list[str], flags: list[str], *targets: str) -> Path:
     environment = {name: value for name, value in os.environ.items() if name not in ("MAKEFLAGS", "MAKELEVEL", "MFLAGS")}
     with open(folder / "lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        made = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if made.returncode:
-        raise RuntimeError(f"{shlex.join(command)}\n{made.stdout}{made.stderr}")
+        process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if process.returncode:
+        raise RuntimeError(f"{shlex.join(command)}\n{process.stdout}{process.stderr}")
     return folder
 
 
-def extension(out: Path, compiler: list[str], flags: list[str], *include: Path) -> None:
-    """The extension module of the package over the same objects, in the folder `out`; include: where Python's headers are."""
+def extension(destination: Path, compiler: list[str], flags: list[str], *include: Path) -> None:
+    """Build the package's extension module over the same objects, in the folder `destination`; include: Python's headers."""
     from build_ffi import ffi
 
-    out.mkdir(parents=True, exist_ok=True)
-    ffi.emit_c_code(str(out / "_core.c"))
+    destination.mkdir(parents=True, exist_ok=True)
+    ffi.emit_c_code(str(destination / "_core.c"))
     library = core(compiler, flags, "libmprun.a") / "libmprun.a"
-    places = [f"-I{folder}" for folder in (ROOT / "csrc", *include)]
-    made = [
+    include_flags = [f"-I{folder}" for folder in (ROOT / "csrc", *include)]
+    arguments = [
         "-shared",
         "-pthread",
         "-fPIC",
-        *places,
-        str(out / "_core.c"),
+        *include_flags,
+        str(destination / "_core.c"),
         str(library),
         "-lm",
         "-o",
-        str(out / "_core.abi3.so"),
+        str(destination / "_core.abi3.so"),
     ]
-    subprocess.run([*compiler, *COMMON, *flags, *made], check=True)
+    subprocess.run([*compiler, *COMMON, *flags, *arguments], check=True)
 
 
 def main() -> int:
     words = sys.argv[1:]
-    at = next(number for number, word in enumerate(words) if not word.startswith("-D"))
-    own, (source, program, *rest) = words[:at], words[at:]
-    at = rest.index("--") if "--" in rest else len(rest)
-    compiler, flags = rest[:at] or ["gcc"], rest[at + 1 :]
+    source_index = next(number for number, word in enumerate(words) if not word.startswith("-D"))
+    defines, (source, program, *remainder) = words[:source_index], words[source_index:]
+    separator = remainder.index("--") if "--" in remainder else len(remainder)
+    compiler, flags = remainder[:separator] or ["gcc"], remainder[separator + 1 :]
     if source == "--extension":
         extension(Path(program), compiler, flags, Path(sysconfig.get_path("include")))
         return 0
@@ -112,7 +112,7 @@ def main() -> int:
             *compiler,
             *COMMON,
             *(flags or ["-static"]),
-            *own,
+            *defines,
             f"-I{ROOT / 'csrc'}",
             source,
             str(library),

@@ -67,8 +67,8 @@ def tiny_cfg(side: int = SIDE) -> str:
     """YOLOv3-tiny's topology, 4 to 16 channels: 13 convolutions, 6 maxpools, 2 routes, an upsample, 2 yolo heads."""
     head = 3 * (5 + len(NAMES))
     trunk = "".join(_conv(filters) + _pool() for filters in (4, 4, 6, 8, 8)) + _conv(10) + _pool(1)
-    first = _conv(16) + _conv(8, 1) + _conv(16) + _conv(head, 1, linear=True) + _yolo("3,4,5")
-    second = (
+    first_head = _conv(16) + _conv(8, 1) + _conv(16) + _conv(head, 1, linear=True) + _yolo("3,4,5")
+    second_head = (
         "[route]\nlayers=-4\n\n"
         + _conv(6, 1)
         + "[upsample]\nstride=2\n\n[route]\nlayers=-1,8\n\n"
@@ -76,17 +76,17 @@ def tiny_cfg(side: int = SIDE) -> str:
         + _conv(head, 1, linear=True)
         + _yolo("1,2,3")
     )
-    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first}{second}"
+    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{trunk}{first_head}{second_head}"
 
 
 def small_cfg(side: int = SIDE) -> str:
     """Two heads on four convolutions with every kind of layer between them: for what is done thousands of times."""
     head = 3 * (5 + len(NAMES))
-    first = _conv(4) + _pool() + _conv(6) + _pool() + _conv(head, 1, linear=True) + _yolo("3,4,5")
-    second = (
+    first_head = _conv(4) + _pool() + _conv(6) + _pool() + _conv(head, 1, linear=True) + _yolo("3,4,5")
+    second_head = (
         "[route]\nlayers=-3\n\n[upsample]\nstride=2\n\n[route]\nlayers=-1,2\n\n" + _conv(head, 1, linear=True) + _yolo("1,2,3")
     )
-    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{first}{second}"
+    return f"[net]\nwidth={side}\nheight={side}\nchannels=3\n\n{first_head}{second_head}"
 
 
 def write_network(folder: Path, seed: int = 0, text: str = tiny_cfg()) -> None:
@@ -106,13 +106,15 @@ def overflow_first(folder: Path, factor: float = 1e6, text: str = small_cfg()) -
     assert first.scales is not None
     assert second.means is not None
     assert second.variances is not None
-    by = np.float32(factor)
-    changed = {
-        network.convolutions[0].index: replace(first, scales=first.scales * by, biases=first.biases * by),
-        network.convolutions[1].index: replace(second, means=second.means * by, variances=second.variances * by * by),
+    scaling = np.float32(factor)
+    scaled_layers = {
+        network.convolutions[0].index: replace(first, scales=first.scales * scaling, biases=first.biases * scaling),
+        network.convolutions[1].index: replace(
+            second, means=second.means * scaling, variances=second.variances * scaling * scaling
+        ),
     }
-    whole = replace(weights, layers={**weights.layers, **changed})
-    (folder / "net.weights").write_bytes(weights_content(whole, network))
+    scaled_weights = replace(weights, layers={**weights.layers, **scaled_layers})
+    (folder / "net.weights").write_bytes(weights_content(scaled_weights, network))
 
 
 def write_images(folder: Path, count: int = 5, seed: int = 0) -> None:

@@ -73,48 +73,48 @@ C_FUNCTION = re.compile(r"^(?!static|typedef|extern|enum|return|#)[a-z][\w *]*?(
 
 def imported(path: Path, package: str = "mpnet") -> set[str]:
     """Return the folders and modules of a package that a file imports."""
-    found = set()
+    modules = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         names = []
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             names = [node.module] if node.module != package else [f"{package}.{alias.name}" for alias in node.names]
-        found |= {name.removeprefix(f"{package}.").split(".")[0] for name in names if name.startswith(f"{package}.")}
-    return found
+        modules |= {name.removeprefix(f"{package}.").split(".")[0] for name in names if name.startswith(f"{package}.")}
+    return modules
 
 
 def test_imports_flow_one_way(repository: Path) -> None:
-    wrong = []
+    offences = []
     for path in sorted((repository / "mpnet").rglob("*.py")):
-        parts = path.relative_to(repository / "mpnet").parts
-        here = parts[0].removesuffix(".py")
-        for other in imported(path) - {here, "__version__"}:
-            if here != "__init__" and LEVEL[other] >= LEVEL[here]:
-                wrong.append(f"{path}: {here} imports {other}")
-    assert wrong == []
+        path_names = path.relative_to(repository / "mpnet").parts
+        room = path_names[0].removesuffix(".py")
+        for imported_room in imported(path) - {room, "__version__"}:
+            if room != "__init__" and LEVEL[imported_room] >= LEVEL[room]:
+                offences.append(f"{path}: {room} imports {imported_room}")
+    assert offences == []
 
 
 @pytest.mark.parametrize("room", INNER_FLOORS)
 def test_imports_inside_of_a_room_flow_one_way(room: str, repository: Path) -> None:
     level = {name: floor for floor, names in enumerate(INNER_FLOORS[room]) for name in names}
-    wrong = []
+    offences = []
     for path in sorted((repository / "mpnet" / room).rglob("*.py")):
-        here = path.relative_to(repository / "mpnet" / room).parts[0].removesuffix(".py")
-        wrong += [
-            f"{path}: {here} imports {other}"
-            for other in imported(path, f"mpnet.{room}") - {here}
-            if other in level and level[other] >= level[here]
+        module = path.relative_to(repository / "mpnet" / room).parts[0].removesuffix(".py")
+        offences += [
+            f"{path}: {module} imports {imported_module}"
+            for imported_module in imported(path, f"mpnet.{room}") - {module}
+            if imported_module in level and level[imported_module] >= level[module]
         ]
-    assert wrong == []
+    assert offences == []
 
 
 def imported_files(path: Path, root: Path) -> set[Path]:
     """The files below `root`/mpnet that a file names in imports, those for type checkers included."""
 
     def file_of(module: str) -> Path | None:
-        places = (root / (module.replace(".", "/") + suffix) for suffix in (".py", "/__init__.py"))
-        return next((place for place in places if place.is_file()), None)
+        candidates = (root / (module.replace(".", "/") + suffix) for suffix in (".py", "/__init__.py"))
+        return next((candidate for candidate in candidates if candidate.is_file()), None)
 
     files: set[Path | None] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -152,24 +152,24 @@ def test_c_files_flow_one_way(repository: Path) -> None:
     sources = {path: C_COMMENT.sub("", text) for path, text in texts.items() if path.suffix == ".c"}
     home = {name: unit_of[path] for path, text in sources.items() for name in C_FUNCTION.findall(text)}
     needs: dict[Path, set[Path]] = {}
-    wrong = []
+    offences = []
     for path, text in texts.items():
         unit = unit_of[path]
-        needed = {home[word] for word in C_WORD.findall(sources.get(path, "")) if word in home}
+        required_units = {home[word] for word in C_WORD.findall(sources.get(path, "")) if word in home}
         for name in INCLUDE.findall(text):
             target = next(p for p in (path.parent / name, root / name) if p.exists()).resolve().relative_to(root)
-            here, there = (str(p.parent).replace(".", "") for p in (unit, target))
-            if here != there and there not in ROOMS[here]:
-                wrong.append(f"{path}: includes {target}")
-            needed.add(target.with_suffix(""))
-        needs.setdefault(unit, set()).update(needed - {unit})
-    assert wrong == []
+            room, target_room = (str(p.parent).replace(".", "") for p in (unit, target))
+            if room != target_room and target_room not in ROOMS[room]:
+                offences.append(f"{path}: includes {target}")
+            required_units.add(target.with_suffix(""))
+        needs.setdefault(unit, set()).update(required_units - {unit})
+    assert offences == []
     assert len(home) > 100  # the pattern still knows a function when it sees one
     assert list(TopologicalSorter(needs).static_order())  # raises CycleError, which names the circle
 
 
 def test_files_stay_small(repository: Path) -> None:
-    long = [
+    long_files = [
         f"{path}: {count} lines"
         for folder in ("mpnet", "tests", "csrc", "tools", "benchmarks")
         for path in sorted((repository / folder).rglob("*.[pch]*"))
@@ -177,7 +177,7 @@ def test_files_stay_small(repository: Path) -> None:
         and path.name != "_core.c"
         and (count := len(path.read_text(encoding="utf-8").splitlines())) > 600
     ]
-    assert long == []
+    assert long_files == []
 
 
 def test_source_files_name_their_licence(repository: Path) -> None:

@@ -39,19 +39,19 @@ def links(page: Path) -> list[tuple[Path, str]]:
 
 
 def test_api_page(repository: Path) -> None:
-    failed, attempted = doctest.testfile(str(repository / "docs" / "api.md"), module_relative=False)
-    assert attempted > 20
-    assert failed == 0
+    failure_count, attempt_count = doctest.testfile(str(repository / "docs" / "api.md"), module_relative=False)
+    assert attempt_count > 20
+    assert failure_count == 0
 
 
 def test_links_lead_somewhere(repository: Path) -> None:
-    wrong = [
+    dead_links = [
         f"{page.relative_to(repository)}: {file.name}#{anchor}"
         for page in pages(repository)
         for file, anchor in links(page)
         if not file.exists() or (anchor and anchor not in anchors(file))
     ]
-    assert wrong == []
+    assert dead_links == []
 
 
 def test_every_page_is_found_from_the_readme(repository: Path) -> None:
@@ -75,8 +75,8 @@ def test_the_readme_fits_on_a_page(repository: Path) -> None:
 def test_the_page_of_commands_has_them_all(repository: Path) -> None:
     text = (repository / "docs/commands.md").read_text(encoding="utf-8")
     assert sorted(re.findall(r"^\| `(\w+)` \|", text, re.MULTILINE)) == sorted(COMMANDS)
-    said = re.findall(r"(\d+) [a-z]", str(mpnet.cli.main.__doc__).partition("Exit codes: ")[2])
-    assert re.findall(r"^\| (\d+) \|", text, re.MULTILINE) == said
+    exit_codes = re.findall(r"(\d+) [a-z]", str(mpnet.cli.main.__doc__).partition("Exit codes: ")[2])
+    assert re.findall(r"^\| (\d+) \|", text, re.MULTILINE) == exit_codes
 
 
 def test_the_conda_recipe_asks_for_what_the_package_does(repository: Path) -> None:
@@ -87,8 +87,8 @@ def test_the_conda_recipe_asks_for_what_the_package_does(repository: Path) -> No
     assert block is not None
     assert python is not None
     names = {"opencv-python-headless": "py-opencv"}
-    wanted = [re.split(r"(?=>=)", line.lower()) for line in re.findall(r'"(.*?)"', block[1])]
-    expected = [f"python {python[1]}", *(f"{names.get(name, name)} {version}" for name, version in wanted)]
+    dependencies = [re.split(r"(?=>=)", line.lower()) for line in re.findall(r'"(.*?)"', block[1])]
+    expected = [f"python {python[1]}", *(f"{names.get(name, name)} {version}" for name, version in dependencies)]
     assert recipe["requirements"]["run"] == expected
     assert recipe["context"]["version"] == mpnet.__version__
     assert recipe["build"]["python"]["entry_points"] == ["mpnet = mpnet.__main__:main"]

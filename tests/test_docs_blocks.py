@@ -28,7 +28,7 @@ REPLAYED = {
     ("docs/board.md", "console"): "tests/mprun/test_board.py",
 }
 """(page, language) -> the test that runs these blocks."""
-OTHERS = {
+OTHER_PROGRAMS = {
     "make": "builds the project, as CI does",
     "pip": "installs",
     "python": "a script of experiments/ or benchmarks/, or what a recipe wrote: hours, other programs or downloads",
@@ -56,10 +56,10 @@ class Block(NamedTuple):
 def blocks(repository: Path) -> Iterator[Block]:
     for path in (repository / "README.md", *sorted((repository / "docs").rglob("*.md"))):
         page, text = str(path.relative_to(repository)), path.read_text(encoding="utf-8")
-        yield from (Block(page, *found) for found in FENCE.findall(text))
-        for found in INDENTED.findall(FENCE.sub("", text)):
-            if found.split()[0] in ("mpnet", *OTHERS):
-                yield Block(page, "sh", found)
+        yield from (Block(page, *text_block) for text_block in FENCE.findall(text))
+        for text_block in INDENTED.findall(FENCE.sub("", text)):
+            if text_block.split()[0] in ("mpnet", *OTHER_PROGRAMS):
+                yield Block(page, "sh", text_block)
 
 
 def lines(block: Block) -> Iterator[list[str]]:
@@ -87,45 +87,45 @@ def understood(words: list[str]) -> str:
 
 def test_every_block_has_its_check(repository: Path) -> None:
     kinds = {(block.page, block.language) for block in blocks(repository)}
-    known = {(page, language) for page, language in kinds if language in ("sh", "console", "yaml", "python")}
-    assert kinds - known - REPLAYED.keys() == set()
+    checked_kinds = {(page, language) for page, language in kinds if language in ("sh", "console", "yaml", "python")}
+    assert kinds - checked_kinds - REPLAYED.keys() == set()
     assert [test for test in REPLAYED.values() if not (repository / test).is_file()] == []
     assert REPLAYED.keys() <= kinds
 
 
 def test_every_command_is_taken_by_the_command_line(repository: Path) -> None:
-    wrong, seen = [], 0
+    offences, command_count = [], 0
     for block in blocks(repository):
         if block.language not in ("sh", "console"):
             continue
         for words in lines(block):
             if words[0] == "mpnet":
-                seen += 1
+                command_count += 1
                 if reason := understood(words[1:]):
-                    wrong.append(f"{block.page}: {shlex.join(words)}: {reason}")
-            elif words[0] not in OTHERS and block.language == "sh":  # of a console, the rest is what was printed
-                wrong.append(f"{block.page}: {words[0]} has no reason in OTHERS")
-    assert wrong == []
-    assert seen > 50
+                    offences.append(f"{block.page}: {shlex.join(words)}: {reason}")
+            elif words[0] not in OTHER_PROGRAMS and block.language == "sh":  # of a console, the rest is what was printed
+                offences.append(f"{block.page}: {words[0]} has no reason in OTHER_PROGRAMS")
+    assert offences == []
+    assert command_count > 50
 
 
 def test_every_command_named_in_a_sentence_is_taken_by_the_command_line(repository: Path) -> None:
-    wrong, seen = [], 0
+    offences, command_count = [], 0
     for path in (repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").rglob("*.md"))):
         text = FENCE.sub("", path.read_text(encoding="utf-8"))
         for span in re.findall(r"`mpnet ([^`[]*)`", text):
-            seen += 1
+            command_count += 1
             reason = understood(shlex.split(span.replace("...", "")))
             if reason and not reason.startswith("Missing"):  # a sentence may leave out what a command works on
-                wrong.append(f"{path.name}: mpnet {span}: {reason}")
-    assert wrong == []
-    assert seen > 50
+                offences.append(f"{path.name}: mpnet {span}: {reason}")
+    assert offences == []
+    assert command_count > 50
 
 
 def test_every_key_is_taken_by_an_experiment(repository: Path) -> None:
-    found = [block for block in blocks(repository) if block.language == "yaml"]
-    assert len(found) >= 3
-    for block in found:
+    yaml_blocks = [block for block in blocks(repository) if block.language == "yaml"]
+    assert len(yaml_blocks) >= 3
+    for block in yaml_blocks:
         parse_experiment(yaml.safe_dump(BASE | yaml.safe_load(block.text)), source=block.page)
 
 

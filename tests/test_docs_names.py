@@ -41,7 +41,9 @@ def alternatives(name: str) -> list[str]:
     """`a{b,c}` as `ab` and `ac`; NAME, <name> and the x of test_x stand for any name."""
     braces = re.search(r"\{([^{}]*)\}", name)
     if braces:
-        return [each for one in braces[1].split(",") for each in alternatives(name.replace(braces[0], one, 1))]
+        return [
+            alternative for choice in braces[1].split(",") for alternative in alternatives(name.replace(braces[0], choice, 1))
+        ]
     return [re.sub(r"NAME|<\w+>|(?<=test_)x", "*", name).removeprefix("../")]
 
 
@@ -61,51 +63,51 @@ def words(repository: Path, files: list[str]) -> set[str]:
 @pytest.fixture(scope="module")
 def members(repository: Path, files: list[str]) -> dict[str, set[str]]:
     """By class the names in its body, in its methods' assignments to self, and of the classes that it extends."""
-    found: dict[str, set[str]] = defaultdict(set)
+    names_of_class: dict[str, set[str]] = defaultdict(set)
     for name in (name for name in files if name.endswith(".py")):
         for node in ast.walk(ast.parse((repository / name).read_text(encoding="utf-8"))):
             if isinstance(node, ast.ClassDef):
-                found[node.name] |= set(re.findall(r"\w+", ast.unparse(node)))
-    return found
+                names_of_class[node.name] |= set(re.findall(r"\w+", ast.unparse(node)))
+    return names_of_class
 
 
 def is_file(name: str, paragraph: str, files: list[str]) -> bool:
     """Whether a path is there: below a folder that its paragraph or row names, where it names one."""
     folders = [f for f in re.findall(r"`([\w./{},-]+/)`", paragraph) if f.partition("/")[0] in FOLDERS]
-    below = [each for folder in folders for each in alternatives(folder)] if "/" not in name else []
+    folder_names = [alternative for folder in folders for alternative in alternatives(folder)] if "/" not in name else []
     return all(
         any(
-            fnmatch(f"/{path}", f"*/{one}") or fnmatch(f"/{path}", f"*/{one.rstrip('/')}/*")
+            fnmatch(f"/{path}", f"*/{pattern}") or fnmatch(f"/{path}", f"*/{pattern.rstrip('/')}/*")
             for path in files
-            if not below or any(folder in f"/{path}" for folder in below)
+            if not folder_names or any(folder in f"/{path}" for folder in folder_names)
         )
-        for one in alternatives(name)
+        for pattern in alternatives(name)
     )
 
 
 def test_names_of_documents_are_names_of_the_code(
     repository: Path, files: list[str], words: set[str], members: dict[str, set[str]]
 ) -> None:
-    wrong = []
+    unresolved = []
     pages = [repository / "README.md", repository / "CONTRIBUTING.md", *sorted((repository / "docs").glob("*.md"))]
     for page in pages:
         for name, paragraph in spans(page.read_text(encoding="utf-8")):
             bare = name.removesuffix("()")
             of_class = re.fullmatch(r"([A-Z]\w*[a-z]\w*)\.(\w+)", bare)
             if OF_OTHERS.search(name):
-                right = True
+                is_resolved = True
             elif re.fullmatch(r"[\w./{}<>,*-]+\.(py|c|h|def|csv|js|sh)", name) or re.match(
                 rf"({'|'.join(FOLDERS)})/\S*$", name
             ):
-                right = is_file(name, paragraph, files)
+                is_resolved = is_file(name, paragraph, files)
             elif of_class and of_class[1] in members:
-                right = of_class[2] in members[of_class[1]]
+                is_resolved = of_class[2] in members[of_class[1]]
             elif flags := set(re.findall(r"(?<![\w-])--[a-z][a-z-]+", name)) if not re.match("pip|python", name) else set():
-                right = flags <= words
+                is_resolved = flags <= words
             elif re.fullmatch(r"[A-Za-z_]\w*(\.\w+)*", bare) and re.search(r"[_.]|[a-z][A-Z]", bare):
-                right = set(bare.split(".")) <= words
+                is_resolved = set(bare.split(".")) <= words
             else:
-                right = True
-            if not right:
-                wrong.append(f"{page.relative_to(repository)}: {name}")
-    assert not wrong, "\n".join(wrong)
+                is_resolved = True
+            if not is_resolved:
+                unresolved.append(f"{page.relative_to(repository)}: {name}")
+    assert not unresolved, "\n".join(unresolved)

@@ -28,10 +28,10 @@ def test_every_example_is_valid(path: Path) -> None:
 @pytest.mark.parametrize("path", sorted(STUDY.glob("*.yaml")), ids=lambda path: path.name)
 def test_the_files_of_the_study_share_one_store(path: Path) -> None:
     """Which is named after network, images and protocol."""
-    experiment, other = read_experiment(path), read_experiment(STUDY / "each-precision.yaml")
+    experiment, reference = read_experiment(path), read_experiment(STUDY / "each-precision.yaml")
     assert experiment.sweep is not None
-    assert (experiment.name, experiment.output) == ("yolov3-tiny", other.output)
-    assert (experiment.model, experiment.data, experiment.detection) == (other.model, other.data, other.detection)
+    assert (experiment.name, experiment.output) == ("yolov3-tiny", reference.output)
+    assert (experiment.model, experiment.data, experiment.detection) == (reference.model, reference.data, reference.detection)
 
 
 def test_the_images_of_the_study_are_cut_out_of_coco_s_annotations(tmp_path: Path) -> None:
@@ -42,10 +42,10 @@ def test_the_images_of_the_study_are_cut_out_of_coco_s_annotations(tmp_path: Pat
     source, target = tmp_path / "all.json", tmp_path / "study.json"
     source.write_text(json.dumps({"images": images, "annotations": boxes, "categories": [{"id": 1}]}), encoding="utf-8")
     subprocess.run([sys.executable, str(STUDY / "images.py"), str(source), str(target)], check=True, timeout=60)
-    written = json.loads(target.read_text(encoding="utf-8"))
-    assert written["images"] == images[:-1]
-    assert written["annotations"] == [{"id": 1, "image_id": 3, "bbox": [0, 0, 1, 1]}]
-    assert written["categories"] == [{"id": 1}]
+    annotations = json.loads(target.read_text(encoding="utf-8"))
+    assert annotations["images"] == images[:-1]
+    assert annotations["annotations"] == [{"id": 1, "image_id": 3, "bbox": [0, 0, 1, 1]}]
+    assert annotations["categories"] == [{"id": 1}]
 
 
 @pytest.mark.slow

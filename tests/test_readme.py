@@ -20,13 +20,13 @@ SESSION = ("README.md", "docs/first-network.md")
 
 def commands(text: str) -> list[tuple[list[str], list[str]]]:
     """The commands of a page's ```console blocks, as arguments, each with the lines that the page shows of its output."""
-    found: list[tuple[list[str], list[str]]] = []
+    sessions: list[tuple[list[str], list[str]]] = []
     for line in (line for block in BLOCK.findall(text) for line in block.splitlines()):
         if line.startswith("$ "):
-            found.append((shlex.split(line[2:]), []))
+            sessions.append((shlex.split(line[2:]), []))
         elif line != "...":
-            found[-1][1].append(" ".join(line.removesuffix(" ...").split()))
-    return found
+            sessions[-1][1].append(" ".join(line.removesuffix(" ...").split()))
+    return sessions
 
 
 @pytest.mark.slow
@@ -40,9 +40,9 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
         (tmp_path / "experiments" / file.name).write_bytes(file.read_bytes())
     outputs: dict[tuple[str, ...], str] = {}
     for page in SESSION:
-        shown = commands((repository / page).read_text(encoding="utf-8"))
-        assert len(shown) >= 6
-        for command, expected in shown:
+        page_commands = commands((repository / page).read_text(encoding="utf-8"))
+        assert len(page_commands) >= 6
+        for command, expected in page_commands:
             assert command[0] == "mpnet"
             result = subprocess.run(
                 [sys.executable, "-m", *command],
@@ -58,7 +58,7 @@ def test_a_new_users_session(repository: Path, tmp_path: Path) -> None:
             assert max(rules, default=0) <= 100, shlex.join(command)
             # Columns grow with what a busy machine says of times.
             printed = [" ".join(line.split()) for line in result.stdout.splitlines()]
-            assert [line for line in expected if not any(other.startswith(line) for other in printed)] == [], page
+            assert [line for line in expected if not any(printed_line.startswith(line) for printed_line in printed)] == [], page
             outputs[tuple(command[1:3])] = result.stdout
     assert (tmp_path / "runs" / "demo" / "report.html").stat().st_size > 100_000
     assert (tmp_path / "mine.html").stat().st_size > 100_000

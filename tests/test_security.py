@@ -15,7 +15,7 @@ FORBIDDEN_IN_C = r"\b(system|strcpy|popen|exec[lv]\w*|gets|strcat|v?sprintf|ssca
 
 
 def test_no_pickle_no_shell_no_eval(repository: Path) -> None:
-    wrong = []
+    offences = []
     for path in sorted((repository / "mpnet").rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Import):
@@ -24,25 +24,25 @@ def test_no_pickle_no_shell_no_eval(repository: Path) -> None:
                 names = {(node.module or "").split(".")[0]}
             else:
                 names = set()
-            called = ""
+            called_name = ""
             if isinstance(node, ast.Call):
                 function = node.func
-                called = function.id if isinstance(function, ast.Name) else ""
+                called_name = function.id if isinstance(function, ast.Name) else ""
                 if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name) and function.value.id == "os":
-                    called = function.attr
+                    called_name = function.attr
                 if any(keyword.arg in ("shell", "allow_pickle") for keyword in node.keywords):
-                    called = "eval"
+                    called_name = "eval"
             if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "yaml" and node.attr in FORBIDDEN_LOADERS:
-                called = "eval"
-            if names & FORBIDDEN_MODULES or called in FORBIDDEN_CALLS:
-                wrong.append(f"{path.relative_to(repository)}:{getattr(node, 'lineno', 0)}")
-    assert wrong == []
+                called_name = "eval"
+            if names & FORBIDDEN_MODULES or called_name in FORBIDDEN_CALLS:
+                offences.append(f"{path.relative_to(repository)}:{getattr(node, 'lineno', 0)}")
+    assert offences == []
 
 
 def test_no_shell_and_no_unbounded_text_in_c(repository: Path) -> None:
-    wrong = [
+    offences = [
         f"{path.relative_to(repository)}: {match[0]}"
         for path in sorted((repository / "csrc").rglob("*.[ch]"))
         for match in re.finditer(FORBIDDEN_IN_C, path.read_text(encoding="utf-8"))
     ]
-    assert wrong == []
+    assert offences == []
