@@ -38,7 +38,7 @@ def dataset(images: int, seed: int = 1) -> Dataset:
     )
 
 
-def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: object) -> SweepContext:
+def context(network: NetworkSpec, images: int = 5, group: int = 2, **changes: object) -> SweepContext:
     """Random weights and images; two option sets: weights per channel and per tensor."""
     random = np.random.default_rng(2)
     data = dataset(images)
@@ -59,7 +59,7 @@ def context(network: NetworkSpec, images: int = 5, group: int = 2, **more: objec
             threads=1,
             group=group,
         ),
-        **more,
+        **changes,
     )
 
 

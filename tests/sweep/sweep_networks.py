@@ -67,7 +67,7 @@ def branches() -> NetworkSpec:
 
 def yolov3_tiny(size: int = 416, classes: int = 80) -> NetworkSpec:
     """The published topology: 13 convolutions."""
-    trunk = [part for filters in (16, 32, 64, 128, 256) for part in (conv(filters), pool())]
+    trunk = [section for filters in (16, 32, 64, 128, 256) for section in (conv(filters), pool())]
     return parse(
         size,
         *trunk,

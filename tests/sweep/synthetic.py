@@ -55,11 +55,11 @@ def run(walk: Walk, measure: Callable[[Assignment], Trial | None]) -> Results:
     try:
         batch = next(walk)
         while True:
-            measured = {c: measure(c) for c in batch.configurations if c not in trials}
+            outcomes = {c: measure(c) for c in batch.configurations if c not in trials}
             if batch.screen:
-                batch = walk.send({c: made for c in batch.configurations if (made := measure(c)) is not None})
+                batch = walk.send({c: trial for c in batch.configurations if (trial := measure(c)) is not None})
                 continue
-            trials |= {configuration: made for configuration, made in measured.items() if made is not None}
+            trials |= {configuration: trial for configuration, trial in outcomes.items() if trial is not None}
             batch = walk.send(trials)
     except StopIteration:
         return trials
@@ -90,7 +90,7 @@ class SyntheticRecipe:
         return ""
 
     def evaluate(self, unit: WorkChunk) -> ChunkResult:
-        if self.die and (self.die.endswith("always") or _removed(self.die)):
+        if self.die and (self.die.endswith("always") or remove_file(self.die)):
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fail:
             raise EngineError(self.fail)
@@ -102,7 +102,7 @@ class SyntheticRecipe:
         return ChunkResult(unit, trials, 1000 * len(unit.keys), seconds=self.seconds * len(unit.keys))
 
 
-def _removed(path: str) -> bool:
+def remove_file(path: str) -> bool:
     """Whether the file was there and this worker, of several at once, removed it."""
     try:
         os.unlink(path)

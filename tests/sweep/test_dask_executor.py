@@ -100,22 +100,22 @@ def _wrong_values(self: Evaluator, positions: Any) -> Tensor:
     return host_tensor(np.ascontiguousarray(self._images[positions]) * np.float32(0.999))
 
 
-_changed: list[tuple[Any, str, object]] = []
+_original_values: list[tuple[Any, str, object]] = []
 """In a Dask worker: what `_change` changed, and what it was before."""
 
 
 def _change(changes: tuple[tuple[str, str, object], ...]) -> None:
     """Runs in a Dask worker: give attributes other values."""
     for owner, name, value in changes:
-        place = pkgutil.resolve_name(owner)
-        _changed.append((place, name, getattr(place, name)))
-        setattr(place, name, value)
+        namespace = pkgutil.resolve_name(owner)
+        _original_values.append((namespace, name, getattr(namespace, name)))
+        setattr(namespace, name, value)
 
 
 def _restore() -> None:
     """Runs in a Dask worker."""
-    while _changed:
-        setattr(*_changed.pop())
+    while _original_values:
+        setattr(*_original_values.pop())
 
 
 @contextlib.contextmanager
@@ -173,9 +173,9 @@ def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str,
 
 def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
     sweep_context = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
-    wrong = ("mpnet.sweep.evaluate.evaluator:Evaluator", "_values", _wrong_values)
+    replacement = ("mpnet.sweep.evaluate.evaluator:Evaluator", "_values", _wrong_values)
     with (
-        changed_workers(scheduler, wrong),
+        changed_workers(scheduler, replacement),
         contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, sweep_context))) as executor,
         pytest.raises(ConfigError, match=r"and computes other bits in a known pass; .* so nothing of it is kept"),
     ):
@@ -185,10 +185,10 @@ def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
 def evaluated(executor: DaskExecutor, unit: WorkChunk, times: int = 1) -> list[ChunkResult]:
     for _ in range(times):
         executor.submit(unit)
-        done: list[ChunkResult] = []
-        while not done:
-            done = executor.wait(1.0)
-    return done
+        finished_chunks: list[ChunkResult] = []
+        while not finished_chunks:
+            finished_chunks = executor.wait(1.0)
+    return finished_chunks
 
 
 def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
@@ -197,10 +197,10 @@ def test_real_trials_have_the_bits_of_this_process(scheduler: str) -> None:
     unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
     executor = DaskExecutor(scheduler, partial(Evaluator, sweep_context))
     try:
-        done = evaluated(executor, unit)
+        finished_chunks = evaluated(executor, unit)
     finally:
         executor.close()
-    assert done[0].trials == Evaluator(sweep_context).evaluate(unit).trials
+    assert finished_chunks[0].trials == Evaluator(sweep_context).evaluate(unit).trials
 
 
 def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -> None:
@@ -212,7 +212,7 @@ def test_failed_trials_arrive_with_their_layer(scheduler: str, tmp_path: Path) -
     )
     state = sweep(tmp_path / "a.sqlite", task, scheduler, partial(Evaluator, sweep_context))
     expected = Evaluator(sweep_context).evaluate(WorkChunk(0, tuple(task.space.all_keys())))
-    assert {c.key for c in state.failed_trials} == {one.key for one in expected.failed_trials}
+    assert {c.key for c in state.failed_trials} == {failed_trial.key for failed_trial in expected.failed_trials}
     assert {c.key: trial for c, trial in state.trials.items()} == {trial.key: trial for trial in expected.trials}
     with TrialStore.read(tmp_path / "a.sqlite") as store:
         assert sorted(store.failed_trials(1), key=str) == sorted(expected.failed_trials, key=str)

@@ -48,7 +48,7 @@ class Cluster:
 
     def __init__(self, folder: Path) -> None:
         self.processes: dict[str, subprocess.Popen[str]] = {}
-        self._all: list[subprocess.Popen[str]] = []
+        self._processes: list[subprocess.Popen[str]] = []
         script = folder / "scheduler.py"
         script.write_text(SCHEDULER)
         self.processes["scheduler"] = self.start(str(script))
@@ -59,7 +59,7 @@ class Cluster:
 
     def start(self, *arguments: str, stderr: int = subprocess.DEVNULL) -> subprocess.Popen[str]:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-        self._all.append(
+        self._processes.append(
             subprocess.Popen(
                 [sys.executable, *arguments],
                 stdout=subprocess.PIPE,
@@ -69,13 +69,13 @@ class Cluster:
                 start_new_session=True,
             )
         )
-        return self._all[-1]
+        return self._processes[-1]
 
     def add_worker(self) -> None:
         self.processes["worker"] = self.start("-m", "distributed.cli.dask_worker", self.address, "--no-nanny", "--no-dashboard")
 
     def end(self) -> None:
-        for process in reversed(self._all):
+        for process in reversed(self._processes):
             if process.poll() is None:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
@@ -111,17 +111,15 @@ executor.close()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("which", "reason"), [("scheduler", "does not answer any more"), ("worker", "has no workers any more")]
-)
-def test_what_is_lost_is_said_in_one_line(cluster: Cluster, which: str, reason: str) -> None:
+@pytest.mark.parametrize(("role", "reason"), [("scheduler", "does not answer any more"), ("worker", "has no workers any more")])
+def test_what_is_lost_is_said_in_one_line(cluster: Cluster, role: str, reason: str) -> None:
     client = cluster.start("-c", CLIENT, cluster.address, "600", "3", stderr=subprocess.PIPE)
     assert client.stdout is not None
     assert client.stdout.readline() == "waiting\n"
-    os.killpg(cluster.processes[which].pid, signal.SIGKILL)
-    out, error = client.communicate(timeout=100)
+    os.killpg(cluster.processes[role].pid, signal.SIGKILL)
+    output, error = client.communicate(timeout=100)
     assert (error, client.returncode) == ("", 0)
-    assert out == (
+    assert output == (
         f"--scheduler {cluster.address}: it {reason}; finished trials are safe; start scheduler and workers again, and run "
         f"the same command\n"
     )

@@ -27,9 +27,9 @@ NETWORK = tiny_yolo()
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 
 
-def problem(**more: object) -> Problem:
+def problem(**keywords: object) -> Problem:
     space = build_space(NETWORK, ("fp32", "fp16", "int8"))
-    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **more)
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **keywords)
 
 
 def sweep(store: TrialStore, task: Problem) -> SweepState:
@@ -48,24 +48,26 @@ def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
     worker = Evaluator(sweep_context)
     screened, measured = (worker.evaluate(WorkChunk(0, keys, is_screening=flag)).trials for flag in (True, False))
     assert [trial.key for trial in screened] == list(keys)
-    for few, whole in zip(screened, measured, strict=True):
-        assert few.values == {name: whole.values[name] for name in few.values}
-        assert {"head_sqnr_db", "bit_operations"} <= few.values.keys()
+    for screened_trial, full_trial in zip(screened, measured, strict=True):
+        assert screened_trial.values == {name: full_trial.values[name] for name in screened_trial.values}
+        assert {"head_sqnr_db", "bit_operations"} <= screened_trial.values.keys()
 
 
 def test_few_images_are_those_that_the_context_names() -> None:
     sweep_context = with_baseline(context(NETWORK))
-    two, other = (
-        Evaluator(replace(sweep_context, screening=np.array(few))).evaluate(WorkChunk(0, ("qqqqqq",), is_screening=True))
-        for few in ([0, 1], [3])
+    two_images, one_image = (
+        Evaluator(replace(sweep_context, screening=np.array(image_indices))).evaluate(
+            WorkChunk(0, ("qqqqqq",), is_screening=True)
+        )
+        for image_indices in ([0, 1], [3])
     )
-    assert two.macs == 2 * other.macs
-    assert two.trials[0].values["head_sqnr_db"] != other.trials[0].values["head_sqnr_db"]
+    assert two_images.macs == 2 * one_image.macs
+    assert two_images.trials[0].values["head_sqnr_db"] != one_image.trials[0].values["head_sqnr_db"]
 
 
 def test_what_is_screened_is_spread_over_all_workers() -> None:
-    wanted = [Assignment(key, options) for key in "abcde" for options in (1, 0)]
-    units = split_screening(wanted, 2)
+    assignments = [Assignment(key, options) for key in "abcde" for options in (1, 0)]
+    units = split_screening(assignments, 2)
     assert [(unit.options, unit.keys) for unit in units] == [
         (0, ("a", "c", "e")),
         (0, ("b", "d")),
@@ -76,12 +78,12 @@ def test_what_is_screened_is_spread_over_all_workers() -> None:
 
 
 def test_screening_is_not_done_again_and_a_stopped_sweep_takes_the_same_way(store: TrialStore, tmp_path: Path) -> None:
-    stopped = sweep(store, problem(trials=12))
-    assert (len(stopped.trials), stopped.exhausted_budget) == (12, "trials")
-    ended = sweep(store, problem())
-    assert ended.computed == len(ended.trials) - 12
-    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
-        assert dict(sweep(other, problem()).trials) == dict(ended.trials)
+    interrupted = sweep(store, problem(trials=12))
+    assert (len(interrupted.trials), interrupted.exhausted_budget) == (12, "trials")
+    complete = sweep(store, problem())
+    assert complete.computed == len(complete.trials) - 12
+    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as uninterrupted_store:
+        assert dict(sweep(uninterrupted_store, problem()).trials) == dict(complete.trials)
     assert sweep(store, problem()).macs == 0
 
 
@@ -95,7 +97,7 @@ def test_every_trial_of_the_chain_has_more_layers_lowered() -> None:
     lowered = [{i for i, code in enumerate(key) if code == "q"} for key in chain]
     assert lowered[0] == set()
     assert lowered[-1] == set(range(13))
-    nested = [first for first, second in pairwise(lowered) if first <= second]
+    nested = [lower for lower, higher in pairwise(lowered) if lower <= higher]
     assert len(nested) >= 12
 
 
@@ -107,7 +109,7 @@ def test_a_small_problem_is_solved_exactly() -> None:
 
 def test_layers_that_feed_outputs_are_measured_raised_too() -> None:
     task = problem(outputs=frozenset({5}))
-    known = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 6)))
-    low = [c.key for c in known if c.key[5] == "q" and c.key.count("q") > 1]
+    trials = run(strategy("deep").walk(task), measure_of(task, additive_quality(4, 6)))
+    low = [c.key for c in trials if c.key[5] == "q" and c.key.count("q") > 1]
     assert low
-    assert any(key[:5] + "h" in {c.key for c in known} for key in low)
+    assert any(key[:5] + "h" in {c.key for c in trials} for key in low)

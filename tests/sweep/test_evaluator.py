@@ -34,7 +34,7 @@ from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import branches, tiny_yolo
 
-SAME = ("image_index", "category", "score", "box")
+DETECTION_FIELDS = ("image_index", "category", "score", "box")
 
 
 def direct(sweep_context: SweepContext, key: str, options: int = 0) -> tuple[Detections, list[np.ndarray]]:
@@ -66,10 +66,10 @@ def test_a_trial_is_what_a_direct_run_gives(network: object, options: int) -> No
     baseline, base_heads = direct(sweep_context, "f" * len(keys[0]))
     assert len(baseline) > 20
     for key, trial in zip(keys, trials, strict=True):
-        found, heads = direct(sweep_context, key, options)
-        expected = dict(CocoEvaluator(sweep_context.dataset).evaluate(found, sizes=False).summary)
-        expected["darknet_mAP50"] = darknet_map50(darknet_ap50(found, sweep_context.dataset))
-        agreement = Agreement(baseline, sweep_context.dataset.sizes, 3).measure(found)
+        detections, heads = direct(sweep_context, key, options)
+        expected = dict(CocoEvaluator(sweep_context.dataset).evaluate(detections, sizes=False).summary)
+        expected["darknet_mAP50"] = darknet_map50(darknet_ap50(detections, sweep_context.dataset))
+        agreement = Agreement(baseline, sweep_context.dataset.sizes, 3).measure(detections)
         expected.update({f"agreement_{name}": agreement[name] for name in ("AP", "AP75", "AP95")})
         plan = build_plan(network, assign_key(network, key), sweep_context.options[options].engine)
         expected.update(
@@ -94,44 +94,44 @@ def test_what_layers_without_weights_say_is_part_of_the_key() -> None:
             name: plan_cost(plan)[name] for name in trial_costs() if name in plan_cost(plan)
         }
         second, once = Evaluator(sweep_context).predictions(0, key), direct(sweep_context, key)[0]
-        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in SAME)
+        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in DETECTION_FIELDS)
 
 
 def test_detections_can_be_had_again_bit_by_bit() -> None:
     sweep_context = context(tiny_yolo())
     for key in ("ffffff", "qhfqfq"):
         second, once = Evaluator(sweep_context).predictions(1, key), direct(sweep_context, key, 1)[0]
-        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in SAME)
+        assert all(np.array_equal(getattr(second, name), getattr(once, name)) for name in DETECTION_FIELDS)
 
 
 def test_two_weights_share_nothing() -> None:
     """Units of both in turn, which begin alike, in one evaluator: plain ones, and those that race against rivals."""
     sweep_context = context(branches())
-    first, tuned = sweep_context.options[0], replace(sweep_context.options[0], weights=random_weights(sweep_context.network, 4))
-    both = with_baseline(replace(sweep_context, options=(first, tuned)))
+    plain, tuned = sweep_context.options[0], replace(sweep_context.options[0], weights=random_weights(sweep_context.network, 4))
+    shared_context = with_baseline(replace(sweep_context, options=(plain, tuned)))
     keys = tuple(build_space(sweep_context.network, ("fp32", "int8")).all_keys())
-    cut = [keys[start : start + 8] for start in range(0, 32, 8)]
-    shared = Evaluator(both)
+    chunks = [keys[start : start + 8] for start in range(0, 32, 8)]
+    shared = Evaluator(shared_context)
     rivals = Rivals(("agreement_AP", "bit_operations"), ((-50.0, shared.costs(0, keys[16])["bit_operations"]),))
     for unit_rivals in (None, rivals):
-        units = [WorkChunk(options, chunk, unit_rivals) for chunk in cut for options in (0, 1)]
+        units = [WorkChunk(options, chunk, unit_rivals) for chunk in chunks for options in (0, 1)]
         results = [shared.evaluate(unit) for unit in units]
         assert any(result.ruled_out for result in results) == (unit_rivals is not None)
-        alone = [Evaluator(both), Evaluator(both)]
+        alone = [Evaluator(shared_context), Evaluator(shared_context)]
         expected = [alone[unit.options].evaluate(unit) for unit in units]
         assert [(r.trials, r.ruled_out) for r in results] == [(r.trials, r.ruled_out) for r in expected]
     for options in (0, 1):
-        predictions, once = shared.predictions(options, keys[5]), direct(both, keys[5], options)[0]
-        assert all(np.array_equal(getattr(predictions, name), getattr(once, name)) for name in SAME)
+        predictions, once = shared.predictions(options, keys[5]), direct(shared_context, keys[5], options)[0]
+        assert all(np.array_equal(getattr(predictions, name), getattr(once, name)) for name in DETECTION_FIELDS)
     assert shared.evaluate(WorkChunk(0, keys[:1])).trials != shared.evaluate(WorkChunk(1, keys[:1])).trials
 
 
 @pytest.mark.parametrize("group", [1, 3, 100])
 def test_the_size_of_groups_changes_nothing(group: int) -> None:
     sweep_context = with_baseline(context(tiny_yolo(), group=2))
-    other = with_baseline(context(tiny_yolo(), group=group))
+    other_context = with_baseline(context(tiny_yolo(), group=group))
     unit = WorkChunk(0, ("ffffff", "qhfqfq", "qqqqqq"))
-    assert Evaluator(other).evaluate(unit).trials == Evaluator(sweep_context).evaluate(unit).trials
+    assert Evaluator(other_context).evaluate(unit).trials == Evaluator(sweep_context).evaluate(unit).trials
 
 
 def test_neighbours_in_a_unit_change_nothing() -> None:
@@ -206,16 +206,16 @@ def test_parts_have_the_bits_of_a_whole_unit(limit: int, group: int, size: int, 
     monkeypatch.setattr(stem_cache, "CACHED_BYTES", limit)
     sweep_context = with_baseline(context(tiny_yolo(), group=group))
     keys = tuple(build_space(tiny_yolo(), ("fp32", "int8")).all_keys())
-    cut = [keys[i : i + size] for i in range(0, len(keys), size)]
+    chunks = [keys[i : i + size] for i in range(0, len(keys), size)]
     evaluator, work = Evaluator(sweep_context), sweep_context.network.macs * len(sweep_context.geometry)
     for options in (0, 1):
         unit_result = Evaluator(sweep_context).evaluate(WorkChunk(options, keys))
-        chunk_results = [evaluator.evaluate(WorkChunk(options, some)) for some in cut]
+        chunk_results = [evaluator.evaluate(WorkChunk(options, some)) for some in chunks]
         assert tuple(trial for chunk_result in chunk_results for trial in chunk_result.trials) == unit_result.trials
         executed, cached_macs = (
             sum(chunk_result.macs for chunk_result in chunk_results),
             sum(chunk_result.cached_macs for chunk_result in chunk_results),
         )
-        assert executed + cached_macs == work * sum(forward_equivalents_of(sweep_context.network, some) for some in cut)
+        assert executed + cached_macs == work * sum(forward_equivalents_of(sweep_context.network, some) for some in chunks)
         assert (cached_macs > 0) == (limit > 0)
         assert (executed == unit_result.macs) == (limit > 80_000 and size == 8)

@@ -45,12 +45,12 @@ def heads_of(network: NetworkSpec, keys: list[str], table: Kernels) -> Heads:
     return heads
 
 
-@pytest.mark.parametrize("missing", [(), ("maxpool",), ("value_range",), (("conv", "int8"),)], ids=str)
+@pytest.mark.parametrize("unsupported", [(), ("maxpool",), ("value_range",), (("conv", "int8"),)], ids=str)
 @pytest.mark.parametrize("network", [tiny_yolo(), branches(), NETWORK], ids=["tiny_yolo", "branches", "split"])
-def test_shared_layers_have_the_same_bits(network: NetworkSpec, missing: tuple[Any, ...]) -> None:
+def test_shared_layers_have_the_same_bits(network: NetworkSpec, unsupported: tuple[Any, ...]) -> None:
     count = len(network.convolutions)
     keys = ["q" * count, "f" * count, "q" * (count - 1) + "h", "qf" * (count // 2) + "q" * (count % 2), "f" + "q" * (count - 1)]
-    remote = RemoteKernels(kernels(), missing)
+    remote = RemoteKernels(kernels(), unsupported)
     assert heads_of(network, keys, remote) == heads_of(network, keys, kernels())
     assert remote.ran["conv"] > count
 
@@ -60,9 +60,9 @@ def test_the_evaluator_needs_no_change() -> None:
     prepared = with_baseline(context(tiny_yolo(), images=12))
     keys = ("ffffff", "hhhhhh", "qhfqfq", "qqqqqq", "qqqqqf")
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
-    here, there = Evaluator(prepared), Evaluator(prepared)
+    local, remote_evaluator = Evaluator(prepared), Evaluator(prepared)
     remote = RemoteKernels(kernels())
-    there._kernels = remote
+    remote_evaluator._kernels = remote
     for chunk in (WorkChunk(0, keys), WorkChunk(0, keys, rivals), WorkChunk(0, keys, rivals)):
-        assert replace(there.evaluate(chunk), seconds=0.0) == replace(here.evaluate(chunk), seconds=0.0)
+        assert replace(remote_evaluator.evaluate(chunk), seconds=0.0) == replace(local.evaluate(chunk), seconds=0.0)
     assert remote.ran["conv"] > 100

@@ -69,14 +69,14 @@ class Remembering(Evaluator):
         return self.results[key]
 
 
-def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **more: object) -> Problem:
+def problem(names: tuple[str, ...] = ("agreement_AP", "weight_bytes"), **keywords: object) -> Problem:
     space = build_space(NETWORK, ("fp32", "fp16", "int8"), SpaceSection(layers=(("first", ("fp32",)),)))
-    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(names), **more)
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(names), **keywords)
 
 
-def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **more: object) -> SweepState:
+def sweep(task: Problem, store: TrialStore, name: str, worker: object = None, **keywords: object) -> SweepState:
     pool = WorkerPool(InlineExecutor(worker or Remembering(CONTEXT)), costs=Evaluator(CONTEXT).costs)
-    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: pool, **more).run(strategy(name).walk)
+    return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: pool, **keywords).run(strategy(name).walk)
 
 
 @pytest.fixture(scope="module")
@@ -192,17 +192,17 @@ def test_an_interrupted_one_goes_on(store: TrialStore, everything: SweepState) -
         pass
 
     class Dying(Remembering):
-        left = 9
+        remaining_calls = 9
 
         def evaluate(self, unit: object) -> object:  # type: ignore[override]
-            Dying.left -= 1
-            if Dying.left < 0:
+            Dying.remaining_calls -= 1
+            if Dying.remaining_calls < 0:
                 raise Stops
             return super().evaluate(unit)
 
     task = problem()
     for _ in range(40):
-        Dying.left = 1
+        Dying.remaining_calls = 1
         try:
             state = sweep(task, store, "exact_front", Dying(CONTEXT))
             break
@@ -225,7 +225,7 @@ def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: 
 
 
 @pytest.mark.parametrize(
-    ("more", "says"),
+    ("changes", "message"),
     [
         ({"trials": 5}, "budget.trials"),
         ({"constraints": ConstraintSection(ap_drop=1.0)}, "AP"),
@@ -233,9 +233,9 @@ def test_a_salvaged_store_knows_what_was_ruled_out(store: TrialStore, tmp_path: 
         ({"names": ("AP50", "weight_bytes")}, "AP50"),
     ],
 )
-def test_what_cannot_be_proven_is_refused(store: TrialStore, more: dict[str, object], says: str) -> None:
-    with pytest.raises(ConfigError, match=says):
-        sweep(problem(**more), store, "exact_front")
+def test_what_cannot_be_proven_is_refused(store: TrialStore, changes: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        sweep(problem(**changes), store, "exact_front")
     assert store.count() == 0
 
 
@@ -244,8 +244,8 @@ def test_only_images_that_select_rule_out(store: TrialStore) -> None:
     sweep_context = replace(CONTEXT, select=np.arange(0, IMAGES, 2), report=np.arange(1, IMAGES, 2))
     task = problem()
     state = sweep(task, store, "exact_front", Evaluator(sweep_context))
-    with TrialStore.open(store.path.parent / "all.sqlite", SUBJECT) as other:
-        exact = sweep(task, other, "exhaustive", Evaluator(sweep_context))
+    with TrialStore.open(store.path.parent / "all.sqlite", SUBJECT) as exhaustive_store:
+        exact = sweep(task, exhaustive_store, "exhaustive", Evaluator(sweep_context))
     assert front_of(task, state.trials) == front_of(task, exact.trials)
 
 
@@ -264,16 +264,20 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
         images=5,
     )
 
-    def measured(found: dict[str, float]) -> list[str]:
+    def measured_keys(agreement_of: dict[str, float]) -> list[str]:
         def measure(keys: Sequence[str]) -> list[Trial]:
             costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
-            return [Trial(key, {"agreement_AP": found[key], "weight_bytes": costs[key]}) for key in keys if key in found]
+            return [
+                Trial(key, {"agreement_AP": agreement_of[key], "weight_bytes": costs[key]})
+                for key in keys
+                if key in agreement_of
+            ]
 
         return [trial.key for trial in survivors.measure_non_dominated(measure)]
 
-    assert measured({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
-    assert measured({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
-    assert measured({"b": 98.0, "c": 99.0, "d": 0.0}) == ["c", "b"]
+    assert measured_keys({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
+    assert measured_keys({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
+    assert measured_keys({"b": 98.0, "c": 99.0, "d": 0.0}) == ["c", "b"]
 
 
 def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:
@@ -283,16 +287,18 @@ def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:
     everything = {trial.key: trial for trial in evaluator.evaluate(WorkChunk(0, keys)).trials}
     assert all(trial == everything[trial.key] for trial in result.trials)
     assert {*result.ruled_out} == {*keys} - {trial.key for trial in result.trials}
-    measured = np.array([[-trial.values[names[0]], trial.values[names[1]]] for trial in result.trials])
-    others = np.array([[-everything[key].values[names[0]], everything[key].values[names[1]]] for key in result.ruled_out])
-    assert dominated(others, np.vstack([measured, [[-50.0, 1.0]]])).all()
+    measured_points = np.array([[-trial.values[names[0]], trial.values[names[1]]] for trial in result.trials])
+    excluded_points = np.array(
+        [[-everything[key].values[names[0]], everything[key].values[names[1]]] for key in result.ruled_out]
+    )
+    assert dominated(excluded_points, np.vstack([measured_points, [[-50.0, 1.0]]])).all()
     assert sum(count for _, count in result.image_counts) == len(result.ruled_out) > len(result.trials)
 
 
 def test_what_adds_up_is_foretold() -> None:
     harm = {"f": 0.0, "h": 0.5, "q": 2.0}
     keys = ["".join(codes) for codes in itertools.product("fhq", repeat=4)]
-    exact = np.array([[90.0 - sum((place + 1) * harm[code] for place, code in enumerate(key)), 99.0] for key in keys])
+    exact = np.array([[90.0 - sum((index + 1) * harm[code] for index, code in enumerate(key)), 99.0] for key in keys])
     np.testing.assert_allclose(predict_additively(keys[::4], exact[::4], keys), exact)
 
 

@@ -28,7 +28,7 @@ from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 from tests.sweep.synthetic import SyntheticRecipe, interacting_quality, run, trial
 from tests.sweep.test_evaluator import direct
-from tests.sweep.test_strategies import THREE, problem
+from tests.sweep.test_strategies import THREE_PRECISIONS, problem
 
 SUBJECT = Subject("n", "w", "d", "p")
 
@@ -39,13 +39,13 @@ def with_layers(sweep_context: SweepContext, layers: Mapping[int, ConvolutionWei
     return replace(sweep_context, options=tuple(replace(option_set, weights=weights) for option_set in sweep_context.options))
 
 
-def overflowing(images: int = 5, **more: object) -> SweepContext:
+def overflowing(images: int = 5, **changes: object) -> SweepContext:
     """The results of all layers with weights but the heads are beyond fp16, in the images from the third on. The heads have
     small weights, which take that back."""
-    sweep_context = context(tiny_yolo(), images=images, **more)
+    sweep_context = context(tiny_yolo(), images=images, **changes)
     layers = {
-        index: replace(one, weights=one.weights * np.float32(1e-6 if index in (5, 11) else 1))
-        for index, one in sweep_context.options[0].weights.layers.items()
+        index: replace(layer_weights, weights=layer_weights.weights * np.float32(1e-6 if index in (5, 11) else 1))
+        for index, layer_weights in sweep_context.options[0].weights.layers.items()
     }
     pixels = np.array(sweep_context.images)
     pixels[2:] *= np.float32(1e6)
@@ -64,12 +64,14 @@ def reason(sweep_context: SweepContext, key: str) -> str | None:
 @pytest.mark.parametrize("group", [1, 64])
 def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
     sweep_context = with_baseline(overflowing(group=group))
-    keys = tuple(build_space(sweep_context.network, THREE).all_keys())[::5]
+    keys = tuple(build_space(sweep_context.network, THREE_PRECISIONS).all_keys())[::5]
     result = Evaluator(sweep_context).evaluate(WorkChunk(0, keys))
-    reasons = {one.key: f"{sweep_context.network.source}: {one.reason}" for one in result.failed_trials}
+    reasons = {
+        failed_trial.key: f"{sweep_context.network.source}: {failed_trial.reason}" for failed_trial in result.failed_trials
+    }
     assert 10 < len(reasons) < len(keys) - 10
     assert {key: text for key in keys if (text := reason(sweep_context, key))} == reasons
-    layers = {one.key: one.layer for one in result.failed_trials}
+    layers = {failed_trial.key: failed_trial.layer for failed_trial in result.failed_trials}
     assert {key: layers[key] for key in layers if key.find("h") == 2} == {key: 4 for key in keys if key.find("h") == 2}
     assert [t.key for t in result.trials] == [key for key in keys if key not in reasons]
     assert result.ruled_out == ()
@@ -80,7 +82,7 @@ def test_what_fails_is_what_a_direct_run_refuses(group: int) -> None:
 
 def test_a_stem_that_fails_fails_all() -> None:
     result = Evaluator(with_baseline(overflowing())).evaluate(WorkChunk(0, ("ffhfff", "ffhqqq")))
-    assert (result.trials, [one.key for one in result.failed_trials]) == ((), ["ffhfff", "ffhqqq"])
+    assert (result.trials, [failed_trial.key for failed_trial in result.failed_trials]) == ((), ["ffhfff", "ffhqqq"])
 
 
 def test_outputs_that_no_convolution_checks_are_checked() -> None:
@@ -89,8 +91,8 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
     network = parse(16, layer, layer, "[shortcut]\nfrom=-2\nactivation=linear\n", yolo("0,1,2"))
     sweep_context = context(network)
     layers = {
-        index: replace(one, weights=np.zeros_like(one.weights), biases=np.full(24, -4e4, np.float32))
-        for index, one in sweep_context.options[0].weights.layers.items()
+        index: replace(layer_weights, weights=np.zeros_like(layer_weights.weights), biases=np.full(24, -4e4, np.float32))
+        for index, layer_weights in sweep_context.options[0].weights.layers.items()
     }
     sweep_context = with_layers(sweep_context, layers)
     assert (reason(sweep_context, "ff"), reason(sweep_context, "hh")) == (
@@ -98,20 +100,20 @@ def test_outputs_that_no_convolution_checks_are_checked() -> None:
         "test.cfg: layer 3 (yolo-1): Cast: a value is NaN or infinite",
     )
     result = Evaluator(sweep_context).evaluate(WorkChunk(0, ("ff", "hh")))
-    assert [one.key for one in result.failed_trials] == ["hh"]
+    assert [failed_trial.key for failed_trial in result.failed_trials] == ["hh"]
 
 
 @pytest.mark.parametrize("few_left", [True, False])
 def test_a_race_leaves_out_what_fails(few_left: bool) -> None:
     sweep_context = with_baseline(overflowing(images=12))
-    keys = tuple(build_space(sweep_context.network, THREE).all_keys())[::9]
+    keys = tuple(build_space(sweep_context.network, THREE_PRECISIONS).all_keys())[::9]
     evaluator = Evaluator(sweep_context)
     unraced = evaluator.evaluate(WorkChunk(0, keys))
     evaluator._few_survived = few_left
     raced = evaluator.evaluate(WorkChunk(0, keys, Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))))
-    failed_keys = {one.key for one in raced.failed_trials}
+    failed_keys = {failed_trial.key for failed_trial in raced.failed_trials}
     assert failed_keys
-    assert failed_keys <= {one.key for one in unraced.failed_trials}
+    assert failed_keys <= {failed_trial.key for failed_trial in unraced.failed_trials}
     assert {t.key for t in raced.trials} | {*raced.ruled_out} | failed_keys == {*keys}
     assert all(t in unraced.trials for t in raced.trials)
     assert not failed_keys & {*raced.ruled_out}
@@ -125,7 +127,7 @@ def test_the_baseline_says_which_layer_fails() -> None:
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 @pytest.mark.parametrize("fails", ["third", "lowest", "two"])
 def test_every_strategy_goes_on_beside_what_fails(name: str, fails: str) -> None:
-    task = problem(precisions=THREE, trials=None if STRATEGIES[name].prunes else 300)
+    task = problem(precisions=THREE_PRECISIONS, trials=None if STRATEGIES[name].prunes else 300)
     quality = interacting_quality(1, 6)
     failing = {
         "third": lambda key: key[2] == "h",
@@ -161,8 +163,8 @@ class Overflowing(SyntheticRecipe):
         return replace(result, chunk=unit, failed_trials=failed_trials)
 
 
-def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepState:
-    task = replace(recipe.problem, **more)  # type: ignore[arg-type]
+def sweep(path: Path, name: str, recipe: Overflowing, **changes: object) -> SweepState:
+    task = replace(recipe.problem, **changes)  # type: ignore[arg-type]
     with TrialStore.open(path, SUBJECT) as store:
         context = store.context({})
         pool = WorkerPool(InlineExecutor(recipe), seconds_per_pass=1e6)
@@ -170,19 +172,19 @@ def sweep(path: Path, name: str, recipe: Overflowing, **more: object) -> SweepSt
 
 
 def test_no_pass_is_made_for_what_fails_like_another(tmp_path: Path) -> None:
-    task, log = problem(precisions=THREE), tmp_path / "log"
+    task, log = problem(precisions=THREE_PRECISIONS), tmp_path / "log"
     recipe = Overflowing(task, log=str(log))
     state = sweep(tmp_path / "a.sqlite", "exhaustive", recipe)
     failing = {key for key in task.space.all_keys() if key[2] == "h" or key[3] == "q"}
     assert {c.key for c in state.failed_trials} == failing
     assert (len(state.trials), state.finished_count, state.total) == (729 - len(failing), 729, 729)
-    tried = [line[1:] for line in log.read_text().splitlines() if line.startswith("x")]
+    attempts = [line[1:] for line in log.read_text().splitlines() if line.startswith("x")]
     # One part for each assignment of the layers up to the failing one, of which parts have a few configurations.
-    assert len(tried) < len(failing) / 2
+    assert len(attempts) < len(failing) / 2
     log.unlink()
     with TrialStore.read(tmp_path / "a.sqlite") as store:
-        stored = {one.key: one.layer for one in store.failed_trials(1)}
-    assert stored == {key: 4 if key[2] == "h" else 5 for key in failing}
+        failing_layers = {failed_trial.key: failed_trial.layer for failed_trial in store.failed_trials(1)}
+    assert failing_layers == {key: 4 if key[2] == "h" else 5 for key in failing}
     for name in ("exhaustive", "greedy", "additive"):  # nothing is computed again
         second = sweep(tmp_path / "a.sqlite", name, recipe)
         assert (second.computed, log.exists()) == (0, False)
@@ -190,7 +192,7 @@ def test_no_pass_is_made_for_what_fails_like_another(tmp_path: Path) -> None:
 
 
 def test_a_budget_of_trials_counts_what_failed(tmp_path: Path) -> None:
-    recipe = Overflowing(problem(precisions=THREE))
+    recipe = Overflowing(problem(precisions=THREE_PRECISIONS))
     first = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
     second = sweep(tmp_path / "a.sqlite", "greedy", recipe, trials=30)
     assert len(first.trials) + len(first.failed_trials) == 30
@@ -206,17 +208,17 @@ def test_a_baseline_that_fails_ends_the_sweep_each_time(tmp_path: Path) -> None:
 
 
 def test_option_sets_fail_by_themselves() -> None:
-    failed = FailedTrials(tiny_yolo())
-    failed.learn(1, [FailedTrial("ffhfff", 4, "why"), FailedTrial("ffffff", 99, "of another network")])
-    assert failed.infer(0, ["ffhqqq"]) == []
-    assert failed.infer(1, ["ffhqqq", "qfhfff", "ffffff"]) == [FailedTrial("ffhqqq", 4, "why")]
-    assert len(failed) == 0
+    failed_trials = FailedTrials(tiny_yolo())
+    failed_trials.learn(1, [FailedTrial("ffhfff", 4, "why"), FailedTrial("ffffff", 99, "of another network")])
+    assert failed_trials.infer(0, ["ffhqqq"]) == []
+    assert failed_trials.infer(1, ["ffhqqq", "qfhfff", "ffffff"]) == [FailedTrial("ffhqqq", 4, "why")]
+    assert len(failed_trials) == 0
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Path:
     path = tmp_path / "a.sqlite"
-    sweep(path, "one_at_a_time", Overflowing(problem(precisions=THREE)))
+    sweep(path, "one_at_a_time", Overflowing(problem(precisions=THREE_PRECISIONS)))
     return path
 
 
@@ -224,10 +226,10 @@ def store(tmp_path: Path) -> Path:
     "damage", ["layer = 3", "reason = 'another'", "key = 'qqqqqqqqqqqq'", "key = 5", "reason = x'00'", "layer = 'x'"]
 )
 def test_a_damaged_row_is_named(store: Path, damage: str) -> None:
-    with TrialStore.open(store, SUBJECT) as opened:
-        opened._db.execute(f"UPDATE failed SET {damage} WHERE key = (SELECT min(key) FROM failed)")
-    with TrialStore.read(store) as opened, pytest.raises(StoreError, match=r"the store is damaged: .*failed"):
-        list(opened.failed_trials(1))
+    with TrialStore.open(store, SUBJECT) as damaged_store:
+        damaged_store._db.execute(f"UPDATE failed SET {damage} WHERE key = (SELECT min(key) FROM failed)")
+    with TrialStore.read(store) as damaged_store, pytest.raises(StoreError, match=r"the store is damaged: .*failed"):
+        list(damaged_store.failed_trials(1))
     document = salvage(store, store.with_name("b.sqlite"))
     assert document["lost"] == ["some configurations that failed"]
 

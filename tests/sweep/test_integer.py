@@ -42,5 +42,5 @@ def test_all_configurations_and_the_baseline_are_as_they_run_alone(text: str, co
         plan = build_plan(network, assign_key(network, key), options)
         swept = [heads[head, name] for head, name in enumerate(graph.head_names(key))]
         assert [tensor.tobytes() for tensor in Session(prepared, plan).forward(images)] == swept
-        counted = costs.costs(key)
-        assert counted == {name: value for name, value in plan_cost(plan).items() if name in counted}
+        layer_costs = costs.costs(key)
+        assert layer_costs == {name: value for name, value in plan_cost(plan).items() if name in layer_costs}

@@ -34,7 +34,7 @@ from tests.sweep.sweep_data import context, with_baseline
 from tests.sweep.sweep_networks import conv, parse, tiny_yolo, yolo
 
 IMAGES = 5
-Found = dict[tuple[int, str], Candidates]
+HeadCandidates = dict[tuple[int, str], Candidates]
 
 
 def wide() -> NetworkSpec:
@@ -42,7 +42,7 @@ def wide() -> NetworkSpec:
     return parse(14, conv(6), conv(70, 3, 2), conv(24, 1, 1, "linear"), yolo("0,1,2"))
 
 
-def found(
+def decode_heads(
     network: NetworkSpec,
     keys: list[str],
     confidence: float,
@@ -50,14 +50,14 @@ def found(
     table: Kernels | None = None,
     likely: bool = True,
     images: np.ndarray | None = None,
-) -> tuple[Found, dict[tuple[int, str], Tensor]]:
+) -> tuple[HeadCandidates, dict[tuple[int, str], Tensor]]:
     narrow = NarrowOptions(granularity, rounding="nearest", bias_correction=False)
     options = resolve_options(network, QuantizationOptions(narrow=narrow))
     decoder = DetectionDecoder(yolo_heads(network), NmsOptions(), confidence, None, np.zeros((IMAGES, 2), np.float32))
     heads, prepared = LikelyHeads(network, decoder), Prepared(network, random_weights(network, 3), table or kernels())
     geometry, graph = np.tile(np.array([0, 0, 1, 1], np.float32), (IMAGES, 1)), build_graph(network, keys, options)
     image = host_tensor(np.random.default_rng(4).random((IMAGES, *network.in_shape), np.float32) if images is None else images)
-    boxes: Found = {}
+    boxes: HeadCandidates = {}
     tensors = {}
 
     def keep(head: int, name: str, tensor: Tensor) -> None:
@@ -70,11 +70,11 @@ def found(
     return boxes, tensors
 
 
-def assert_same(some: Found, expected: Found) -> None:
-    assert some.keys() == expected.keys()
-    for name, candidates in some.items():
+def assert_same(candidates_of: HeadCandidates, expected_candidates: HeadCandidates) -> None:
+    assert candidates_of.keys() == expected_candidates.keys()
+    for name, candidates in candidates_of.items():
         for field in ("offsets", "category", "score", "box"):
-            ours, theirs = getattr(candidates, field), getattr(expected[name], field)
+            ours, theirs = getattr(candidates, field), getattr(expected_candidates[name], field)
             assert ours.tobytes() == theirs.tobytes(), (name, field)
 
 
@@ -89,9 +89,9 @@ def bound(tensor: Tensor, share: float) -> float:
 @pytest.mark.parametrize(("network", "codes"), [(tiny_yolo(), 6), (wide(), 3)], ids=["tiny_yolo", "wide"])
 def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence: float, granularity: str) -> None:
     keys = [key for code in "fq654ilhbw" for key in (code * codes, "q" * (codes - 1) + code)]
-    whole, tensors = found(network, keys, confidence, granularity, likely=False)
-    some, cells = found(network, keys, confidence, granularity)
-    assert_same(some, whole)
+    complete, tensors = decode_heads(network, keys, confidence, granularity, likely=False)
+    likely, cells = decode_heads(network, keys, confidence, granularity)
+    assert_same(likely, complete)
     assert not any(isinstance(tensor, HeadCells) for tensor in tensors.values())
     assert {name[-1] for (_, name), tensor in cells.items() if isinstance(tensor, HeadCells)} == set("fq654ilw")
     if confidence == 0:
@@ -107,18 +107,18 @@ def test_what_is_found_is_the_same(network: NetworkSpec, codes: int, confidence:
 def test_images_without_a_box_on_every_level(level: str, share: float) -> None:
     network, keys = wide(), ["qq" + code for code in "fq654il"]
     table = ReferenceKernels() if level == "numpy" else kernels(level)
-    whole, tensors = found(network, keys, 0.0, table=table, likely=False)
+    complete, tensors = decode_heads(network, keys, 0.0, table=table, likely=False)
     confidence = bound(tensors[0, "qqq"], share)
-    whole, _ = found(network, keys, confidence, table=table, likely=False)
-    some, cells = found(network, keys, confidence, table=table)
-    assert_same(some, whole)
+    complete, _ = decode_heads(network, keys, confidence, table=table, likely=False)
+    likely, cells = decode_heads(network, keys, confidence, table=table)
+    assert_same(likely, complete)
     assert isinstance(cells[0, "qqq"], HeadCells)
     if share < 1:
-        assert 0 in np.diff(some[0, "qqq"].offsets)
+        assert 0 in np.diff(likely[0, "qqq"].offsets)
 
 
 def test_a_batch_without_any_likely_cell() -> None:
-    some, cells = found(wide(), ["qqq", "qq4", "fff"], 0.9999)
+    some, cells = decode_heads(wide(), ["qqq", "qq4", "fff"], 0.9999)
     assert [len(boxes) for boxes in some.values()] == [0, 0, 0]
     assert all(tensor.host().shape == (0, 1, BLOCK, 24) for tensor in cells.values())
 
@@ -137,8 +137,8 @@ def test_other_heads_are_computed_whole(end: list[str]) -> None:
     network = parse(16, conv(6), *end)
     codes = len(network.convolutions)
     keys = ["q" * codes, "f" * codes]
-    some, cells = found(network, keys, 0.4)
-    assert_same(some, found(network, keys, 0.4, likely=False)[0])
+    some, cells = decode_heads(network, keys, 0.4)
+    assert_same(some, decode_heads(network, keys, 0.4, likely=False)[0])
     assert not any(isinstance(tensor, HeadCells) for (head, _), tensor in cells.items() if head == 0)
 
 
@@ -146,18 +146,18 @@ def test_values_that_are_not_finite_name_the_layer() -> None:
     network = wide()
     images = np.full((IMAGES, *network.in_shape), np.float32(3e38))
     with pytest.raises(EngineError, match=r"test\.cfg: layer"):
-        found(network, ["fff", "ffq"], 0.4, images=images)
+        decode_heads(network, ["fff", "ffq"], 0.4, images=images)
 
 
 def test_a_width_that_is_not_finite_spoils_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    def convolve(operation: Convolve, ready: PreparedConvolution, *rest: object) -> Storage:
+    def convolve(operation: Convolve, ready: PreparedConvolution, *arguments: object) -> Storage:
         if ready.packed.shape.out_channels == 2 * 3:
             raise NonFiniteError
-        return convolution(operation, ready, *rest)
+        return convolution(operation, ready, *arguments)
 
     convolution, keys = likely_heads._convolve, ["qqq", "qq5"]
     monkeypatch.setattr(likely_heads, "_convolve", convolve)
-    assert_same(found(wide(), keys, 0.45)[0], found(wide(), keys, 0.45, likely=False)[0])
+    assert_same(decode_heads(wide(), keys, 0.45)[0], decode_heads(wide(), keys, 0.45, likely=False)[0])
 
 
 @pytest.mark.parametrize("few_left", [True, False])

@@ -57,9 +57,9 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
     keys = [space.key_of([PRECISIONS[draw.choice(CHOICES)].code for _ in space.variables]) for _ in range(CONFIGURATIONS)]
     images = np.random.default_rng(4).random((2, *network.in_shape), np.float32)
     weights = random_weights(network, 3)
-    first = Prepared(network, weights, kernels())
+    calibrator = Prepared(network, weights, kernels())
     statistics = ImageStatistics(
-        lambda: CalibrationImages("two", (), lambda: iter([images])), first, None, 1, FileCache(tmp_path, 1 << 24)
+        lambda: CalibrationImages("two", (), lambda: iter([images])), calibrator, None, 1, FileCache(tmp_path, 1 << 24)
     )
     expected: dict[str, list[bytes]] = {}
     for level in (*map(kernels, usable_levels()), ReferenceKernels()):
@@ -67,8 +67,8 @@ def test_runs_sweeps_and_levels_agree_in_every_bit(network: NetworkSpec, granula
         graph = build_graph(network, keys if level.name != "numpy" else keys[:2], options)
         heads: dict[tuple[int, str], bytes] = {}
 
-        def keep(head: int, name: str, tensor: Tensor, to: dict[tuple[int, str], bytes] = heads) -> None:
-            to[head, name] = tensor.host().tobytes()
+        def keep(head: int, name: str, tensor: Tensor, head_bytes: dict[tuple[int, str], bytes] = heads) -> None:
+            head_bytes[head, name] = tensor.host().tobytes()
 
         run_graph(graph, run_stem(graph, host_tensor(images), prepared), prepared, keep, image=host_tensor(images))
         for key in graph.keys:

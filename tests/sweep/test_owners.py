@@ -52,8 +52,8 @@ def holder(path: Path) -> Iterator[subprocess.Popen[str]]:
 
 def container() -> list[str]:
     """A command that starts others as process 1 of a PID namespace of its own."""
-    allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
-    if not allowed:
+    is_allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+    if not is_allowed:
         pytest.skip("SKIPPED: no PID namespaces for this user (unshare)")
     return CONTAINER
 
@@ -80,9 +80,9 @@ def test_a_killed_process_1_of_a_container_loses_its_claim_at_once(path: Path) -
         assert store.claim(["unit"]) == []  # it lives, though its process id is that of init here
         process.kill()
         process.wait()
-        until = time.monotonic() + 10
+        deadline = time.monotonic() + 10
         while not store.claim(["unit"]):
-            assert time.monotonic() < until
+            assert time.monotonic() < deadline
             time.sleep(0.01)
 
 
@@ -107,10 +107,10 @@ def test_a_container_sees_whether_others_live(path: Path, holder: subprocess.Pop
 )
 def test_a_process_id_that_lives_is_not_enough(path: Path, change: dict[str, str]) -> None:
     """Process ids are reused, and every container has a process 1."""
-    here = replace(this_process(), machine="m")
+    process = replace(this_process(), machine="m")
     owners = Owners(path, join=True)
-    owners._this = here
-    assert owners.is_alive(str(replace(here, **change))) is False
+    owners._this = process
+    assert owners.is_alive(str(replace(process, **change))) is False
     owners.leave()
 
 

@@ -62,7 +62,7 @@ def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int =
     return check_safety(problem(), TRIALS, judged, margins, DETECTION, images, selecting)
 
 
-def shown(safety: SafetyTests) -> str | None:
+def safe_key(safety: SafetyTests) -> str | None:
     return None if safety.safe is None else safety.safe.key
 
 
@@ -78,68 +78,73 @@ def test_the_three_rules() -> None:
 
 def test_safe_is_the_cheapest_that_is_shown_to_keep_the_margin() -> None:
     safety = judge({"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.5, "ffqqqq": 2.9})
-    assert shown(safety) == "fffqqq"
+    assert safe_key(safety) == "fffqqq"
     assert [row.state for row in safety.tested] == ["met", "met", "met", "unclear"]
     assert [row.configuration.key for row in safety.tested] == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]
 
 
 def test_what_follows_one_that_is_not_shown_is_not_called_safe() -> None:
     """Else each of many configurations would have a chance of its own to pass by luck."""
-    assert shown(judge({"fffffq": 0.1, "ffffqq": 2.9, "fffqqq": 1.0, "ffqqqq": 1.0})) == "fffffq"
+    assert safe_key(judge({"fffffq": 0.1, "ffffqq": 2.9, "fffqqq": 1.0, "ffqqqq": 1.0})) == "fffffq"
 
 
 def test_the_images_that_choose_decide_the_order_alone() -> None:
     order = [c.key for c in sequence(problem(), TRIALS, "agreement_AP", MARGINS)]
     assert order == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]  # all int8 loses more than the margin there already
-    many = {
+    trials = {
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 100})
         for i, key in enumerate(["ffffff", *(f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 60))])
     }
-    tested = sequence(problem(), many, "agreement_AP", MARGINS)
+    tested = sequence(problem(), trials, "agreement_AP", MARGINS)
     assert len(tested) == MOST_TESTED
-    assert tested[-1] == list(many)[-1]
+    assert tested[-1] == list(trials)[-1]
 
 
 def test_without_a_holdout_it_is_harder_to_show() -> None:
     losses = {"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.7, "ffqqqq": 2.9}
-    held = judge(losses)
+    with_holdout = judge(losses)
 
     def judged(configurations: Sequence[Assignment]) -> Mapping[Assignment, Judgement]:
         return {
             c: Judgement({"all": SetLoss(500, 500, None, {"agreement_AP": agreement(losses[c.key])})}) for c in configurations
         }
 
-    alone = check_safety(problem(), TRIALS, judged, MARGINS, DETECTION, 500, 500)
-    assert (shown(held), shown(alone)) == ("fffqqq", "ffffqq")
-    assert alone.error == held.error / len(TRIALS)
+    without_holdout = check_safety(problem(), TRIALS, judged, MARGINS, DETECTION, 500, 500)
+    assert (safe_key(with_holdout), safe_key(without_holdout)) == ("fffqqq", "ffffqq")
+    assert without_holdout.error == with_holdout.error / len(TRIALS)
 
 
 def test_nothing_is_safe_because_little_was_seen() -> None:
     """One image, no labels, or a baseline that finds nothing."""
-    one = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 30.0, share=True)} for key in COST}
-    for losses in ({}, one, {key: {"AP": Loss(50, 0.0, 0.01, 10.0)} for key in COST}):
+    single_image = {key: {"agreement_AP": Loss(1, 0.0, float("inf"), 30.0, share=True)} for key in COST}
+    for losses in ({}, single_image, {key: {"AP": Loss(50, 0.0, 0.01, 10.0)} for key in COST}):
         safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 2, 1)
         assert safety.safe is None
         assert "no configuration is shown to lose at most 3 agreement AP" in describe_safety(safety, ["", ""]).why
 
 
 def test_few_images_say_how_many_more_would_tell() -> None:
-    few = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5)} for key in COST}
-    safety = check_safety(problem(), TRIALS, judged_with(few), MARGINS, DETECTION, 100, 60)
+    few_images = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5)} for key in COST}
+    safety = check_safety(problem(), TRIALS, judged_with(few_images), MARGINS, DETECTION, 100, 60)
     assert safety.safe is None
     described = describe_safety(safety, ["", ""])
-    more = described.tested[0].more_images
-    assert more is not None
-    assert f"about {more:,} more images would decide it" in described.why
-    enough = {key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + more * 40 // 100)} for key in COST}
-    assert check_safety(problem(), TRIALS, judged_with(enough), MARGINS, DETECTION, 100 + more, 60).safe is not None
+    additional_images = described.tested[0].more_images
+    assert additional_images is not None
+    assert f"about {additional_images:,} more images would decide it" in described.why
+    enough = {
+        key: {"agreement_AP": agreement(1.0, images=40, error=1.5).with_images(40 + additional_images * 40 // 100)}
+        for key in COST
+    }
+    assert (
+        check_safety(problem(), TRIALS, judged_with(enough), MARGINS, DETECTION, 100 + additional_images, 60).safe is not None
+    )
 
 
 def test_twice_as_many_images_are_foreseen() -> None:
     """Each is what the same losses on twice as many images show."""
     safety = judge({"fffffq": 0.1, "ffffqq": 1.5, "fffqqq": 2.0, "ffqqqq": 2.9})
     assert safety.twice is not None
-    assert (shown(safety), shown(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
+    assert (safe_key(safety), safe_key(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
     assert describe_safety(safety, ["", ""]).twice == SafetyWithTwice(
         images=400,
         safe="fffqqq",
@@ -151,18 +156,18 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
     def losses(ap: Loss) -> dict[str, dict[str, Loss]]:
         return {key: {"agreement_AP": agreement(0.5), "AP": ap} for key in COST}
 
-    few, much, little = Loss(30, 0.2, 4.0, 30.0), Loss(2000, 0.9, 0.04, 30.0), Loss(2000, 0.2, 0.04, 30.0)
+    few_labels, large_loss, small_loss = Loss(30, 0.2, 4.0, 30.0), Loss(2000, 0.9, 0.04, 30.0), Loss(2000, 0.2, 0.04, 30.0)
     worse = Loss(30, 9.0, 4.0, 30.0)
     results = [
         check_safety(problem(), TRIALS, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300)
-        for ap in (few, much, little, worse)
+        for ap in (few_labels, large_loss, small_loss, worse)
     ]
-    assert [shown(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
+    assert [safe_key(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
     assert "too few labels to say anything about AP" in describe_safety(results[0], ["", ""]).why
     assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
     # A budget that the user names has to be shown.
-    asked = Margins({"AP": 1.0}, asked=True)
-    safety = check_safety(problem(), TRIALS, judged_with(losses(few)), asked, DETECTION, 500, 300)
+    requested_margins = Margins({"AP": 1.0}, asked=True)
+    safety = check_safety(problem(), TRIALS, judged_with(losses(few_labels)), requested_margins, DETECTION, 500, 300)
     assert safety.safe is None
     assert safety.tested[0].state == "unclear"
 
@@ -172,7 +177,7 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     losses = {key: {"agreement_AP": agreement(0.5), "agreement_AP_pooled": agreement(0.5)} for key in COST}
     losses["fffqqq"]["agreement_AP_pooled"] = agreement(3.5)
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
-    assert (shown(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
+    assert (safe_key(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
     text = describe_safety(safety, ["", ""]).why
     assert "agreement AP loses 0.50" in text
     assert "agreement AP of all classes in one list loses 0.50" in text
@@ -185,9 +190,9 @@ def test_of_the_mean_over_classes_the_estimate_has_to_keep_the_margin() -> None:
     losses["fffqqq"]["agreement_AP"] = agreement(3.1, error=4.0)
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert [row.state for row in safety.tested] == ["met", "met", "unclear", "met"]
-    assert shown(safety) == "ffffqq"
-    without = {key: {"agreement_AP": wide} for key in COST}
-    assert shown(check_safety(problem(), TRIALS, judged_with(without), MARGINS, DETECTION, 500, 300)) is None
+    assert safe_key(safety) == "ffffqq"
+    losses_per_class = {key: {"agreement_AP": wide} for key in COST}
+    assert safe_key(check_safety(problem(), TRIALS, judged_with(losses_per_class), MARGINS, DETECTION, 500, 300)) is None
 
 
 def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
@@ -204,25 +209,27 @@ def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
     trials[lucky] = Trial(lucky.key, {"AP": 1.0, "bit_operations": 65.0, "agreement_AP": 99.6, "head_sqnr_db": 33.0})
     order = [c.key for c in sequence(problem(), trials, "agreement_AP", MARGINS)]
     assert order == [*lowered[1:4], lucky.key, *lowered[4:]]
-    measured = {c: Trial(t.key, {n: v for n, v in t.values.items() if n != "head_sqnr_db"}) for c, t in trials.items()}
-    by_agreement = [c.key for c in sequence(problem(), measured, "agreement_AP", MARGINS)]
+    trials_without_noise = {
+        c: Trial(t.key, {n: v for n, v in t.values.items() if n != "head_sqnr_db"}) for c, t in trials.items()
+    }
+    by_agreement = [c.key for c in sequence(problem(), trials_without_noise, "agreement_AP", MARGINS)]
     assert by_agreement == [*lowered[1:3], lucky.key, *lowered[4:]]
 
 
 def test_of_those_that_lose_nothing_two_are_tested() -> None:
-    many = {
+    trials = {
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - max(0, i - 10) / 2})
         for i, key in enumerate(f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(15))
     }
-    for i, configuration in enumerate(list(many)[1:11], 1):
-        many[configuration].values["agreement_AP"] = 100.0 - i / 1000  # type: ignore[index]
-    order = [c.key for c in sequence(problem(), many, "agreement_AP", MARGINS)]
-    assert order == [list(many)[i].key for i in (1, 10, 11, 12, 13, 14)]
+    for i, configuration in enumerate(list(trials)[1:11], 1):
+        trials[configuration].values["agreement_AP"] = 100.0 - i / 1000  # type: ignore[index]
+    order = [c.key for c in sequence(problem(), trials, "agreement_AP", MARGINS)]
+    assert order == [list(trials)[i].key for i in (1, 10, 11, 12, 13, 14)]
 
 
 def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
     keys_of = [f"{i:06b}".replace("0", "f").replace("1", "q") for i in range(1, 25)]
-    many = {
+    trials = {
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": 100.0 - i, "agreement_AP": 100.0 - i / 10})
         for i, key in enumerate(["ffffff", *keys_of])
     }
@@ -234,8 +241,8 @@ def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
             configurations
         )
 
-    safety = check_safety(problem(), many, judged, MARGINS, DETECTION, 500, 300)
-    assert shown(safety) == keys_of[4]
+    safety = check_safety(problem(), trials, judged, MARGINS, DETECTION, 500, 300)
+    assert safe_key(safety) == keys_of[4]
     assert run == keys_of[:8]
 
 
@@ -280,8 +287,8 @@ def test_the_smallest_says_which_limits_it_keeps_and_that_they_rule_a_cheaper_on
         ({"weight_bytes": 4e6}, True),
         ({"weight_bytes": 6e6}, False),
     ):
-        both = rule_of("smallest", replace(result, limits={"ap_drop": 3.0, **limit}))
-        assert both.endswith(" and ".join(["break ap_drop", *(limit if breaks else ())]))
+        sentence = rule_of("smallest", replace(result, limits={"ap_drop": 3.0, **limit}))
+        assert sentence.endswith(" and ".join(["break ap_drop", *(limit if breaks else ())]))
     assert rule_of("smallest", replace(limited, picks={"smallest": picks[0]})) == rule
     assert "limits" not in rule_of("safe", limited)
 
@@ -321,8 +328,8 @@ def test_a_layer_without_a_choice_is_not_called_raised() -> None:
     space = build_space(tiny_yolo(), ("fp32", "int8"), SpaceSection(layers=(("first", ("int8",)),)))
     fixed = Problem(space, (1,) * 6, objectives_of(("AP", "bit_operations")), ConstraintSection())
     trials = {Assignment(key): TRIALS[Assignment("ffqqqq")] for key in ("qfffff", "qqqqqq", "qqqqqf")}
-    drawn = {Assignment("qqqqqq"): [90.0], Assignment("qqqqqf"): [99.0]}
-    layers = stability(fixed, trials, drawn, {"smallest": Assignment("qqqqqq")}).layers
+    resampled_scores = {Assignment("qqqqqq"): [90.0], Assignment("qqqqqf"): [99.0]}
+    layers = stability(fixed, trials, resampled_scores, {"smallest": Assignment("qqqqqq")}).layers
     assert layers == {"smallest": (LayerShare(space.layers[5], 100.0),)}
 
 
@@ -332,13 +339,13 @@ def test_stability_counts_draws() -> None:
         Assignment(key): Trial(key, {"AP": 1.0, "bit_operations": cost, "agreement_AP": 99.0})
         for key, cost in (("ffffff", 100.0), ("fqqqqf", 40.0), ("qfqqqf", 40.0), ("qqqqqq", 10.0))
     }
-    drawn = {
+    resampled_scores = {
         Assignment("fqqqqf"): [99.0, 99.0, 99.0, 97.0],
         Assignment("qfqqqf"): [98.0, 98.0, 98.0, 98.0],
         Assignment("qqqqqq"): [90.0, 98.0, 90.0, 90.0],
     }
     picks = {"safe": Assignment("fqqqqf"), "smallest": Assignment("qqqqqq")}
-    shares = stability(problem(), trials, drawn, picks)
+    shares = stability(problem(), trials, resampled_scores, picks)
     assert (shares.draws, shares.judged) == (4, 3)
     assert {row.precision: row.percent for row in shares.front} == {"fqqqqf": 75.0, "qfqqqf": 25.0, "qqqqqq": 100.0}
     assert shares.picks == {"smallest": 100.0}  # a test decides what is safe, no front does
@@ -351,6 +358,9 @@ def test_stability_counts_draws() -> None:
 def test_a_measure_without_labels_is_no_margin_unless_it_was_asked_for() -> None:
     unlabelled = {c: Trial(c.key, {**trial.values, "AP": -1.0}) for c, trial in TRIALS.items()}
     losses = judged_with({key: {"agreement_AP": agreement(50.0)} for key in COST})
-    for margins, said in ((MARGINS, "3 agreement AP on"), (Margins({"AP": 1.0}, asked=True), "1 AP on")):
+    for margins, margin_text in ((MARGINS, "3 agreement AP on"), (Margins({"AP": 1.0}, asked=True), "1 AP on")):
         safety = check_safety(problem(), unlabelled, losses, margins, DETECTION, 100, 60)
-        assert f"no configuration is shown to lose at most {said} 40 held-out images" in describe_safety(safety, ["", ""]).why
+        assert (
+            f"no configuration is shown to lose at most {margin_text} 40 held-out images"
+            in describe_safety(safety, ["", ""]).why
+        )

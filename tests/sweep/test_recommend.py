@@ -81,8 +81,8 @@ def test_without_a_shown_one_it_is_the_cheapest_within_the_budget_and_says_how_m
 def test_images_that_did_not_choose_count_by_their_number() -> None:
     rows = [row("ff", held_out={"agreement_AP": 100.0, "AP": 50.0}), row("fq", held_out={"agreement_AP": 99.0, "AP": 50.0})]
     rows.append(row("qf", held_out={"agreement_AP": 92.0, "AP": 50.0}))  # 3.5 points on average
-    found = result(front=tuple(rows), baseline=rows[0], holdout=Holdout(75, 25))
-    outcome = with_recommendation(found)
+    sweep_result = result(front=tuple(rows), baseline=rows[0], holdout=Holdout(75, 25))
+    outcome = with_recommendation(sweep_result)
     assert outcome.recommended is not None
     assert outcome.recommended.precision == "fq"
 
@@ -103,9 +103,9 @@ def test_what_is_shown_to_lose_more_is_not_recommended() -> None:
     ],
 )
 def test_limits_of_the_user_are_the_budget(limits: dict[str, float], budget: dict[str, float], key: str) -> None:
-    found = result(limits=limits)
-    assert budget_of(found) == budget
-    outcome = with_recommendation(found)
+    sweep_result = result(limits=limits)
+    assert budget_of(sweep_result) == budget
+    outcome = with_recommendation(sweep_result)
     assert outcome.recommended is not None
     assert (outcome.recommended.precision, outcome.recommended.budget) == (key, budget)
 
@@ -128,12 +128,12 @@ def test_the_baseline_is_recommended_only_where_everything_else_loses_more() -> 
 
 def test_nothing_is_recommended_where_nothing_was_seen() -> None:
     unseen = {key: row(key, metrics={"agreement_AP": -1.0, "AP": -1.0}) for key in COST}
-    found = result(front=tuple(unseen.values()), baseline=unseen["ff"], picks={"smallest": pick("qq")})
-    outcome = with_recommendation(replace(found, picks={}))
+    sweep_result = result(front=tuple(unseen.values()), baseline=unseen["ff"], picks={"smallest": pick("qq")})
+    outcome = with_recommendation(replace(sweep_result, picks={}))
     assert outcome.recommended is None
     assert "no image has labels, and the baseline finds nothing to agree with" in outcome.not_recommended
-    asked = with_recommendation(replace(found, picks={}, safety=safety(is_asked=True, margin={"AP": 1.0})))
-    assert asked.not_recommended.startswith("no image has labels, without which 1 AP cannot be judged")
+    requested = with_recommendation(replace(sweep_result, picks={}, safety=safety(is_asked=True, margin={"AP": 1.0})))
+    assert requested.not_recommended.startswith("no image has labels, without which 1 AP cannot be judged")
 
 
 def test_where_no_limit_is_kept_nothing_is_recommended() -> None:
@@ -147,7 +147,7 @@ def test_images_to_add_are_of_all_images_in_two_digits() -> None:
     loss = Loss(50, 1.0, 1.0, 30.0, 0.0, share=True)
     enough = loss.images_to_tell(3.0)
     assert enough is not None
-    added = images_to_add({"agreement_AP": loss}, {"agreement_AP": 3.0, "AP": 1.0}, 0.05, 50, 100)
-    assert added is not None
-    assert 0 <= added - 2 * (enough - 50) < 10
+    additional_images = images_to_add({"agreement_AP": loss}, {"agreement_AP": 3.0, "AP": 1.0}, 0.05, 50, 100)
+    assert additional_images is not None
+    assert 0 <= additional_images - 2 * (enough - 50) < 10
     assert images_to_add({}, {"agreement_AP": 3.0}, 0.05, 50, 100) is None

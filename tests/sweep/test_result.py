@@ -79,7 +79,7 @@ def test_keys_are_in_the_order_that_commands_print() -> None:
 def test_a_row_that_an_engine_did_not_run_has_no_figures() -> None:
     row = VerifiedRow(precision="fq", options="", trial="t", context=1, version="", survived=False, why="no such layer")
     assert list(as_json(row)) == ["precision", "options", "trial", "context", "version", "survived", "why"]
-    measured = VerifiedRow(
+    failed_row = VerifiedRow(
         precision="fq",
         options="",
         trial="t",
@@ -92,9 +92,9 @@ def test_a_row_that_an_engine_did_not_run_has_no_figures() -> None:
         survived=True,
         why="",
     )
-    document = as_json(measured)
+    document = as_json(failed_row)
     assert list(document)[5:] == ["AP", "agreement_AP", "head_error", "falls_back", "files", "survived", "why"]
-    assert from_json(VerifiedRow, document, "row") == measured
+    assert from_json(VerifiedRow, document, "row") == failed_row
 
 
 def test_damage_is_named_by_its_place() -> None:

@@ -17,7 +17,7 @@ from mpnet.errors import StoreError
 from mpnet.sweep.evaluate.context import values_of
 from mpnet.sweep.evaluate.scratch import Scratch
 
-READ = "import sys; from mpnet.sweep.evaluate.context import values_of; print(values_of(sys.argv[1]).sum())"
+READER_PROGRAM = "import sys; from mpnet.sweep.evaluate.context import values_of; print(values_of(sys.argv[1]).sum())"
 MAKE = (
     "import sys; from mpnet.sweep.evaluate.scratch import Scratch; s = Scratch(); s.array((1000, 10));"
     "print('made', flush=True); sys.stdin.read()"
@@ -36,7 +36,7 @@ def test_another_process_sees_what_was_written(folder: Path) -> None:
     values, path = scratch.array((3, 4, 5))
     values[:] = 2
     assert np.array_equal(values_of(path), np.full((3, 4, 5), 2, np.float32))
-    child = subprocess.run([sys.executable, "-c", READ, path], capture_output=True, text=True, check=True)
+    child = subprocess.run([sys.executable, "-c", READER_PROGRAM, path], capture_output=True, text=True, check=True)
     assert child.stdout.strip() == "120.0"
     scratch.close()
     assert list(folder.iterdir()) == []

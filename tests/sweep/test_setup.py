@@ -39,7 +39,7 @@ def test_an_option_set_may_bring_weights_of_its_own(tmp_path: Path) -> None:
         for options, weights in enumerate((bench.weights, tuned)):
             alone = set_up(replace(bench, weights=weights), section, plain)
             expected = Evaluator(make_context(alone, stack, 1, remote=False)).evaluate(WorkChunk(0, keys)).trials
-            for trial, other in zip(evaluator.evaluate(WorkChunk(options, keys)).trials, expected, strict=True):
+            for trial, reference_trial in zip(evaluator.evaluate(WorkChunk(options, keys)).trials, expected, strict=True):
                 # The baseline has the experiment's weights, whichever the others have.
                 names = [name for name in trial.values if options == 0 or not re.search("agreement|sqnr", name)]
-                assert {name: trial.values[name] for name in names} == {name: other.values[name] for name in names}
+                assert {name: trial.values[name] for name in names} == {name: reference_trial.values[name] for name in names}

@@ -12,11 +12,11 @@ from mpnet.model.quantization import QuantizationOptions, WeightOptions
 from mpnet.sweep.problem.space import build_space
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 
-TWO = ("fp32", "int8")
+PRECISIONS = ("fp32", "int8")
 
 
 def test_every_layer_with_weights_chooses_for_itself() -> None:
-    space = build_space(tiny_yolo(), TWO)
+    space = build_space(tiny_yolo(), PRECISIONS)
     keys = list(space.all_keys())
     assert space.size == len(keys) == len(set(keys)) == 2**6
     assert keys[0] == "ffffff"
@@ -30,7 +30,7 @@ def test_the_size_of_a_hopeless_space_is_known_at_once() -> None:
 
 def test_selectors_narrow_and_pin_layers() -> None:
     section = SpaceSection(layers=(("first", ("fp32",)), ("heads", ("fp16", "fp32"))))
-    space = build_space(tiny_yolo(), TWO, section)
+    space = build_space(tiny_yolo(), PRECISIONS, section)
     assert [variable.codes for variable in space.variables] == ["f", "fq", "fq", "hf", "fq", "hf"]
     assert space.highest() == "ffffff"
     assert space.lowest() == "fqqhqh"
@@ -38,14 +38,14 @@ def test_selectors_narrow_and_pin_layers() -> None:
 
 def test_tied_layers_always_agree() -> None:
     section = SpaceSection(tied=(("3x3",), ("*/yolo-*", "8")))
-    space = build_space(tiny_yolo(), TWO, section)
+    space = build_space(tiny_yolo(), PRECISIONS, section)
     assert [variable.positions for variable in space.variables] == [(0, 1, 2), (3, 4, 5)]
     assert list(space.all_keys()) == ["ffffff", "fffqqq", "qqqfff", "qqqqqq"]
     assert "ffqqqq" not in space
 
 
 def test_groups_that_overlap_become_one() -> None:
-    space = build_space(tiny_yolo(), TWO, SpaceSection(tied=(("0", "2"), ("2", "4"))))
+    space = build_space(tiny_yolo(), PRECISIONS, SpaceSection(tied=(("0", "2"), ("2", "4"))))
     assert space.variables[0].positions == (0, 1, 2)
     assert space.size == 2**4
 
@@ -54,7 +54,7 @@ def test_groups_that_overlap_become_one() -> None:
 def test_layers_of_one_node_of_the_imported_file_are_tied(sources: str, positions: list[tuple[int, ...]]) -> None:
     layers = [f"[convolutional]\nfilters=2\nsize=1\n{f'source={sources[i]},x' if sources else ''}\n" for i in range(3)]
     network = parse_cfg("[net]\nwidth=8\nheight=8\nchannels=3\n" + "".join(layers))
-    space = build_space(network, TWO, SpaceSection(tied=AUTO_TIES))
+    space = build_space(network, PRECISIONS, SpaceSection(tied=AUTO_TIES))
     assert [variable.positions for variable in space.variables] == positions
 
 
@@ -62,7 +62,7 @@ def test_options_multiply_the_space() -> None:
     values = ("per_channel", "per_tensor")
     options = tuple(QuantizationOptions(weights=WeightOptions(granularity=value)) for value in values)
     section = SpaceSection(quantization=(OptionRange("weights.granularity", values, options),))
-    space = build_space(tiny_yolo(), TWO, section)
+    space = build_space(tiny_yolo(), PRECISIONS, section)
     assert space.size == 2 * 2**6
     assert [row.text for row in space.option_sets] == ["weights.granularity=per_channel", "weights.granularity=per_tensor"]
     assert space.option_sets[1].options.weights.granularity == "per_tensor"
@@ -86,7 +86,7 @@ def test_options_multiply_the_space() -> None:
 )
 def test_what_cannot_be_meant_is_an_error(section: SpaceSection, message: str) -> None:
     with pytest.raises(Exception, match=message) as error:
-        build_space(tiny_yolo(), TWO, section)
+        build_space(tiny_yolo(), PRECISIONS, section)
     assert isinstance(error.value, (ConfigError, ValueError))
 
 
@@ -98,7 +98,7 @@ def test_no_choice_at_all_is_an_error() -> None:
 
 
 def test_a_key_of_another_space_is_refused() -> None:
-    space = build_space(tiny_yolo(), TWO)
+    space = build_space(tiny_yolo(), PRECISIONS)
     for key in ("fffff", "fffffff", "fffffh", ""):
         with pytest.raises(ConfigError, match="no configuration of this space"):
             space.codes_of(key)

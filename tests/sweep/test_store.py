@@ -78,19 +78,19 @@ def test_the_identity_of_a_trial_holds_everything_that_decides_it(store: TrialSt
 
 @pytest.mark.parametrize(("name", "word"), [("network", "network"), ("data", "data set"), ("protocol", "detection protocol")])
 def test_a_store_of_something_else_is_refused(store: TrialStore, name: str, word: str) -> None:
-    other = dataclasses.replace(SUBJECT, **{name: "x" * 64})
+    other_subject = dataclasses.replace(SUBJECT, **{name: "x" * 64})
     with pytest.raises(StoreError, match=rf"a store of another {word}.*xxxxxxxxxxxx\); choose another --store"):
-        TrialStore.open(store.path, other)
+        TrialStore.open(store.path, other_subject)
 
 
 def test_trials_of_other_weights_lie_beside_in_contexts_of_their_own(store: TrialStore) -> None:
-    first = store.context({"identity": IDENTITY})
-    store.add(first, [trial(1)])
+    untuned = store.context({"identity": IDENTITY})
+    store.add(untuned, [trial(1)])
     subject_note = store.note("subject")
     with TrialStore.open(store.path, dataclasses.replace(SUBJECT, weights="x" * 64)) as reader:
         tuned = reader.context({"identity": {**IDENTITY, "weights": "x" * 64}})
-        assert (reader.count(first), reader.count(tuned)) == (1, 0)
-        assert reader.trial_digest(first, "ff") != reader.trial_digest(tuned, "ff")
+        assert (reader.count(untuned), reader.count(tuned)) == (1, 0)
+        assert reader.trial_digest(untuned, "ff") != reader.trial_digest(tuned, "ff")
         assert reader.note("subject") == subject_note  # of the sweep that began the store
 
 
@@ -100,17 +100,17 @@ def test_many_trials_are_quick_and_small_to_keep(store: TrialStore) -> None:
         store.add(context, [trial(number) for number in range(start, start + 2_000)])
     store.close()
     assert store.path.stat().st_size < 20_000 * 150
-    with TrialStore.read(store.path) as opened:
-        assert opened.count(context) == 20_000
-        assert len(opened.find(context, [f"{n:06d}" for n in range(0, 20_000, 7)])) == 2_858
+    with TrialStore.read(store.path) as reader:
+        assert reader.count(context) == 20_000
+        assert len(reader.find(context, [f"{n:06d}" for n in range(0, 20_000, 7)])) == 2_858
 
 
 def test_work_is_granted_once(store: TrialStore) -> None:
-    with TrialStore.open(store.path, SUBJECT) as other:
+    with TrialStore.open(store.path, SUBJECT) as second_store:
         assert store.claim(["a", "b"]) == ["a", "b"]
-        assert other.claim(["b", "c"]) == ["c"]
+        assert second_store.claim(["b", "c"]) == ["c"]
         store.release("b")
-        assert other.claim(["b"]) == ["b"]
+        assert second_store.claim(["b"]) == ["b"]
         assert set(store.claims()) == {"a", "b", "c"}
 
 
@@ -124,8 +124,8 @@ def test_committing_ends_the_claim(store: TrialStore) -> None:
 def test_closing_gives_claims_back(store: TrialStore) -> None:
     store.claim(["unit"])
     store.close()
-    with TrialStore.open(store.path, SUBJECT) as other:
-        assert other.claim(["unit"]) == ["unit"]
+    with TrialStore.open(store.path, SUBJECT) as second_store:
+        assert second_store.claim(["unit"]) == ["unit"]
 
 
 def test_a_claim_of_another_machine_ends_with_its_lease(store: TrialStore) -> None:
@@ -226,9 +226,9 @@ def test_a_full_disk_is_one_line_and_harms_nothing(store: TrialStore) -> None:
     assert (child.returncode, child.stdout.count("\n")) == (0, 1)
     assert "finished trials are safe" in child.stdout
     assert "run the same command again" in child.stdout
-    with TrialStore.open(store.path, SUBJECT) as opened:
-        assert opened.find(context, ["000001"]) == {"000001": trial(1)}
-        assert opened.add(context, [trial(999_999)]) == 1
+    with TrialStore.open(store.path, SUBJECT) as reopened:
+        assert reopened.find(context, ["000001"]) == {"000001": trial(1)}
+        assert reopened.add(context, [trial(999_999)]) == 1
 
 
 def test_sqlite_out_of_room_is_a_full_disk(store: TrialStore) -> None:
@@ -251,8 +251,8 @@ def test_a_store_in_a_read_only_folder_can_be_read(store: TrialStore) -> None:
     store.close()
     store.path.parent.chmod(0o555)
     try:
-        with TrialStore.read(store.path) as opened:
-            assert opened.find(context, ["000001"]) == {"000001": trial(1)}
+        with TrialStore.read(store.path) as reader:
+            assert reader.find(context, ["000001"]) == {"000001": trial(1)}
     finally:
         store.path.parent.chmod(0o755)
 

@@ -34,7 +34,7 @@ from mpnet.sweep.store.salvage import salvage
 from tests.formats.changed_json import changed, paths_of
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
-WRONG: dict[str, tuple[str, str]] = {
+DAMAGES: dict[str, tuple[str, str]] = {
     "value-infinite": ("UPDATE trials SET AP = 9e999 WHERE key = 'fffffffffff'", "AP must be a number from -1 to 100"),
     "value-low": ("UPDATE trials SET weight_bytes = -1.5 WHERE key = 'fffffffffff'", "weight_bytes must be a number from 0"),
     "value-changed": (
@@ -78,9 +78,9 @@ def look(path: Path) -> None:
     from_store(read_sweep(path), path, Status("finished", 0))
 
 
-@pytest.mark.parametrize("name", WRONG)
+@pytest.mark.parametrize("name", DAMAGES)
 def test_damage_is_said_in_one_line_with_what_can_be_saved(store_path: Path, name: str) -> None:
-    statement, message = WRONG[name]
+    statement, message = DAMAGES[name]
     change(store_path, statement)
     with pytest.raises(StoreError, match=rf"s\.sqlite: the store is damaged: .*{message}.*; `mpnet sweep --salvage") as error:
         look(store_path)
@@ -112,12 +112,12 @@ def columns(path: Path) -> list[tuple[str, str]]:
 @pytest.mark.slow
 def test_a_value_of_any_type_in_any_column_is_read_or_refused_in_one_line(store_path: Path) -> None:
     with TrialStore.open(store_path, SUBJECT) as store:
-        failed = [FailedTrial("h" * 11, 0, "layer 0 (conv-1): a value is NaN or infinite")]
-        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed_trials=failed)
+        failed_trials = [FailedTrial("h" * 11, 0, "layer 0 (conv-1): a value is NaN or infinite")]
+        store.add(1, (), work=Work(1.0, 1.0), ruled_out=RuledOut("front", ("fq", "qf")), failed_trials=failed_trials)
         store.set_note("sweep", json.dumps({**store.document("sweep"), "front_name": "front"}))
-    whole, refused = store_path.read_bytes(), 0
+    intact, refused = store_path.read_bytes(), 0
     for (table, column), value in itertools.product(columns(store_path), VALUES):
-        store_path.write_bytes(whole)
+        store_path.write_bytes(intact)
         with closing(sqlite3.connect(store_path, isolation_level=None)) as direct:
             direct.execute("PRAGMA synchronous = OFF")
             direct.execute("INSERT INTO claims VALUES ('unit', 'elsewhere:1:x', 1.0)")
@@ -169,11 +169,11 @@ def test_every_bit_of_a_trial_is_held_by_its_checksum(tmp_path: Path) -> None:
     trials = [Trial(key, {"AP": 41.625, "weight_bytes": 1e6 / 3, "bit_operations": 12345.0}) for key in ("fff", "ffq")]
     with TrialStore.open(path, SUBJECT) as store:
         store.add(store.context(CONTEXT), trials)
-    whole = path.read_bytes()
-    start = whole.rindex(struct.pack(">d", trials[0].values["weight_bytes"])) - 40
+    intact = path.read_bytes()
+    start = intact.rindex(struct.pack(">d", trials[0].values["weight_bytes"])) - 40
     refused = 0
     for bit in range(0, 8 * 56, 3):
-        content = bytearray(whole)
+        content = bytearray(intact)
         content[start + bit // 8] ^= 1 << bit % 8
         path.write_bytes(content)
         try:
@@ -204,7 +204,7 @@ def test_every_bit_of_a_trial_is_held_by_its_checksum(tmp_path: Path) -> None:
 def test_what_is_whole_is_salvaged(store_path: Path, tmp_path: Path, name: str, trials: int) -> None:
     with TrialStore.read(store_path) as store:
         expected = {trial.key: trial for trial in store.trials(1)}
-    change(store_path, WRONG[name][0])
+    change(store_path, DAMAGES[name][0])
     original = store_path.read_bytes()
     document = salvage(store_path, tmp_path / "new.sqlite")
     assert document["trials"] == trials
@@ -264,17 +264,17 @@ def test_every_sweep_of_a_store_is_salvaged_with_what_was_found(tmp_path: Path) 
 
 
 def test_a_killed_salvage_leaves_nothing_in_the_way(store_path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    out = tmp_path / "new" / "new.sqlite"
+    salvaged_path = tmp_path / "new" / "new.sqlite"
     with monkeypatch.context() as patch:
         patch.setattr(TrialStore, "set_note", lambda *_: os.kill(os.getpid(), signal.SIGKILL))
         child = os.fork()
         if child == 0:
-            salvage(store_path, out)
+            salvage(store_path, salvaged_path)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
-    assert not out.exists()
-    assert list(out.parent.iterdir())
-    assert salvage(store_path, out)["trials"] == 60
-    assert [path.name for path in out.parent.iterdir()] == [out.name]
+    assert not salvaged_path.exists()
+    assert list(salvaged_path.parent.iterdir())
+    assert salvage(store_path, salvaged_path)["trials"] == 60
+    assert [path.name for path in salvaged_path.parent.iterdir()] == [salvaged_path.name]
 
 
 def test_a_damaged_page_costs_what_lies_on_it(tmp_path: Path) -> None:
@@ -324,15 +324,15 @@ def test_trials_that_are_not_merged_are_read_where_nothing_can_be_written(store_
     path = unmerged(store_path, tmp_path / "away")
     if not shm:
         path.with_name("s.sqlite-shm").unlink()
-    before = {file.name: file.read_bytes() for file in path.parent.iterdir()}
+    contents = {file.name: file.read_bytes() for file in path.parent.iterdir()}
     script = f'mount --bind "{path.parent}" "{path.parent}" && mount -o remount,ro,bind "{path.parent}" && exec "$@"'
     if subprocess.run(["unshare", "--mount", "sh", "-c", script, "-", "true"], capture_output=True).returncode:
         pytest.skip("SKIPPED: no mount namespaces for this user (unshare)")
-    said = subprocess.run(
+    process = subprocess.run(
         ["unshare", "--mount", "sh", "-c", script, "-", sys.executable, "-c", COUNT, str(path)], capture_output=True, text=True
     )
-    assert (said.stdout, said.stderr) == ("64\n", "")
-    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == before
+    assert (process.stdout, process.stderr) == ("64\n", "")
+    assert {file.name: file.read_bytes() for file in path.parent.iterdir()} == contents
 
 
 def test_notes_are_held_to_what_sweeps_write(store_path: Path) -> None:

@@ -42,7 +42,7 @@ FORMATS = ("0.1.0", "0.2.0-named-columns", "0.2.0-checksums")
 
 
 @pytest.fixture(params=FORMATS)
-def old(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+def old_store(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
     """What a version left of a sweep with a budget of 20 trials, and one trial more."""
     path = tmp_path / "old.sqlite"
     with sqlite3.connect(path) as direct:
@@ -71,9 +71,9 @@ def resume(path: Path, task: Problem) -> tuple[int, SweepResult]:
         return state.computed, choose_result(candidates, state, facts, lambda configurations: {})
 
 
-def test_a_store_of_every_format_is_read_as_it_is(old: Path) -> None:
-    content = old.read_bytes()
-    trials = trials_of(old)
+def test_a_store_of_every_format_is_read_as_it_is(old_store: Path) -> None:
+    content = old_store.read_bytes()
+    trials = trials_of(old_store)
     assert len(trials) == 21
     assert trials["qfffff+1:q"].values == {"AP": 50.1493850414587498658, "weight_bytes": 168.0, "bit_operations": 210501632.0}
     assert trials[FULL].values == {
@@ -90,25 +90,25 @@ def test_a_store_of_every_format_is_read_as_it_is(old: Path) -> None:
         "int8_macs": 500.0,
         "latency_ms": 2.5,
     }
-    assert old.read_bytes() == content
+    assert old_store.read_bytes() == content
 
 
-def test_a_store_of_every_format_is_resumed(old: Path) -> None:
-    before = trials_of(old)
-    computed, result = resume(old, problem())
+def test_a_store_of_every_format_is_resumed(old_store: Path) -> None:
+    old_trials = trials_of(old_store)
+    computed, result = resume(old_store, problem())
     assert computed == 3**6 - 21
-    after = trials_of(old)
-    assert after.keys() == {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
-    assert {key: after[key] for key in before} == before
+    trials = trials_of(old_store)
+    assert trials.keys() == {"".join(codes) + "+1:q" for codes in itertools.product("fhq", repeat=6)}
+    assert {key: trials[key] for key in old_trials} == old_trials
     assert result.gap is not None
     assert result.gap.hypervolume_ratio == 1
-    with TrialStore.read(old) as store:
+    with TrialStore.read(old_store) as store:
         assert store.note("version") == "2"
         assert store.work().macs == 1000 * (20 + computed)
 
 
-def test_a_store_of_every_format_is_reported(old: Path) -> None:
-    data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)
+def test_a_store_of_every_format_is_reported(old_store: Path) -> None:
+    data = collect([old_store], progress=lambda task, total: nullcontext(lambda count: None), compute=False)
     table = data.configurations
     row = table.keys.index(FULL)
     assert (len(table), table.keys[table.baseline or 0]) == (21, "ffffff+1:q")
@@ -118,33 +118,33 @@ def test_a_store_of_every_format_is_reported(old: Path) -> None:
     assert FULL in render(data)
 
 
-def test_a_new_measure_is_a_row_of_the_table(old: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_new_measure_is_a_row_of_the_table(old_store: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Stored and read back, in an old store too; offered by documents and reports."""
     mood = {"AP": 60.0, "mood": 7.5, "held_out_mood": 6.5, "bit_operations": 1.0, "weight_bytes": 1.0}
     with monkeypatch.context() as patch:
         patch.setattr(measures, "MEASURES", (MOOD, *measures.MEASURES))
-        assert "mood" not in trials_of(old)[FULL].values
-        with TrialStore.open(old, SUBJECT) as store:
+        assert "mood" not in trials_of(old_store)[FULL].values
+        with TrialStore.open(old_store, SUBJECT) as store:
             store.add(1, [Trial("qqqqqq+1:q", mood)])
-        trials = trials_of(old)
+        trials = trials_of(old_store)
         assert trials["qqqqqq+1:q"].values == mood
         assert "mood" not in trials[FULL].values
         assert len(trials) == 22
-        _, result = resume(old, problem())
+        _, result = resume(old_store, problem())
         best = result.front[0]
         assert (best.metrics, best.held_out) == ({"mood": 7.5, "AP": 60.0}, {"mood": 6.5})
         with pytest.raises(ConfigError, match="mood was not measured for"):
-            resume(old, problem("mood", "bit_operations"))
-        data = collect([old], progress=lambda what, total: nullcontext(lambda count: None), compute=False)
+            resume(old_store, problem("mood", "bit_operations"))
+        data = collect([old_store], progress=lambda task, total: nullcontext(lambda count: None), compute=False)
         assert data.configurations.value(data.configurations.keys.index("qqqqqq+1:q"), "mood") == 7.5
     # A program that does not know the measure goes on with the same store.
-    without = {name: value for name, value in mood.items() if "mood" not in name}
-    assert trials_of(old)["qqqqqq+1:q"].values == without
-    with TrialStore.open(old, SUBJECT) as store:
+    other_measures = {name: value for name, value in mood.items() if "mood" not in name}
+    assert trials_of(old_store)["qqqqqq+1:q"].values == other_measures
+    with TrialStore.open(old_store, SUBJECT) as store:
         with pytest.raises(StoreError, match="no column for"):
             store.add(1, [Trial("other", mood)])
-        assert store.add(1, [Trial("other", without)]) == 1
-    assert trials_of(old)["other"].values == without
+        assert store.add(1, [Trial("other", other_measures)]) == 1
+    assert trials_of(old_store)["other"].values == other_measures
 
 
 def test_a_new_cost_may_be_an_objective_and_limited() -> None:
@@ -157,8 +157,8 @@ sweep = parse_experiment("{name: x, model: {cfg: a, weights: b}, sweep: {strateg
                          "objectives: [AP, energy_mj], constraints: {energy_mj: 2.5}}}").sweep
 print(sweep.objectives, sweep.constraints.at_most)
 """
-    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    assert ran.stdout == "('AP', 'energy_mj') {'energy_mj': 2.5}\n"
+    process = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert process.stdout == "('AP', 'energy_mj') {'energy_mj': 2.5}\n"
 
 
 def test_limits_of_costs_hold() -> None:
@@ -168,16 +168,16 @@ def test_limits_of_costs_hold() -> None:
 
 
 @pytest.mark.parametrize("version", ["3", "12", "x", ""])
-def test_a_newer_store_is_one_clear_line(old: Path, version: str) -> None:
-    with sqlite3.connect(old) as direct:
+def test_a_newer_store_is_one_clear_line(old_store: Path, version: str) -> None:
+    with sqlite3.connect(old_store) as direct:
         direct.execute("UPDATE meta SET value = ? WHERE name = 'version'", (version,))
     direct.close()
-    content = old.read_bytes()
+    content = old_store.read_bytes()
     for opener in (TrialStore.read, lambda path: TrialStore.open(path, SUBJECT)):
         with pytest.raises(
             StoreError,
             match=rf"old.sqlite: a store of format version {version}, this mpnet reads 1 to 2; "
             r"use the newer mpnet that wrote it, or choose another --store$",
         ):
-            opener(old)
-    assert old.read_bytes() == content
+            opener(old_store)
+    assert old_store.read_bytes() == content

@@ -22,7 +22,7 @@ from mpnet.sweep.store import Trial
 from tests.sweep.sweep_networks import tiny_yolo, yolov3_tiny
 from tests.sweep.synthetic import additive_quality, interacting_quality, measure_of, run
 
-TWO, THREE = ("fp32", "int8"), ("fp32", "fp16", "int8")
+TWO_PRECISIONS, THREE_PRECISIONS = ("fp32", "int8"), ("fp32", "fp16", "int8")
 OPTIONS = SpaceSection(
     quantization=(
         OptionRange(
@@ -35,14 +35,17 @@ OPTIONS = SpaceSection(
 
 
 def problem(
-    network: NetworkSpec | None = None, precisions: tuple[str, ...] = TWO, section: SpaceSection | None = None, **more: object
+    network: NetworkSpec | None = None,
+    precisions: tuple[str, ...] = TWO_PRECISIONS,
+    section: SpaceSection | None = None,
+    **keywords: object,
 ) -> Problem:
     network = network or tiny_yolo()
     return Problem(
         build_space(network, precisions, section),
         tuple(c.macs for c in network.convolutions),
         objectives_of(("AP", "bit_operations")),
-        **more,
+        **keywords,
     )
 
 
@@ -55,7 +58,7 @@ def test_every_strategy_of_the_experiment_file_exists() -> None:
     "section", [SpaceSection(), OPTIONS, SpaceSection(tied=(("3x3",),)), SpaceSection(layers=(("first", ("fp32",)),))]
 )
 def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSection) -> None:
-    task = problem(precisions=THREE, section=section, trials=None if STRATEGIES[name].prunes else 60)
+    task = problem(precisions=THREE_PRECISIONS, section=section, trials=None if STRATEGIES[name].prunes else 60)
     trials = run(strategy(name).walk(task), measure_of(task, interacting_quality(1, 6)))
     assert trials
     assert all(key in task.space and 0 <= options < len(task.space.option_sets) for key, options in trials)
@@ -65,7 +68,7 @@ def test_every_strategy_stays_in_the_space_and_ends(name: str, section: SpaceSec
 
 @pytest.mark.parametrize("name", sorted(STRATEGIES))
 def test_every_strategy_asks_the_same_again(name: str) -> None:
-    task = problem(precisions=THREE, trials=None if STRATEGIES[name].prunes else 50, seed=4)
+    task = problem(precisions=THREE_PRECISIONS, trials=None if STRATEGIES[name].prunes else 50, seed=4)
     measure = measure_of(task, interacting_quality(2, 6))
     first, second = (list(run(strategy(name).walk(task), measure)) for _ in range(2))
     assert first == second
@@ -80,7 +83,7 @@ def test_exact_strategies_try_everything(name: str) -> None:
 
 
 def test_a_grid_says_when_it_is_none() -> None:
-    task = problem(yolov3_tiny(), THREE)
+    task = problem(yolov3_tiny(), THREE_PRECISIONS)
     with pytest.raises(ConfigError, match=r"grid is for up to 4,096 configurations, this space has 1,594,323; tie"):
         next(strategy("grid").walk(task))
 
@@ -93,7 +96,7 @@ def test_one_at_a_time_goes_both_ways() -> None:
 
 
 def test_three_precisions_are_each_tried_alone() -> None:
-    keys = {key for key, _ in next(strategy("one_at_a_time").walk(problem(precisions=THREE))).configurations}
+    keys = {key for key, _ in next(strategy("one_at_a_time").walk(problem(precisions=THREE_PRECISIONS))).configurations}
     assert keys == (
         {"ffffff", "hhhhhh", "qqqqqq"}
         | {"ffffff"[:i] + c + "ffffff"[i + 1 :] for i in range(6) for c in "hq"}
@@ -103,7 +106,7 @@ def test_three_precisions_are_each_tried_alone() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
-    task = problem(precisions=THREE)
+    task = problem(precisions=THREE_PRECISIONS)
     quality = additive_quality(seed, 6)
     measure = measure_of(task, quality)
     results = {c: measure(c) for c in only_lowered(task, 0)}
@@ -120,7 +123,7 @@ def test_harms_that_add_up_are_predicted_exactly(seed: int) -> None:
 
 
 def test_a_long_prediction_is_thinned_with_its_ends() -> None:
-    task = problem(yolov3_tiny(), THREE)
+    task = problem(yolov3_tiny(), THREE_PRECISIONS)
     measure = measure_of(task, additive_quality(1, 13))
     trials = {c: measure(c) for c in only_lowered(task, 0)}
     predicted = predicted_front(task, 0, trials, limit=40)
@@ -130,15 +133,15 @@ def test_a_long_prediction_is_thinned_with_its_ends() -> None:
 
 
 def test_a_prediction_fills_the_budget_from_end_to_end() -> None:
-    task = problem(yolov3_tiny(), THREE, trials=60)
+    task = problem(yolov3_tiny(), THREE_PRECISIONS, trials=60)
     measure = measure_of(task, additive_quality(1, 13))
     trials = run(strategy("additive").walk(task), measure)
     alone = len(only_lowered(task, 0))
     assert alone < len(trials) <= 60
     predicted = predicted_front(task, 0, trials, limit=60 - alone)
     assert {key for key, _ in trials} == {key for key, _ in only_lowered(task, 0)} | set(predicted)
-    few = problem(yolov3_tiny(), THREE, trials=10)
-    assert len(run(strategy("additive").walk(few), measure)) == alone
+    small_problem = problem(yolov3_tiny(), THREE_PRECISIONS, trials=10)
+    assert len(run(strategy("additive").walk(small_problem), measure)) == alone
 
 
 def test_greedy_lowers_the_cheapest_harm_first() -> None:
@@ -157,7 +160,7 @@ def test_greedy_lowers_the_cheapest_harm_first() -> None:
 
 
 def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
-    task = problem(yolov3_tiny(), TWO)
+    task = problem(yolov3_tiny(), TWO_PRECISIONS)
     measure = measure_of(task, additive_quality(8, 13))
     trials = run(strategy("greedy").walk(task), measure)
     everything = [measure(Assignment(key)) for key in task.space.all_keys()]
@@ -172,7 +175,7 @@ def test_greedy_finds_most_of_a_front_at_a_fraction_of_the_work() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["nsga2", "tpe"])
 def test_pareto_keeps_to_its_budget_and_finds_the_corners(sampler: str) -> None:
-    task = problem(yolov3_tiny(), THREE, trials=70, sampler=sampler)
+    task = problem(yolov3_tiny(), THREE_PRECISIONS, trials=70, sampler=sampler)
     trials = run(strategy("pareto").walk(task), measure_of(task, additive_quality(8, 13)))
     assert len(trials) == 70
     assert {("f" * 13, 0), ("q" * 13, 0)} <= set(trials)
@@ -220,13 +223,15 @@ def test_nothing_may_fit() -> None:
 def test_a_constraint_is_about_the_measure_that_it_names() -> None:
     """Whatever the first objective is: ap_drop limits AP, agreement_AP_drop agreement."""
     limits = ConstraintSection(ap_drop=1.0, drops={"agreement_AP_drop": 5.0})
-    task = Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(("agreement_AP", "bit_operations")), limits)
-    before, after = (
+    task = Problem(
+        build_space(tiny_yolo(), TWO_PRECISIONS), (1,) * 6, objectives_of(("agreement_AP", "bit_operations")), limits
+    )
+    baseline, trial = (
         Trial(key, {"AP": ap, "agreement_AP": agreement, "bit_operations": 1.0})
         for key, ap, agreement in (("ffffff", 40.0, 100.0), ("qqqqqq", 39.5, 94.0))
     )
-    assert task.excesses(after, before) == [("ap_drop", -0.5), ("agreement_AP_drop", 1.0)]
-    assert not task.meets(after, before)
+    assert task.excesses(trial, baseline) == [("ap_drop", -0.5), ("agreement_AP_drop", 1.0)]
+    assert not task.meets(trial, baseline)
 
 
 @pytest.mark.parametrize(
@@ -239,11 +244,11 @@ def test_a_constraint_is_about_the_measure_that_it_names() -> None:
 )
 def test_objectives_need_both_sides(names: tuple[str, ...], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Problem(build_space(tiny_yolo(), TWO), (1,) * 6, objectives_of(names))
+        Problem(build_space(tiny_yolo(), TWO_PRECISIONS), (1,) * 6, objectives_of(names))
 
 
 def test_an_objective_that_was_not_measured_says_what_to_do() -> None:
     task = problem()
-    measured = measure_of(task, additive_quality(5, 6))(Assignment("ffffff"))
+    trial = measure_of(task, additive_quality(5, 6))(Assignment("ffffff"))
     with pytest.raises(ConfigError, match=r"latency_ms was not measured for ffffff; make a table with `mpnet profile`"):
-        task.value(measured, "latency_ms")
+        task.value(trial, "latency_ms")

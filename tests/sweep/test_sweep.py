@@ -38,17 +38,17 @@ SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
 NETWORK = tiny_yolo()
 
 
-def problem(**more: object) -> Problem:
+def problem(**keywords: object) -> Problem:
     space = replace(build_space(NETWORK, ("fp32", "fp16", "int8")), suffix="+1:q")
-    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **more)
+    return Problem(space, tuple(c.macs for c in NETWORK.convolutions), objectives_of(("AP", "bit_operations")), **keywords)
 
 
 def sweep(
-    store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive", **more: object
+    store: TrialStore, task: Problem, executor: Executor | None = None, name: str = "exhaustive", **keywords: object
 ) -> SweepState:
     executor = executor or InlineExecutor(SyntheticRecipe(task))
     try:
-        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor), **more).run(
+        return Sweep(task, NETWORK, store, [store.context({"arithmetic": "1"})], lambda: WorkerPool(executor), **keywords).run(
             strategy(name).walk
         )
     finally:
@@ -107,8 +107,8 @@ def test_another_context_shares_nothing(store: TrialStore) -> None:
 def test_worker_processes_give_the_same(store: TrialStore, tmp_path: Path) -> None:
     task = problem()
     inline = sweep(store, task)
-    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as other:
-        assert sweep(other, task, ProcessExecutor(SyntheticRecipe(task), 2)).trials == inline.trials
+    with TrialStore.open(tmp_path / "other.sqlite", SUBJECT) as second_store:
+        assert sweep(second_store, task, ProcessExecutor(SyntheticRecipe(task), 2)).trials == inline.trials
 
 
 @pytest.mark.slow
@@ -168,8 +168,8 @@ def test_a_worker_that_is_loading_does_not_answer_ctrl_c(tmp_path: Path) -> None
     script = tmp_path / "first_worker.py"
     script.write_text(FIRST_WORKER)
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
-    out = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment).stdout
-    blocked, ignored = (int(mask, 16) for mask in out.split())
+    output = subprocess.run([sys.executable, script], capture_output=True, text=True, check=True, env=environment).stdout
+    blocked, ignored = (int(mask, 16) for mask in output.split())
     assert (blocked | ignored) & 1 << signal.SIGINT - 1
 
 
@@ -198,8 +198,8 @@ def test_several_processes_share_one_store(
     log = tmp_path / "computed"
     spawn = multiprocessing.get_context("spawn")
     processes = [
-        spawn.Process(target=sweep_in_a_process, args=(str(store.path), str(log), *more))
-        for more in zip(seconds, workers, strict=True)
+        spawn.Process(target=sweep_in_a_process, args=(str(store.path), str(log), *process_arguments))
+        for process_arguments in zip(seconds, workers, strict=True)
     ]
     for process in processes:
         process.start()
@@ -260,9 +260,9 @@ class Interrupted(InlineExecutor):
         return super().wait(timeout)
 
 
-def run(task: Problem, store: TrialStore, executor: Executor, seconds: float, **more: object) -> SweepState:
+def run(task: Problem, store: TrialStore, executor: Executor, seconds: float, **keywords: object) -> SweepState:
     contexts = [store.context({"arithmetic": "1"})]
-    return Sweep(task, NETWORK, store, contexts, lambda: WorkerPool(executor, 1, seconds), **more).run(
+    return Sweep(task, NETWORK, store, contexts, lambda: WorkerPool(executor, 1, seconds), **keywords).run(
         strategy("exhaustive").walk
     )
 
@@ -326,10 +326,10 @@ def test_chunks_grow_only_where_much_is_repeated() -> None:
     [unit, *_] = split_work(network, map(Assignment, build_space(network, ("fp32", "int8")).all_keys()))
     first, second = unit.keys[:32], unit.keys[32:64]
     sizes = ChunkSizes(network, 2.0)
-    alone, after = (float(forward_equivalents_of(network, keys)) for keys in (first, (first[-1], *second)))
+    alone, continued = (float(forward_equivalents_of(network, keys)) for keys in (first, (first[-1], *second)))
     sizes.learn(first, False, 2.0 * alone)
-    share = 1 - (after - 1) / float(forward_equivalents_of(network, second))
-    sizes.learn(second, False, 2.0 * (after - 1), first, share)
+    share = 1 - (continued - 1) / float(forward_equivalents_of(network, second))
+    sizes.learn(second, False, 2.0 * (continued - 1), first, share)
     remaining = unit.keys[64:]
     count = sizes.choose(remaining, 1e5, False, first + second)
     assert 2.0 * (float(forward_equivalents_of(network, (second[-1], *remaining[:count]))) - 1) <= 5.0
@@ -341,13 +341,13 @@ def test_chunks_grow_only_where_much_is_repeated() -> None:
 def test_a_worker_goes_on_where_its_last_unit_ended() -> None:
     executor = ProcessExecutor(SyntheticRecipe(problem()), 1)
     try:
-        first, far, near = (WorkChunk(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
-        for unit in (first, far, near):
+        first, distant, neighbour = (WorkChunk(0, (key,)) for key in ("ffffff+1:q", "qqqqqq+1:q", "fffffq+1:q"))
+        for unit in (first, distant, neighbour):
             executor.submit(unit)
         chunks: list[WorkChunk] = []
         while len(chunks) < 3:
             chunks += [result.chunk for result in executor.wait(10)]
-        assert chunks == [first, near, far]
+        assert chunks == [first, neighbour, distant]
     finally:
         executor.close()
 
@@ -374,10 +374,10 @@ def test_units_cover_everything_once_and_share_prefixes() -> None:
         assert [key for unit in units for key in unit.keys] == keys
         assert len(units) >= min(workers, len(keys) // 16)
         assert all(len(unit.keys) <= MAX_TRIALS for unit in units)
-    whole = split_work(NETWORK, [Assignment(key) for key in keys], bytes_per_head=1)
+    whole_units = split_work(NETWORK, [Assignment(key) for key in keys], bytes_per_head=1)
     theory = forward_equivalents(NETWORK, problem().space)
-    assert theory <= planned_equivalents(NETWORK, whole) <= theory * (1 + MAX_REPEATED)
-    assert planned_equivalents(NETWORK, whole) < planned_equivalents(NETWORK, units) < len(keys)
+    assert theory <= planned_equivalents(NETWORK, whole_units) <= theory * (1 + MAX_REPEATED)
+    assert planned_equivalents(NETWORK, whole_units) < planned_equivalents(NETWORK, units) < len(keys)
 
 
 def test_units_of_different_options_are_apart() -> None:

@@ -45,8 +45,8 @@ def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.M
     result = sweep(tmp_path, timed=True)
     assert result.times.keys() == {"baseline", *result.picks}
     assert result.times["baseline"].median_ms == 1.0
-    again = sweep(tmp_path, timed=True)
-    assert (again.computed, again.times, watch.rounds) == (0, result.times, 1)
+    repeated = sweep(tmp_path, timed=True)
+    assert (repeated.computed, repeated.times, watch.rounds) == (0, result.times, 1)
     with TrialStore.read(Path(result.store)) as store:
         assert json.loads(store.note("findings") or "")["times"] == as_json(result)["times"]
 

@@ -69,16 +69,16 @@ def run(graph: SharedGraph, network: NetworkSpec, images: np.ndarray, options: E
 
     # The stem image by image, the rest all at once: groups change no bit.
     stems = [run_stem(graph, host_tensor(images[i : i + 1]), prepared) for i in range(len(images))]
-    joined = [join_tensors(parts) for parts in zip(*stems, strict=True)]
+    joined = [join_tensors(image_tensors) for image_tensors in zip(*stems, strict=True)]
     run_graph(graph, joined, prepared, on_head, image=host_tensor(images))
     return heads
 
 
 @pytest.mark.parametrize("name", sorted(NETWORKS))
-@pytest.mark.parametrize("said", [None, PER_TENSOR], ids=["per_channel", "per_tensor"])
-def test_every_configuration_has_the_bits_of_a_direct_run(name: str, said: object) -> None:
+@pytest.mark.parametrize("quantization", [None, PER_TENSOR], ids=["per_channel", "per_tensor"])
+def test_every_configuration_has_the_bits_of_a_direct_run(name: str, quantization: object) -> None:
     network = NETWORKS[name]
-    options = resolve_options(network, said) if said else resolve_options(network)
+    options = resolve_options(network, quantization) if quantization else resolve_options(network)
     keys = list(build_space(network, THREE).all_keys())
     graph = build_graph(network, keys, options)
     images = np.random.default_rng(4).random((3, *network.in_shape), np.float32)
@@ -115,10 +115,10 @@ def test_tensors_go_when_nothing_needs_them() -> None:
     """Memory grows with the depth of the trie, not with the number of configurations."""
     network = tiny_yolo()
     options = resolve_options(network)
-    one = build_graph(network, ["ffffff"], options).peak_bytes(stem=True)
+    single_peak = build_graph(network, ["ffffff"], options).peak_bytes(stem=True)
     everything = build_graph(network, build_space(network, THREE).all_keys(), options)
     assert len(everything.nodes) > 20 * len(network.layers)
-    assert everything.peak_bytes(stem=False) < 3 * one
+    assert everything.peak_bytes(stem=False) < 3 * single_peak
 
 
 def test_layers_with_a_precision_of_their_own_keep_it() -> None:
