@@ -45,7 +45,7 @@ from mpnet.trial.detection import DETECTION_KIT
 from mpnet.trial.experiment import open_workbench
 from mpnet.trial.inference import run_plans
 from mpnet.trial.inputs import spread
-from mpnet.trial.lowering_order import Depths, LoweringSearch, Measured
+from mpnet.trial.lowering_order import Depths, LoweringSearch, MeasuredLowering
 from mpnet.trial.workbench import Workbench
 
 AT_ONCE, ALONE_AT_ONCE = 4, 12
@@ -62,7 +62,7 @@ def configurations(bench: Workbench, most: int) -> list[str]:
         return "".join(codes[depth] for depth in depths)
 
     search = LoweringSearch((len(codes) - 1,) * layers)
-    walk, sent = search.chain(), None
+    walk, sent = search.search_chain(), None
     try:
         while True:
             asked = list(walk.send(sent))  # type: ignore[arg-type]
@@ -71,11 +71,11 @@ def configurations(bench: Workbench, most: int) -> list[str]:
                 part = asked[first : first + ALONE_AT_ONCE]
                 plans = [some.plan(assign_key(bench.network, key_of(depths))) for depths in part]
                 for depths, plan, run in zip(part, plans, run_plans(some, [top, *plans])[1:], strict=True):
-                    sent[depths] = Measured(noise_of(run.head_sqnr_db), plan_cost(plan)["bit_operations"])
+                    sent[depths] = MeasuredLowering(noise_of(run.head_sqnr_db), plan_cost(plan)["bit_operations"])
     except StopIteration as ended:
         chain = list(dict.fromkeys(ended.value))
-    noisy = [depths for depths in chain if search.noise(depths) > NOISY]
-    dense = [depths for pair in pairwise(noisy) for depths in (pair[0], *search.between(*pair, RATIO))]
+    noisy = [depths for depths in chain if search.noise_of(depths) > NOISY]
+    dense = [depths for pair in pairwise(noisy) for depths in (pair[0], *search.interpolate(*pair, RATIO))]
     return list(
         dict.fromkeys(["f" * layers, *map(key_of, [*evenly(chain[: -len(noisy)], 4), *evenly([*dense, chain[-1]], most)])])
     )

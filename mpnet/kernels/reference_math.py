@@ -84,8 +84,8 @@ def _gelu_erf(x: F32) -> Any:
 
 
 def _stair(x: F32) -> Any:
-    whole, steps = np.floor(x), np.floor(_HALF * x)
-    return np.where(whole > _TWO * steps, (x - whole) + steps, steps)
+    floors, half_floors = np.floor(x), np.floor(_HALF * x)
+    return np.where(floors > _TWO * half_floors, (x - floors) + half_floors, half_floors)
 
 
 def _hard_sigmoid(x: F32) -> Any:

@@ -73,7 +73,7 @@ def fake_quant_steps(minimum: np.float32, maximum: np.float32, num_bits: int, na
         return Steps(flush_one((lowest - zero) * scale), flush_one((highest - zero) * scale), scale, inv_scale, zero - lowest)
 
 
-def fake_quant_whole(x: NDArray[np.float32], steps: Steps, *, channel: bool = False) -> NDArray[np.float32]:
+def fake_quant_integers(x: NDArray[np.float32], steps: Steps, *, channel: bool = False) -> NDArray[np.float32]:
     """Return whole numbers of steps from the real 0 for finite x. channel: as the operation per channel does."""
     shifted = flush(np.maximum(np.minimum(flush(x), steps.maximum), steps.minimum) - steps.minimum)
     position = flush(shifted * steps.inv_scale if channel else np.divide(shifted, steps.scale, dtype=_f32))
@@ -96,7 +96,7 @@ def both_ways_steps(minimum: np.float32, maximum: np.float32, lowest: int, highe
         return Steps(flush_one(low * scale), maximum, scale, flush_one(from_maximum))
 
 
-def both_ways_whole(x: NDArray[np.float32], steps: Steps, rounding: str) -> NDArray[np.float32]:
+def both_ways_integers(x: NDArray[np.float32], steps: Steps, rounding: str) -> NDArray[np.float32]:
     """Return whole numbers of steps from the real 0 for finite x; the sign of a zero is x's where halves go to even."""
     values = flush(x)
     values = np.where(values > steps.maximum, steps.maximum, values)
@@ -191,7 +191,7 @@ def quantize_and_dequantize(
             steps = replace(steps, minimum=-_FLOAT_MAX, maximum=_FLOAT_MAX)
         if not steps.usable:
             raise PrecisionError(f"{name}: the range [{least}, {most}] has no finite scale; widen it")
-        out[at] = flush(both_ways_whole(slices[at], steps, ROUND_MODES[round_mode]) * steps.scale)
+        out[at] = flush(both_ways_integers(slices[at], steps, ROUND_MODES[round_mode]) * steps.scale)
     return out[0] if axis is None else np.moveaxis(out, 0, axis)
 
 
@@ -201,7 +201,7 @@ def _fake_quantised(
     steps = fake_quant_steps(low, high, num_bits, narrow_range)
     if not steps.usable:
         raise PrecisionError(f"fake_quant_with_min_max_vars: the range [{low}, {high}] has no finite scale; widen it")
-    return flush(fake_quant_whole(x, steps, channel=channel) * steps.scale)
+    return flush(fake_quant_integers(x, steps, channel=channel) * steps.scale)
 
 
 def _checked(

@@ -119,10 +119,10 @@ class InputProducts:
         variances += damping * (np.add.accumulate(variances, axis=1)[:, -1:] / depth)
         largest = np.maximum(variances.max(axis=1), 1.0)
         bits = 53 - _ERROR_BITS - depth.bit_length()
-        whole = np.rint(centred * (2.0**bits / largest)[:, None, None])
-        variances = np.einsum("gii->gi", whole)
+        covariance = np.rint(centred * (2.0**bits / largest)[:, None, None])
+        variances = np.einsum("gii->gi", covariance)
         np.maximum(variances, 1.0, out=variances)
-        return np.asarray(whole)
+        return np.asarray(covariance)
 
 
 def learn_codes(

@@ -174,9 +174,9 @@ def dequantize_slice(
     mode: str,
     narrow_range: bool,
     *,
-    whole: bool = True,
+    per_tensor: bool = True,
 ) -> NDArray[np.float32]:
-    """Dequantize codes to float32. whole: one range holds for the whole tensor."""
+    """Dequantize codes to float32. per_tensor: one range holds for the whole tensor."""
     scale = dequantize_scale(min_range, max_range, kind, mode, narrow_range)
     min_range, max_range = flush_one(min_range), flush_one(max_range)
     real: NDArray[np.float32] = q.astype(np.float32)
@@ -189,7 +189,7 @@ def dequantize_slice(
                 base = flush_one(np.float32(round_to_integers(np.asarray(min_range / scale), "half_away")) * scale)
             real = flush_one(base - flush_one(_f32(kind.lowest) * scale)) + flush(real * scale)
         else:
-            if whole and kind is QINT32:
+            if per_tensor and kind is QINT32:
                 # For whole tensors TensorFlow goes from qint32 through float to int32, and the topmost 64 codes, which
                 # float32 rounds to 2^31, come out as the lowest one. Its path for slices does not.
                 real = np.where(real >= _f32(2.0**31), _f32(-(2.0**31)), real)
@@ -270,7 +270,7 @@ def dequantize(
     out = np.empty(codes.shape, np.float32)
     for part in slices:
         out[part.where] = dequantize_slice(
-            codes[part.where], part.minimum, part.maximum, kind, mode, narrow_range, whole=len(slices) == 1
+            codes[part.where], part.minimum, part.maximum, kind, mode, narrow_range, per_tensor=len(slices) == 1
         )
     return out
 

@@ -132,9 +132,9 @@ def _tensorflow(rows: NDArray[np.float32], scheme: WeightScheme) -> tuple[NDArra
             )
         assert scheme.rounding is not None
         integers[row_index] = (
-            fake_quant.fake_quant_whole(row, steps, channel=channel)
+            fake_quant.fake_quant_integers(row, steps, channel=channel)
             if fake
-            else fake_quant.both_ways_whole(row, steps, scheme.rounding)
+            else fake_quant.both_ways_integers(row, steps, scheme.rounding)
         )
         scales[row_index] = steps.scale
     return integers, scales

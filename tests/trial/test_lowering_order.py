@@ -7,10 +7,10 @@ import random
 from itertools import pairwise
 from typing import Callable, TypeVar
 
-from mpnet.trial.lowering_order import Depths, LoweringSearch, Measured, Search
+from mpnet.trial.lowering_order import Depths, LoweringSearch, MeasuredLowering, Search
 
 _Answer = TypeVar("_Answer")
-Measure = Callable[[Depths], Measured | None]
+Measure = Callable[[Depths], MeasuredLowering | None]
 
 
 def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Depths]]:
@@ -26,22 +26,22 @@ def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Dep
         return answer, asked
 
 
-def adding_up(seed: int, layers: int, steps: int = 1) -> Callable[[Depths], Measured]:
+def adding_up(seed: int, layers: int, steps: int = 1) -> Callable[[Depths], MeasuredLowering]:
     """Noise and cost of which every layer and step has its own share."""
     generator = random.Random(seed)
     noise = [[generator.expovariate(1) for _ in range(steps)] for _ in range(layers)]
     price = [[generator.uniform(0.2, 2) for _ in range(steps)] for _ in range(layers)]
     most = sum(map(sum, price))
 
-    def measure(depths: Depths) -> Measured:
+    def measure(depths: Depths) -> MeasuredLowering:
         lowered = [(layer, step) for layer, last in enumerate(depths) for step in range(last)]
-        return Measured(sum(noise[i][s] for i, s in lowered), most - sum(price[i][s] for i, s in lowered))
+        return MeasuredLowering(sum(noise[i][s] for i, s in lowered), most - sum(price[i][s] for i, s in lowered))
 
     return measure
 
 
 def test_the_chain_is_nested_from_all_high_to_all_low() -> None:
-    chain, asked = follow(LoweringSearch((2,) * 9).chain(), adding_up(1, 9, 2))
+    chain, asked = follow(LoweringSearch((2,) * 9).search_chain(), adding_up(1, 9, 2))
     assert chain[0] == (0,) * 9
     assert chain[-1] == (2,) * 9
     assert all(a <= b for before, after in pairwise(chain) for a, b in zip(before, after, strict=True))
@@ -50,7 +50,7 @@ def test_the_chain_is_nested_from_all_high_to_all_low() -> None:
 
 def test_layers_whose_noise_adds_up_are_lowered_by_noise_for_what_they_save() -> None:
     measure = adding_up(3, 12)
-    chain, _ = follow(LoweringSearch((1,) * 12).chain(), measure)
+    chain, _ = follow(LoweringSearch((1,) * 12).search_chain(), measure)
     most = measure((0,) * 12).cost
     single = [measure(tuple(int(i == j) for j in range(12))) for i in range(12)]
     order = sorted(range(12), key=lambda i: single[i].noise / (most - single[i].cost))
@@ -60,55 +60,55 @@ def test_layers_whose_noise_adds_up_are_lowered_by_noise_for_what_they_save() ->
 def test_layers_ranked_alone_are_the_chain_where_noise_adds_up() -> None:
     measure = adding_up(3, 12)
     search = LoweringSearch((1,) * 12)
-    chain, _ = follow(search.chain(), measure)
-    assert set(search.ranked_alone()) <= {*chain}
-    assert search.ranked_alone()[-1] == (1,) * 12
-    assert LoweringSearch((1,) * 3).ranked_alone() == []
+    chain, _ = follow(search.search_chain(), measure)
+    assert set(search.rank_alone()) <= {*chain}
+    assert search.rank_alone()[-1] == (1,) * 12
+    assert LoweringSearch((1,) * 3).rank_alone() == []
 
 
 def test_two_layers_that_harm_each_other_are_lowered_last() -> None:
-    def measure(depths: Depths) -> Measured:
-        return Measured(0.01 * sum(depths) + (5.0 if depths[0] and depths[1] else 0.0), 10.0 - sum(depths))
+    def measure(depths: Depths) -> MeasuredLowering:
+        return MeasuredLowering(0.01 * sum(depths) + (5.0 if depths[0] and depths[1] else 0.0), 10.0 - sum(depths))
 
-    chain, _ = follow(LoweringSearch((1,) * 10).chain(), measure)
+    chain, _ = follow(LoweringSearch((1,) * 10).search_chain(), measure)
     assert [sum(a) for a in chain if a[0] and a[1]] == [10]
 
 
 def test_what_fails_is_passed_by() -> None:
     ample = adding_up(5, 6)
-    chain, _ = follow(LoweringSearch((1,) * 6).chain(), lambda depths: None if depths[2] else ample(depths))
+    chain, _ = follow(LoweringSearch((1,) * 6).search_chain(), lambda depths: None if depths[2] else ample(depths))
     assert chain[-1] == (1, 1, 0, 1, 1, 1)
-    nothing, _ = follow(LoweringSearch((1,) * 6).chain(), lambda depths: None)
+    nothing, _ = follow(LoweringSearch((1,) * 6).search_chain(), lambda depths: None)
     assert nothing == []
 
 
 def test_an_exchange_has_less_noise_and_costs_no_more() -> None:
     measure = adding_up(7, 20)
     search = LoweringSearch((1,) * 20)
-    follow(search.chain(), measure)
+    follow(search.search_chain(), measure)
     poor = tuple(int(i % 2 == 0) for i in range(20))
-    search.measured[poor] = measure(poor)
+    search.measures[poor] = measure(poor)
     better, _ = follow(search.exchange(poor), measure)
     assert better
-    assert all(search.noise(a) < search.noise(poor) for a in better)
-    assert all(search.measured[a].cost <= search.measured[poor].cost for a in better)
-    assert [search.noise(a) for a in better] == sorted(search.noise(a) for a in better)
+    assert all(search.noise_of(a) < search.noise_of(poor) for a in better)
+    assert all(search.measures[a].cost <= search.measures[poor].cost for a in better)
+    assert [search.noise_of(a) for a in better] == sorted(search.noise_of(a) for a in better)
 
 
 def test_three_hundred_layers_ask_for_a_few_measures_a_layer() -> None:
-    _, asked = follow(LoweringSearch((1,) * 300).chain(), adding_up(11, 300))
+    _, asked = follow(LoweringSearch((1,) * 300).search_chain(), adding_up(11, 300))
     assert len(asked) < 4 * 300
 
 
 def test_between_two_of_a_chain_costs_fall_evenly() -> None:
     measure = adding_up(3, 60)
     search = LoweringSearch((1,) * 60)
-    chain, _ = follow(search.chain(), measure)
+    chain, _ = follow(search.search_chain(), measure)
     dear, cheap = chain[2], chain[8]
-    found = search.between(dear, cheap, 0.97)
+    found = search.interpolate(dear, cheap, 0.97)
     costs = [measure(depths).cost for depths in (dear, *found, cheap)]
     assert len(found) > 5
     assert costs == sorted(costs, reverse=True)
     assert max(first / second for first, second in pairwise(costs)) < 1.2
     assert all(a <= b <= c for one in found for a, b, c in zip(dear, one, cheap, strict=True))
-    assert search.between(dear, dear, 0.97) == []
+    assert search.interpolate(dear, dear, 0.97) == []

@@ -17,7 +17,7 @@ from mpnet.sweep.problem.problem import Batch, Problem, Results, Walk, screened_
 from mpnet.sweep.problem.space import Assignment
 from mpnet.sweep.search.strategies import Strategy
 from mpnet.sweep.store import Trial
-from mpnet.trial.lowering_order import Depths, LoweringSearch, Measured, Search
+from mpnet.trial.lowering_order import Depths, LoweringSearch, MeasuredLowering, Search
 
 SPACED = 26
 """Points of the chain that are measured."""
@@ -58,12 +58,12 @@ class _Search:
         """Walk everything that is measured."""
         ends = [self._configuration((0,) * len(self._codes)), self._configuration(self._search.lowest)]
         yield Batch([Assignment(self._problem.baseline), *ends])
-        chain = list(dict.fromkeys((yield from self._screened(self._search.chain()))))
+        chain = list(dict.fromkeys((yield from self._screened(self._search.search_chain()))))
         spaced = evenly(chain, SPACED) if len(chain) > 1 else chain
-        noisy = [a for a in spaced if self._search.noise(a) > NOISY and a != self._search.lowest]
-        dense = [a for pair in pairwise([*noisy, *spaced[-1:]]) for a in self._search.between(*pair, RATIO)]
+        noisy = [a for a in spaced if self._search.noise_of(a) > NOISY and a != self._search.lowest]
+        dense = [a for pair in pairwise([*noisy, *spaced[-1:]]) for a in self._search.interpolate(*pair, RATIO)]
         raised = [self._with_outputs_raised(a) for a in [*noisy, *dense]]
-        yield Batch(self._configurations([*spaced, *dense, *raised, *self._search.ranked_alone()]))
+        yield Batch(self._configurations([*spaced, *dense, *raised, *self._search.rank_alone()]))
         exchanged: list[Depths] = []
         for depths in evenly(noisy, EXCHANGED):
             better = yield from self._screened(self._search.exchange(depths))
@@ -95,11 +95,13 @@ class _Search:
             answer: _Answer = ended.value
             return answer
 
-    def _measured(self, asked: Sequence[Depths], found: Mapping[Assignment, Trial]) -> Iterable[tuple[Depths, Measured]]:
+    def _measured(
+        self, asked: Sequence[Depths], found: Mapping[Assignment, Trial]
+    ) -> Iterable[tuple[Depths, MeasuredLowering]]:
         for depths in asked:
             trial = found.get(self._configuration(depths))
             if trial is not None:
-                yield depths, Measured(screened_noise(trial), self._problem.cost(trial))
+                yield depths, MeasuredLowering(screened_noise(trial), self._problem.cost(trial))
 
     def _halves(self, known: Results) -> list[Assignment]:
         """Walk the configurations that lie half way between neighbours on the front.
