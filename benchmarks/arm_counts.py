@@ -23,9 +23,9 @@ from pathlib import Path
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent
-sys.path[:0] = [str(HERE), str(ROOT)]
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent
+sys.path[:0] = [str(FOLDER), str(ROOT)]
 
 from peer_models import open_network, options_of, write_models  # noqa: E402
 
@@ -35,7 +35,7 @@ from mpnet.export import Configuration, export  # noqa: E402
 # Kernel table of mpnet, -cpu of the emulator, part number of Arm's core (of the last: Cortex-A710, which has SMMLA).
 CPUS = (("neon", "cortex-a57", "0xd07"), ("neon_dotprod", "cortex-a76", "0xd0b"), ("neon_i8mm", "max,sve=off", "0xd47"))
 PACKAGES = ("ai-edge-litert==2.3.0", "backports.strenum", "flatbuffers", "tqdm", "typing-extensions", "protobuf", "ml_dtypes")
-LESS, MORE = 2, 5
+FEWER_PASSES, MORE_PASSES = 2, 5
 """Passes of the two runs."""
 LITERT = """
 import sys
@@ -67,7 +67,7 @@ def cfg_of(shape: tuple[int, int], layers: tuple[tuple[int, int, int, int], ...]
     return text
 
 
-def write(folder: Path, cfg: str, weights: Path | None = None) -> int:
+def write_bundle(folder: Path, cfg: str, weights: Path | None = None) -> int:
     """Write the models of both programs; return multiply-accumulates."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "net.cfg").write_text(cfg, encoding="utf-8")
@@ -81,16 +81,16 @@ def write(folder: Path, cfg: str, weights: Path | None = None) -> int:
     for name, precision in (("net", "fp32"), ("net-int8", "int8")):
         options = options_of(prepared, folder, {"mode": "affine"} if precision == "int8" else None)
         configuration = Configuration.from_prepared(prepared, assign(prepared.network, precision), options)
-        written = export("bundle", configuration, "", {"no_profile": True})
-        (folder / f"{name}.mpnet").write_bytes(written.files[".mpnet"])
+        exported = export("bundle", configuration, "", {"no_profile": True})
+        (folder / f"{name}.mpnet").write_bytes(exported.files[".mpnet"])
     return sum(layer.macs for layer in prepared.network.convolutions)
 
 
 class Emulated:
     """One CPU, with the instruction counter."""
 
-    def __init__(self, root: Path, folder: Path, cpu: str, part: str) -> None:
-        self.root, self.folder, self.cpu = folder / f"root-{part}", folder, cpu
+    def __init__(self, root: Path, folder: Path, cpu: str, cpu_part: str) -> None:
+        self.root, self.folder, self.cpu = folder / f"root-{cpu_part}", folder, cpu
         (self.root / "proc").mkdir(parents=True, exist_ok=True)
         for entry in root.iterdir():
             if entry.name not in ("proc", "sys") and not (self.root / entry.name).exists():
@@ -101,13 +101,13 @@ class Emulated:
             (cores / name).write_text("0\n")
         (self.root / "proc/cpuinfo").write_text(
             "processor\t: 0\nFeatures\t: fp asimd\nCPU implementer\t: 0x41\nCPU architecture: 8\nCPU variant\t: 0x1\n"
-            f"CPU part\t: {part}\nCPU revision\t: 0\n\n"
+            f"CPU part\t: {cpu_part}\nCPU revision\t: 0\n\n"
         )
 
     def count(self, *command: str) -> int:
         """Instructions of a process."""
         counts = self.folder / f"{self.root.name}.txt"
-        run = subprocess.run(
+        process = subprocess.run(
             [
                 *("qemu-aarch64", "-cpu", self.cpu, "-L", str(self.root)),
                 *("-plugin", f"{self.folder / 'plugin.so'},out={counts}"),
@@ -119,32 +119,32 @@ class Emulated:
             text=True,
             check=False,
         )
-        found = re.search(r"process total=(\d+)", counts.read_text()) if not run.returncode else None
-        if found is None:
-            raise SystemExit(f"{' '.join(command)}: {(run.stderr.strip() or str(run.returncode)).splitlines()[-1]}")
-        return int(found[1])
+        total = re.search(r"process total=(\d+)", counts.read_text()) if not process.returncode else None
+        if total is None:
+            raise SystemExit(f"{' '.join(command)}: {(process.stderr.strip() or str(process.returncode)).splitlines()[-1]}")
+        return int(total[1])
 
     def mpnet(self, model: Path, table: str) -> float:
         """Instructions of a pass of a bundle: a repeat is a pass step by step and one as a whole."""
-        least, most = (
+        fewer, more = (
             self.count(
                 *(str(ROOT / "build/mprun-arm/mprun"), str(model), "--bench", "--isa", table, "--threads", "1"),
                 *("--repeats", str(repeats)),
             )
             for repeats in (1, 2)
         )
-        return (most - least) / 2
+        return (more - fewer) / 2
 
     def litert(self, model: Path) -> float:
         """Instructions of a pass of a TensorFlow Lite file."""
-        least, most = (
+        fewer, more = (
             self.count(
                 *(str(self.root / "usr/bin/python3.11"), str(self.folder / "litert.py"), str(model)),
                 *(str(model.parent / "image.npy"), str(passes)),
             )
-            for passes in (LESS, MORE)
+            for passes in (FEWER_PASSES, MORE_PASSES)
         )
-        return (most - least) / (MORE - LESS)
+        return (more - fewer) / (MORE_PASSES - FEWER_PASSES)
 
 
 def main() -> None:
@@ -175,27 +175,30 @@ def main() -> None:
         platforms = [f"--platform=manylinux{name}_aarch64" for name in ("2014", "_2_17", "_2_27", "_2_28")]
         subprocess.run([*pip, *target, *platforms, *PACKAGES], check=True)
     # What is counted: folders of networks that count once, and once less, and their multiply-accumulates.
-    parts = {
-        args.cfg.stem: ({folder / "whole": 1}, write(folder / "whole", args.cfg.read_text(encoding="utf-8"), args.weights))
+    cases = {
+        args.cfg.stem: (
+            {folder / "whole": 1},
+            write_bundle(folder / "whole", args.cfg.read_text(encoding="utf-8"), args.weights),
+        )
     }
     for activation in ("leaky", "relu"):
-        for kind, (shape, less, more) in KINDS.items():
+        for kind, (shape, subtracted, added) in KINDS.items():
             networks, macs = {}, 0
-            for layers, sign in ((less, -1), (more, 1)):
+            for layers, sign in ((subtracted, -1), (added, 1)):
                 if layers:
-                    path = folder / f"{len(parts)}-{len(layers)}"
+                    path = folder / f"{len(cases)}-{len(layers)}"
                     networks[path] = sign
-                    macs += sign * write(path, cfg_of(shape, layers, activation))
-            parts[f"{kind}, {activation}"] = (networks, macs)
+                    macs += sign * write_bundle(path, cfg_of(shape, layers, activation))
+            cases[f"{kind}, {activation}"] = (networks, macs)
     print("of,precision,CPU,mpnet's table,mpnet M,XNNPACK M,mpnet per MAC,XNNPACK per MAC,ratio")
     for precision, name in (("int8", "net-int8"), ("fp32", "net")):
-        for table, cpu, part in CPUS[: 1 if precision == "fp32" else None]:
-            emulated = Emulated(root, folder, cpu, part)
-            for what, (networks, macs) in parts.items():
+        for table, cpu, cpu_part in CPUS[: 1 if precision == "fp32" else None]:
+            emulated = Emulated(root, folder, cpu, cpu_part)
+            for case, (networks, macs) in cases.items():
                 ours = sum(sign * emulated.mpnet(path / f"{name}.mpnet", table) for path, sign in networks.items())
                 theirs = sum(sign * emulated.litert(path / f"{name}.tflite") for path, sign in networks.items())
                 figures = f"{ours / 1e6:.2f},{theirs / 1e6:.2f},{ours / macs:.3f},{theirs / macs:.3f},{ours / theirs:.2f}"
-                print(f'"{what}",{precision},{cpu.split(",")[0]},{table},{figures}', flush=True)
+                print(f'"{case}",{precision},{cpu.split(",")[0]},{table},{figures}', flush=True)
 
 
 if __name__ == "__main__":

@@ -52,7 +52,7 @@ AT_ONCE, ALONE_AT_ONCE = 4, 12
 FIELDS = ("image_index", "category", "score", "box")
 
 
-def configurations(bench: Workbench, most: int) -> list[str]:
+def configurations(bench: Workbench, limit: int) -> list[str]:
     """fp32, and the chain of fp32, fp16 and int8 that a deep sweep tests, at most so many of it, found on a few images."""
     some = bench.of_images(spread(len(bench.dataset.images), SCREENING_IMAGES))
     codes, layers = "fhq", len(bench.network.convolutions)
@@ -62,22 +62,22 @@ def configurations(bench: Workbench, most: int) -> list[str]:
         return "".join(codes[depth] for depth in depths)
 
     search = LoweringSearch((len(codes) - 1,) * layers)
-    walk, sent = search.search_chain(), None
+    walk, measures = search.search_chain(), None
     try:
         while True:
-            asked = list(walk.send(sent))  # type: ignore[arg-type]
-            sent = {}
-            for first in range(0, len(asked), ALONE_AT_ONCE):
-                part = asked[first : first + ALONE_AT_ONCE]
-                plans = [some.plan(assign_key(bench.network, key_of(depths))) for depths in part]
-                for depths, plan, run in zip(part, plans, run_plans(some, [top, *plans])[1:], strict=True):
-                    sent[depths] = MeasuredLowering(noise_of(run.head_sqnr_db), plan_cost(plan)["bit_operations"])
-    except StopIteration as ended:
-        chain = list(dict.fromkeys(ended.value))
+            requested = list(walk.send(measures))  # type: ignore[arg-type]
+            measures = {}
+            for start in range(0, len(requested), ALONE_AT_ONCE):
+                batch = requested[start : start + ALONE_AT_ONCE]
+                plans = [some.plan(assign_key(bench.network, key_of(depths))) for depths in batch]
+                for depths, plan, outcome in zip(batch, plans, run_plans(some, [top, *plans])[1:], strict=True):
+                    measures[depths] = MeasuredLowering(noise_of(outcome.head_sqnr_db), plan_cost(plan)["bit_operations"])
+    except StopIteration as stop:
+        chain = list(dict.fromkeys(stop.value))
     noisy = [depths for depths in chain if search.noise_of(depths) > NOISY]
     dense = [depths for pair in pairwise(noisy) for depths in (pair[0], *search.interpolate(*pair, RATIO))]
     return list(
-        dict.fromkeys(["f" * layers, *map(key_of, [*evenly(chain[: -len(noisy)], 4), *evenly([*dense, chain[-1]], most)])])
+        dict.fromkeys(["f" * layers, *map(key_of, [*evenly(chain[: -len(noisy)], 4), *evenly([*dense, chain[-1]], limit)])])
     )
 
 
@@ -86,25 +86,25 @@ def noise_of(decibels: Sequence[float]) -> float:
     return float(np.mean([10 ** (-db / 10) for db in decibels]))
 
 
-def forward(experiment: Path, pool: Path, seconds: float, most: int) -> bool:
+def forward(experiment: Path, pool: Path, seconds: float, limit: int) -> bool:
     """Run what is left for so many seconds; whether all is done."""
     begin = time.monotonic()
     bench = open_workbench(experiment_of(str(experiment), (), None, None))
     pool.mkdir(parents=True, exist_ok=True)
     table = pool / "pool.json"
     if not table.is_file():
-        keys = configurations(bench, most)
+        keys = configurations(bench, limit)
         costs = {key: plan_cost(bench.plan(assign_key(bench.network, key)))["bit_operations"] for key in keys}
         document = {"experiment": str(experiment.absolute()), "costs": costs, "images": len(bench.dataset.images)}
         table.write_text(json.dumps(document, indent=1))
     keys = [key for key in json.loads(table.read_text())["costs"] if not (pool / f"{key}.npz").is_file()]
     while keys and time.monotonic() - begin < seconds:
-        part, keys = keys[:AT_ONCE], keys[AT_ONCE:]
-        plans = [bench.plan(assign_key(bench.network, key)) for key in ("f" * len(part[0]), *part)]
-        for key, run in zip(part, run_plans(bench, plans)[1:], strict=True):
-            found: Detections = run.predictions
-            arrays = {name: getattr(found, name) for name in FIELDS}
-            decibels = min(MAX_SQNR_DB, -10 * np.log10(max(noise_of(run.head_sqnr_db), 1e-15)))
+        batch, keys = keys[:AT_ONCE], keys[AT_ONCE:]
+        plans = [bench.plan(assign_key(bench.network, key)) for key in ("f" * len(batch[0]), *batch)]
+        for key, outcome in zip(batch, run_plans(bench, plans)[1:], strict=True):
+            predictions: Detections = outcome.predictions
+            arrays = {name: getattr(predictions, name) for name in FIELDS}
+            decibels = min(MAX_SQNR_DB, -10 * np.log10(max(noise_of(outcome.head_sqnr_db), 1e-15)))
             np.savez(pool / f"{key}.npz", decibels=decibels, **arrays)
         print(f"{pool.name}: {len(keys)} left, {time.monotonic() - begin:.0f} s", flush=True)
     return not keys
@@ -117,7 +117,7 @@ class Pool:
     dataset: Dataset
     problem: Problem
     costs: Mapping[str, float]
-    found: Mapping[str, Detections]
+    predictions: Mapping[str, Detections]
     decibels: Mapping[str, float]
 
     @staticmethod
@@ -126,21 +126,21 @@ class Pool:
         document = json.loads((folder / "pool.json").read_text())
         experiment = experiment_of(document["experiment"], (), None, None)
         bench = open_workbench(experiment)
-        found, decibels = {}, {}
+        predictions, decibels = {}, {}
         for key in document["costs"]:
             with np.load(folder / f"{key}.npz") as arrays:
-                found[key] = Detections(document["images"], **{name: arrays[name] for name in FIELDS})
+                predictions[key] = Detections(document["images"], **{name: arrays[name] for name in FIELDS})
                 decibels[key] = float(arrays["decibels"])
         space = build_space(bench.network, ("fp32", "fp16", "int8"))
         objectives = objectives_of(("agreement_AP", "bit_operations"))
         problem = Problem(space, tuple(layer.macs for layer in bench.network.convolutions), objectives)
-        return Pool(bench.dataset, problem, document["costs"], found, decibels)
+        return Pool(bench.dataset, problem, document["costs"], predictions, decibels)
 
     def agreement(self, positions: NDArray[np.intp], keys: Collection[str]) -> dict[str, float]:
         """Agreement with fp32 on these images, percent."""
-        baseline = next(iter(self.found.values())).of_images(positions)
+        baseline = next(iter(self.predictions.values())).of_images(positions)
         agreement = Agreement(baseline, self.dataset.sizes[positions], len(self.dataset.categories))
-        return {key: agreement.measure(self.found[key].of_images(positions))["AP"] for key in keys}
+        return {key: agreement.measure(self.predictions[key].of_images(positions))["AP"] for key in keys}
 
 
 @dataclass(frozen=True)
@@ -158,41 +158,41 @@ class Choice:
     more: int | None
 
 
-def choose(pool: Pool, positions: NDArray[np.intp], rest: NDArray[np.intp], margins: Margins, seed: int) -> Choice:
+def choose(pool: Pool, positions: NDArray[np.intp], test_positions: NDArray[np.intp], margins: Margins, seed: int) -> Choice:
     """As a sweep with its holdout chooses from the images at `positions`, judged by the rest."""
     section = SweepSection("grid")
     ids = [pool.dataset.images[p].sha256 for p in positions]
     unlabelled = int(np.count_nonzero(positions >= pool.dataset.labelled_count))
-    select, test = (positions[part] for part in split_positions(ids, section.held_out(len(ids), unlabelled), seed))
-    measured = pool.agreement(select, pool.found)
-    known = {
+    select, test = (positions[half] for half in split_positions(ids, section.held_out(len(ids), unlabelled), seed))
+    agreements = pool.agreement(select, pool.predictions)
+    trials = {
         Assignment(key): Trial(
             key, {"agreement_AP": value, "bit_operations": pool.costs[key], "head_sqnr_db": pool.decibels[key]}
         )
-        for key, value in measured.items()
+        for key, value in agreements.items()
     }
-    top = next(iter(pool.found))
-    loss = DETECTION_KIT.loss(pool.dataset.subset(test.tolist()), pool.found[top].of_images(test))
-    safe, more = None, None
-    for configuration in sequence(pool.problem, known, "agreement_AP", margins):
-        losses = loss(pool.found[configuration.key].of_images(test)).losses
+    top = next(iter(pool.predictions))
+    loss = DETECTION_KIT.loss(pool.dataset.subset(test.tolist()), pool.predictions[top].of_images(test))
+    safe, more_images = None, None
+    for configuration in sequence(pool.problem, trials, "agreement_AP", margins):
+        losses = loss(pool.predictions[configuration.key].of_images(test)).losses
         safety = run_tests(
             [configuration],
-            lambda wanted, losses=losses: dict.fromkeys(wanted, losses),
+            lambda keys, losses=losses: dict.fromkeys(keys, losses),
             margins,
             images=len(test),
             all_images=len(positions),
             held_out=True,
-            choices=len(known),
+            choices=len(trials),
         )
         if safety.safe is None:
-            more = describe_safety(safety, [""]).tested[0].more_images if safe is None else None
+            more_images = describe_safety(safety, [""]).tested[0].more_images if safe is None else None
             break
         safe = configuration.key
     keys = [key for key in (safe, "q" * len(top)) if key is not None]
-    judged = pool.agreement(rest, keys)
+    judged = pool.agreement(test_positions, keys)
     share = 100 * pool.costs[safe or top] / pool.costs[top]
-    return Choice(safe, judged.get(safe or "", 100.0), share, judged["q" * len(top)], more)
+    return Choice(safe, judged.get(safe or "", 100.0), share, judged["q" * len(top)], more_images)
 
 
 def splits(folder: Path, images: int, numbers: range, margin: float) -> None:
@@ -203,9 +203,9 @@ def splits(folder: Path, images: int, numbers: range, margin: float) -> None:
         if str(number) in rows:
             continue
         order = np.random.RandomState(number).permutation(len(pool.dataset.images))
-        positions, rest = np.sort(order[:images]), np.sort(order[images:])
+        positions, test_positions = np.sort(order[:images]), np.sort(order[images:])
         margins = Margins({"agreement_AP": margin, "AP": 1.0})
-        rows[str(number)] = vars(choose(pool, positions, rest, margins, number))
+        rows[str(number)] = vars(choose(pool, positions, test_positions, margins, number))
         target.write_text(json.dumps(rows))
 
 
@@ -216,14 +216,14 @@ def table(folders: Sequence[Path], margin: float) -> None:
     for folder in folders:
         for file in sorted(folder.glob("choices-*.json"), key=lambda file: int(file.stem.split("-")[1])):
             rows = [Choice(**row) for row in json.loads(file.read_text()).values()]
-            shown = [row for row in rows if row.safe is not None]
-            kept = sum(row.agreement >= 100 - margin for row in shown)
-            least = min((row.agreement for row in shown), default=float("nan"))
-            share = float(np.median([row.share for row in shown])) if shown else float("nan")
+            shown_safe = [row for row in rows if row.safe is not None]
+            within_margin = sum(row.agreement >= 100 - margin for row in shown_safe)
+            lowest = min((row.agreement for row in shown_safe), default=float("nan"))
+            share = float(np.median([row.share for row in shown_safe])) if shown_safe else float("nan")
             int8 = sum(row.int8 >= 100 - margin for row in rows)
             print(
-                f"| {folder.name} | {file.stem.split('-')[1]} | {len(rows)} | {len(shown)} | {kept} | {least:.1f} | "
-                f"{share:.0f} % | {int8} |"
+                f"| {folder.name} | {file.stem.split('-')[1]} | {len(rows)} | {len(shown_safe)} | {within_margin} | "
+                f"{lowest:.1f} | {share:.0f} % | {int8} |"
             )
 
 
@@ -231,11 +231,11 @@ def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("forward")
-    run.add_argument("experiment", type=Path)
-    run.add_argument("--pool", type=Path, required=True)
-    run.add_argument("--seconds", type=float, default=1e9)
-    run.add_argument("--most", type=int, default=40)
+    forward_parser = commands.add_parser("forward")
+    forward_parser.add_argument("experiment", type=Path)
+    forward_parser.add_argument("--pool", type=Path, required=True)
+    forward_parser.add_argument("--seconds", type=float, default=1e9)
+    forward_parser.add_argument("--most", type=int, default=40)
     split = commands.add_parser("splits")
     split.add_argument("pool", type=Path)
     split.add_argument("--images", type=int, nargs="+", default=[79])

@@ -44,7 +44,7 @@ Heads = list[NDArray[np.float32]]
 """Output tensors (n, h, w, c) of a network, one a head."""
 
 
-def opened(experiment: Path, overrides: Sequence[str] = ()) -> Workbench:
+def open_float_workbench(experiment: Path, overrides: Sequence[str] = ()) -> Workbench:
     """Open the experiment with all layers in fp32 unless a plan says otherwise."""
     return open_workbench(read_experiment(experiment, ["precision={default: fp32}", *overrides]))
 
@@ -60,7 +60,7 @@ class Judge:
     def __post_init__(self) -> None:
         batches = list(self.bench.inputs.batches(4))
         self.x = np.concatenate([batch.x for batch in batches]).transpose(0, 3, 1, 2)
-        self.geometry = geometry_array([place for batch in batches for place in batch.geometry])
+        self.geometry = geometry_array([geometry for batch in batches for geometry in batch.geometry])
         self.baseline = fp32_predictions(self.bench)
         self.meter = self.bench.kit.meter(self.bench.dataset, self.baseline)
 
@@ -75,9 +75,9 @@ class Judge:
     def run(self, forward: Callable[[NDArray[np.float32]], Sequence[NDArray[np.float32]]], images: Any = None) -> Heads:
         """Heads of some images (all by default), one at a time."""
         images = self.x if images is None else images
-        found = [forward(np.ascontiguousarray(image[None])) for image in images]
-        self.passes += len(found)
-        return [np.concatenate(head).transpose(0, 2, 3, 1) for head in zip(*found, strict=True)]
+        outputs = [forward(np.ascontiguousarray(image[None])) for image in images]
+        self.passes += len(outputs)
+        return [np.concatenate(head).transpose(0, 2, 3, 1) for head in zip(*outputs, strict=True)]
 
     @property
     def calibration(self) -> NDArray[np.float32]:
@@ -90,13 +90,13 @@ def float_model(bench: Workbench) -> bytes:
     return export("onnx", configuration_of(bench, bench.uniform("fp32"))).content
 
 
-def choose_mpnet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_mpnet(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the picks and the front of a sweep on the choosing images."""
     from mpnet.sweep.run import run_sweep
 
-    precisions, objectives = ", ".join(said.precisions), "agreement_AP, AP, bit_operations"
-    sweep = f"sweep={{strategy: {said.strategy}, precisions: [{precisions}], objectives: [{objectives}]}}"
-    experiment = read_experiment(said.experiment, [*said.overrides, sweep, f"output={said.folder / 'runs'}"])
+    precisions, objectives = ", ".join(options.precisions), "agreement_AP, AP, bit_operations"
+    sweep = f"sweep={{strategy: {options.strategy}, precisions: [{precisions}], objectives: [{objectives}]}}"
+    experiment = read_experiment(options.experiment, [*options.overrides, sweep, f"output={options.folder / 'runs'}"])
     result = run_sweep(experiment)
     passes = result.trials * result.images
     rows = [{"choice": name, "key": row.precision, "passes": passes} for name, row in result.picks.items()]
@@ -107,11 +107,11 @@ SHARES = (2, 5, 10, 15, 20, 25, 30, 37, 45, 55, 65, 80)
 """Percent of the MACs that `mpnet analyze` may raise."""
 
 
-def choose_analyze(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_analyze(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Return the layers that `mpnet analyze` raises from int8 to fp16."""
     from mpnet.diagnose.analyze import analyze_experiment
 
-    experiment = read_experiment(said.experiment, [*said.overrides, "precision={default: int8}"])
+    experiment = read_experiment(options.experiment, [*options.overrides, "precision={default: int8}"])
     rows = []
     for share in SHARES:
         proposal = analyze_experiment(experiment, keep_macs_percent=share).proposal
@@ -121,7 +121,7 @@ def choose_analyze(bench: Workbench, said: argparse.Namespace) -> list[dict[str,
     return rows
 
 
-def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_nncf(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
     """NNCF's quantisation, plain or under control of accuracy, for OpenVINO on this CPU."""
     import nncf
     import openvino as ov
@@ -133,20 +133,20 @@ def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, An
     # OpenVINO's int8 saturates on CPUs without VNNI unless weights keep to seven bits.
     parameters = nncf.AdvancedQuantizationParameters(overflow_fix=nncf.OverflowFix.ENABLE)
     common = {"preset": nncf.QuantizationPreset.MIXED, "subset_size": len(judge.calibration)}
-    if said.drop == 0:
+    if options.drop == 0:
         quantised = nncf.quantize(model, calibration, advanced_parameters=parameters, **common)
     else:
 
         def validate(compiled: Any, images: Any) -> tuple[float, None]:
             heads = judge.run(lambda x: [value.copy() for value in compiled(x).to_tuple()], [i[0] for i in images])
-            return judge.values(heads)[said.measure], None
+            return judge.values(heads)[options.measure], None
 
         quantised = nncf.quantize_with_accuracy_control(
             model,
             calibration,
             nncf.Dataset([image[None] for image in judge.x]),
             validate,
-            max_drop=said.drop,
+            max_drop=options.drop,
             drop_type=nncf.DropType.ABSOLUTE,
             advanced_quantization_parameters=parameters,
             advanced_accuracy_restorer_parameters=nncf.AdvancedAccuracyRestorerParameters(ranking_subset_size=len(judge.x)),
@@ -164,11 +164,18 @@ def choose_nncf(bench: Workbench, said: argparse.Namespace) -> list[dict[str, An
 
     kinds = ("Convolution", "GroupConvolution")
     operations = [op for op in quantised.get_ops() if op.get_type_name() in kinds]
-    kept = {layer_of(op.get_friendly_name()) for op in operations if not in_codes(op.input_value(1))}
-    return [chosen(bench, kept, judge, f"accuracy control, {said.measure} drop {said.drop:g}" if said.drop else "plain")]
+    float_layers = {layer_of(op.get_friendly_name()) for op in operations if not in_codes(op.input_value(1))}
+    return [
+        describe_choice(
+            bench,
+            float_layers,
+            judge,
+            f"accuracy control, {options.measure} drop {options.drop:g}" if options.drop else "plain",
+        )
+    ]
 
 
-def choose_aimet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_aimet(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
     """AIMET's automatic mixed precision of int8 and float16."""
     import onnx
     from aimet_onnx.common.defs import CallbackFunc, QuantizationDataType, QuantScheme
@@ -185,43 +192,43 @@ def choose_aimet(bench: Workbench, said: argparse.Namespace) -> list[dict[str, A
     def forward(session: Any) -> Callable[[NDArray[np.float32]], Sequence[NDArray[np.float32]]]:
         return lambda x: session.run(outputs, {image.name: x})
 
-    few = judge.calibration[:12]
-    reference = judge.run(forward(float_session(bench)), few)
+    probe_images = judge.calibration[:12]
+    reference = judge.run(forward(float_session(bench)), probe_images)
 
     def sqnr(session: Any, *_: Any) -> float:
-        heads = judge.run(forward(session), few)
+        heads = judge.run(forward(session), probe_images)
         noise = np.mean([((a - b) ** 2).sum() / (b**2).sum() for a, b in zip(heads, reference, strict=True)])
         return float(min(150, -10 * np.log10(noise + 1e-15)))
 
     def accuracy(session: Any, *_: Any) -> float:
-        return judge.values(judge.run(forward(session)))[said.measure] / 100
+        return judge.values(judge.run(forward(session)))[options.measure] / 100
 
     def calibrate(session: Any, *_: Any) -> None:
         judge.run(forward(session), judge.calibration)
 
     simulated.compute_encodings(calibrate)
     floats, codes = QuantizationDataType.float, QuantizationDataType.int
-    folder = said.folder / "aimet"
+    folder = options.folder / "aimet"
     folder.mkdir(parents=True, exist_ok=True)
     choose_mixed_precision(
         simulated,
         [((16, floats), (16, floats)), ((8, codes), (8, codes))],
         CallbackFunc(sqnr),
         CallbackFunc(accuracy),
-        said.drop / 100,
+        options.drop / 100,
         str(folder),
         True,
         CallbackFunc(calibrate),
         use_all_amp_candidates=True,
         phase1_optimize=False,
     )
-    kept = set()
+    float_layers = set()
     for operation in simulated.connected_graph.get_all_ops().values():
         if operation.type in ("Conv", "Convolution"):
             weight = simulated.get_op_quantizers(operation)[2].get("weight")
             if weight is None or not weight.enabled or weight.data_type == floats or weight.bitwidth == 16:
-                kept.add(layer_of(operation.name))
-    return [chosen(bench, kept, judge, f"automatic mixed precision, {said.measure} drop {said.drop:g}")]
+                float_layers.add(layer_of(operation.name))
+    return [describe_choice(bench, float_layers, judge, f"automatic mixed precision, {options.measure} drop {options.drop:g}")]
 
 
 def float_session(bench: Workbench) -> Any:
@@ -231,7 +238,7 @@ def float_session(bench: Workbench) -> Any:
     return onnxruntime.InferenceSession(float_model(bench), providers=["CPUExecutionProvider"])
 
 
-def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[str, Any]]:
+def choose_onnxruntime(bench: Workbench, options: argparse.Namespace) -> list[dict[str, Any]]:
     """Choose by ONNX Runtime's static quantisation.
 
     Layers are excluded by the error of their weights, as its debugger ranks them, until agreement is lost by no more than the
@@ -243,8 +250,8 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
     from onnxruntime.quantization.shape_inference import quant_pre_process
 
     judge = Judge(bench)
-    said.folder.mkdir(parents=True, exist_ok=True)
-    plain, prepared, quantised = (said.folder / f"onnxruntime-{name}.onnx" for name in ("float", "prepared", "int8"))
+    options.folder.mkdir(parents=True, exist_ok=True)
+    plain, prepared, quantised = (options.folder / f"onnxruntime-{name}.onnx" for name in ("float", "prepared", "int8"))
     plain.write_bytes(float_model(bench))
     quant_pre_process(str(plain), str(prepared), skip_symbolic_shape=True)
     model = onnx.load(prepared)
@@ -253,10 +260,10 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
 
     class Reader(CalibrationDataReader):  # type: ignore[misc]
         def __init__(self) -> None:
-            self.left = iter(judge.calibration)
+            self.images = iter(judge.calibration)
 
         def get_next(self) -> dict[str, Any] | None:
-            image = next(self.left, None)
+            image = next(self.images, None)
             judge.passes += image is not None
             return None if image is None else {name: np.ascontiguousarray(image[None])}
 
@@ -281,14 +288,14 @@ def choose_onnxruntime(bench: Workbench, said: argparse.Namespace) -> list[dict[
     weight_of = {node.name: node.input[1] for node in model.graph.node if node.op_type == "Conv"}
     # The debugger says how many decibels a weight keeps: the least first.
     ranked = sorted(convolutions, key=lambda node: errors.get(weight_of[node], 0.0))
-    rows = [chosen(bench, set(), judge, "static quantisation")]
+    rows = [describe_choice(bench, set(), judge, "static quantisation")]
     excluded: list[str] = []
-    fp32 = {"agreement_AP": 100.0, "AP": judge.meter.values(judge.baseline, ())["AP"]}[said.measure]
-    while fp32 - now[said.measure] > said.drop and len(excluded) < len(ranked):
+    fp32 = {"agreement_AP": 100.0, "AP": judge.meter.values(judge.baseline, ())["AP"]}[options.measure]
+    while fp32 - now[options.measure] > options.drop and len(excluded) < len(ranked):
         excluded = ranked[: len(excluded) + 1]
         now = values(excluded)
-    kept = {layer_of(node) for node in excluded}
-    return [*rows, chosen(bench, kept, judge, f"by error of weights, {said.measure} drop {said.drop:g}")]
+    float_layers = {layer_of(node) for node in excluded}
+    return [*rows, describe_choice(bench, float_layers, judge, f"by error of weights, {options.measure} drop {options.drop:g}")]
 
 
 def fp32_predictions(bench: Workbench) -> Any:
@@ -296,9 +303,9 @@ def fp32_predictions(bench: Workbench) -> Any:
     return run_plans(bench, [bench.plan(bench.uniform("fp32"))])[0].predictions
 
 
-def chosen(bench: Workbench, kept: set[int | None], judge: Judge, choice: str) -> dict[str, Any]:
+def describe_choice(bench: Workbench, float_layers: set[int | None], judge: Judge, choice: str) -> dict[str, Any]:
     """Describe a choice by the layers that stay in float."""
-    key = "".join("f" if layer.index in kept else "q" for layer in bench.network.convolutions)
+    key = "".join("f" if layer.index in float_layers else "q" for layer in bench.network.convolutions)
     return {"choice": choice, "key": key, "passes": judge.passes, "validations": judge.log}
 
 
@@ -311,20 +318,24 @@ TOOLS = {
 }
 
 
-def judge_choices(said: argparse.Namespace) -> None:
+def judge_choices(options: argparse.Namespace) -> None:
     """Run the choices of a folder and write FOLDER/judged.json.
 
     They run on the images that chose, then, on the others, the tools' choices and what mpnet's front has at no more bit
     operations.
     """
-    rows = read_choices(said.folder)
-    beside = [f"data.unlabelled={json.dumps(str(said.others.absolute()))}"] if said.others else []
-    everything = opened(said.experiment, [*said.overrides, *beside])
+    rows = read_choices(options.folder)
+    overrides = [f"data.unlabelled={json.dumps(str(options.others.absolute()))}"] if options.others else []
+    everything = open_float_workbench(options.experiment, [*options.overrides, *overrides])
     images, labelled = len(everything.dataset.images), everything.dataset.labelled_count
-    first = min(said.images or labelled, labelled)
-    document: dict[str, Any] = {"images": {"choosing": first, "others": images - first}, "labelled": labelled, "keys": {}}
+    choosing_count = min(options.images or labelled, labelled)
+    document: dict[str, Any] = {
+        "images": {"choosing": choosing_count, "others": images - choosing_count},
+        "labelled": labelled,
+        "keys": {},
+    }
     judged = document["keys"]
-    for name, positions in (("choosing", range(first)), ("others", range(first, images))):
+    for name, positions in (("choosing", range(choosing_count)), ("others", range(choosing_count, images))):
         if not positions:
             continue
         bench = everything.of_images(positions)
@@ -334,9 +345,9 @@ def judge_choices(said: argparse.Namespace) -> None:
         rivals = [best_of_front(rows, judged, key) for key in choices] if name == "others" else []
         keys = list(dict.fromkeys(key for key in [*choices, *rivals] if key is not None))
         for start in range(0, len(keys), AT_ONCE):
-            part = keys[start : start + AT_ONCE]
-            plans = [bench.plan(assign_key(bench.network, key)) for key in part]
-            for key, plan, outcome in zip(part, plans, run_plans(bench, plans), strict=True):
+            batch = keys[start : start + AT_ONCE]
+            plans = [bench.plan(assign_key(bench.network, key)) for key in batch]
+            for key, plan, outcome in zip(batch, plans, run_plans(bench, plans), strict=True):
                 values, quality = meter.values(outcome.predictions, ()), loss(outcome.predictions).quality
                 row = judged.setdefault(key, {"bit_operations": float(plan_cost(plan)["bit_operations"])})
                 row[name] = {
@@ -345,14 +356,14 @@ def judge_choices(said: argparse.Namespace) -> None:
                     "AP_change": None if quality is None else [quality.difference, quality.low, quality.high],
                 }
             print(f"{name}: {min(start + AT_ONCE, len(keys))} of {len(keys)}", file=sys.stderr)
-            (said.folder / "judged.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
+            (options.folder / "judged.json").write_text(json.dumps(document, indent=1), encoding="utf-8")
 
 
 def best_of_front(rows: Sequence[Mapping[str, Any]], judged: Mapping[str, Any], key: str) -> str | None:
     """Return what mpnet's front has at no more bit operations than a key: the best on the choosing images."""
     front = [row["key"] for row in rows if row["choice"] == "front"]
-    affordable = [other for other in front if judged[other]["bit_operations"] <= judged[key]["bit_operations"]]
-    return max(affordable, key=lambda other: judged[other]["choosing"]["agreement_AP"], default=None)
+    affordable = [candidate for candidate in front if judged[candidate]["bit_operations"] <= judged[key]["bit_operations"]]
+    return max(affordable, key=lambda candidate: judged[candidate]["choosing"]["agreement_AP"], default=None)
 
 
 def read_choices(folder: Path) -> list[dict[str, Any]]:
@@ -372,16 +383,21 @@ def print_table(folders: Sequence[Path]) -> None:
     for folder in folders:
         document = json.loads((folder / "judged.json").read_text(encoding="utf-8"))
         rows, judged = read_choices(folder), document["keys"]
-        most = 16 * judged["q" * len(rows[0]["key"])]["bit_operations"]  # 32 by 32 bits beside 8 by 8
+        fp32_operations = 16 * judged["q" * len(rows[0]["key"])]["bit_operations"]  # 32 by 32 bits beside 8 by 8
         for row in rows:
             if row["choice"] == "front":
                 continue
             best = best_of_front(rows, judged, row["key"])
-            here, other = judged[row["key"]], judged.get(best, {})
+            judgement, best_judgement = judged[row["key"]], judged.get(best, {})
             cells = [folder.name, row["tool"], row["choice"], str(sum(code != "q" for code in row["key"]))]
-            cells += [f"{100 * here['bit_operations'] / most:.1f}", f"{here['choosing']['agreement_AP']:.2f}"]
-            cells += [f"{of['others']['agreement_AP']:.2f}" if "others" in of else "" for of in (here, other)]
-            changes = [of.get("others", {}).get("AP_change") for of in (here, other)]
+            cells += [
+                f"{100 * judgement['bit_operations'] / fp32_operations:.1f}",
+                f"{judgement['choosing']['agreement_AP']:.2f}",
+            ]
+            cells += [
+                f"{item['others']['agreement_AP']:.2f}" if "others" in item else "" for item in (judgement, best_judgement)
+            ]
+            changes = [item.get("others", {}).get("AP_change") for item in (judgement, best_judgement)]
             cells += ["" if change is None else "{:+.2f} ({:+.2f} to {:+.2f})".format(*change) for change in changes]
             print(f"| {' | '.join(cells)} | {row['passes']:,} | {row['cpu_seconds']:.0f} |")
 
@@ -398,31 +414,31 @@ def main() -> None:
     parser.add_argument("--strategy", default="auto")
     parser.add_argument("--precisions", nargs="+", default=["fp32", "int8"], help="of mpnet's sweep")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
-    said = parser.parse_args()
-    if said.task == "table":
-        print_table(said.paths)
+    options = parser.parse_args()
+    if options.task == "table":
+        print_table(options.paths)
         return
-    said.experiment, said.folder = said.paths
-    if said.task == "judge":
-        judge_choices(said)
+    options.experiment, options.folder = options.paths
+    if options.task == "judge":
+        judge_choices(options)
         return
-    if said.images:
-        said.overrides.append(f"data.limit={said.images}")
-    bench = opened(said.experiment, said.overrides)
-    used, started = cpu_seconds(), time.monotonic()
-    rows: list[Mapping[str, Any]] = TOOLS[said.task](bench, said)
-    spent = {"cpu_seconds": round(cpu_seconds() - used, 1), "seconds": round(time.monotonic() - started, 1)}
-    said.folder.mkdir(parents=True, exist_ok=True)
-    name = f"{said.task}-{said.measure}-{said.drop:g}" if said.task != "mpnet" else f"mpnet-{said.strategy}"
-    text = json.dumps([{**row, **spent} for row in rows], indent=1)
-    (said.folder / f"choice-{name}.json").write_text(text, encoding="utf-8")
+    if options.images:
+        options.overrides.append(f"data.limit={options.images}")
+    bench = open_float_workbench(options.experiment, options.overrides)
+    cpu_before, start = cpu_seconds(), time.monotonic()
+    rows: list[Mapping[str, Any]] = TOOLS[options.task](bench, options)
+    cost = {"cpu_seconds": round(cpu_seconds() - cpu_before, 1), "seconds": round(time.monotonic() - start, 1)}
+    options.folder.mkdir(parents=True, exist_ok=True)
+    name = f"{options.task}-{options.measure}-{options.drop:g}" if options.task != "mpnet" else f"mpnet-{options.strategy}"
+    text = json.dumps([{**row, **cost} for row in rows], indent=1)
+    (options.folder / f"choice-{name}.json").write_text(text, encoding="utf-8")
     print(f"{name}: " + ", ".join(f"{row['choice']} {row['key']}" for row in rows if row["choice"] != "front"))
 
 
 def cpu_seconds() -> float:
     """Of this process so far."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    return usage.ru_utime + usage.ru_stime
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ from typing import Any, Callable, Mapping
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
 
 from mpnet.backends import backend  # noqa: E402
 from mpnet.backends.deployment import Deployment  # noqa: E402
@@ -73,17 +73,17 @@ NETWORKS: dict[str, dict[str, Any]] = {
     },
     "demo": {},
 }
-DRAWN = (("f", 0.25), ("h", 0.25), ("q", 0.5))
+DRAWN_SHARES = (("f", 0.25), ("h", 0.25), ("q", 0.5))
 """Codes of mixed configurations and how often each layer gets them."""
 UNIFORM = ("fp32", "fp16", "int8")
 AT_ONCE = 4
-ITSELF = "itself"
+OWN_KERNELS = "itself"
 
 
-def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) -> Workbench:
+def workbench(name: str, data: Path, engine: str, limit: int | None, output_folder: Path) -> Workbench:
     """Open a network with its images, quantised in the engine's mode."""
     if name == "demo":
-        folder = write_project(out / "demo-files", 39, workers=1).folder
+        folder = write_project(output_folder / "demo-files", 39, workers=1).folder
         tree: dict[str, Any] = {
             "model": {kind: str(folder / "model" / f"demo.{kind}") for kind in ("cfg", "weights", "names")},
             "data": {"format": "yolo", "images": str(folder / "val/images"), "labels": str(folder / "val/labels")},
@@ -94,19 +94,25 @@ def workbench(name: str, data: Path, engine: str, limit: int | None, out: Path) 
             for section, keys in NETWORKS[name].items()
         }
         if name == "yolov3-tiny":
-            tree["model"]["cfg"] = str(HERE.parent / "cfg" / "yolov3-tiny.cfg")
+            tree["model"]["cfg"] = str(FOLDER.parent / "cfg" / "yolov3-tiny.cfg")
             tree["model"]["weights"] = str(next((data / "yolov3-tiny").glob("*.weights")))
     if limit is not None:
         tree["data"]["limit"] = limit
     mode = dict(backend(engine).mode)
-    document = {"name": name, **tree, "quantization": mode, "runtime": {"threads": 1, "batch": 4}, "output": str(out / "runs")}
+    document = {
+        "name": name,
+        **tree,
+        "quantization": mode,
+        "runtime": {"threads": 1, "batch": 4},
+        "output": str(output_folder / "runs"),
+    }
     return open_workbench(parse_experiment(json.dumps(document), source=name))
 
 
 def mixed(layers: int, count: int, seed: int) -> list[str]:
     """Precision strings drawn layer by layer."""
     random = np.random.Generator(np.random.PCG64(seed))
-    codes, shares = zip(*DRAWN, strict=True)
+    codes, shares = zip(*DRAWN_SHARES, strict=True)
     return ["".join(random.choice(codes, layers, p=shares)) for _ in range(count)]
 
 
@@ -119,32 +125,32 @@ def measure(bench: Workbench, engine: str, keys: list[str], size: float = 0.0, d
     base = bench.plan(bench.uniform("fp32"))
     rows: list[dict[str, Any]] = []
     for start in range(0, len(keys), AT_ONCE):
-        runners, places = [own_runner(bench.prepared, base)], []
+        runners, runner_indices = [own_runner(bench.prepared, base)], []
         for key in keys[start : start + AT_ONCE]:
             plan = bench.plan(assign_key(network, key))
             deployment = None
             try:
-                deployment = None if engine == ITSELF else deployment_of(bench, plan, engine)
+                deployment = None if engine == OWN_KERNELS else deployment_of(bench, plan, engine)
             except ConfigError as error:
                 rows.append({"key": key, "refused": str(error)})
                 continue
-            own = 0 if key == base.precision.key else len(runners)
-            if own:
+            own_index = 0 if key == base.precision.key else len(runners)
+            if own_index:
                 runners.append(own_runner(bench.prepared, plan))
             if deployment is None:
-                opened = disturbed(own_runner(bench.prepared, plan).open, size, draw)
+                open_forward = disturb(own_runner(bench.prepared, plan).open, size, draw)
             else:
-                opened = forward_of(deployment)
-            runners.append(Runner(plan, opened, own))
-            places.append((key, own, len(runners) - 1, deployment))
+                open_forward = forward_of(deployment)
+            runners.append(Runner(plan, open_forward, own_index))
+            runner_indices.append((key, own_index, len(runners) - 1, deployment))
         outcomes = run_all(bench, runners)
         meter = Meter(bench.dataset, outcomes[0].predictions)
-        for key, own, place, deployment in places:
+        for key, own_index, engine_index, deployment in runner_indices:
             figures = {}
-            for side, number in (("mpnet", own), ("engine", place)):
+            for side, number in (("mpnet", own_index), ("engine", engine_index)):
                 values = meter.measure(outcomes[number].predictions, sizes=False, darknet=False).values
                 figures[side] = {"AP": values["AP"], "agreement_AP": values["agreement_AP"]}
-            row: dict[str, Any] = {"key": key, **figures, "head_error": outcomes[place].head_error}
+            row: dict[str, Any] = {"key": key, **figures, "head_error": outcomes[engine_index].head_error}
             if deployment is not None:
                 executed = deployment.executed or {}
                 row["version"] = deployment.version
@@ -162,14 +168,14 @@ def forward_of(deployment: Deployment) -> Callable[[], Forward]:
     return lambda: deployment.open(1).forward
 
 
-def disturbed(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
+def disturb(open_own: Callable[[], Forward], size: float, draw: int) -> Callable[[], Forward]:
     """Return the same passes on images of which every value changed by at most `size`, each draw in another way."""
 
-    def opened() -> Forward:
+    def open_disturbed() -> Forward:
         forward, random = open_own(), np.random.Generator(np.random.PCG64(draw))
         return lambda x: forward(x + random.uniform(-size, size, x.shape).astype(np.float32))
 
-    return opened
+    return open_disturbed
 
 
 def times(bench: Workbench, engine: str, keys: list[str]) -> list[dict[str, Any]]:
@@ -199,31 +205,33 @@ def kept_pairs(rows: list[Mapping[str, Any]], apart: float = 1.0) -> tuple[int, 
     return len(pairs), sum((a[0] - b[0]) * (a[1] - b[1]) > 0 for a, b in pairs)
 
 
-def table(out: Path) -> str:
+def table(output_folder: Path) -> str:
     """All that was measured, as Markdown."""
     lines = [
         "| network | engine | configurations | head error, median / max | AP apart, mean / max | agreement apart, mean / "
         "max | rank correlation | pairs kept |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for path in sorted(out.glob("*-measure.json")):
+    for path in sorted(output_folder.glob("*-measure.json")):
         document = json.loads(path.read_text())
-        for what, rows in document["rows"].items():
-            name, good = f"{document['network']}, {document['pictures'][what]} images", [r for r in rows if "mpnet" in r]
-            if good:
+        for choice, rows in document["rows"].items():
+            name, rows_measured = (
+                f"{document['network']}, {document['pictures'][choice]} images",
+                [r for r in rows if "mpnet" in r],
+            )
+            if rows_measured:
                 lines.append(
-                    f"| {name} | {document['engine']} {good[0]['version']} | {what}, {len(good)} of {len(rows)} | "
-                    + " | ".join(summary(good))
-                    + " |"
+                    f"| {name} | {document['engine']} {rows_measured[0]['version']} | "
+                    f"{choice}, {len(rows_measured)} of {len(rows)} | " + " | ".join(summary(rows_measured)) + " |"
                 )
             else:
-                lines.append(f"| {name} | {document['engine']} | {what} | refused: {rows[0]['refused']} | | | | |")
+                lines.append(f"| {name} | {document['engine']} | {choice} | refused: {rows[0]['refused']} | | | | |")
     lines += [
         "",
         "| network | engine | configuration | engine, ms | mpnet, ms | engine's ms by layer, where it says |",
         "|---|---|---|---|---|---|",
     ]
-    for path in sorted(out.glob("*-times.json")):
+    for path in sorted(output_folder.glob("*-times.json")):
         document = json.loads(path.read_text())
         for row in document["rows"]:
             lines.append(
@@ -238,11 +246,11 @@ def table(out: Path) -> str:
         "agreement apart, mean / max | rank correlation | pairs kept |",
         "|---|---|---|---|---|---|",
     ]
-    for path in sorted(out.glob("*-floor.json")):
+    for path in sorted(output_folder.glob("*-floor.json")):
         document = json.loads(path.read_text())
-        for what, rows in document["rows"].items():
+        for choice, rows in document["rows"].items():
             lines.append(
-                f"| {document['network']}, {document['pictures'][what]} images, {document['engine']}: {what} | "
+                f"| {document['network']}, {document['pictures'][choice]} images, {document['engine']}: {choice} | "
                 + " | ".join(summary(rows))
                 + " |"
             )
@@ -257,15 +265,15 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
     if len(rows) < 3:
         return [*cells, "", ""]
     ranks = [np.argsort(np.argsort([row[side]["agreement_AP"] for row in rows])) for side in ("mpnet", "engine")]
-    count, kept = kept_pairs(rows)
-    return [*cells, f"{np.corrcoef(*ranks)[0, 1]:.3f}", f"{kept} of {count}"]
+    count, pairs_kept = kept_pairs(rows)
+    return [*cells, f"{np.corrcoef(*ranks)[0, 1]:.3f}", f"{pairs_kept} of {count}"]
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=("measure", "times", "floor", "table"))
-    parser.add_argument("--data", type=Path, default=HERE.parent.parent / "shared" / "data")
+    parser.add_argument("--data", type=Path, default=FOLDER.parent.parent / "shared" / "data")
     parser.add_argument("--network", choices=NETWORKS, default="aix")
     parser.add_argument("--engine", default="openvino")
     parser.add_argument("--out", type=Path, default=Path("runs/deployment"))
@@ -274,32 +282,35 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--disturbed", type=float, default=1e-6, help="of floor: how much a value of an image changes at most")
     parser.add_argument("--draws", type=int, default=1, help="of floor: how often the mixed configurations are measured")
-    said = parser.parse_args()
-    if said.what == "table":
-        print(table(said.out))
+    options = parser.parse_args()
+    if options.what == "table":
+        print(table(options.out))
         return
-    bench = workbench(said.network, said.data, said.engine, None, said.out)
-    few = workbench(said.network, said.data, said.engine, said.images, said.out)
+    bench = workbench(options.network, options.data, options.engine, None, options.out)
+    few_images_bench = workbench(options.network, options.data, options.engine, options.images, options.out)
     layers = len(bench.network.convolutions)
-    drawn = mixed(layers, said.count, said.seed)
-    document: dict[str, Any] = {"network": said.network, "engine": said.engine, "seed": said.seed}
-    if said.what == "times":
-        document["rows"] = times(bench, said.engine, ["f" * layers, "q" * layers, drawn[0]])
-    elif said.what == "floor":
-        draws = {"mixed" if draw == 0 else f"mixed, draw {draw}": draw for draw in range(said.draws)}
-        document["pictures"] = {"fp16": len(bench.inputs), **dict.fromkeys(draws, len(few.inputs))}
-        document["disturbed"] = said.disturbed
+    drawn_keys = mixed(layers, options.count, options.seed)
+    document: dict[str, Any] = {"network": options.network, "engine": options.engine, "seed": options.seed}
+    if options.what == "times":
+        document["rows"] = times(bench, options.engine, ["f" * layers, "q" * layers, drawn_keys[0]])
+    elif options.what == "floor":
+        draws = {"mixed" if draw == 0 else f"mixed, draw {draw}": draw for draw in range(options.draws)}
+        document["pictures"] = {"fp16": len(bench.inputs), **dict.fromkeys(draws, len(few_images_bench.inputs))}
+        document["disturbed"] = options.disturbed
         document["rows"] = {
-            "fp16": measure(bench, ITSELF, [PRECISIONS["fp16"].code * layers], said.disturbed),
-            **{what: measure(few, ITSELF, drawn, said.disturbed, draw) for what, draw in draws.items()},
+            "fp16": measure(bench, OWN_KERNELS, [PRECISIONS["fp16"].code * layers], options.disturbed),
+            **{
+                choice: measure(few_images_bench, OWN_KERNELS, drawn_keys, options.disturbed, draw)
+                for choice, draw in draws.items()
+            },
         }
     else:
-        document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few.inputs)}
+        document["pictures"] = {**dict.fromkeys(UNIFORM, len(bench.inputs)), "mixed": len(few_images_bench.inputs)}
         document["rows"] = {
-            **{name: measure(bench, said.engine, [PRECISIONS[name].code * layers]) for name in UNIFORM},
-            "mixed": measure(few, said.engine, drawn),
+            **{name: measure(bench, options.engine, [PRECISIONS[name].code * layers]) for name in UNIFORM},
+            "mixed": measure(few_images_bench, options.engine, drawn_keys),
         }
-    write_text(said.out / f"{said.network}-{said.engine}-{said.what}.json", json.dumps(document, indent=1) + "\n")
+    write_text(options.out / f"{options.network}-{options.engine}-{options.what}.json", json.dumps(document, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -48,7 +48,7 @@ def raised_keys(bench: Workbench, heads: Sequence[int], code: str) -> list[str]:
     """fp32, all raised, all int8; one layer of the body raised or none, with the heads raised and without; each head alone."""
     layers = bench.network.convolutions
     body = [[position] for position in range(len(layers)) if position not in heads]
-    sets = [[], [*heads], *([head] for head in heads), *body, *([*one, *heads] for one in body)]
+    sets = [[], [*heads], *([head] for head in heads), *body, *([*layers, *heads] for layers in body)]
     mixed = ["".join(code if position in raised else "q" for position in range(len(layers))) for raised in sets]
     return list(dict.fromkeys(["f" * len(layers), code * len(layers), *mixed]))
 
@@ -74,8 +74,8 @@ def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
     evaluator = Evaluator(context)
     graph = evaluator.graph(0, keys)
     outputs = evaluator.forward(graph, 0, context.select).decoded
-    named = [graph.head_names(key) for key in keys]
-    return [bench.decoder.predictions([outputs[i][name] for i, name in enumerate(names)]) for names in named]
+    names_of_keys = [graph.head_names(key) for key in keys]
+    return [bench.decoder.predictions([outputs[i][name] for i, name in enumerate(names)]) for names in names_of_keys]
 
 
 def forward(experiment: Path, pool: Path, raised: str, seconds: float) -> None:
@@ -101,10 +101,13 @@ def forward(experiment: Path, pool: Path, raised: str, seconds: float) -> None:
         if path.is_file() or time.monotonic() - begin > seconds:
             continue
         positions = range(start, min(start + IMAGES_AT_ONCE, images))
-        found = find_all(bench.of_images(positions), keys)
-        columns = {name: np.concatenate([getattr(part, name) for part in found]) for name in ("category", "score", "box")}
-        index = np.concatenate([part.image_index for part in found]) + start
-        np.savez_compressed(path, image_index=index, count=[len(part) for part in found], **columns)
+        predictions = find_all(bench.of_images(positions), keys)
+        columns = {
+            name: np.concatenate([getattr(detections, name) for detections in predictions])
+            for name in ("category", "score", "box")
+        }
+        index = np.concatenate([detections.image_index for detections in predictions]) + start
+        np.savez_compressed(path, image_index=index, count=[len(detections) for detections in predictions], **columns)
         print(f"{pool.name}: images up to {positions[-1] + 1} of {images}, {time.monotonic() - begin:.0f} s", flush=True)
 
 
@@ -122,7 +125,7 @@ class Pool:
     sizes: NDArray[np.float32]
     categories: int
     costs: Mapping[str, float]
-    found: Mapping[str, Detections]
+    predictions: Mapping[str, Detections]
 
     @staticmethod
     def read(folder: Path) -> Pool:
@@ -135,17 +138,17 @@ class Pool:
             with np.load(path) as arrays:
                 ends = np.cumsum(arrays["count"])[:-1]
                 for name in ("image_index", "category", "score", "box"):
-                    for of_key, part in zip(columns.values(), np.split(arrays[name], ends), strict=True):
-                        of_key.setdefault(name, []).append(part)
-        found = {
-            key: Detections(images, **{name: np.concatenate(parts) for name, parts in of_key.items()})
+                    for of_key, values in zip(columns.values(), np.split(arrays[name], ends), strict=True):
+                        of_key.setdefault(name, []).append(values)
+        predictions = {
+            key: Detections(images, **{name: np.concatenate(pieces) for name, pieces in of_key.items()})
             for key, of_key in columns.items()
         }
         sizes = np.array(document["sizes"], np.float32)[:images]
         layers, heads = tuple(document["layers"]), frozenset(document["heads"])
-        return Pool(layers, heads, document["labelled"], sizes, document["categories"], document["costs"], found)
+        return Pool(layers, heads, document["labelled"], sizes, document["categories"], document["costs"], predictions)
 
-    def halves(self, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    def draw_halves(self, seed: int) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
         """Positions of two disjoint halves, drawn among images with labels and without apart."""
         order = np.random.RandomState(seed).permutation(len(self.sizes))
         order = np.concatenate([order[order < self.labelled], order[order >= self.labelled]])
@@ -161,49 +164,49 @@ class View:
     agreement: of every configuration, percent and on resampled images; raised: the key with some layers raised.
     """
 
-    named: Floats
+    front_shares: Floats
     alone: Floats
     beside_heads: Floats
     agreement: Mapping[str, tuple[float, Resampled]]
     raised: Callable[..., str]
 
-    def gain(self, key: str, below: str) -> str:
+    def gain(self, key: str, reference_key: str) -> str:
         """Points of agreement by which one configuration is above another, with their paired interval."""
-        (value, resampled), (less, resampled_less) = self.agreement[key], self.agreement[below]
-        low, high = difference_interval(value - less, resampled_less, resampled)
-        return f"{value - less:+.2f} ({low:+.2f} to {high:+.2f})"
+        (value, resampled), (reference_value, reference_resampled) = self.agreement[key], self.agreement[reference_key]
+        low, high = difference_interval(value - reference_value, reference_resampled, resampled)
+        return f"{value - reference_value:+.2f} ({low:+.2f} to {high:+.2f})"
 
 
 def view_of(pool: Pool, positions: NDArray[np.intp]) -> View:
     """Measure all configurations on the images at these positions, and on the same images drawn again."""
     count = len(pool.layers)
-    [code] = {code for key in pool.found for code in key if len({*key}) == 2} - {"q"}
+    [code] = {code for key in pool.predictions for code in key if len({*key}) == 2} - {"q"}
 
     def key_of(*raised: int) -> str:
         return "".join(code if position in raised else "q" for position in range(count))
 
-    baseline, *others = pool.found
-    agreement = Agreement(pool.found[baseline].of_images(positions), pool.sizes[positions], pool.categories)
+    baseline, *keys = pool.predictions
+    agreement = Agreement(pool.predictions[baseline].of_images(positions), pool.sizes[positions], pool.categories)
     weight = draw_images(len(positions), DRAWS)
-    measured = {key: agreement.resampled(pool.found[key].of_images(positions), weight)[0] for key in others}
-    values = {key: value for key, (value, _) in measured.items()}
-    drawn = np.array([resampled.drawn for _, resampled in measured.values()])
-    costs = np.array([pool.costs[key] for key in others])
-    raised = np.array([[one != "q" for one in key] for key in others])
-    named = np.zeros(count)
-    for of_draw in drawn.T:
+    agreements = {key: agreement.resampled(pool.predictions[key].of_images(positions), weight)[0] for key in keys}
+    values = {key: value for key, (value, _) in agreements.items()}
+    drawn_agreements = np.array([resampled.drawn for _, resampled in agreements.values()])
+    costs = np.array([pool.costs[key] for key in keys])
+    raised = np.array([[code != "q" for code in key] for key in keys])
+    front_shares = np.zeros(count)
+    for of_draw in drawn_agreements.T:
         front = [index for index in non_dominated(np.stack([costs, -of_draw], axis=1)) if 0 < raised[index].sum() < count]
-        named += 100 / DRAWS * raised[front].mean(axis=0) if front else 0
+        front_shares += 100 / DRAWS * raised[front].mean(axis=0) if front else 0
     alone = np.array([values[key_of(layer)] for layer in range(count)]) - values[key_of()]
-    beside = np.array([values[key_of(layer, *pool.heads)] for layer in range(count)]) - values[key_of(*pool.heads)]
-    return View(named, alone, beside, measured, key_of)
+    gains_beside_heads = np.array([values[key_of(layer, *pool.heads)] for layer in range(count)]) - values[key_of(*pool.heads)]
+    return View(front_shares, alone, gains_beside_heads, agreements, key_of)
 
 
-def kendall(first: Floats, second: Floats) -> float:
+def kendall(values: Floats, other_values: Floats) -> float:
     """Kendall's tau-b of two orders: 1 where all pairs are ordered alike, -1 where all are reversed; ties count half."""
-    pairs = np.triu_indices(len(first), 1)
-    left, right = (np.sign(values[:, None] - values[None, :])[pairs] for values in (first, second))
-    return float((left * right).sum() / np.sqrt((left != 0).sum() * (right != 0).sum()))
+    pairs = np.triu_indices(len(values), 1)
+    signs, other_signs = (np.sign(numbers[:, None] - numbers[None, :])[pairs] for numbers in (values, other_values))
+    return float((signs * other_signs).sum() / np.sqrt((signs != 0).sum() * (other_signs != 0).sum()))
 
 
 def table(folder: Path, splits: int, unlabelled: bool, pair: Sequence[str]) -> None:
@@ -218,10 +221,10 @@ def table(folder: Path, splits: int, unlabelled: bool, pair: Sequence[str]) -> N
     print(f"\n{folder.name}: {len(pool.sizes)} images, {min(pool.labelled, len(pool.sizes))} with labels")
     int8, heads = everything.raised(), everything.raised(*pool.heads)
     print("| layer | named by fronts, % | gains alone | gains beside the heads |\n|---|---|---|---|")
-    for layer in np.argsort(-everything.named, kind="stable")[:MOST_LAYERS]:
-        beside = "" if layer in pool.heads else everything.gain(everything.raised(layer, *pool.heads), heads)
+    for layer in np.argsort(-everything.front_shares, kind="stable")[:MOST_LAYERS]:
+        gain_beside_heads = "" if layer in pool.heads else everything.gain(everything.raised(layer, *pool.heads), heads)
         alone = everything.gain(everything.raised(layer), int8)
-        print(f"| {pool.layers[layer]} | {everything.named[layer]:.1f} | {alone} | {beside} |")
+        print(f"| {pool.layers[layer]} | {everything.front_shares[layer]:.1f} | {alone} | {gain_beside_heads} |")
     print(f"| heads | | {everything.gain(heads, int8)} | |\n\n| configuration | agreement |\n|---|---|")
     best = sorted(everything.agreement, key=lambda key: -everything.agreement[key][0])[:MOST_CONFIGURATIONS]
     for key in dict.fromkeys([*best, int8]):
@@ -239,26 +242,26 @@ def table(folder: Path, splits: int, unlabelled: bool, pair: Sequence[str]) -> N
     print(f"\n| {' | '.join(headings)} |\n|{'---|' * len(headings)}")
     body = [layer for layer in range(len(pool.layers)) if layer not in pool.heads]
     for seed in range(splits):
-        one, other = (view_of(pool, positions) for positions in pool.halves(seed))
-        most = [f"{pool.layers[np.argmax(v.named)]} {v.named.max():.1f}" for v in (one, other)]
+        half, other_half = (view_of(pool, positions) for positions in pool.draw_halves(seed))
+        leaders = [f"{pool.layers[np.argmax(v.front_shares)]} {v.front_shares.max():.1f}" for v in (half, other_half)]
         taus = [
-            kendall(one.named, other.named),
-            kendall(one.alone, other.alone),
-            kendall(one.beside_heads[body], other.beside_heads[body]),
-            kendall(*(np.array([value for value, _ in v.agreement.values()]) for v in (one, other))),
+            kendall(half.front_shares, other_half.front_shares),
+            kendall(half.alone, other_half.alone),
+            kendall(half.beside_heads[body], other_half.beside_heads[body]),
+            kendall(*(np.array([value for value, _ in v.agreement.values()]) for v in (half, other_half))),
         ]
-        print(f"| {seed} | {', '.join(most)} | {' | '.join(f'{tau:.2f}' for tau in taus)} |", flush=True)
+        print(f"| {seed} | {', '.join(leaders)} | {' | '.join(f'{tau:.2f}' for tau in taus)} |", flush=True)
 
 
 def main() -> None:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="command", required=True)
-    run = commands.add_parser("forward")
-    run.add_argument("experiment", type=Path)
-    run.add_argument("pool", type=Path)
-    run.add_argument("--raise", dest="raised", default="fp16")
-    run.add_argument("--seconds", type=float, default=1e9)
+    forward_parser = commands.add_parser("forward")
+    forward_parser.add_argument("experiment", type=Path)
+    forward_parser.add_argument("pool", type=Path)
+    forward_parser.add_argument("--raise", dest="raised", default="fp16")
+    forward_parser.add_argument("--seconds", type=float, default=1e9)
     tables = commands.add_parser("table")
     tables.add_argument("pools", type=Path, nargs="+")
     tables.add_argument("--splits", type=int, default=1)

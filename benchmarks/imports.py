@@ -77,8 +77,8 @@ def _ultralytics(name: str) -> Any:
 def _torchvision(name: str) -> Any:
     import torchvision
 
-    more = {"init_weights": True} if name == "googlenet" else {}
-    return torchvision.models.get_model(name, weights=None, **more)
+    options = {"init_weights": True} if name == "googlenet" else {}
+    return torchvision.models.get_model(name, weights=None, **options)
 
 
 def _timm(name: str) -> Any:
@@ -126,9 +126,9 @@ def _export_keras(name: str, path: Path) -> None:
             layer.momentum = 0.0
     model(np.random.default_rng(0).random((2, 224, 224, 3), np.float32) * _largest(name), training=True)
     content = tf.lite.TFLiteConverter.from_keras_model(model).convert()
-    part = path.with_suffix(".part")
-    part.write_bytes(content)
-    part.rename(path)
+    partial_path = path.with_suffix(".part")
+    partial_path.write_bytes(content)
+    partial_path.rename(path)
 
 
 def _largest(name: str) -> float:
@@ -163,9 +163,11 @@ def _write(model: Any, side: int, path: Path) -> None:
             module.export, module.format = True, "onnx"
     if hasattr(model, "fuse"):
         model = model.fuse()
-    part = path.with_suffix(".part")
-    torch.onnx.export(model, (torch.rand(1, 3, side, side),), str(part), opset_version=17, input_names=["images"], dynamo=False)
-    part.rename(path)
+    partial_path = path.with_suffix(".part")
+    torch.onnx.export(
+        model, (torch.rand(1, 3, side, side),), str(partial_path), opset_version=17, input_names=["images"], dynamo=False
+    )
+    partial_path.rename(path)
 
 
 def train(folder: Path, data: str, epochs: int) -> None:
@@ -209,13 +211,13 @@ def _figures(path: Path, imported: Any) -> dict[str, Any]:
 
     network = imported.network
     x = np.random.default_rng(1).random((1, *network.in_shape), np.float32) * np.float32(_largest(path.stem.partition(".")[2]))
-    engine, wanted = (_in_litert if path.suffix == ".tflite" else _in_onnxruntime)(path, imported, x)
+    engine, reference = (_in_litert if path.suffix == ".tflite" else _in_onnxruntime)(path, imported, x)
     prepared = Prepared(network, parse_weights(imported.weights, network, str(path)), kernels())
     figures, runs = {}, {"engine_ms": engine}
     for precision in ("fp32", "int8"):
         session = Session(prepared, build_plan(network, assign(network, precision), resolve_options(network)))
         heads = [head.reshape(1, -1, head.shape[3]).transpose(0, 2, 1).copy() for head in session.forward(x)]
-        errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(heads, wanted, strict=True)]
+        errors = [np.abs(a - b).max() / np.abs(b).max() for a, b in zip(heads, reference, strict=True)]
         figures[f"{precision}_error"] = f"{max(errors):.1e}"
         runs[f"{precision}_ms"] = partial(session.forward, x)
     return figures | _least_ms(runs)
@@ -229,8 +231,8 @@ def _in_litert(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any], li
     interpreter.allocate_tensors()
     interpreter.set_tensor(interpreter.get_input_details()[0]["index"], x)
     interpreter.invoke()
-    found = [interpreter.get_tensor(each["index"]) for each in interpreter.get_output_details()]
-    return interpreter.invoke, [each.reshape(1, -1, each.shape[-1]).transpose(0, 2, 1) for each in found]
+    tensors = [interpreter.get_tensor(tensor["index"]) for tensor in interpreter.get_output_details()]
+    return interpreter.invoke, [tensor.reshape(1, -1, tensor.shape[-1]).transpose(0, 2, 1) for tensor in tensors]
 
 
 def _in_onnxruntime(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any], list[Any]]:
@@ -240,29 +242,29 @@ def _in_onnxruntime(path: Path, imported: Any, x: Any) -> tuple[Callable[[], Any
 
     model, options = onnx.load(path), ort.SessionOptions()
     options.intra_op_num_threads = 1
-    given = {model.graph.input[0].name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
-    whole = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    feeds = {model.graph.input[0].name: np.ascontiguousarray(x.transpose(0, 3, 1, 2))}
+    session = ort.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     names = [name for head in imported.heads for name in head]
     del model.graph.output[:]
     model.graph.output.extend(onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names)
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     plain = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    tensors = dict(zip(names, plain.run(names, given), strict=True))
-    wanted = [
+    tensors = dict(zip(names, plain.run(names, feeds), strict=True))
+    heads = [
         np.concatenate([tensors[name].reshape(*tensors[name].shape[:2], -1) for name in head], 1) for head in imported.heads
     ]
-    return partial(whole.run, None, given), wanted
+    return partial(session.run, None, feeds), heads
 
 
 def _least_ms(runs: dict[str, Callable[[], Any]]) -> dict[str, str]:
     times: dict[str, list[float]] = {name: [] for name in runs}
-    until = time.perf_counter() + 3
-    while time.perf_counter() < until or min(map(len, times.values())) < 5:
+    deadline = time.perf_counter() + 3
+    while time.perf_counter() < deadline or min(map(len, times.values())) < 5:
         for name, run in runs.items():
             start = time.perf_counter()
             run()
             times[name].append(time.perf_counter() - start)
-    return {name: f"{min(each) * 1e3:.1f}" for name, each in times.items()}
+    return {name: f"{min(durations) * 1e3:.1f}" for name, durations in times.items()}
 
 
 def main(arguments: list[str]) -> int:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from synthetic_detector import synthetic
+from synthetic_detector import make_synthetic_data
 
 from mpnet.data.dataset import Dataset
 from mpnet.data.detections import Detections
@@ -43,7 +43,7 @@ class Tally:
     """Intervals of one number: how many hold the truth, lie above or below it, and their summed width."""
 
     truth: float
-    held: int = 0
+    covering: int = 0
     above: int = 0
     below: int = 0
     width: float = 0.0
@@ -53,14 +53,14 @@ class Tally:
         """Count one interval."""
         self.above += low > self.truth
         self.below += high < self.truth
-        self.held += low <= self.truth <= high
+        self.covering += low <= self.truth <= high
         self.width += high - low
         self.values.append(value)
 
     @property
     def share(self) -> float:
         """Of the intervals that hold the truth, percent."""
-        return 100 * self.held / len(self.values)
+        return 100 * self.covering / len(self.values)
 
     def row(self, *names: str) -> str:
         """Return a line of the table."""
@@ -71,17 +71,17 @@ class Tally:
         )
 
 
-def taken(offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+def gather_rows(offsets: NDArray[np.int64], positions: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """Of rows that come by image, those of the images at `positions` (some repeatedly), and their new images."""
-    parts = [np.arange(offsets[p], offsets[p + 1]) for p in positions]
-    counts = [len(part) for part in parts]
-    return np.concatenate(parts), np.repeat(np.arange(len(positions)), counts).astype(np.int32)
+    blocks = [np.arange(offsets[p], offsets[p + 1]) for p in positions]
+    counts = [len(block) for block in blocks]
+    return np.concatenate(blocks), np.repeat(np.arange(len(positions)), counts).astype(np.int32)
 
 
 def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
     """Return the labels of some of the pool's images, each as often as it comes."""
     offsets = np.searchsorted(dataset.image_index, np.arange(len(dataset.images) + 1))
-    rows, images = taken(offsets, positions)
+    rows, images = gather_rows(offsets, positions)
     return Truths.of(
         dataset.sizes[positions],
         len(dataset.categories),
@@ -93,10 +93,10 @@ def truths_of(dataset: Dataset, positions: NDArray[np.int64]) -> Truths:
     )
 
 
-def detections_of(found: Detections, positions: NDArray[np.int64]) -> Detections:
+def detections_of(detections: Detections, positions: NDArray[np.int64]) -> Detections:
     """Return the detections in some of the pool's images."""
-    rows, images = taken(found.offsets, positions)
-    return Detections(len(positions), images, found.category[rows], found.score[rows], found.box[rows])
+    rows, images = gather_rows(detections.offsets, positions)
+    return Detections(len(positions), images, detections.category[rows], detections.score[rows], detections.box[rows])
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Simulation:
 
 def simulate(dataset: Dataset, runs: list[Detections], images: int, data_sets: int, draws: int, seed: int) -> Simulation:
     """Intervals from so many images, for so many data sets."""
-    whole = np.arange(len(dataset.images))
+    all_images = np.arange(len(dataset.images))
     evaluator = CocoEvaluator(dataset)
     pool = [evaluator.evaluate(run, sizes=False).summary for run in runs]
     agreed = Agreement(runs[0], dataset.sizes, len(dataset.categories))
@@ -121,26 +121,28 @@ def simulate(dataset: Dataset, runs: list[Detections], images: int, data_sets: i
     )
     random = np.random.RandomState(seed)
     for number in range(data_sets):
-        positions = random.randint(0, len(whole), images)
+        positions = random.randint(0, len(all_images), images)
         of_these = CocoEvaluator(truths_of(dataset, positions))
-        found = [detections_of(run, positions) for run in runs]
-        results = [of_these.evaluate(each, sizes=False) for each in found]
+        drawn_runs = [detections_of(run, positions) for run in runs]
+        results = [of_these.evaluate(detections, sizes=False) for detections in drawn_runs]
         weight = draw_images(images, draws, number)
-        drawn = [bootstrap(result, weight) for result in results]
-        for value, result, resampled in zip(tallies.values, results, drawn, strict=True):
+        resampled_results = [bootstrap(result, weight) for result in results]
+        for value, result, resampled in zip(tallies.values, results, resampled_results, strict=True):
             for name, tally in value.items():
                 tally.add(result.summary[name], *value_interval(result.summary[name], resampled.summary[name]))
-        for difference, result, resampled in zip(tallies.differences, results[1:], drawn[1:], strict=True):
-            intervals = compare(results[0], drawn[0], result, resampled, per_class=False).metrics
+        for difference, result, resampled in zip(tallies.differences, results[1:], resampled_results[1:], strict=True):
+            intervals = compare(results[0], resampled_results[0], result, resampled, per_class=False).metrics
             for name, tally in difference.items():
                 tally.add(intervals[name].difference, intervals[name].low, intervals[name].high)
-        agreement = Agreement(found[0], dataset.sizes[positions], len(dataset.categories))
-        for value, each in zip(tallies.agreements, found[1:], strict=True):
-            both = agreement.resampled(each, weight)
-            measured, resampled = both[0]
-            value["AP"].add(measured, *agreement_interval(measured, resampled, drawn[0].summary["AP"]))
-            for name, of_list in zip(LOSSES, both, strict=True):
-                loss = agreement_loss(*of_list, drawn[0].summary["AP"])
+        agreement = Agreement(drawn_runs[0], dataset.sizes[positions], len(dataset.categories))
+        for value, detections in zip(tallies.agreements, drawn_runs[1:], strict=True):
+            resampled_pair = agreement.resampled(detections, weight)
+            agreement_value, resampled = resampled_pair[0]
+            value["AP"].add(
+                agreement_value, *agreement_interval(agreement_value, resampled, resampled_results[0].summary["AP"])
+            )
+            for name, of_list in zip(LOSSES, resampled_pair, strict=True):
+                loss = agreement_loss(*of_list, resampled_results[0].summary["AP"])
                 if loss is not None:
                     value[name].add(loss.loss, 0.0, loss.bounds()[1])
     return tallies
@@ -156,7 +158,7 @@ def extremes(tallies: list[dict[str, Tally]]) -> str:
     """Lowest and highest share of each measure over the runs, cells of a table."""
     cells = []
     for name in (name for name in tallies[0] if name not in LOSSES):
-        shares = [f"{tally[name].share:.0f}" for tally in sorted(tallies, key=lambda each: each[name].share)]
+        shares = [f"{tally[name].share:.0f}" for tally in sorted(tallies, key=lambda tally: tally[name].share)]
         cells.append(shares[0] if shares[0] == shares[-1] else f"{shares[0]} to {shares[-1]}")
     return " | ".join(cells + [""] * (len(METRICS) - len(cells)))
 
@@ -182,20 +184,20 @@ def main() -> int:
 
 def print_shares(arguments: argparse.Namespace) -> None:
     """Both tables. Raises: MpnetError."""
-    dataset, runs = pool(arguments.runs) if arguments.runs else synthetic(arguments.synthetic, 2000, arguments.seed)
-    names, found = [name for name, _ in runs], [each for _, each in runs]
+    dataset, runs = pool(arguments.runs) if arguments.runs else make_synthetic_data(arguments.synthetic, 2000, arguments.seed)
+    names, predictions = [name for name, _ in runs], [by_measure for _, by_measure in runs]
     labels = names + [f"{name} - {names[0]}" for name in names[1:]] + [f"{name}, agreement" for name in names[1:]]
     print("| images | of | measure | truth | holds it, % | above | below | width | bias | deviation |\n" + "|---" * 10 + "|")
     summary = []
     for images in arguments.images:
-        tallies = simulate(dataset, found, images, arguments.data_sets, arguments.draws, arguments.seed)
-        for label, each in zip(labels, tallies.values + tallies.differences + tallies.agreements, strict=True):
-            for name, tally in each.items():
+        tallies = simulate(dataset, predictions, images, arguments.data_sets, arguments.draws, arguments.seed)
+        for label, by_measure in zip(labels, tallies.values + tallies.differences + tallies.agreements, strict=True):
+            for name, tally in by_measure.items():
                 print(tally.row(str(images), label, name), flush=True)
-        for what, some in (("value", tallies.values), ("difference", tallies.differences), ("agreement", tallies.agreements)):
+        for kind, some in (("value", tallies.values), ("difference", tallies.differences), ("agreement", tallies.agreements)):
             if some:
-                summary.append(f"| {images} | {what} | {extremes(some)} |")
-            if what == "agreement" and some:
+                summary.append(f"| {images} | {kind} | {extremes(some)} |")
+            if kind == "agreement" and some:
                 for name in LOSSES:
                     shares = [tally[name].share for tally in some]
                     summary.append(f"| {images} | {name} | {min(shares):.0f} to {max(shares):.0f} | | | |")

@@ -46,9 +46,9 @@ def main() -> None:
     files = sorted(args.images.iterdir())[:5]
     images = np.concatenate([preprocess(read_image(file), network.width, network.height, "letterbox")[0] for file in files])
     prepared = Prepared(network, read_weights(args.weights, network), kernels())
-    asked = QuantizationOptions(ActivationOptions(ranges="calibrated"), integer_only=True)
-    ranges = calibrate(prepared, [images[:4]], range_requests(network, resolve_options(network, asked)), {}).by_tensor()
-    options = resolve_options(network, asked, ranges=ranges)
+    requested = QuantizationOptions(ActivationOptions(ranges="calibrated"), integer_only=True)
+    ranges = calibrate(prepared, [images[:4]], range_requests(network, resolve_options(network, requested)), {}).by_tensor()
+    options = resolve_options(network, requested, ranges=ranges)
     for name, plan in mixtures(network).items():
         codes, differ, heads = compare(Configuration.from_prepared(prepared, plan, options), images[4:])
         print(f"{args.cfg.stem}, {name}: {differ:,} of {codes:,} values differ; heads {'equal' if heads else 'differ'}")
@@ -81,11 +81,13 @@ def compare(configuration: Configuration, image: NDArray[np.float32]) -> tuple[i
     names = {detail["index"]: detail["name"] for detail in engine.get_tensor_details()}
     outputs = [int(operator["outputs"][0]) for operator in engine._get_ops_details() if operator["op_name"] not in PADDINGS]
     outputs = [output for output in outputs if not names[output].endswith(WIDENED)]
-    made: list[NDArray[Any]] = []
+    tensors: list[NDArray[Any]] = []
     session = Session(configuration.prepared, configuration.plan, 2)
-    session.observe(image, lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.host().copy()))
+    session.observe(
+        image, lambda _, step, inputs, output: None if step.operation.is_head else tensors.append(output.host().copy())
+    )
     total = differ = 0
-    for ours, output in zip(made, outputs, strict=True):
+    for ours, output in zip(tensors, outputs, strict=True):
         theirs = engine.get_tensor(output)
         total += ours.size
         differ += int(np.count_nonzero(ours != theirs)) if ours.dtype == theirs.dtype else ours.size

@@ -67,24 +67,26 @@ def trials(count: int, folder: Path) -> Iterator[int]:
         objectives_of(("AP", "bit_operations")),
     )
 
-    class First(AllAssignments):
+    class FirstAssignments(AllAssignments):
         def __iter__(self) -> Iterator[Assignment]:
             return islice(super().__iter__(), count)
 
-    def first(problem: Problem) -> Walk:
-        yield Batch(First(problem.space))
+    def propose_first(problem: Problem) -> Walk:
+        yield Batch(FirstAssignments(problem.space))
 
-    done = [0]
+    counts = [0]
 
     def update(state: SweepState) -> None:
-        if len(state.trials) > done[-1]:
-            done.append(len(state.trials))
-            report(done[-1], count)
+        if len(state.trials) > counts[-1]:
+            counts.append(len(state.trials))
+            report(counts[-1], count)
 
     with TrialStore.open(folder / "sweep.sqlite", Subject("n", "w", "d", "p")) as store:
         contexts = [store.context({})]
-        Sweep(problem, network, store, contexts, lambda: WorkerPool(InlineExecutor(Computed())), on_update=update).run(first)
-    yield done[-1]
+        Sweep(problem, network, store, contexts, lambda: WorkerPool(InlineExecutor(Computed())), on_update=update).run(
+            propose_first
+        )
+    yield counts[-1]
 
 
 def frames(count: int, folder: Path) -> Iterator[int]:
@@ -100,27 +102,29 @@ def frames(count: int, folder: Path) -> Iterator[int]:
 _reported: dict[int, int] = {}
 
 
-def report(done: int, count: int) -> None:
+def report(progress: int, count: int) -> None:
     """Print memory and what is left at each tenth."""
-    tenth = 10 * done // count
+    tenth = 10 * progress // count
     if tenth in _reported:
         return
     _reported[tenth] = resident_bytes()
     print(
-        f"{done:,}: {_reported[tenth] / 1e6:.1f} MB resident; descriptors, threads, temporary files {left_behind()}", flush=True
+        f"{progress:,}: {_reported[tenth] / 1e6:.1f} MB resident; descriptors, threads, temporary files {left_behind()}",
+        flush=True,
     )
 
 
 def main(kind: str, count: int) -> None:
     """Run one kind of work `count` times and print what it takes."""
-    before = resident_bytes()
+    bytes_before = resident_bytes()
     with tempfile.TemporaryDirectory() as folder:
-        for done in {"trials": trials, "frames": frames}[kind](count, Path(folder)):
-            report(done, count)
-    tenth, last = _reported[1], _reported[10]
+        for progress in {"trials": trials, "frames": frames}[kind](count, Path(folder)):
+            report(progress, count)
+    bytes_at_tenth, bytes_at_end = _reported[1], _reported[10]
     print(
-        f"{count:,} {kind}: {before / 1e6:.1f} MB before, {100 * (last - tenth) / tenth:+.1f} % after the first tenth, "
-        f"{(last - tenth) / (0.9 * count):.0f} bytes for each"
+        f"{count:,} {kind}: {bytes_before / 1e6:.1f} MB before, "
+        f"{100 * (bytes_at_end - bytes_at_tenth) / bytes_at_tenth:+.1f} % after the first tenth, "
+        f"{(bytes_at_end - bytes_at_tenth) / (0.9 * count):.0f} bytes for each"
     )
 
 

@@ -78,16 +78,16 @@ class Clock:
         """Return the time of this clock, in seconds."""
         return time.monotonic() + self._offset
 
-    def leave_out(self, since: float) -> None:
-        """Leave out the time since `since`, a reading of `now`."""
-        self._offset -= self.now - since
+    def leave_out(self, start: float) -> None:
+        """Leave out the time since `start`, a reading of `now`."""
+        self._offset -= self.now - start
 
-    def wait_until(self, then: float) -> float:
+    def wait_until(self, time: float) -> float:
         """Let time pass. Result: seconds that passed."""
-        passed = max(0.0, then - self.now)
-        self._offset += passed
-        self.waited += passed
-        return passed
+        duration = max(0.0, time - self.now)
+        self._offset += duration
+        self.waited += duration
+        return duration
 
 
 class SimulatedWorkers:
@@ -104,40 +104,42 @@ class SimulatedWorkers:
         self._unknown = sum(rates.values()) / len(rates)
         self._free = [clock.now] * slots
         self._running: list[tuple[float, int, bytes]] = []
-        self.busy, self.parts = 0.0, 0
+        self.busy, self.chunks = 0.0, 0
         self.sweep: Sweep | None = None
 
     def submit(self, unit: WorkChunk) -> None:
         """Take on a chunk of work."""
-        sent = pickle.dumps(unit)  # what the process that hands out has to do for it
+        message = pickle.dumps(unit)  # what the process that hands out has to do for it
         began = self.clock.now
         passes = float(forward_equivalents_of(self._network, unit.keys))
         seconds = passes * sum(self._rates.get(key, self._unknown) for key in unit.keys) / len(unit.keys)
         trials = tuple(self._trials[key] for key in unit.keys if key in self._trials)
-        out = tuple(key for key in unit.keys if key not in self._trials)
-        result = pickle.dumps(ChunkResult(pickle.loads(sent), trials, 0, out, ((1, len(out)),) if out else (), seconds))
+        failed_keys = tuple(key for key in unit.keys if key not in self._trials)
+        result = pickle.dumps(
+            ChunkResult(pickle.loads(message), trials, 0, failed_keys, ((1, len(failed_keys)),) if failed_keys else (), seconds)
+        )
         start = max(began + MESSAGE_SECONDS, heapq.heappop(self._free))
         heapq.heappush(self._free, start + seconds)
-        heapq.heappush(self._running, (start + seconds + MESSAGE_SECONDS, self.parts, result))
-        self.busy, self.parts = self.busy + seconds, self.parts + 1
+        heapq.heappush(self._running, (start + seconds + MESSAGE_SECONDS, self.chunks, result))
+        self.busy, self.chunks = self.busy + seconds, self.chunks + 1
         self.clock.leave_out(began)
 
     def wait(self, timeout: float) -> list[ChunkResult]:
         """Return the results that are there within `timeout` seconds."""
-        passed = self.clock.wait_until(self._running[0][0])
+        duration = self.clock.wait_until(self._running[0][0])
         assert self.sweep is not None
-        self.sweep.state.start_time -= passed
-        done = []
+        self.sweep.state.start_time -= duration
+        results = []
         while self._running and self._running[0][0] <= self.clock.now:
-            done.append(pickle.loads(heapq.heappop(self._running)[2]))
-        return done
+            results.append(pickle.loads(heapq.heappop(self._running)[2]))
+        return results
 
     def close(self) -> None:
         """End the work."""
         self._running.clear()
 
 
-def record(path: Path, parts: Path, workers: int) -> None:
+def record(path: Path, records_path: Path, workers: int) -> None:
     """Run a sweep and note the time of each part."""
     setup, problem = sweep_of(path)
     name, per_pass = setup.bench.experiment.name, seconds_per_pass(setup.bench, problem.space).most
@@ -154,28 +156,28 @@ def record(path: Path, parts: Path, workers: int) -> None:
         store = stack.enter_context(TrialStore.open(setup.store_path, setup.subject))
         contexts = [store.context(document) for document in setup.documents]
 
-        def opened() -> WorkerPool:
+        def open_pool() -> WorkerPool:
             context = make_context(setup, stack, 1, remote=False)
             context, macs = with_image_order(context, problem, store, contexts[0], setup.bench.threads)
-            executor = Recorder(make_executor(context, workers, None), parts)
+            executor = Recorder(make_executor(context, workers, None), records_path)
             stack.callback(executor.close)
             return worker_pool(context, executor, problem, setup.baseline, per_pass, macs)
 
-        state = Sweep(problem, setup.bench.network, store, contexts, opened, on_update=progress).run(
+        state = Sweep(problem, setup.bench.network, store, contexts, open_pool, on_update=progress).run(
             strategy(setup.section.strategy).walk
         )
         print(file=sys.stderr)
         print(f"{name}: {state.finished_count:,} configurations, {state.computed:,} measured now, in {state.seconds:.0f} s")
 
 
-def simulate(path: Path, parts: Path, counts: Sequence[int]) -> None:
+def simulate(path: Path, records_path: Path, counts: Sequence[int]) -> None:
     """Print what the sweep would take with each number of workers."""
     setup, problem = sweep_of(path)
     network = setup.bench.network
     with ExitStack() as stack:
-        finished = stack.enter_context(TrialStore.read(setup.store_path))
-        trials = {trial.key: trial for context in finished.contexts() for trial in finished.trials(context)}
-        rates = _rates(network, parts)
+        store = stack.enter_context(TrialStore.read(setup.store_path))
+        trials = {trial.key: trial for context in store.contexts() for trial in store.trials(context)}
+        rates = _rates(network, records_path)
         context = make_context(setup, stack, 1, remote=False)
         per_pass = seconds_per_pass(setup.bench, problem.space).most
         print(f"{setup.bench.experiment.name}: {problem.space.size:,} configurations, {len(trials):,} measured")
@@ -196,15 +198,15 @@ def simulate(path: Path, parts: Path, counts: Sequence[int]) -> None:
                 took = clock.now - began
             alone = (took - clock.waited) / took
             print(
-                f"{workers:7}  {took:7.0f}  {alone:18.0%}  {executor.busy / took / workers:12.0%}  {executor.parts:5}",
+                f"{workers:7}  {took:7.0f}  {alone:18.0%}  {executor.busy / took / workers:12.0%}  {executor.chunks:5}",
                 flush=True,
             )
 
 
-def _rates(network: NetworkSpec, parts: Path) -> dict[str, float]:
+def _rates(network: NetworkSpec, records_path: Path) -> dict[str, float]:
     """Seconds per forward pass over all images of the part that each recorded key was in."""
     rates = {}
-    with gzip.open(parts, "rt") as file:
+    with gzip.open(records_path, "rt") as file:
         for line in file:
             row = json.loads(line)
             keys = row["keys"].split()

@@ -82,9 +82,9 @@ def main() -> int:
 
 def line(name: str, times: NDArray[np.float64]) -> str:
     """Least and median of int8, and of the others as a share of these."""
-    least, median = times.min(1), np.median(times, axis=1)
-    shares = [f"{a:.2f} / {b:.2f}" for a, b in zip(least[1:] / least[0], median[1:] / median[0], strict=True)]
-    return f"| {name} | {least[0]:.3f} / {median[0]:.3f} | {' | '.join(shares)} |"
+    minimum, median = times.min(1), np.median(times, axis=1)
+    shares = [f"{a:.2f} / {b:.2f}" for a, b in zip(minimum[1:] / minimum[0], median[1:] / median[0], strict=True)]
+    return f"| {name} | {minimum[0]:.3f} / {median[0]:.3f} | {' | '.join(shares)} |"
 
 
 if __name__ == "__main__":

@@ -67,11 +67,11 @@ def main() -> int:
     parser.add_argument("cfgs", nargs="+", type=Path, metavar="CFG")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
+    options = parser.parse_args()
     print(f"| {' | '.join(HEADINGS)} |\n|{'---|' * len(HEADINGS)}")
-    for path in given.cfgs:
+    for path in options.cfgs:
         try:
-            print(f"| {' | '.join(row(path, given.threads, given.repeats))} |", flush=True)
+            print(f"| {' | '.join(row(path, options.threads, options.repeats))} |", flush=True)
         except MpnetError as error:
             print(f"| {path.stem} | refused: {str(error).partition(': ')[2]} |", flush=True)
     return 0

@@ -44,8 +44,8 @@ def mpnet(variant: str, folder: Path, threads: int) -> tuple[Forward, str]:
     network, convolutions = prepared.network, [layer.index for layer in prepared.network.convolutions]
     options = options_of(prepared, folder, {} if variant in ("int8", "mixed") else None)
     if variant == "mixed":
-        last = [layer.inputs[0] for layer in network.yolos]
-        overrides = {i: "fp16" if i == convolutions[0] or i in last else "int8" for i in convolutions}
+        head_inputs = [layer.inputs[0] for layer in network.yolos]
+        overrides = {i: "fp16" if i == convolutions[0] or i in head_inputs else "int8" for i in convolutions}
         plan = assign(network, layers=overrides)
     else:
         plan = assign(network, default=variant.split("-")[0])
@@ -63,19 +63,21 @@ def steps_by_kind(session: Any, x: NDArray[np.float32]) -> dict[str, float]:
     from mpnet.model.network import ConvolutionSpec
     from mpnet.speed.steps import time_steps
 
-    taken: dict[str, float] = {}
+    time_by_kind: dict[str, float] = {}
     for time_of in time_steps(session, x, 50):
         layer = session.plan.network.layers[time_of.step.layer]
         kind = time_of.step.operation.name
         if isinstance(layer, ConvolutionSpec) and kind.startswith("Convolve"):
-            what = "depthwise" if layer.depthwise else "grouped" if layer.groups > 1 else "convolution"
-            narrow = ", few channels" if what == "convolution" and min(layer.in_shape[2], layer.filters) < FEW else ""
-            kind = f"{what} {layer.size}x{layer.size}/{layer.stride}{narrow}"
-        taken[kind] = taken.get(kind, 0.0) + time_of.min_ms
-    return taken
+            operation = "depthwise" if layer.depthwise else "grouped" if layer.groups > 1 else "convolution"
+            narrow = (
+                ", few channels" if operation == "convolution" and min(layer.in_shape[2], layer.filters) < FEW_CHANNELS else ""
+            )
+            kind = f"{operation} {layer.size}x{layer.size}/{layer.stride}{narrow}"
+        time_by_kind[kind] = time_by_kind.get(kind, 0.0) + time_of.min_ms
+    return time_by_kind
 
 
-FEW = 16
+FEW_CHANNELS = 16
 """Channels that fill no tile."""
 
 
@@ -89,10 +91,10 @@ def onnxruntime(variant: str, folder: Path, threads: int) -> tuple[Forward, str]
 
         class Images(CalibrationDataReader):  # type: ignore[misc]
             def __init__(self) -> None:
-                self.rest = iter(np.load(folder / "calibration.npy"))
+                self.images = iter(np.load(folder / "calibration.npy"))
 
             def get_next(self) -> Any:
-                image = next(self.rest, None)
+                image = next(self.images, None)
                 return None if image is None else {"picture": to_nchw(image[None])}
 
         quantized = folder / "ort-int8.onnx"
@@ -212,10 +214,10 @@ def main() -> int:
         print(json.dumps({"missing": str(error)}), flush=True)
         return 0
     x = np.load(folder / "image.npy")
-    given = x if layout == "nhwc" else to_nchw(x)
+    batch = x if layout == "nhwc" else to_nchw(x)
     error = None
     if (folder / "heads.npz").exists():
-        results = [np.array(r, np.float32) for r in forward(given)]
+        results = [np.array(r, np.float32) for r in forward(batch)]
         expected = list(np.load(folder / "heads.npz").values())
         results = results if layout == "nhwc" else to_nhwc(results)
         error = max(float(np.sqrt(((a - b) ** 2).mean() / (b**2).mean())) for a, b in zip(results, expected, strict=True))
@@ -227,7 +229,7 @@ def main() -> int:
         times = []
         for _ in range(int(line)):
             start = time.perf_counter()
-            forward(given)
+            forward(batch)
             times.append(1e3 * (time.perf_counter() - start))
         print(json.dumps(times), flush=True)
     return 0

@@ -46,10 +46,10 @@ def options_of(prepared: Prepared, folder: Path, codes: dict[str, str] | None) -
     network = prepared.network
     if codes is None:
         return resolve_options(network, QuantizationOptions(activations=ActivationOptions(ranges="dynamic", mode="affine")))
-    said = QuantizationOptions(activations=ActivationOptions(ranges="calibrated", **codes))
+    requested = QuantizationOptions(activations=ActivationOptions(ranges="calibrated", **codes))
     images: Iterable[NDArray[np.float32]] = (image[None] for image in np.load(folder / "calibration.npy"))
-    found = calibrate(prepared, images, range_requests(network, resolve_options(network, said)), {})
-    return resolve_options(network, said, ranges=found.by_tensor())
+    ranges = calibrate(prepared, images, range_requests(network, resolve_options(network, requested)), {})
+    return resolve_options(network, requested, ranges=ranges.by_tensor())
 
 
 def write_models(folder: Path) -> dict[str, str]:
@@ -61,10 +61,10 @@ def write_models(folder: Path) -> dict[str, str]:
         try:
             plan = assign(prepared.network, precision)
             configuration = Configuration.from_prepared(prepared, plan, options_of(prepared, folder, codes))
-            written: Any = export(target, configuration, flavour)
+            exported: Any = export(target, configuration, flavour)
         except MpnetError as error:
             refused[name + suffix] = str(error)
             continue
-        for ending, content in written.files.items():
+        for ending, content in exported.files.items():
             (folder / (name + ending)).write_bytes(content)
     return refused

@@ -32,8 +32,8 @@ from typing import Any
 
 import numpy as np
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER.parent))
 
 CASES = (
     "mpnet:fp32",
@@ -92,8 +92,8 @@ def file_of(case: str) -> str:
     """Return the file that an engine reads, by its name in the folder; '': mpnet's own reads the cfg."""
     engine, variant = case.split(":")
     suffix = {"mpnet": "", "ncnn": ".param", "litert": ".tflite"}.get(engine, ".onnx")
-    own = variant == "int8" and engine != "onnxruntime"
-    return f"net{'-int8' if own else '-dynamic' if variant == 'dynamic' else ''}{suffix}" if suffix else ""
+    has_int8_file = variant == "int8" and engine != "onnxruntime"
+    return f"net{'-int8' if has_int8_file else '-dynamic' if variant == 'dynamic' else ''}{suffix}" if suffix else ""
 
 
 class Worker:
@@ -104,13 +104,13 @@ class Worker:
             **os.environ,
             "OMP_NUM_THREADS": str(threads),
             "TF_CPP_MIN_LOG_LEVEL": "3",
-            "PYTHONPATH": str(HERE.parent),
+            "PYTHONPATH": str(FOLDER.parent),
         }
         # A file, not a pipe: nobody reads along, and a full pipe would stop the engine.
         self.errors = open(folder / f"{case.replace(':', '-')}.err", "w+", encoding="utf-8")  # noqa: SIM115
         interpreter = sys.executable if case.startswith("mpnet") else python
         self.process = subprocess.Popen(
-            [interpreter, str(HERE / "peer_engines.py"), case, str(folder), str(threads)],
+            [interpreter, str(FOLDER / "peer_engines.py"), case, str(folder), str(threads)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self.errors,
@@ -130,10 +130,10 @@ class Worker:
         errors = self.errors.read().strip().splitlines()
         return {"missing": errors[-1] if errors else "ended without a word"}
 
-    def ask(self, what: str) -> Any:
+    def ask(self, request: str) -> Any:
         """Send a request to the process and return its answer."""
         assert self.process.stdin is not None
-        self.process.stdin.write(f"{what}\n")
+        self.process.stdin.write(f"{request}\n")
         self.process.stdin.flush()
         return self._answer()
 
@@ -150,7 +150,7 @@ class Worker:
 def main() -> int:
     """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cfg", type=Path, default=HERE.parent / "cfg" / "yolov3-tiny.cfg")
+    parser.add_argument("--cfg", type=Path, default=FOLDER.parent / "cfg" / "yolov3-tiny.cfg")
     parser.add_argument("--weights", type=Path, default=None, help="of the network; default: random ones")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=12)
@@ -160,27 +160,27 @@ def main() -> int:
     parser.add_argument("--json", type=Path, default=None)
     parser.add_argument("--folder", type=Path, default=None, help="keep the models here, and use those that are there")
     options = parser.parse_args()
-    wanted = [w for w in options.engines.split(",") if w]
-    known = {*CASES, *(case.split(":")[0] for case in CASES)}
-    for name in wanted:
-        if name not in known:
-            parser.error(f"--engines: unknown '{name}'; known are {', '.join(sorted(known))}")
-    cases = [c for c in CASES if not wanted or c in wanted or c.split(":")[0] in wanted]
+    requested = [w for w in options.engines.split(",") if w]
+    names = {*CASES, *(case.split(":")[0] for case in CASES)}
+    for name in requested:
+        if name not in names:
+            parser.error(f"--engines: unknown '{name}'; known are {', '.join(sorted(names))}")
+    cases = [c for c in CASES if not requested or c in requested or c.split(":")[0] in requested]
     with tempfile.TemporaryDirectory() as temporary:
         folder = options.folder or Path(temporary)
         folder.mkdir(parents=True, exist_ok=True)
-        kept = folder / "net.cfg"
-        if kept.exists() and kept.read_bytes() != options.cfg.read_bytes():
+        stored_cfg = folder / "net.cfg"
+        if stored_cfg.exists() and stored_cfg.read_bytes() != options.cfg.read_bytes():
             parser.error(f"--folder {folder}: its models are those of another network; choose another folder for {options.cfg}")
-        without: dict[str, str] = {}
+        refusals: dict[str, str] = {}
         if not (folder / "heads.npz").exists():
-            without = prepare(options.cfg, options.weights, folder)
+            refusals = prepare(options.cfg, options.weights, folder)
         workers: dict[str, Worker] = {}
         left_out: dict[str, str] = {}
         for case in cases:
-            missing = without.get(file_of(case), "")
-            if missing:
-                left_out[case] = f"no {file_of(case)}: {missing}"
+            refusal = refusals.get(file_of(case), "")
+            if refusal:
+                left_out[case] = f"no {file_of(case)}: {refusal}"
                 continue
             worker = Worker(case, folder, options.threads, options.peers)
             if "missing" in worker.ready:
@@ -209,26 +209,26 @@ def report(
     print(f"{'engine':22} {'min ms':>8} {'median':>8} {'error':>9}  version")
     rows = {}
     for case, worker in sorted(workers.items(), key=lambda item: min(item[1].times)):
-        least, median = min(worker.times), statistics.median(worker.times)
-        rows[case] = {"min_ms": least, "median_ms": median, **worker.ready}
-        print(f"{case:22} {least:8.2f} {median:8.2f} {worker.ready['error']:9.2g}  {worker.ready['version']}")
+        minimum, median = min(worker.times), statistics.median(worker.times)
+        rows[case] = {"min_ms": minimum, "median_ms": median, **worker.ready}
+        print(f"{case:22} {minimum:8.2f} {median:8.2f} {worker.ready['error']:9.2g}  {worker.ready['version']}")
     print(f"\n{'goal':42} {'peer':18} {'min':>6} {'median':>7} {'at most':>8}")
     goals = []
-    for what, ours, theirs, limit in GOALS:
+    for goal, ours, theirs, limit in GOALS:
         present = [case for case in theirs if case in rows]
         if ours not in rows or not present:
             continue
         best = min(present, key=lambda case: float(rows[case]["min_ms"]))
         ratios = [rows[ours][key] / rows[best][key] for key in ("min_ms", "median_ms")]
-        goals.append({"goal": what, "peer": best, "ratio_min": ratios[0], "ratio_median": ratios[1], "at_most": limit})
-        print(f"{what:42} {best:18} {ratios[0]:6.3f} {ratios[1]:7.3f} {limit:8.2f}")
+        goals.append({"goal": goal, "peer": best, "ratio_min": ratios[0], "ratio_median": ratios[1], "at_most": limit})
+        print(f"{goal:42} {best:18} {ratios[0]:6.3f} {ratios[1]:7.3f} {limit:8.2f}")
     kinds = sorted(
-        {kind for each in steps.values() for kind in each}, key=lambda kind: -max(s.get(kind, 0) for s in steps.values())
+        {kind for times in steps.values() for kind in times}, key=lambda kind: -max(s.get(kind, 0) for s in steps.values())
     )
     if kinds:
         print(f"\n{'step, ms':36} {' '.join(f'{case[6:]:>13}' for case in steps)}")
         for kind in kinds:
-            print(f"{kind:36} {' '.join(f'{each.get(kind, 0):13.3f}' for each in steps.values())}")
+            print(f"{kind:36} {' '.join(f'{times.get(kind, 0):13.3f}' for times in steps.values())}")
     if options.json:
         document = {"engines": rows, "goals": goals, "steps": steps, "left_out": left_out, "threads": options.threads}
         options.json.write_text(json.dumps(document, indent=1), encoding="utf-8")
@@ -237,8 +237,8 @@ def report(
             f"\nLEFT OUT, {len(left_out)} of {len(left_out) + len(rows)} asked for; the best peer may be missing:",
             file=sys.stderr,
         )
-        for case, why in left_out.items():
-            print(f"  {case:22} {why}", file=sys.stderr)
+        for case, reason in left_out.items():
+            print(f"  {case:22} {reason}", file=sys.stderr)
         print('  pip install -e ".[bench]" installs all engines; --engines names those to compare with', file=sys.stderr)
 
 

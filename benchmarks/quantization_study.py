@@ -46,15 +46,15 @@ def mode(name: str) -> str:
 
 def ranges(method: str, percentile: float | None = None) -> list[str]:
     """Return overrides: ranges from calibration images."""
-    found = ["quantization.activations.ranges=calibrated", f"quantization.activations.method={method}"]
-    return found if percentile is None else [*found, f"quantization.activations.percentile={percentile}"]
+    settings = ["quantization.activations.ranges=calibrated", f"quantization.activations.method={method}"]
+    return settings if percentile is None else [*settings, f"quantization.activations.percentile={percentile}"]
 
 
 INT8 = "precision.default=int8"
 HEADS = "precision.layers.heads=fp16"
-FIRST = "precision.layers.first=fp16"
+FIRST_FP16 = "precision.layers.first=fp16"
 # The layers that `mpnet analyze` would keep within 10 % of the MACs, with the same options.
-KEPT = "analyze's choice of 10 % of the MACs fp16, rest int8 "
+ANALYZE_CHOICE = "analyze's choice of 10 % of the MACs fp16, rest int8 "
 
 Ready = tuple[str, Workbench, Plan]
 CONFIGURATIONS: list[tuple[str, list[str]]] = [
@@ -109,18 +109,18 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
     ("int8 per tensor, dynamic, MSE weights, equalised, bias corrected", [INT8, PER_TENSOR, MSE_WEIGHTS, EQUALISE, BIAS]),
     ("heads fp16, rest int8 per tensor, dynamic", [INT8, HEADS, PER_TENSOR]),
     ("heads fp16, rest int8 per channel, dynamic", [INT8, HEADS]),
-    ("first and heads fp16, rest int8 per channel, dynamic", [INT8, FIRST, HEADS]),
-    ("first and heads fp16, rest int8 per channel, dynamic, symmetric", [INT8, FIRST, HEADS, mode("symmetric")]),
-    ("first and heads fp16, rest int8 per channel, dynamic, bias corrected", [INT8, FIRST, HEADS, BIAS]),
+    ("first and heads fp16, rest int8 per channel, dynamic", [INT8, FIRST_FP16, HEADS]),
+    ("first and heads fp16, rest int8 per channel, dynamic, symmetric", [INT8, FIRST_FP16, HEADS, mode("symmetric")]),
+    ("first and heads fp16, rest int8 per channel, dynamic, bias corrected", [INT8, FIRST_FP16, HEADS, BIAS]),
     (
         "first and heads fp16, rest int8 per channel, calibrated, MSE, equalised, bias corrected",
-        [INT8, FIRST, HEADS, *ranges("mse"), EQUALISE, BIAS],
+        [INT8, FIRST_FP16, HEADS, *ranges("mse"), EQUALISE, BIAS],
     ),
-    (KEPT + "per tensor, dynamic", [INT8, PER_TENSOR]),
-    (KEPT + "per channel, dynamic", [INT8]),
-    (KEPT + "per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
-    (KEPT + "per channel, dynamic, equalised, bias corrected", [INT8, EQUALISE, BIAS]),
-    (KEPT + "per channel, calibrated, MSE, equalised, bias corrected", [INT8, *ranges("mse"), EQUALISE, BIAS]),
+    (ANALYZE_CHOICE + "per tensor, dynamic", [INT8, PER_TENSOR]),
+    (ANALYZE_CHOICE + "per channel, dynamic", [INT8]),
+    (ANALYZE_CHOICE + "per channel, dynamic, symmetric", [INT8, mode("symmetric")]),
+    (ANALYZE_CHOICE + "per channel, dynamic, equalised, bias corrected", [INT8, EQUALISE, BIAS]),
+    (ANALYZE_CHOICE + "per channel, calibrated, MSE, equalised, bias corrected", [INT8, *ranges("mse"), EQUALISE, BIAS]),
     ("depthwise fp16, rest int8 per tensor, dynamic", [INT8, "precision.layers.depthwise=fp16", PER_TENSOR]),
     ("depthwise fp16, rest int8 per channel, dynamic", [INT8, "precision.layers.depthwise=fp16"]),
 ]
@@ -128,7 +128,7 @@ CONFIGURATIONS: list[tuple[str, list[str]]] = [
 
 def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> list[Ready]:
     """Each row's name, its calibrated workbench and its plan."""
-    found = []
+    rows_ready = []
     for name, overrides in rows:
         spec = read_experiment(path, overrides)
         quantization = spec.quantization
@@ -139,7 +139,7 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
         except ConfigError as error:  # such as depthwise layers, which not every network has
             print(f"{name}: left out: {error}", file=sys.stderr)
             continue
-        if name.startswith(KEPT):
+        if name.startswith(ANALYZE_CHOICE):
             positions = spread(len(bench.inputs), ANALYSIS_IMAGES)
             batches = (batch.x for batch in bench.inputs.batches(2, positions))
             plan = bench.plan(precisions)
@@ -147,8 +147,8 @@ def plans_of(base: Workbench, path: Path, rows: list[tuple[str, list[str]]]) -> 
             proposal = propose(bench, plan, analysis, KEEP_MACS_PERCENT)
             precisions = bench.assign(proposal.precisions)
             print(f"{name}: fp16 in {', '.join(layer.name for layer in proposal.layers)}", file=sys.stderr)
-        found.append((name, bench, bench.plan(precisions)))
-    return found
+        rows_ready.append((name, bench, bench.plan(precisions)))
+    return rows_ready
 
 
 def main() -> None:
@@ -173,12 +173,12 @@ def main() -> None:
         groups.setdefault(equalisation_digest(row[1].options.equalise), []).append(row)
     for group in groups.values():
         bench = next((bench for _, bench, _ in group if bench.calibration.channel_means), group[0][1])
-        done = 0
+        images_done = 0
 
         def advance(count: int, total: int = len(bench.inputs)) -> None:
-            nonlocal done
-            done += count
-            print(f"{done} of {total} images", end="\r", file=sys.stderr)
+            nonlocal images_done
+            images_done += count
+            print(f"{images_done} of {total} images", end="\r", file=sys.stderr)
 
         outcomes = run_plans(bench, [bench.plan(bench.uniform("fp32")), *(plan for _, _, plan in group)], advance)
         for (name, _, plan), outcome in zip(group, outcomes[1:], strict=True):

@@ -42,23 +42,23 @@ def layers_by_node(network: NetworkSpec) -> dict[str, list[int]]:
     return nodes
 
 
-def quantised_layers(path: Path, network: NetworkSpec) -> list[int]:
+def find_quantized_layers(path: Path, network: NetworkSpec) -> list[int]:
     """Return the indices of layers whose weights are in codes. Raises: ValueError where a node is none of the network's."""
     nodes = layers_by_node(network)
-    found: set[int] = set()
+    layers: set[int] = set()
     for name in (_tflite_nodes if path.suffix == ".tflite" else _onnx_nodes)(path):
         if name not in nodes:
             raise ValueError(f"{path}: the node {name!r} has weights in codes and is no layer of the network")
-        found.update(nodes[name])
-    return sorted(found)
+        layers.update(nodes[name])
+    return sorted(layers)
 
 
 def _onnx_nodes(path: Path) -> Iterator[str]:
     """Names of nodes whose inputs and weights are dequantised, or have codes in the file's .encodings."""
     graph = onnx.load(path).graph
-    makers = {out: node for node in graph.node for out in node.output}
-    constants = {each.name for each in graph.initializer}
-    constants |= {out for node in graph.node if node.op_type == "Constant" for out in node.output}
+    makers = {output: node for node in graph.node for output in node.output}
+    constants = {tensor.name for tensor in graph.initializer}
+    constants |= {output for node in graph.node if node.op_type == "Constant" for output in node.output}
     encodings = path.with_suffix(".encodings")
     coded = set(_encoded(json.loads(encodings.read_text()))) if encodings.exists() else set()
     for node in graph.node:
@@ -86,10 +86,10 @@ _CODING = ("DequantizeLinear", "QuantizeLinear", "Cast")
 _MOVING = ("Concat", "MaxPool", "Resize", "Identity", "Pad", "Reshape", "Transpose", "Flatten", "Slice", "Split")
 
 
-def _encoded(said: dict[str, Any]) -> Iterator[str]:
+def _encoded(document: dict[str, Any]) -> Iterator[str]:
     """Names of tensors in AIMET's file, in lists of records or tables."""
-    for part in ("param_encodings", "activation_encodings", "encodings"):
-        yield from (each if isinstance(each, str) else each["name"] for each in said.get(part, ()))
+    for section in ("param_encodings", "activation_encodings", "encodings"):
+        yield from (entry if isinstance(entry, str) else entry["name"] for entry in document.get(section, ()))
 
 
 def _tflite_nodes(path: Path) -> Iterator[str]:
@@ -114,18 +114,18 @@ def head_tensors(graph: onnx.GraphProto, network: NetworkSpec) -> list[list[str]
 
     Raises: ValueError where the file does not have one.
     """
-    made = {node.name: node.output[0] for node in graph.node}
-    read = {name for node in graph.node for name in node.input}
+    output_of = {node.name: node.output[0] for node in graph.node}
+    read_names = {name for node in graph.node for name in node.input}
 
     def tensors(index: int) -> list[str]:
         layer = network.layers[index]
-        names = [made[name] for name in layer.source if name in made]
+        names = [output_of[name] for name in layer.source if name in output_of]
         if names:
-            inside = {name for node in graph.node if node.name in layer.source for name in node.input}
-            return [next((name for name in names if name not in inside and name in read), names[-1])]
+            inner_names = {name for node in graph.node if node.name in layer.source for name in node.input}
+            return [next((name for name in names if name not in inner_names and name in read_names), names[-1])]
         if layer.kind != "route":
             raise ValueError(f"no node of the file gives layer {layer.name}")
-        return [name for each in layer.inputs for name in tensors(each)]
+        return [name for source in layer.inputs for name in tensors(source)]
 
     if not any(layer.source for layer in network.layers):
         return [[output.name] for output in graph.output]
@@ -139,18 +139,20 @@ def onnx_forward(path: Path, network: NetworkSpec) -> Forward:
     model = onnx.load(path)
     heads = head_tensors(model.graph, network)
     names = list(dict.fromkeys(name for head in heads for name in head))
-    held = {output.name for output in model.graph.output}
+    output_names = {output.name for output in model.graph.output}
     model.graph.output.extend(
-        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names if name not in held
+        onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in names if name not in output_names
     )
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    given = session.get_inputs()[0].name
+    input_name = session.get_inputs()[0].name
 
     def forward(batch: NDArray[np.float32]) -> list[NDArray[np.float32]]:
         images = np.ascontiguousarray(batch.transpose(0, 3, 1, 2))
-        passes = [dict(zip(names, session.run(names, {given: x[None]}), strict=True)) for x in images]
-        whole = [np.concatenate([np.concatenate([each[name] for name in head], 1) for each in passes]) for head in heads]
-        return [np.ascontiguousarray(head.transpose(0, 2, 3, 1)) for head in whole]
+        passes = [dict(zip(names, session.run(names, {input_name: x[None]}), strict=True)) for x in images]
+        head_values = [
+            np.concatenate([np.concatenate([outputs[name] for name in head], 1) for outputs in passes]) for head in heads
+        ]
+        return [np.ascontiguousarray(head.transpose(0, 2, 3, 1)) for head in head_values]
 
     return forward
 
@@ -162,10 +164,13 @@ def tflite_forward(path: Path, network: NetworkSpec, plain: bool = False) -> For
     resolver = OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES if plain else OpResolverType.AUTO
     interpreter = Interpreter(str(path), experimental_op_resolver_type=resolver)
     interpreter.allocate_tensors()
-    given, outputs = interpreter.get_input_details()[0]["index"], [each["index"] for each in interpreter.get_output_details()]
+    input_index, outputs = (
+        interpreter.get_input_details()[0]["index"],
+        [details["index"] for details in interpreter.get_output_details()],
+    )
 
     def once(x: NDArray[np.float32]) -> list[NDArray[np.float32]]:
-        interpreter.set_tensor(given, x[None])
+        interpreter.set_tensor(input_index, x[None])
         interpreter.invoke()
         return [interpreter.get_tensor(index) for index in outputs]
 
@@ -182,26 +187,26 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--plain", action="store_true")
     parser.add_argument("--set", action="append", default=[], dest="overrides")
-    said = parser.parse_args()
-    bench = open_workbench(read_experiment(said.experiment, said.overrides))
+    options = parser.parse_args()
+    bench = open_workbench(read_experiment(options.experiment, options.overrides))
     plan = bench.assign()
     network = bench.prepared.network
-    made_by = partial(tflite_forward, plain=said.plain) if said.model.suffix == ".tflite" else onnx_forward
+    made_by = partial(tflite_forward, plain=options.plain) if options.model.suffix == ".tflite" else onnx_forward
     plans = [bench.plan(bench.uniform("fp32")), bench.plan(plan)]
-    runners = [*(own_runner(bench.prepared, each) for each in plans), Runner(plans[1], lambda: made_by(said.model, network))]
-    fp32, own, engine = run_all(bench, runners)
+    runners = [*(own_runner(bench.prepared, plan) for plan in plans), Runner(plans[1], lambda: made_by(options.model, network))]
+    fp32, own_outcome, engine = run_all(bench, runners)
     meter = bench.kit.meter(bench.dataset, fp32.predictions)
     names = ("AP", "agreement_AP")
-    asked = [index for index in plan.weighted if plan[index].carries_scale]
-    made = quantised_layers(said.model, network)
+    requested = [index for index in plan.weighted if plan[index].carries_scale]
+    quantized = find_quantized_layers(options.model, network)
     print(
         json.dumps(
             {
                 "precision": plan.key,
-                "mpnet": meter.values(own.predictions, names),
+                "mpnet": meter.values(own_outcome.predictions, names),
                 "engine": meter.values(engine.predictions, names),
-                "layers_as_asked": made == asked,
-                "differ": sorted(set(made) ^ set(asked)),
+                "layers_as_asked": quantized == requested,
+                "differ": sorted(set(quantized) ^ set(requested)),
             },
             indent=1,
         )

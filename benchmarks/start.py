@@ -62,12 +62,12 @@ def run(words: list[str], images: int) -> tuple[list[float], float]:
 
 def measure(words: list[str], image: str, images: int, times: Times) -> None:
     """Add one process of a single image, and one of `images` more."""
-    _, one = run([*words, image], 1)
+    _, cpu_of_one = run([*words, image], 1)
     ends, all_of_them = run([*words, *[image] * (images + 1)], images + 1)
     times.first.append(ends[0])
     times.further.append((ends[-1] - ends[0]) / images)
-    times.first_cpu.append(one)
-    times.further_cpu.append((all_of_them - one) / images)
+    times.first_cpu.append(cpu_of_one)
+    times.further_cpu.append((all_of_them - cpu_of_one) / images)
 
 
 def main() -> int:
@@ -80,12 +80,12 @@ def main() -> int:
     parser.add_argument("--threads", type=int, nargs="+", default=[1])
     parser.add_argument("--images", type=int, default=8)
     parser.add_argument("--repeats", type=int, default=15)
-    given = parser.parse_args()
-    cases = {case: Times() for case in product(given.isa, given.threads)}
-    for _ in range(given.repeats):
+    options = parser.parse_args()
+    cases = {case: Times() for case in product(options.isa, options.threads)}
+    for _ in range(options.repeats):
         for (isa, threads), times in cases.items():
-            words = [str(given.mprun.resolve()), str(given.bundle), "--isa", isa, "--threads", str(threads)]
-            measure(words, str(given.image), given.images, times)
+            words = [str(options.mprun.resolve()), str(options.bundle), "--isa", isa, "--threads", str(threads)]
+            measure(words, str(options.image), options.images, times)
     print("| ISA level | threads | first ms | further ms | above | first, CPU ms | further, CPU ms | above |")
     print(f"|{'---|' * 8}")
     for (isa, threads), times in cases.items():

@@ -17,7 +17,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from mixbench.drawn import CACHE, drawn_agreement
-from mixbench.problem import HERE, OTHERS, QUALITY, load_problem
+from mixbench.problem import FOLDER, HELD_OUT_AGREEMENT, QUALITY, load_problem
 from mixbench.score import exact_picks, print_rows
 
 
@@ -51,7 +51,7 @@ def rows(name: str, images_of: Path, cache_path: Path) -> list[Row]:
     for key in keys:
         number, share = problem.number(key), problem.cost(key) / problem.cost(problem.highest)
         low, high = np.nanpercentile(agreements[key][1:], [2.5, 97.5])
-        own_agreements = (float(problem.columns[column][number]) for column in (QUALITY, OTHERS))
+        own_agreements = (float(problem.columns[column][number]) for column in (QUALITY, HELD_OUT_AGREEMENT))
         result.append(Row(key, share, *own_agreements, float(agreements[key][0]), float(low), float(high)))
     return result
 
@@ -62,7 +62,7 @@ def main(arguments: Sequence[str]) -> int:
     if len(names) != 2:
         print(__doc__, file=sys.stderr)
         return 2
-    images_of, cache_path = HERE / "problems" / f"{names[1]}.yaml", CACHE / f"{names[0]}-on-{names[1]}.npz"
+    images_of, cache_path = FOLDER / "problems" / f"{names[1]}.yaml", CACHE / f"{names[0]}-on-{names[1]}.npz"
     return print_rows(lambda: rows(names[0], images_of, cache_path), _table, "--json" in arguments)
 
 

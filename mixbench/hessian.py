@@ -39,30 +39,32 @@ def statistics(setup: SweepSetup, groups: Sequence[Sequence[int]], choices: Sequ
     folded = dict(bench.prepared.folded)
     plan = bench.assign({index: BY_CODE[codes[0]] for group, codes in zip(groups, choices, strict=True) for index in group})
 
-    def heads(changed: dict[int, Any]) -> list[NDArray[np.float32]]:
-        prepared = Prepared(bench.network, bench.weights, bench.kernels, batch_norm=bench.options.batch_norm, folded=changed)
+    def heads(folded_layers: dict[int, Any]) -> list[NDArray[np.float32]]:
+        prepared = Prepared(
+            bench.network, bench.weights, bench.kernels, batch_norm=bench.options.batch_norm, folded=folded_layers
+        )
         return Network(bench.network, (), prepared, bench.options, plan, bench.threads).forward(x)
 
     truth = heads(folded)
     generator, traces, errors = np.random.default_rng(0), [], []
     for group, codes in zip(groups, choices, strict=True):
-        samples = [2 * _loss(truth, heads({**folded, **_moved(folded, group, generator)})) / STEP**2 for _ in range(SAMPLES)]
+        samples = [2 * _loss(truth, heads({**folded, **_perturb(folded, group, generator)})) / STEP**2 for _ in range(SAMPLES)]
         traces.append(float(np.mean(samples)))
         errors.append({code: float(np.mean([_error(setup, folded[index].weights, code) for index in group])) for code in codes})
     passes = math.ceil(len(groups) * SAMPLES * len(selected_images) / len(setup.select)) + 1
     return {"trace": traces, "weight_error": errors, "passes": passes, "samples": SAMPLES, "images": len(selected_images)}
 
 
-def _moved(
+def _perturb(
     folded: Mapping[int, FoldedConvolution], group: Sequence[int], generator: np.random.Generator
 ) -> dict[int, FoldedConvolution]:
     """Return the layers of a group, each with its weights moved by a step up or down."""
-    moved = {}
+    folded_layers = {}
     for index in group:
         weights = folded[index].weights
         signs = generator.choice(np.array([-1, 1], np.float32), weights.shape)
-        moved[index] = replace(folded[index], weights=weights + np.float32(STEP * _size(weights)) * signs)
-    return moved
+        folded_layers[index] = replace(folded[index], weights=weights + np.float32(STEP * _size(weights)) * signs)
+    return folded_layers
 
 
 def _size(weights: NDArray[np.float32]) -> float:

@@ -18,7 +18,7 @@ from typing import Iterator, Sequence
 import numpy as np
 
 from mixbench.drawn import CACHE, drawn_agreement
-from mixbench.problem import HERE
+from mixbench.problem import FOLDER
 from mixbench.score import exact_front, exact_picks, picks, print_rows
 from mixbench.submission import Submission, read_submission
 
@@ -33,7 +33,7 @@ class Row:
 
     problem: str
     method: str
-    lost: float
+    quality_loss: float
     low: float
     high: float
 
@@ -73,7 +73,7 @@ def main(arguments: Sequence[str]) -> int:
         return [
             row
             for name, of_it in of_problem.items()
-            for row in rows(of_it, HERE / "problems" / f"{name}.yaml", CACHE / f"{name}.npz")
+            for row in rows(of_it, FOLDER / "problems" / f"{name}.yaml", CACHE / f"{name}.npz")
         ]
 
     return print_rows(compute_rows, _table, "--json" in arguments)
@@ -82,7 +82,7 @@ def main(arguments: Sequence[str]) -> int:
 def _table(rows: Sequence[Row]) -> Iterator[str]:
     yield "problem          method              lost on others  95 % interval"
     for row in rows:
-        yield f"{row.problem:16} {row.method:18} {row.lost:15.2f}  {row.low:6.2f} to {row.high:.2f}"
+        yield f"{row.problem:16} {row.method:18} {row.quality_loss:15.2f}  {row.low:6.2f} to {row.high:.2f}"
 
 
 if __name__ == "__main__":

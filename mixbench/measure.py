@@ -11,7 +11,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Mapping, Sequence
 
-from mixbench.problem import COLUMNS, HERE, Problem, load_problem
+from mixbench.problem import COLUMNS, FOLDER, Problem, load_problem
 from mpnet.errors import ConfigError
 from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.problem.problem import Batch, Walk, objectives_of
@@ -103,6 +103,6 @@ def load_measured(name: str, budget: float = math.inf) -> Problem:
 
 @cache
 def _measurer(name: str) -> Measurer:
-    measurer = Measurer(HERE / "problems" / f"{name}.yaml")
+    measurer = Measurer(FOLDER / "problems" / f"{name}.yaml")
     atexit.register(measurer.close)
     return measurer

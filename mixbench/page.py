@@ -48,7 +48,7 @@ def page(submissions: Sequence[Submission]) -> str:
         )
         rows = "".join(map(_row, scores))
         sections.append(
-            f"<h2>{escape(name)}</h2><p>{escape(description)}</p><figure>{_drawing(of_it)}</figure>"
+            f"<h2>{escape(name)}</h2><p>{escape(description)}</p><figure>{_draw(of_it)}</figure>"
             f'<div class="wide"><table>{_HEAD}{rows}</table></div>'
         )
     return (
@@ -66,7 +66,7 @@ def _row(row: Score) -> str:
     return f"<tr><td>{escape(row.method)}<td>{row.passes:,}<td>{passes_to_near}{cells}</tr>"
 
 
-def _drawing(submissions: Sequence[Submission]) -> str:
+def _draw(submissions: Sequence[Submission]) -> str:
     """SVG: agreement against bit operations of each method's front, and the exact one."""
     import matplotlib
 
@@ -78,7 +78,7 @@ def _drawing(submissions: Sequence[Submission]) -> str:
     figure, axes = pyplot.subplots(figsize=(10, 5.2), layout="constrained")
     exact = exact_front(problem)[::-1]
     axes.step(exact[:, 1], exact[:, 0], where="post", color="black", linewidth=2.5, label="exact front")
-    for number, submission in enumerate(sorted(submissions, key=lambda one: one.method)):
+    for number, submission in enumerate(sorted(submissions, key=lambda submission: submission.method)):
         front = best_pairs(points(problem, submission.answers))[::-1]
         style = ("-", "--", ":")[number // 10 % 3]
         axes.step(front[:, 1], front[:, 0], where="post", linestyle=style, linewidth=1.2, label=submission.method)

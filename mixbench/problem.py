@@ -23,13 +23,13 @@ from mpnet.config.measures import MAX_SQNR_DB
 from mpnet.errors import ConfigError
 from mpnet.sweep.run import MAX_CONFIGURATIONS
 
-HERE = Path(__file__).resolve().parent
-TABLES = HERE / "tables"
+FOLDER = Path(__file__).resolve().parent
+TABLES = FOLDER / "tables"
 QUALITY, COST = "agreement_AP", "bit_operations"
 """What the fronts of all problems are drawn over."""
 CHOOSING = ("agreement_AP", "AP", "head_sqnr_db")
-OTHERS = "held_out_agreement_AP"
-COLUMNS = (*CHOOSING, OTHERS, "held_out_AP", COST)
+HELD_OUT_AGREEMENT = "held_out_agreement_AP"
+COLUMNS = (*CHOOSING, HELD_OUT_AGREEMENT, "held_out_AP", COST)
 """Of a table, one row per assignment."""
 
 

@@ -26,29 +26,32 @@ from mpnet.errors import ConfigError, MpnetError
 from mpnet.packages import declared
 
 METHODS: dict[str, Method] = {
-    **{name.replace("_", "-"): found for name, found in declared(methods.__name__, methods.__path__, "METHOD", Method).items()},
+    **{
+        name.replace("_", "-"): method
+        for name, method in declared(methods.__name__, methods.__path__, "METHOD", Method).items()
+    },
     **mpnet_strategies.METHODS,
 }
 
 
 def run(
-    method: str, problem: str, budget: float = math.inf, seed: int = 0, load: Callable[[str, float], Problem] = load_problem
+    method: str, name: str, budget: float = math.inf, seed: int = 0, load: Callable[[str, float], Problem] = load_problem
 ) -> Submission:
-    """Run a method on a problem. load: gives the problem. Raises: ConfigError for unknown names."""
+    """Run a method on the problem of a name. load: gives the problem. Raises: ConfigError for unknown names."""
     if method not in METHODS:
         raise ConfigError(f"{method}: unknown method; there are {', '.join(METHODS)}")
-    asked = load(problem, budget)
+    problem = load(name, budget)
     try:
-        answers = tuple(dict.fromkeys(METHODS[method].search(asked, np.random.default_rng(seed))))
+        answers = tuple(dict.fromkeys(METHODS[method].search(problem, np.random.default_rng(seed))))
     except BudgetSpent:
-        answers = tuple(asked.asked)
-    submission = Submission(method, asked, answers)
+        answers = tuple(problem.asked)
+    submission = Submission(method, problem, answers)
     if not answers or submission.passes > budget:
         # Answers cost a pass each where nothing was asked for them: as many as the budget still holds.
-        left = int(budget - asked.passes)
-        asked.asked.update(dict.fromkeys([key for key in answers if key not in asked.asked][:left]))
-        submission = Submission(method, asked, tuple(key for key in answers if key in asked.asked))
-    asked.complete(submission.answers)
+        remaining = int(budget - problem.passes)
+        problem.asked.update(dict.fromkeys([key for key in answers if key not in problem.asked][:remaining]))
+        submission = Submission(method, problem, tuple(key for key in answers if key in problem.asked))
+    problem.complete(submission.answers)
     return submission
 
 

@@ -18,12 +18,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mixbench.measure import load_measured
-from mixbench.problem import COST, OTHERS, QUALITY, Problem, load_problem, points
+from mixbench.problem import COST, HELD_OUT_AGREEMENT, QUALITY, Problem, load_problem, points
 from mixbench.submission import Submission, read_submission
 from mpnet.errors import MpnetError
 from mpnet.sweep.problem.front import best_pairs, front_gap
 
-NEAR = 0.1
+NEAR_LOSS = 0.1
 """Points of agreement: how near to the exact front `passes_to_near` asks a method to come."""
 
 
@@ -62,7 +62,7 @@ def score(submission: Submission) -> Score:
     problem = submission.problem
     exact = exact_front(problem)
     gap = front_gap(best_pairs(points(problem, submission.answers)), exact)
-    others = _on_others(problem, submission.answers, exact[:, 1])
+    held_out_losses = _measure_held_out(problem, submission.answers, exact[:, 1])
     return Score(
         problem.name,
         submission.method,
@@ -72,8 +72,8 @@ def score(submission: Submission) -> Score:
         gap.hypervolume_ratio,
         gap.uncovered,
         _passes_to_near(submission, exact),
-        float(np.mean(others)),
-        float(np.max(others)),
+        float(np.mean(held_out_losses)),
+        float(np.max(held_out_losses)),
     )
 
 
@@ -82,11 +82,11 @@ def picks(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) 
 
     It is the best on the images that choose that costs no more, the cheapest of equal ones; None where all cost more.
     """
-    here, picked = points(problem, answers), list[str | None]()
+    measures, picked = points(problem, answers), list[str | None]()
     for cost in costs:
-        fits = here[:, 1] <= cost
-        order = np.lexsort((here[fits, 1], -here[fits, 0]))
-        picked.append(answers[np.flatnonzero(fits)[order[0]]] if fits.any() else None)
+        affordable = measures[:, 1] <= cost
+        order = np.lexsort((measures[affordable, 1], -measures[affordable, 0]))
+        picked.append(answers[np.flatnonzero(affordable)[order[0]]] if affordable.any() else None)
     return picked
 
 
@@ -96,13 +96,13 @@ def exact_picks(problem: Problem) -> list[str]:
     return [key for key in picks(problem, measured_keys, exact_front(problem)[:, 1]) if key is not None]
 
 
-def _on_others(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
+def _measure_held_out(problem: Problem, answers: Sequence[str], costs: NDArray[np.float64]) -> list[float]:
     """Regret on the others at each cost that some answer keeps; of a front, against the best that has figures."""
     regrets = []
     for cost, pick in zip(costs, picks(problem, answers, costs), strict=True):
         if pick is not None:
-            best = np.nanmax(problem.columns[OTHERS][problem.columns[COST] <= cost])
-            regrets.append(float(best - points(problem, [pick], OTHERS)[0, 0]))
+            best = np.nanmax(problem.columns[HELD_OUT_AGREEMENT][problem.columns[COST] <= cost])
+            regrets.append(float(best - points(problem, [pick], HELD_OUT_AGREEMENT)[0, 0]))
     return regrets
 
 
@@ -113,7 +113,7 @@ def _passes_to_near(submission: Submission, exact: NDArray[np.float64]) -> int |
 
     def is_near(count: int) -> bool:
         gap = front_gap(best_pairs(pairs[:count]), exact)
-        return gap.uncovered == 0 and gap.quality_lost_mean <= NEAR
+        return gap.uncovered == 0 and gap.quality_lost_mean <= NEAR_LOSS
 
     if not is_near(len(keys)):
         return None

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from mixbench.hessian import statistics
 from mixbench.measure import Measurer, sweep_of
-from mixbench.problem import COLUMNS, COST, HERE, QUALITY, TABLES, read_table
+from mixbench.problem import COLUMNS, COST, FOLDER, QUALITY, TABLES, read_table
 from mpnet.errors import MpnetError
 from mpnet.formats.files.atomic import atomic_path
 from mpnet.model.plan_key import split_key
@@ -118,9 +118,9 @@ def _layer_costs(setup: SweepSetup, sweep: SweepProblem) -> list[dict[str, int]]
     ]
 
 
-def _equal(column: str, stored: float, anew: float) -> bool:
+def _equal(column: str, stored_value: float, new_value: float) -> bool:
     """Bit for bit; but decibels of older tables have the last bit of the logarithm of the machine that made them."""
-    return math.isclose(stored, anew, rel_tol=4e-15) if column == "head_sqnr_db" else stored == anew
+    return math.isclose(stored_value, new_value, rel_tol=4e-15) if column == "head_sqnr_db" else stored_value == new_value
 
 
 def check(problem: Path, table: Path, count: int) -> int:
@@ -169,7 +169,7 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--workers", type=int)
     options = parser.parse_args(arguments)
     try:
-        problem, table = HERE / "problems" / f"{options.name}.yaml", TABLES / f"{options.name}.npz"
+        problem, table = FOLDER / "problems" / f"{options.name}.yaml", TABLES / f"{options.name}.npz"
         if options.command == "check":
             return min(1, check(problem, table, options.count))
         make(problem, table, options.workers)

@@ -23,8 +23,8 @@ def _names(rows: Iterable[Measure]) -> str:
 
 
 def _keys(names: Iterable[str]) -> str:
-    first, *others = names
-    return f"| `sweep.constraints.{first}`" + "".join(f", `.{name}`" for name in others) + " |"
+    head, *tail = names
+    return f"| `sweep.constraints.{head}`" + "".join(f", `.{name}`" for name in tail) + " |"
 
 
 def _replace_once(text: str, pattern: str, words: str) -> str:

@@ -29,13 +29,13 @@ import tensorflow as tf
 from golden import write_arrays
 
 SEED = 21
-OUT = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_fake_quant.npz"
+GOLDEN_FILE = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_fake_quant.npz"
 SLICES = 3
 # Around the widths of vector registers, for the bodies and the tails of loops.
 SIZES = [1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33]
 ROUND_MODES = ["HALF_TO_EVEN", "HALF_UP"]
 FAKE = [(bits, narrow) for bits in (2, 8, 16) for narrow in (0, 1)]
-BOTH = [case for case in product((4, 8, 16), (0, 1), (0, 1), (0, 1), (0, 1)) if case[2] or not case[1]]
+ROUND_TRIP_CASES = [case for case in product((4, 8, 16), (0, 1), (0, 1), (0, 1), (0, 1)) if case[2] or not case[1]]
 
 
 def ranges(rng: np.random.Generator) -> np.ndarray:
@@ -79,37 +79,37 @@ def values(rng: np.random.Generator, low: float, high: float, count: int) -> np.
     return rng.choice(pool[np.isfinite(pool)], count)
 
 
-def both(x: np.ndarray, low: np.float32, high: np.float32, case: tuple[int, ...]) -> np.ndarray:
+def round_trip(x: np.ndarray, low: np.float32, high: np.float32, case: tuple[int, ...]) -> np.ndarray:
     """Return what v2 answers for a whole tensor, and v4, and v3 where it can."""
-    bits, narrow, signed, given, mode = case
-    said = {
+    bits, narrow, signed, has_range, mode = case
+    arguments = {
         "input": x,
         "input_min": low,
         "input_max": high,
         "signed_input": bool(signed),
-        "range_given": bool(given),
+        "range_given": bool(has_range),
         "narrow_range": bool(narrow),
         "num_bits": bits,
     }
-    found = tf.raw_ops.QuantizeAndDequantizeV2(round_mode=ROUND_MODES[mode], **said).numpy()
-    others = [tf.raw_ops.QuantizeAndDequantizeV4(round_mode=ROUND_MODES[mode], **said)]
+    result = tf.raw_ops.QuantizeAndDequantizeV2(round_mode=ROUND_MODES[mode], **arguments).numpy()
+    newer_operations = [tf.raw_ops.QuantizeAndDequantizeV4(round_mode=ROUND_MODES[mode], **arguments)]
     if mode == 0:
-        others.append(tf.raw_ops.QuantizeAndDequantizeV3(**said))
-    for other in others:
-        assert np.array_equal(found.view(np.uint32), other.numpy().view(np.uint32)), case
-    return found
+        newer_operations.append(tf.raw_ops.QuantizeAndDequantizeV3(**arguments))
+    for tensor in newer_operations:
+        assert np.array_equal(result.view(np.uint32), tensor.numpy().view(np.uint32)), case
+    return result
 
 
-def both_slices(x: np.ndarray, low: np.ndarray, high: np.ndarray, case: tuple[int, ...]) -> np.ndarray:
+def round_trip_slices(x: np.ndarray, low: np.ndarray, high: np.ndarray, case: tuple[int, ...]) -> np.ndarray:
     """Return what v3 answers for slices; v2 and v4 take none on CPUs."""
-    bits, narrow, signed, given, _ = case
+    bits, narrow, signed, has_range, _ = case
     return tf.raw_ops.QuantizeAndDequantizeV3(
         input=x,
         input_min=low,
         input_max=high,
         signed_input=bool(signed),
         num_bits=bits,
-        range_given=bool(given),
+        range_given=bool(has_range),
         narrow_range=bool(narrow),
         axis=0,
     ).numpy()
@@ -125,29 +125,30 @@ def main() -> None:
     for x, group in zip(inputs, rows, strict=True):
         low, high = group.T
         for bits, narrow in FAKE:
-            said = {"num_bits": bits, "narrow_range": bool(narrow)}
-            whole = tf.quantization.fake_quant_with_min_max_vars(x, low[0], high[0], **said)
-            channels = tf.quantization.fake_quant_with_min_max_vars_per_channel(x.T, low, high, **said)
-            answers["fake_whole"].append(whole.numpy())
-            answers["fake_channel"].append(channels.numpy().T)
-        for case in BOTH:
-            answers["both_whole"].append(both(x, low[0], high[0], case))
+            arguments = {"num_bits": bits, "narrow_range": bool(narrow)}
+            per_tensor = tf.quantization.fake_quant_with_min_max_vars(x, low[0], high[0], **arguments)
+            per_channel = tf.quantization.fake_quant_with_min_max_vars_per_channel(x.T, low, high, **arguments)
+            answers["fake_whole"].append(per_tensor.numpy())
+            answers["fake_channel"].append(per_channel.numpy().T)
+        for case in ROUND_TRIP_CASES:
+            answers["both_whole"].append(round_trip(x, low[0], high[0], case))
             if case[-1] == 0:
-                answers["both_slices"].append(both_slices(x, low, high, case))
+                answers["both_slices"].append(round_trip_slices(x, low, high, case))
     arrays = {
         "x": np.concatenate([x.ravel() for x in inputs]),
         "size": np.array(sizes, np.int16),
         "ranges": rows,
         "fake_cases": np.array(FAKE, np.int8),
-        "both_cases": np.array(BOTH, np.int8),
+        "both_cases": np.array(ROUND_TRIP_CASES, np.int8),
         "round_modes": np.array(ROUND_MODES),
         "tensorflow": np.array(tf.__version__),
-        **{name: np.concatenate([part.ravel() for part in parts]) for name, parts in answers.items()},
+        **{name: np.concatenate([block.ravel() for block in blocks]) for name, blocks in answers.items()},
     }
-    write_arrays(OUT, arrays)
+    write_arrays(GOLDEN_FILE, arrays)
     print(
-        f"{OUT}: {sum(map(len, answers.values()))} cases, {sum(a.size for n, a in arrays.items() if n in answers)} values, "
-        f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}"
+        f"{GOLDEN_FILE}: {sum(map(len, answers.values()))} cases, "
+        f"{sum(a.size for n, a in arrays.items() if n in answers)} values, "
+        f"{GOLDEN_FILE.stat().st_size} bytes, TensorFlow {tf.__version__}"
     )
 
 

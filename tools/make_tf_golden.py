@@ -28,7 +28,7 @@ import tensorflow as tf
 from golden import write_arrays
 
 SEED = 20
-OUT = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_quantization.npz"
+GOLDEN_FILE = Path(__file__).resolve().parent.parent / "tests" / "golden" / "tf_quantization.npz"
 TYPES = ["qint8", "quint8", "qint16", "quint16", "qint32"]
 MODES = ["MIN_COMBINED", "MIN_FIRST", "SCALED"]
 ROUND_MODES = ["HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"]
@@ -105,10 +105,10 @@ def values(rng: np.random.Generator, low: float, high: float, count: int) -> np.
 
 def inputs(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray, int]]:
     """(x, (min, max) rows, axis) of every input."""
-    found = []
+    cases = []
     for i, (low, high) in enumerate(ranges(rng)):
         for size in (SIZES[i % len(SIZES)], int(rng.integers(1, 20))):
-            found.append((values(rng, low, high, size), np.float32([[low, high]]), -1))
+            cases.append((values(rng, low, high, size), np.float32([[low, high]]), -1))
     for shape, axis in [
         ((2, 3, 4), 0),
         ((2, 3, 4), 1),
@@ -122,17 +122,17 @@ def inputs(rng: np.random.Generator) -> list[tuple[np.ndarray, np.ndarray, int]]
         for _ in range(2):
             rows = np.sort(10.0 ** rng.uniform(-3, 3, (shape[axis], 1)) * rng.uniform(-1, 1, (shape[axis], 2)), axis=1)
             slices = [values(rng, low, high, int(np.prod(shape)) // shape[axis]) for low, high in rows]
-            moved = [s for i, s in enumerate(shape) if i != axis]
-            x = np.stack([s.reshape(moved) for s in slices], axis=axis)
-            found.append((x.astype(np.float32), rows.astype(np.float32), axis))
-    return found
+            slice_shape = [s for i, s in enumerate(shape) if i != axis]
+            x = np.stack([s.reshape(slice_shape) for s in slices], axis=axis)
+            cases.append((x.astype(np.float32), rows.astype(np.float32), axis))
+    return cases
 
 
-def quantize_all(found: list[tuple[np.ndarray, np.ndarray, int]]) -> dict[str, np.ndarray]:
+def quantize_all(inputs: list[tuple[np.ndarray, np.ndarray, int]]) -> dict[str, np.ndarray]:
     """Run tf.raw_ops.QuantizeV2 on every input with every option."""
     cases, outputs = [], []
     codes: dict[str, list[np.ndarray]] = {name: [] for name in TYPES}
-    for i, (x, rows, axis) in enumerate(found):
+    for i, (x, rows, axis) in enumerate(inputs):
         for t, (m, r, n), e in product(range(len(TYPES)), OPTIONS, range(len(MINIMUM_RANGES))):
             if axis >= 0 and MODES[m] == "MIN_FIRST" and x.shape[axis] != 1:
                 continue  # not implemented there
@@ -156,13 +156,13 @@ def quantize_all(found: list[tuple[np.ndarray, np.ndarray, int]]) -> dict[str, n
     return {
         "quantize_cases": np.array(cases, np.int16),
         "output_ranges": np.concatenate(outputs),
-        **{f"codes_{name}": np.concatenate(parts) for name, parts in codes.items()},
+        **{f"codes_{name}": np.concatenate(blocks) for name, blocks in codes.items()},
     }
 
 
 def dequantize_all(rng: np.random.Generator) -> dict[str, np.ndarray]:
     """Run tf.raw_ops.Dequantize on extreme and random codes over many ranges."""
-    found: dict[str, np.ndarray] = {}
+    arrays: dict[str, np.ndarray] = {}
     cases, rows = [], []
     spans = [(low, high) for low, high in ranges(rng) if low <= 0 <= high and high - low < 1e36][:40]
     slices = (np.float32([s[0] for s in spans[:6]]), np.float32([s[1] for s in spans[:6]]))
@@ -187,9 +187,9 @@ def dequantize_all(rng: np.random.Generator) -> dict[str, np.ndarray]:
                 cases.append((t, m, n))
                 rows.append((low, high))
                 reals.append(real.numpy())
-        found[f"dequantize_{name}"] = codes
-        found[f"reals_{name}"] = np.array(reals)
-        found[f"slice_reals_{name}"] = np.stack(
+        arrays[f"dequantize_{name}"] = codes
+        arrays[f"reals_{name}"] = np.array(reals)
+        arrays[f"slice_reals_{name}"] = np.stack(
             [
                 tf.raw_ops.Dequantize(
                     input=tf.stack([as_type] * 6),
@@ -206,36 +206,36 @@ def dequantize_all(rng: np.random.Generator) -> dict[str, np.ndarray]:
         "dequantize_cases": np.array(cases, np.int16),
         "dequantize_ranges": np.array(rows, np.float32),
         "slice_ranges": np.stack(slices, axis=1),
-        **found,
+        **arrays,
     }
 
 
 def main() -> None:
     """Run the command."""
     rng = np.random.default_rng(SEED)
-    found = inputs(rng)
-    shapes = np.zeros((len(found), 4), np.int16)
-    for i, (x, _, _) in enumerate(found):
+    cases = inputs(rng)
+    shapes = np.zeros((len(cases), 4), np.int16)
+    for i, (x, _, _) in enumerate(cases):
         shapes[i, : x.ndim] = x.shape
     arrays = {
-        "x": np.concatenate([x.ravel() for x, _, _ in found]),
-        "x_start": np.cumsum([0, *(x.size for x, _, _ in found)]).astype(np.int32),
+        "x": np.concatenate([x.ravel() for x, _, _ in cases]),
+        "x_start": np.cumsum([0, *(x.size for x, _, _ in cases)]).astype(np.int32),
         "x_shape": shapes,
-        "x_axis": np.array([axis for _, _, axis in found], np.int8),
-        "ranges": np.concatenate([rows for _, rows, _ in found]),
-        "range_start": np.cumsum([0, *(len(rows) for _, rows, _ in found)]).astype(np.int32),
+        "x_axis": np.array([axis for _, _, axis in cases], np.int8),
+        "ranges": np.concatenate([rows for _, rows, _ in cases]),
+        "range_start": np.cumsum([0, *(len(rows) for _, rows, _ in cases)]).astype(np.int32),
         "types": np.array(TYPES),
         "modes": np.array(MODES),
         "round_modes": np.array(ROUND_MODES),
         "minimum_ranges": np.array(MINIMUM_RANGES),
         "tensorflow": np.array(tf.__version__),
-        **quantize_all(found),
+        **quantize_all(cases),
         **dequantize_all(rng),
     }
-    write_arrays(OUT, arrays)
+    write_arrays(GOLDEN_FILE, arrays)
     print(
-        f"{OUT}: {len(arrays['quantize_cases'])} quantize cases, {len(arrays['dequantize_cases'])} dequantize cases, "
-        f"{OUT.stat().st_size} bytes, TensorFlow {tf.__version__}"
+        f"{GOLDEN_FILE}: {len(arrays['quantize_cases'])} quantize cases, {len(arrays['dequantize_cases'])} dequantize cases, "
+        f"{GOLDEN_FILE.stat().st_size} bytes, TensorFlow {tf.__version__}"
     )
     assert all(a <= b for a, b in pairwise(arrays["x_start"]))
 

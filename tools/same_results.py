@@ -30,7 +30,10 @@ from typing import Any, Callable, Iterator
 
 import yaml
 
-# Keys of documents and columns of tables, wherever they stand: times, dates and who computed; then words and paths.
+# What a sweep executed: how many configurations share a chunk follows from measured times, so it depends on the machine's load.
+WORK_DONE = ("forward_equivalents", "forward_equivalents_store", "work")
+# Keys of documents, columns of tables and tables of stores, wherever they stand: times, dates and who computed; then words and
+# paths.
 LEFT_OUT = {
     *("created", "command", "versions", "latency", "seconds", "seconds_store", "time", "owner", "heartbeat", "ms", "doubt"),
     *(
@@ -47,6 +50,7 @@ LEFT_OUT = {
         "reasons",
     ),
     *("note", "notes", "message", "path", "file", "files", "page", "title", "html", "report", "bytes"),
+    *WORK_DONE,
 }
 QUICK = "runtime.threads=1"
 SCENES = 10
@@ -150,17 +154,17 @@ class Journal:
 
     def call(self, group: str, name: str, *arguments: str) -> Any:
         """Call `mpnet ARGUMENTS...`; note its exit status and its JSON document, which is returned (None: there is none)."""
-        status, out = 0, io.StringIO()
+        status, stdout = 0, io.StringIO()
         sys.argv = ["mpnet", *arguments]
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(io.StringIO()) as err:
+        with contextlib.redirect_stdout(stdout), contextlib.redirect_stderr(io.StringIO()) as stderr:
             try:
                 self.main(list(arguments))
-            except SystemExit as left:
-                status = int(left.code or 0)
-        document = json.loads(out.getvalue()) if "--json" in arguments and status < 2 else None
+            except SystemExit as ended:
+                status = int(ended.code or 0)
+        document = json.loads(stdout.getvalue()) if "--json" in arguments and status < 2 else None
         self.add(group, name, {"status": status, "document": document})
         if status not in (0, 1) and group != "exports" and group != "imports":
-            raise SystemExit(f"mpnet {' '.join(arguments)}: status {status}: {err.getvalue()}")
+            raise SystemExit(f"mpnet {' '.join(arguments)}: status {status}: {stderr.getvalue()}")
         return document
 
     def files(self, group: str, name: str, folder: Path, pattern: str = "**/*") -> None:
@@ -172,9 +176,9 @@ class Journal:
 def comparable(value: Any) -> Any:
     """Return a document without what may differ; texts that hold a document (notes of a store) as that document."""
     if isinstance(value, dict):
-        return {key: comparable(held) for key, held in value.items() if key not in LEFT_OUT and not key.endswith("_ms")}
+        return {key: comparable(item) for key, item in value.items() if key not in LEFT_OUT and not key.endswith("_ms")}
     if isinstance(value, (list, tuple)):
-        return [comparable(held) for held in value]
+        return [comparable(item) for item in value]
     if isinstance(value, str) and value[:1] in ("{", "["):
         with contextlib.suppress(ValueError):
             return comparable(json.loads(value))
@@ -218,15 +222,15 @@ def rows_of(path: Path) -> dict[str, list[Any]]:
         rows = {table: [dict(row) for row in db.execute(f'SELECT * FROM "{table}" ORDER BY 1, 2')] for table in tables}
     # Notes are rows of a name and a value; as a mapping, notes that may differ (`created`) are left out like keys.
     return {
-        table: [{row["name"]: row["value"]} if set(row) == {"name", "value"} else row for row in held]
-        for table, held in rows.items()
+        table: [{row["name"]: row["value"]} if set(row) == {"name", "value"} else row for row in table_rows]
+        for table, table_rows in rows.items()
     }
 
 
 def overrides(settings: dict[str, Any], prefix: str = "") -> list[str]:
     """Return settings as `--set KEY=VALUE` arguments; JSON is YAML."""
-    written = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in settings.items())
-    return [part for key, value in written for part in ("--set", f"{prefix}{key}={value}")]
+    texts = ((key, value if isinstance(value, str) else json.dumps(value)) for key, value in settings.items())
+    return [argument for key, value in texts for argument in ("--set", f"{prefix}{key}={value}")]
 
 
 def write_journal(tree: Path, folder: Path) -> None:
@@ -238,8 +242,8 @@ def write_journal(tree: Path, folder: Path) -> None:
     from mpnet.demo.project import write_project
     from tests.networks import small_cfg, tiny_cfg, write_experiment
 
-    moved = (tree / "tests/classifier/crops.py").exists()
-    crops = importlib.import_module("tests.classifier.crops" if moved else "mpnet.demo.crops")
+    is_in_tests = (tree / "tests/classifier/crops.py").exists()
+    crops = importlib.import_module("tests.classifier.crops" if is_in_tests else "mpnet.demo.crops")
     journal = Journal(main, {str(tree): "TREE", str(folder): "FOLDER"})
     write_project("demo", SCENES)
     crops.write_imagefolder(Path(), "val", SCENES)
@@ -264,8 +268,8 @@ def write_journal(tree: Path, folder: Path) -> None:
 
 def run_experiment(journal: Journal, name: str, experiment: str, settings: dict[str, Any]) -> str:
     """Run one experiment; note its result and detections, and return the folder of the result."""
-    chosen = overrides({"name": name, "output": "../runs" if "/" in experiment else "runs", **settings})
-    document = journal.call("experiments", name, "run", experiment, *chosen, "--set", QUICK, "-q", "--json")
+    settings_arguments = overrides({"name": name, "output": "../runs" if "/" in experiment else "runs", **settings})
+    document = journal.call("experiments", name, "run", experiment, *settings_arguments, "--set", QUICK, "-q", "--json")
     journal.files("experiments", name, Path("runs") / name)
     journal.files("experiments", "calibration", Path("runs/calibration"))
     return f"runs/{name}/{document['id']}"
@@ -294,19 +298,27 @@ def compare_and_report(journal: Journal, runs: dict[str, str]) -> None:
     journal.call("commands", "init's file", "run", "init.yaml", "--set", "data.limit=2", "--set", QUICK, "-q", "--json")
 
 
-def export_all(journal: Journal, name: str, run: str) -> None:
+def export_all(journal: Journal, name: str, result_folder: str) -> None:
     """Export a result to every target in every flavour, and with boxes; refusals count by their exit status."""
     targets = journal.call("exports", "targets", "targets", "--json")["targets"]
-    for target, about in targets.items():
-        for flavour in about["flavours"] or [""]:
+    for target, description in targets.items():
+        for flavour in description["flavours"] or [""]:
             for options in ([], ["--with-boxes"], ["--packed", "avx2,scalar"]):
-                if options and options[0][2:].replace("-", "_") not in about["options"]:
+                if options and options[0][2:].replace("-", "_") not in description["options"]:
                     continue
                 label = "-".join(filter(None, (target, flavour, *options[:1])))
                 folder = Path("exports") / name / label
                 folder.mkdir(parents=True)
-                chosen = ["--to", target, *(["--flavour", flavour] if flavour else []), *options]
-                journal.call("exports", f"{name} {label}", "export", run, *chosen, "-o", str(folder / f"net{about['suffix']}"))
+                arguments = ["--to", target, *(["--flavour", flavour] if flavour else []), *options]
+                journal.call(
+                    "exports",
+                    f"{name} {label}",
+                    "export",
+                    result_folder,
+                    *arguments,
+                    "-o",
+                    str(folder / f"net{description['suffix']}"),
+                )
                 journal.files("exports", f"{name} {label}", folder)
 
 
@@ -324,62 +336,66 @@ def run_sweep(journal: Journal, name: str, experiment: str, settings: dict[str, 
     """Run a sweep; note its document and all rows of its store."""
     store = f"sweeps/{name}.sqlite"
     Path("sweeps").mkdir(exist_ok=True)
-    chosen = [*overrides({"name": name}), *overrides(settings, "sweep."), "--set", QUICK]
-    journal.call("sweeps", name, "sweep", experiment, *chosen, "--store", store, "--workers", "1", "--yes", "-q", "--json")
+    arguments = [*overrides({"name": name}), *overrides(settings, "sweep."), "--set", QUICK]
+    journal.call("sweeps", name, "sweep", experiment, *arguments, "--store", store, "--workers", "1", "--yes", "-q", "--json")
     journal.files("sweeps", name, Path("sweeps"), f"{name}.sqlite")
 
 
-def differences(before: Any, after: Any, place: str = "") -> Iterator[str]:
-    """Each value that differs, as `place: before -> after`."""
-    if isinstance(before, dict) and isinstance(after, dict):
-        for key in sorted({*before, *after}):
+def differences(old_value: Any, new_value: Any, path: str = "") -> Iterator[str]:
+    """Each value that differs, as `path: old value -> new value`."""
+    if isinstance(old_value, dict) and isinstance(new_value, dict):
+        for key in sorted({*old_value, *new_value}):
             yield from differences(
-                before.get(key, "(nothing)"), after.get(key, "(nothing)"), f"{place}.{key}" if place else key
+                old_value.get(key, "(nothing)"), new_value.get(key, "(nothing)"), f"{path}.{key}" if path else key
             )
-    elif isinstance(before, list) and isinstance(after, list) and len(before) == len(after):
-        for number, (left, right) in enumerate(zip(before, after, strict=True)):
-            yield from differences(left, right, f"{place}[{number}]")
-    elif before != after:
-        yield f"{place}: {str(before)[:90]} -> {str(after)[:90]}"
+    elif isinstance(old_value, list) and isinstance(new_value, list) and len(old_value) == len(new_value):
+        for number, (old, new) in enumerate(zip(old_value, new_value, strict=True)):
+            yield from differences(old, new, f"{path}[{number}]")
+    elif old_value != new_value:
+        yield f"{path}: {str(old_value)[:90]} -> {str(new_value)[:90]}"
 
 
 def leaves(value: Any) -> int:
     """How many values a document holds."""
-    held = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
-    return 1 if held is None else sum(map(leaves, held))
+    items = value.values() if isinstance(value, dict) else value if isinstance(value, list) else None
+    return 1 if items is None else sum(map(leaves, items))
 
 
-def compare(before: dict[str, dict[str, Any]], after: dict[str, dict[str, Any]], most: int = 8) -> int:
-    """Print a table and the differences (at most `most` of a name); return their number."""
+def compare(facts_before: dict[str, dict[str, Any]], facts_after: dict[str, dict[str, Any]], limit: int = 8) -> int:
+    """Print a table and the differences (at most `limit` of a name); return their number."""
     count = Counter[str]()
     lines = []
-    for group in sorted({*before, *after}):
-        old, new = before.get(group, {}), after.get(group, {})
-        for name in sorted({*old, *new}):
-            found = list(differences(old.get(name, "(nothing)"), new.get(name, "(nothing)"), f"{group}: {name}"))
-            count[group] += len(found)
-            lines += found[:most] + ([f"{group}: {name}: and {len(found) - most} more"] if len(found) > most else [])
+    for group in sorted({*facts_before, *facts_after}):
+        old_facts, new_facts = facts_before.get(group, {}), facts_after.get(group, {})
+        for name in sorted({*old_facts, *new_facts}):
+            lines_of_name = list(
+                differences(old_facts.get(name, "(nothing)"), new_facts.get(name, "(nothing)"), f"{group}: {name}")
+            )
+            count[group] += len(lines_of_name)
+            lines += lines_of_name[:limit] + (
+                [f"{group}: {name}: and {len(lines_of_name) - limit} more"] if len(lines_of_name) > limit else []
+            )
     print(f"{'':12} {'names':>6} {'values':>8} {'differ':>7}")
-    for group, facts in before.items():
+    for group, facts in facts_before.items():
         print(f"{group:12} {len(facts):6} {leaves(facts):8} {count[group]:7}")
     print(*lines, sep="\n", end="\n" if lines else "")
     return sum(count.values())
 
 
-def continued(after: Path, folder: Path, python: str) -> bool:
+def continued(tree: Path, folder: Path, python: str) -> bool:
     """Whether AFTER knows a finished sweep in BEFORE's folder, and computes nothing of it again."""
     experiment, settings = SWEEPS["exhaustive"]
-    chosen = [*overrides({"name": "exhaustive"}), *overrides(settings, "sweep."), "--set", QUICK]
-    command = [python, "-m", "mpnet", "sweep", experiment, *chosen, "--store", "sweeps/exhaustive.sqlite", "--workers", "1"]
-    done = subprocess.run(
+    arguments = [*overrides({"name": "exhaustive"}), *overrides(settings, "sweep."), "--set", QUICK]
+    command = [python, "-m", "mpnet", "sweep", experiment, *arguments, "--store", "sweeps/exhaustive.sqlite", "--workers", "1"]
+    process = subprocess.run(
         [*command, "-q", "--json"],
         cwd=folder,
-        env={**os.environ, "PYTHONPATH": str(after)},
+        env={**os.environ, "PYTHONPATH": str(tree)},
         stdout=subprocess.PIPE,
         check=False,
         text=True,
     )
-    return done.returncode == 0 and json.loads(done.stdout)["computed"] == 0
+    return process.returncode == 0 and json.loads(process.stdout)["computed"] == 0
 
 
 def main() -> int:
@@ -411,10 +427,10 @@ def main() -> int:
             print("a tree failed; what it said stands above", file=sys.stderr)
             return 2
         count = compare(*(json.loads((path / "facts.json").read_text(encoding="utf-8")) for path in folders))
-        goes_on = continued(after, folders[0], options.python)
-    print("a sweep of BEFORE is " + ("known" if goes_on else "NOT known") + " to AFTER")
-    print("the same" if not count and goes_on else f"{count} values differ")
-    return 1 if count or not goes_on else 0
+        is_resumable = continued(after, folders[0], options.python)
+    print("a sweep of BEFORE is " + ("known" if is_resumable else "NOT known") + " to AFTER")
+    print("the same" if not count and is_resumable else f"{count} values differ")
+    return 1 if count or not is_resumable else 0
 
 
 if __name__ == "__main__":

@@ -11,7 +11,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-OUTSIDE = re.compile(
+OUTSIDE_LINK = re.compile(
     r"\[([^]]*)\]\((?:\.\./)+((?:README|CONTRIBUTING|CHANGELOG|SECURITY)\.md|(?:tools|experiments|cfg|benchmarks)/[^)]*)\)"
 )
 
@@ -20,17 +20,17 @@ def on_config(config: Any) -> None:
     """Folders in the navigation become their pages, in the order of their names."""
     docs = Path(config.docs_dir)
 
-    def expanded(entry: Any) -> Any:
+    def expand(entry: Any) -> Any:
         if isinstance(entry, dict):
-            return {title: expanded(below) for title, below in entry.items()}
+            return {title: expand(pages) for title, pages in entry.items()}
         if isinstance(entry, list):
-            return [expanded(below) for below in entry]
+            return [expand(pages) for pages in entry]
         folder = docs / entry
         return [page.relative_to(docs).as_posix() for page in sorted(folder.glob("*.md"))] if folder.is_dir() else entry
 
-    config.nav = expanded(config.nav)
+    config.nav = expand(config.nav)
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Links to what the site does not have become its name."""
-    return OUTSIDE.sub(lambda link: f"{link[1]} (`{link[2]}`)" if link[1] != link[2] else f"`{link[2]}`", markdown)
+    return OUTSIDE_LINK.sub(lambda link: f"{link[1]} (`{link[2]}`)" if link[1] != link[2] else f"`{link[2]}`", markdown)

@@ -47,38 +47,38 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def drawn(folder: Path, split: str, scenes: int) -> tuple[torch.Tensor, torch.Tensor]:
+def load_crops(folder: Path, split: str, scenes: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Crops as network inputs, (n, 3, SIDE, SIDE), and their classes; drawn on first use."""
     folder.mkdir(parents=True, exist_ok=True)
     path = folder / f"all-crops-{split}-{scenes}-{SIDE}.npz"
     if not path.exists():
-        made = [(label, preprocess(crop, SIDE, SIDE, "crop")[0][0]) for label, crop in crops(split, scenes)]
-        np.savez(path, x=np.stack([x for _, x in made]).astype(np.float16), label=[label for label, _ in made])
-    held = np.load(path)
-    return torch.from_numpy(held["x"].astype(np.float32)).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(held["label"])
+        labelled = [(label, preprocess(crop, SIDE, SIDE, "crop")[0][0]) for label, crop in crops(split, scenes)]
+        np.savez(path, x=np.stack([x for _, x in labelled]).astype(np.float16), label=[label for label, _ in labelled])
+    arrays = np.load(path)
+    return torch.from_numpy(arrays["x"].astype(np.float32)).permute(0, 3, 1, 2).contiguous(), torch.from_numpy(arrays["label"])
 
 
-def augmented(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
+def augment(x: torch.Tensor, draw: np.random.Generator) -> torch.Tensor:
     """Mirror and shift a batch, and change its colour channels and its brightness, at random."""
-    out = torch.empty_like(x)
+    result = torch.empty_like(x)
     padded = F.pad(x, (SHIFT,) * 4, mode="replicate")
     for k in range(len(x)):
         top, left = draw.integers(0, 2 * SHIFT + 1, 2)
-        one = padded[k, list(draw.permutation(3)), top : top + SIDE, left : left + SIDE]
-        out[k] = (one.flip(2) if draw.random() < 0.5 else one) * float(draw.uniform(0.85, 1.15))
-    return out.clamp_(0, 1)
+        crop = padded[k, list(draw.permutation(3)), top : top + SIDE, left : left + SIDE]
+        result[k] = (crop.flip(2) if draw.random() < 0.5 else crop) * float(draw.uniform(0.85, 1.15))
+    return result.clamp_(0, 1)
 
 
-def top1(net: Classifier, x: torch.Tensor, label: torch.Tensor, int8: bool = False) -> float:
+def measure_top1(net: Classifier, x: torch.Tensor, label: torch.Tensor, int8: bool = False) -> float:
     """Percent of the images whose best class is the right one."""
     net.eval()
     with torch.no_grad():
-        right = sum(
-            int((net(part, int8).argmax(1) == label[i : i + 256]).sum())
+        correct = sum(
+            int((net(batch, int8).argmax(1) == label[i : i + 256]).sum())
             for i in range(0, len(x), 256)
-            for part in [x[i : i + 256]]
+            for batch in [x[i : i + 256]]
         )
-    return 100 * right / len(x)
+    return 100 * correct / len(x)
 
 
 def export(net: Classifier, folder: Path, seen: int) -> None:
@@ -94,7 +94,7 @@ def main() -> None:
     options = arguments()
     torch.set_num_threads(1)
     torch.manual_seed(options.seed)
-    val, train = drawn(options.cache, "val", options.val), drawn(options.cache, "train", options.scenes)
+    val, train = load_crops(options.cache, "val", options.val), load_crops(options.cache, "train", options.scenes)
     print(f"{len(train[0])} training and {len(val[0])} validation crops", flush=True)
     net = Classifier(len(CLASSES)).to(memory_format=torch.channels_last)
     print(f"{sum(p.numel() for p in net.parameters())} parameters", flush=True)
@@ -106,19 +106,19 @@ def main() -> None:
         order = np.random.default_rng([options.seed, 0, epoch]).permutation(len(train[0]))
         net.train()
         for start in range(0, per_epoch * options.batch, options.batch):
-            chosen = np.sort(order[start : start + options.batch])
-            x = augmented(train[0][chosen], np.random.default_rng([options.seed, 1, step]))
+            rows = np.sort(order[start : start + options.batch])
+            x = augment(train[0][rows], np.random.default_rng([options.seed, 1, step]))
             for group in optimizer.param_groups:
                 warm = min(1.0, (step + 1) / 200)
                 group["lr"] = options.rate * warm * (0.01 + 0.99 * (1 + math.cos(math.pi * step / steps)) / 2)
-            loss = F.cross_entropy(net(x.to(memory_format=torch.channels_last)), train[1][chosen])
+            loss = F.cross_entropy(net(x.to(memory_format=torch.channels_last)), train[1][rows])
             optimizer.zero_grad()
             loss.backward()
             optimizer.step()
             losses, step = losses + loss.item(), step + 1
         print(
-            f"epoch {epoch + 1}: loss {losses / per_epoch:.3f}, top-1 {top1(net, *val):.2f}, int8 per tensor (rough) "
-            f"{top1(net, *val, int8=True):.2f}, {time.process_time() - begin:.0f} s",
+            f"epoch {epoch + 1}: loss {losses / per_epoch:.3f}, top-1 {measure_top1(net, *val):.2f}, int8 per tensor (rough) "
+            f"{measure_top1(net, *val, int8=True):.2f}, {time.process_time() - begin:.0f} s",
             flush=True,
         )
     for folder in [options.out, *([PACKAGE] if options.package else [])]:

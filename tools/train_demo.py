@@ -121,9 +121,9 @@ class Training:
         self.net = TinyYolo(len(CLASSES)).to(memory_format=torch.channels_last)
         self.average = copy.deepcopy(self.net)
         decayed = [p for p in self.net.parameters() if p.ndim > 1]
-        other = [p for p in self.net.parameters() if p.ndim == 1]
+        undecayed = [p for p in self.net.parameters() if p.ndim == 1]
         self.optimizer = torch.optim.AdamW(
-            [{"params": decayed, "weight_decay": 0.01}, {"params": other, "weight_decay": 0.0}], options.rate
+            [{"params": decayed, "weight_decay": 0.01}, {"params": undecayed, "weight_decay": 0.0}], options.rate
         )
         self.step, self.best = 0, -2.0
         options.out.mkdir(parents=True, exist_ok=True)
@@ -148,8 +148,8 @@ class Training:
         per_epoch = count // size
         epoch, position = divmod(step, per_epoch)
         order = np.random.default_rng([self.options.seed, 0, epoch]).permutation(count)
-        chosen = np.sort(order[position * size : (position + 1) * size])
-        return augmented(self.train[0][chosen], self.train[1][chosen], np.random.default_rng([self.options.seed, 1, step]))
+        rows = np.sort(order[position * size : (position + 1) * size])
+        return augmented(self.train[0][rows], self.train[1][rows], np.random.default_rng([self.options.seed, 1, step]))
 
     def side(self) -> int:
         """Return the side of the images of this step, in pixels."""
@@ -161,7 +161,7 @@ class Training:
         images, labels = self.batch(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(self.step, self.options)
-        loss, parts = detection_loss(self.net(resized(images, self.side())), labels, self.anchor_tensor, MASKS)
+        loss, terms = detection_loss(self.net(resized(images, self.side())), labels, self.anchor_tensor, MASKS)
         self.optimizer.zero_grad()
         loss.backward()
         torch.nn.utils.clip_grad_norm_(self.net.parameters(), 10.0)
@@ -171,7 +171,7 @@ class Training:
                 self.net.blocks[i].norm.weight.clamp_(min=1e-3)
         self.step += 1
         follow(self.average, self.net, self.step)
-        return parts
+        return terms
 
     def evaluate(self) -> float:
         """Say the AP in fp32 and in int8; return that in fp32."""
@@ -211,18 +211,18 @@ class Training:
         size = sum(p.numel() for p in self.net.parameters())
         self.say(f"{vars(options)}\n{size} parameters, anchors {self.anchors}".replace(f"{ROOT}/", ""))
         end = min(options.steps, options.stop_at or options.steps)
-        cpu, since, sums = time.process_time(), self.step, np.zeros(3)
+        cpu, start, sums = time.process_time(), self.step, np.zeros(3)
         while self.step < end:
             sums += self.one_step()
             if self.step % 100 == 0 or self.step == end:
-                done = self.step - since
-                rate = done * options.batch / max(time.process_time() - cpu, 1e-9)
-                box, thing, kind = sums / done
+                steps = self.step - start
+                rate = steps * options.batch / max(time.process_time() - cpu, 1e-9)
+                box, thing, kind = sums / steps
                 self.say(
                     f"step {self.step}/{options.steps} box {box:.3f} object {thing:.3f} class {kind:.3f}"
                     f" {rate:.0f} images per CPU second"
                 )
-                cpu, since, sums = time.process_time(), self.step, np.zeros(3)
+                cpu, start, sums = time.process_time(), self.step, np.zeros(3)
             if self.step % options.every == 0 or self.step == end:
                 self.checkpoint()
                 cpu = time.process_time()

@@ -38,16 +38,16 @@ def walk(arguments: list[str]) -> list[Path]:
     """Return the files that are walked, as paths below mpnet/."""
     visited: dict[Path, None] = {}
 
-    def called(frame: FrameType, event: str, argument: Any) -> None:
+    def record_call(frame: FrameType, event: str, argument: Any) -> None:
         if event != "call":
             return
         file, caller = _file(frame), _file(frame.f_back)
-        told = file is not None and (file.parts[0] in STORY or (caller is not None and caller.parts[0] in STORY))
-        if file is not None and told and file not in visited and not _imports(frame):
+        is_counted = file is not None and (file.parts[0] in STORY or (caller is not None and caller.parts[0] in STORY))
+        if file is not None and is_counted and file not in visited and not _imports(frame):
             visited[file] = None
 
     sys.argv = ["mpnet", *arguments]
-    sys.setprofile(called)
+    sys.setprofile(record_call)
     try:
         main()
     except SystemExit:

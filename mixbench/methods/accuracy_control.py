@@ -18,35 +18,35 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """One run for each limit; what was measured once is known to the next."""
     answers = [problem.lowest]
     for drop in DROPS:
-        answers.append(_controlled(problem, drop))
+        answers.append(_control_accuracy(problem, drop))
     return [*answers, problem.highest]
 
 
-def _controlled(problem: Problem, drop: float) -> str:
+def _control_accuracy(problem: Problem, drop: float) -> str:
     """Rank the layers by what raising each alone gives and raise them in that order.
 
     After a step that made it worse, which is taken back, the rest is ranked anew.
     """
     target = problem.quality(problem.highest) - drop
-    here, best = problem.lowest, problem.quality(problem.lowest)
-    ranking, left = list[int](), set(range(len(problem.layers)))
-    while best < target and left:
+    key, best = problem.lowest, problem.quality(problem.lowest)
+    ranking, candidates = list[int](), set(range(len(problem.layers)))
+    while best < target and candidates:
         if not ranking:
-            ranking = sorted(left, key=lambda layer: problem.quality(_raised(problem, here, layer)))
+            ranking = sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
         layer = ranking.pop()
-        left.discard(layer)
-        higher = _raised(problem, here, layer)
+        candidates.discard(layer)
+        higher = _raised(problem, key, layer)
         quality = problem.quality(higher)
         if quality >= best:
-            here, best = higher, quality
+            key, best = higher, quality
         else:
-            left.add(layer)
-            ranking = sorted(left, key=lambda layer: problem.quality(_raised(problem, here, layer)))
+            candidates.add(layer)
+            ranking = sorted(candidates, key=lambda layer: problem.quality(_raised(problem, key, layer)))
             layer = ranking.pop()
-            left.discard(layer)
-            here = _raised(problem, here, layer)
-            best = problem.quality(here)
-    return here
+            candidates.discard(layer)
+            key = _raised(problem, key, layer)
+            best = problem.quality(key)
+    return key
 
 
 def _raised(problem: Problem, key: str, layer: int) -> str:

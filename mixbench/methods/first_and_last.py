@@ -15,7 +15,10 @@ def search(problem: Problem, generator: np.random.Generator) -> Iterable[str]:
     """All low, three combinations, all high."""
     heads = set(map(int, problem.metadata["heads"]))
     raised: list[set[int]] = [set(), {0}, heads, {0} | heads, set(range(len(problem.layers)))]
-    return ["".join(codes[0 if layer in up else -1] for layer, codes in enumerate(problem.choices)) for up in raised]
+    return [
+        "".join(codes[0 if layer in raised_layers else -1] for layer, codes in enumerate(problem.choices))
+        for raised_layers in raised
+    ]
 
 
 METHOD = Method(search, "baseline")

@@ -13,7 +13,7 @@ import pytest
 import mixbench.problem
 from mixbench import elsewhere, intervals
 from mixbench.measure import Measurer
-from mixbench.problem import CHOOSING, COST, OTHERS, QUALITY, BudgetSpent, load_problem, points, read_table
+from mixbench.problem import CHOOSING, COST, HELD_OUT_AGREEMENT, QUALITY, BudgetSpent, load_problem, points, read_table
 from mixbench.run import METHODS, run
 from mixbench.run import main as run_main
 from mixbench.score import exact_front, picks, score
@@ -171,13 +171,13 @@ def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: 
     submissions = [run(name, "small") for name in ("exhaustive", "first-and-last")]
     kept = tmp_path / "drawn.npz"
     exact, rule = intervals.rows(submissions, tables / "experiment.yaml", kept)
-    assert (exact.lost, exact.low, exact.high) == (0, 0, 0)  # it is what all are held against
+    assert (exact.quality_loss, exact.low, exact.high) == (0, 0, 0)  # it is what all are held against
     problem = submissions[1].problem
     costs = exact_front(problem)[:, 1]
     pairs = zip(picks(problem, problem.keys, costs), picks(problem, submissions[1].answers, costs), strict=True)
     chosen = [(best, key) for best, key in pairs if best and key]
-    best, mine = (points(problem, keys, OTHERS)[:, 0] for keys in zip(*chosen, strict=True))
-    assert rule.lost == pytest.approx(np.mean(best - mine), abs=1e-9)
+    best, mine = (points(problem, keys, HELD_OUT_AGREEMENT)[:, 0] for keys in zip(*chosen, strict=True))
+    assert rule.quality_loss == pytest.approx(np.mean(best - mine), abs=1e-9)
     assert rule.low <= rule.high
     assert intervals.rows(submissions, tmp_path / "nothing.yaml", kept) == [exact, rule]  # nothing runs again
 
@@ -188,7 +188,7 @@ def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Pat
     found = elsewhere.rows("small", tables / "experiment.yaml", kept)
     problem = load_problem("small")
     np.testing.assert_array_equal([row.chose for row in found], exact_front(problem)[:, 0])
-    assert [row.judge for row in found] == points(problem, [row.key for row in found], OTHERS)[:, 0].tolist()
+    assert [row.judge for row in found] == points(problem, [row.key for row in found], HELD_OUT_AGREEMENT)[:, 0].tolist()
     whole = read_experiment(tables / "experiment.yaml", ["sweep.holdout=0", f"output={tmp_path}"])
     with TrialStore.read(Path(run_sweep(whole, workers=1).store)) as store:
         agreement = {trial.key: trial.get(QUALITY) for trial in store.trials(1)}

@@ -8,7 +8,7 @@ from torch import nn
 from torch.nn import functional as F
 
 SIDE = 48  # of the network's input in pixels
-FIRST = 12
+FIRST_FILTERS = 12
 # (filters, stride) of each depthwise block: 3x3 per channel, then 1x1.
 BLOCKS = ((16, 1), (32, 2), (32, 1), (48, 2), (48, 1), (64, 1))
 
@@ -53,7 +53,7 @@ class Classifier(nn.Module):
 
     def __init__(self, classes: int) -> None:
         super().__init__()
-        blocks, depth = [Block(3, FIRST, 3, 2)], FIRST
+        blocks, depth = [Block(3, FIRST_FILTERS, 3, 2)], FIRST_FILTERS
         for filters, stride in BLOCKS:
             blocks += [Block(depth, depth, 3, stride, groups=depth), Block(depth, filters, 1)]
             depth = filters

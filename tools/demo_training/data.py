@@ -38,10 +38,10 @@ def cached(folder: Path, split: str, count: int, jobs: int) -> tuple[NDArray[np.
         labels = np.empty((count, MAX_OBJECTS, 5), dtype=np.int16)
         with multiprocessing.Pool(jobs) as pool:
             tasks = [(split, index) for index in range(count)]
-            for done, (index, image, rows) in enumerate(pool.imap_unordered(_render, tasks, 16), 1):
+            for rendered, (index, image, rows) in enumerate(pool.imap_unordered(_render, tasks, 16), 1):
                 images[index], labels[index] = image, rows
-                if done % 2000 == 0:
-                    print(f"rendered {done} of {count} {split} scenes", flush=True)
+                if rendered % 2000 == 0:
+                    print(f"rendered {rendered} of {count} {split} scenes", flush=True)
         images.flush()
         os.replace(partial, images_path)
         np.save(labels_path, labels)

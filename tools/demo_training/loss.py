@@ -24,15 +24,15 @@ def decode(raw: torch.Tensor, anchors: torch.Tensor) -> tuple[torch.Tensor, torc
     rows = torch.arange(height, dtype=raw.dtype)[:, None]
     cx = (torch.sigmoid(raw[..., 0]) + columns) * (SIZE / width)
     cy = (torch.sigmoid(raw[..., 1]) + rows) * (SIZE / height)
-    half = torch.exp(raw[..., 2:4].clamp(max=4)) * anchors[None, :, None, None, :] / 2
-    boxes = torch.stack((cx - half[..., 0], cy - half[..., 1], cx + half[..., 0], cy + half[..., 1]), -1)
+    half_size = torch.exp(raw[..., 2:4].clamp(max=4)) * anchors[None, :, None, None, :] / 2
+    boxes = torch.stack((cx - half_size[..., 0], cy - half_size[..., 1], cx + half_size[..., 0], cy + half_size[..., 1]), -1)
     return boxes, raw[..., 4:]
 
 
 def _iou(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-    wide = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
-    high = (torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])).clamp(min=0)
-    inter = wide * high
+    width = (torch.minimum(a[..., 2], b[..., 2]) - torch.maximum(a[..., 0], b[..., 0])).clamp(min=0)
+    height = (torch.minimum(a[..., 3], b[..., 3]) - torch.maximum(a[..., 1], b[..., 1])).clamp(min=0)
+    inter = width * height
     area_a = (a[..., 2] - a[..., 0]) * (a[..., 3] - a[..., 1])
     area_b = (b[..., 2] - b[..., 0]) * (b[..., 3] - b[..., 1])
     return inter / (area_a + area_b - inter + 1e-7)

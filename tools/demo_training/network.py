@@ -58,11 +58,11 @@ class TinyYolo(nn.Module):
 
     def __init__(self, classes: int, widths: tuple[int, ...] = WIDTHS) -> None:
         super().__init__()
-        w, out = widths, 3 * (5 + classes)
+        w, head_depth = widths, 3 * (5 + classes)
         shapes = [
             (3, w[0], 3), (w[0], w[1], 3), (w[1], w[2], 3), (w[2], w[3], 3), (w[3], w[4], 3), (w[4], w[5], 3),
-            (w[5], w[6], 3), (w[6], w[7], 1), (w[7], w[8], 3), (w[8], out, 1),
-            (w[7], w[10], 1), (w[10] + w[4], w[11], 3), (w[11], out, 1),
+            (w[5], w[6], 3), (w[6], w[7], 1), (w[7], w[8], 3), (w[8], head_depth, 1),
+            (w[7], w[10], 1), (w[10] + w[4], w[11], 3), (w[11], head_depth, 1),
         ]  # fmt: skip
         self.blocks = nn.ModuleList(Block(d, f, k, linear=i in (9, 12)) for i, (d, f, k) in enumerate(shapes))
         for i in (9, 12):

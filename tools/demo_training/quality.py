@@ -29,31 +29,31 @@ def _suppress(boxes: NDArray[np.float32], scores: NDArray[np.float32]) -> list[i
     area = (boxes[:, 2] - boxes[:, 0]) * (boxes[:, 3] - boxes[:, 1])
     keep = []
     while len(order):
-        best, rest = order[0], order[1:]
+        best, remaining = order[0], order[1:]
         keep.append(int(best))
-        wide = np.minimum(boxes[best, 2], boxes[rest, 2]) - np.maximum(boxes[best, 0], boxes[rest, 0])
-        high = np.minimum(boxes[best, 3], boxes[rest, 3]) - np.maximum(boxes[best, 1], boxes[rest, 1])
-        inter = wide.clip(0) * high.clip(0)
-        order = rest[inter <= NMS_IOU * (area[best] + area[rest] - inter)]
+        width = np.minimum(boxes[best, 2], boxes[remaining, 2]) - np.maximum(boxes[best, 0], boxes[remaining, 0])
+        height = np.minimum(boxes[best, 3], boxes[remaining, 3]) - np.maximum(boxes[best, 1], boxes[remaining, 1])
+        inter = width.clip(0) * height.clip(0)
+        order = remaining[inter <= NMS_IOU * (area[best] + area[remaining] - inter)]
     return keep
 
 
 def _detections(boxes: NDArray[np.float32], scores: NDArray[np.float32], image: int) -> list[dict[str, Any]]:
     """Return one image's detections in COCO form. boxes: (n, 4); scores: (n, classes)."""
-    found = []
+    detections = []
     for label in range(scores.shape[1]):
-        chosen = np.flatnonzero(scores[:, label] > SCORE_THRESHOLD)
-        for k in _suppress(boxes[chosen], scores[chosen, label]):
-            x0, y0, x1, y1 = (float(v) for v in boxes[chosen[k]])
-            found.append(
+        candidates = np.flatnonzero(scores[:, label] > SCORE_THRESHOLD)
+        for k in _suppress(boxes[candidates], scores[candidates, label]):
+            x0, y0, x1, y1 = (float(v) for v in boxes[candidates[k]])
+            detections.append(
                 {
                     "image_id": image,
                     "category_id": label + 1,
                     "bbox": [x0, y0, x1 - x0, y1 - y0],
-                    "score": float(scores[chosen[k], label]),
+                    "score": float(scores[candidates[k], label]),
                 }
             )
-    return sorted(found, key=lambda d: -float(d["score"]))[:MAX_DETECTIONS]
+    return sorted(detections, key=lambda d: -float(d["score"]))[:MAX_DETECTIONS]
 
 
 @torch.no_grad()
@@ -67,7 +67,7 @@ def average_precision(
 ) -> dict[str, float]:
     """Return "AP" (IoU 0.50 to 0.95), "AP50", "AP75" and AP per class index, each in [0, 1]."""
     net.eval()
-    found: list[dict[str, Any]] = []
+    detections: list[dict[str, Any]] = []
     for start in range(0, len(images), 20):
         maps = net(resized(to_batch(images[start : start + 20]), side), convolve)
         boxes, scores = [], []
@@ -78,11 +78,11 @@ def average_precision(
             scores.append(probability.reshape(len(b), -1, probability.shape[-1]))
         all_boxes, all_scores = torch.cat(boxes, 1).numpy(), torch.cat(scores, 1).numpy()
         for k in range(len(all_boxes)):
-            found += _detections(all_boxes[k], all_scores[k], start + k + 1)
-    return _coco(found, labels)
+            detections += _detections(all_boxes[k], all_scores[k], start + k + 1)
+    return _coco(detections, labels)
 
 
-def _coco(found: list[dict[str, Any]], labels: NDArray[np.int16]) -> dict[str, float]:
+def _coco(detections: list[dict[str, Any]], labels: NDArray[np.int16]) -> dict[str, float]:
     classes = int(labels[..., 0].max()) + 1
     truth: list[dict[str, Any]] = []
     for image, rows in enumerate(labels, 1):
@@ -98,14 +98,14 @@ def _coco(found: list[dict[str, Any]], labels: NDArray[np.int16]) -> dict[str, f
             "categories": [{"id": k + 1} for k in range(classes)],
         }
         coco.createIndex()
-        if not found:
+        if not detections:
             names = ["AP", "AP50", "AP75", "small", "medium", "large", *map(str, range(classes))]
             return dict.fromkeys(names, 0.0)
-        run = COCOeval(coco, coco.loadRes(found), "bbox")
-        run.evaluate()
-        run.accumulate()
-        run.summarize()
-    result = {"AP": float(run.stats[0]), "AP50": float(run.stats[1]), "AP75": float(run.stats[2])}
-    result |= {"small": float(run.stats[3]), "medium": float(run.stats[4]), "large": float(run.stats[5])}
-    precision = run.eval["precision"][:, :, :, 0, 2]  # IoU x recall x class
+        evaluation = COCOeval(coco, coco.loadRes(detections), "bbox")
+        evaluation.evaluate()
+        evaluation.accumulate()
+        evaluation.summarize()
+    result = {"AP": float(evaluation.stats[0]), "AP50": float(evaluation.stats[1]), "AP75": float(evaluation.stats[2])}
+    result |= {"small": float(evaluation.stats[3]), "medium": float(evaluation.stats[4]), "large": float(evaluation.stats[5])}
+    precision = evaluation.eval["precision"][:, :, :, 0, 2]  # IoU x recall x class
     return result | {str(k): float(precision[:, :, k].mean()) for k in range(classes)}
