@@ -207,7 +207,7 @@ def print_shares(arguments: argparse.Namespace) -> None:
 def pool(folders: list[Path]) -> tuple[Dataset, list[tuple[str, Detections]]]:
     """Read the data set of finished runs, and the name and the detections of each. Raises: MpnetError."""
     results = [read_result(path) for path in folders]
-    dataset = open_dataset(results[0].document)
+    dataset = open_dataset(results[0].run.provenance)
     return dataset, [(result.name, kit_of(result.task).read(result.predictions_path, dataset)) for result in results]
 
 

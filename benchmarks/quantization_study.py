@@ -197,8 +197,8 @@ def line(bench: Workbench, name: str, plan: Plan, outcome: Outcome, baseline: Ou
         baseline.predictions, outcome.predictions, bench.dataset, "fp32", list(outcome.head_sqnr_db)
     )
     cost = plan_cost(plan)
-    heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed["head_sqnr_db"])
-    figures = [metrics["AP"], metrics["AP50"], agreed["AP"], agreed["AP75"], agreed["AP95"]]
+    heads = " / ".join("-" if db is None else f"{db:.1f}" for db in agreed.head_sqnr_db)
+    figures = [metrics["AP"], metrics["AP50"], *(agreed.values[name] for name in ("AP", "AP75", "AP95"))]
     cells = [name, *(f"{value:.2f}" for value in figures), heads, f"{100 * cost['int8_macs'] / cost['macs']:.1f}"]
     return "| " + " | ".join(cells) + " |"
 
