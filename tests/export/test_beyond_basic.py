@@ -28,14 +28,14 @@ NCNN = ("shuffle",)
 
 @pytest.mark.parametrize("name", list(LAYERS))
 def test_layers_without_a_form_are_refused(name: str) -> None:
-    known = targets()
+    all_targets = targets()
     network = parse_cfg(family_cfg(name), "t.cfg")
-    for target in (known[writer] for writer in WRITERS):
+    for target in (all_targets[writer] for writer in WRITERS):
         for flavour in target.flavours or ("",):
             reasons = [target.support(layer, FP32, LayerQuantization(), flavour) for layer in network.layers]
             # Shared weights and batch normalisation alone are ordinary convolutions.
-            others = {"litert": LITERT, "integer": LITERT, "": NCNN}.get(flavour, ())
-            assert any(reasons) or name in (*ORDINARY, *others), (target.what, flavour)
+            additional = {"litert": LITERT, "integer": LITERT, "": NCNN}.get(flavour, ())
+            assert any(reasons) or name in (*ORDINARY, *additional), (target.what, flavour)
 
 
 @pytest.mark.parametrize("name", LITERT)
@@ -51,5 +51,5 @@ def test_litert_gives_what_mpnet_gives(name: str, tmp_path: Path) -> None:
     engine.allocate_tensors()
     engine.set_tensor(engine.get_input_details()[0]["index"], x)
     engine.invoke()
-    for own, output in zip(Session(prepared, configuration.plan).forward(x), engine.get_output_details(), strict=True):
-        np.testing.assert_allclose(own, engine.get_tensor(output["index"]).reshape(own.shape), rtol=1e-5, atol=1e-6)
+    for head, output in zip(Session(prepared, configuration.plan).forward(x), engine.get_output_details(), strict=True):
+        np.testing.assert_allclose(head, engine.get_tensor(output["index"]).reshape(head.shape), rtol=1e-5, atol=1e-6)

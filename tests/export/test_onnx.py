@@ -51,22 +51,22 @@ def test_a_file_with_boxes_says_that_opencv_does_not_run_it(
 ) -> None:
     runs = code == "f" or (flavour, ranges) == ("onnxruntime-fast", "calibrated")
     network = prepared_tiny.network
-    asked = QuantizationOptions(ActivationOptions(ranges=ranges))
-    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    quantization = QuantizationOptions(ActivationOptions(ranges=ranges))
+    options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     configuration = Configuration.from_prepared(prepared_tiny.prepared, assign_key(network, code * 13), options, names=NAMES)
-    written = export("onnx", configuration, flavour, {"with_boxes": True})
-    assert (written.notes == ()) is runs
+    exported = export("onnx", configuration, flavour, {"with_boxes": True})
+    assert (exported.notes == ()) is runs
     assert export("onnx", configuration, flavour).notes == ()
     cv2 = pytest.importorskip("cv2")
     if not cv2.__version__.startswith("5.0."):
         pytest.skip("the notes speak of OpenCV 5.0")
     try:
-        net = cv2.dnn.readNetFromONNX(np.frombuffer(written.content, np.uint8))
+        net = cv2.dnn.readNetFromONNX(np.frombuffer(exported.content, np.uint8))
         net.setInput(np.random.default_rng(0).random((1, 3, *network.in_shape[:2]), np.float32))
-        ran = len(net.forward(net.getUnconnectedOutLayersNames())) == len(network.yolos) + 3
+        has_run = len(net.forward(net.getUnconnectedOutLayersNames())) == len(network.yolos) + 3
     except cv2.error:
-        ran = False
-    assert ran is runs
+        has_run = False
+    assert has_run is runs
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -85,14 +85,14 @@ def test_equal_configurations_give_equal_files_that_the_checker_accepts(
 
 
 def test_what_images_and_boxes_need_travels_along(prepared_tiny: Configuration) -> None:
-    found = _properties(_model(replace(prepared_tiny, document=DOCUMENT), with_boxes=True))
-    assert json.loads(found["names"]) == list(NAMES)
-    assert json.loads(found["input"])["resize"] == "stretch"
-    assert json.loads(found["thresholds"]) == {"confidence": 0.1, "nms": 0.4, "nms_kind": "default"}
-    assert found["precision"] == "q" * 13
-    origin = json.loads(found["origin"])
+    properties = _properties(_model(replace(prepared_tiny, document=DOCUMENT), with_boxes=True))
+    assert json.loads(properties["names"]) == list(NAMES)
+    assert json.loads(properties["input"])["resize"] == "stretch"
+    assert json.loads(properties["thresholds"]) == {"confidence": 0.1, "nms": 0.4, "nms_kind": "default"}
+    assert properties["precision"] == "q" * 13
+    origin = json.loads(properties["origin"])
     assert (origin["name"], origin["digests"], origin["metrics"]) == ("tiny", {"cfg": "ab"}, {"AP": 44.5})
-    heads = json.loads(found["heads"])
+    heads = json.loads(properties["heads"])
     assert [head["anchors"][0] for head in heads] == [[20, 18], [8, 8]]
 
 
@@ -100,9 +100,9 @@ def test_nodes_say_their_layer_and_its_precision(prepared_tiny: Configuration) -
     graph = _model(prepared_tiny).graph
     texts = {node.name: node.doc_string for node in graph.node}
     layers = zip(prepared_tiny.network.layers, prepared_tiny.plan.precision.precisions, strict=True)
-    known = {layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in layers}
-    assert {layer_of(name) for name in texts} - {None} <= set(known)
-    assert all(text == known.get(layer_of(name), "") for name, text in texts.items())
+    expected_texts = {layer.index: f"layer {layer.index}, {layer.name}: {precision}" for layer, precision in layers}
+    assert {layer_of(name) for name in texts} - {None} <= set(expected_texts)
+    assert all(text == expected_texts.get(layer_of(name), "") for name, text in texts.items())
     assert sum(bool(text) for text in texts.values()) > len(prepared_tiny.network.convolutions)
 
 
@@ -124,15 +124,15 @@ def test_heads_have_their_layers_names_and_shapes(prepared_tiny: Configuration) 
 @pytest.mark.parametrize(("key", "kind"), [("f" * 13, np.float32), ("h" * 13, np.float16), ("q" * 13, np.int8)])
 def test_weights_are_stored_in_their_precision(prepared_tiny: Configuration, key: str, kind: type) -> None:
     configuration = replace(prepared_tiny, precisions=assign_key(prepared_tiny.network, key))
-    stored = {
+    initializers = {
         tensor.name: numpy_helper.to_array(tensor)
         for tensor in _model(configuration).graph.initializer
         if tensor.name.endswith("_weights")
     }
-    assert len(stored) == 13
+    assert len(initializers) == 13
     for layer in configuration.network.convolutions:
-        found = stored[f"layer_{layer.index:03d}_weights"]
-        assert (found.dtype, found.shape) == (kind, layer.weight_shape)
+        weights = initializers[f"layer_{layer.index:03d}_weights"]
+        assert (weights.dtype, weights.shape) == (kind, layer.weight_shape)
 
 
 @pytest.mark.parametrize("flavour", FLAVOURS)
@@ -159,7 +159,7 @@ def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour
 
 
 @pytest.mark.parametrize(
-    ("key", "quantization", "said"),
+    ("key", "quantization", "message"),
     [
         (
             "f" * 12 + "H",
@@ -176,11 +176,11 @@ def test_codes_of_16_bits_ask_for_opset_21(prepared_tiny: Configuration, flavour
     ],
 )
 def test_what_onnx_cannot_hold_is_refused_by_layer(
-    prepared_tiny: Configuration, key: str, quantization: QuantizationOptions, said: str
+    prepared_tiny: Configuration, key: str, quantization: QuantizationOptions, message: str
 ) -> None:
     network, prepared = prepared_tiny.network, prepared_tiny.prepared
     configuration = Configuration.from_prepared(prepared, assign_key(network, key), resolve_options(network, quantization))
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         export("onnx", configuration)
 
 
@@ -209,6 +209,6 @@ def test_support_asks_the_scheme_of_int8_layers_only(prepared_tiny: Configuratio
     from mpnet.quantization.scheme import ActivationScheme
 
     layer = prepared_tiny.network.convolutions[0]
-    how = LayerQuantization(ActivationScheme("MIN_COMBINED"))
-    assert support(layer, FP16, how, "") == ""
-    assert support(layer, INT8, how, "") != ""
+    layer_quantization = LayerQuantization(ActivationScheme("MIN_COMBINED"))
+    assert support(layer, FP16, layer_quantization, "") == ""
+    assert support(layer, INT8, layer_quantization, "") != ""

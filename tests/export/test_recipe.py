@@ -79,8 +79,8 @@ def test_nncf_leaves_additions_in_float_that_were_measured_so(keys: str, in_floa
     cfg = SHORTCUT_CFG.replace("from=-2\n", f"from=-2\n{keys}")
     patterns = json.loads(export("recipe", configuration("qqq", cfg), "nncf").content)["ignored_scope"]["patterns"]
     graph = onnx.load_from_string(export("onnx", configuration("fff", cfg)).content).graph
-    kept = [node.name for node in graph.node if any(re.match(pattern, node.name) for pattern in patterns)]
-    assert kept == [node.name for node in graph.node if node.op_type == "Add" and in_float]
+    float_nodes = [node.name for node in graph.node if any(re.match(pattern, node.name) for pattern in patterns)]
+    assert float_nodes == [node.name for node in graph.node if node.op_type == "Add" and in_float]
 
 
 def test_nncf_is_told_ranges_and_bits_as_measured() -> None:
@@ -90,8 +90,8 @@ def test_nncf_is_told_ranges_and_bits_as_measured() -> None:
     assert "activations_range_estimator_params=RangeEstimatorParametersSet.MINMAX" in script
 
 
-def calibrated(method: str, **more: Any) -> Configuration:
-    activations = ActivationOptions(mode="affine", ranges="calibrated", method=method, **more)
+def calibrated(method: str, **keywords: Any) -> Configuration:
+    activations = ActivationOptions(mode="affine", ranges="calibrated", method=method, **keywords)
     return configuration(KEY, quantization=QuantizationOptions(activations))
 
 
@@ -107,32 +107,32 @@ def calibrated(method: str, **more: Any) -> Configuration:
 )
 def test_what_a_quantiser_makes_of_depthwise_layers_is_said(flavour: str, equalisation: bool | str, note: str) -> None:
     options = resolve_options(DEPTHWISE, QuantizationOptions(equalisation=equalisation))
-    said = QUANTIZERS[flavour].channels_note(DEPTHWISE, options)
-    assert said.startswith(note)
-    assert bool(said) == bool(note)
+    channels_note = QUANTIZERS[flavour].channels_note(DEPTHWISE, options)
+    assert channels_note.startswith(note)
+    assert bool(channels_note) == bool(note)
     assert QUANTIZERS[flavour].channels_note(NETWORK, resolve_options(NETWORK)) == ""
 
 
 def test_onnx_runtime_averages_ranges_where_they_were_averaged() -> None:
-    said = export("recipe", calibrated("moving_average"), "onnxruntime")
-    assert said.notes == ()
-    assert json.loads(said.content)["extra_options"]["CalibMovingAverageConstant"] == 0.1
-    assert b"**{'CalibMovingAverage': True, 'CalibMovingAverageConstant': 0.1}," in said.files[".py"]
+    exported = export("recipe", calibrated("moving_average"), "onnxruntime")
+    assert exported.notes == ()
+    assert json.loads(exported.content)["extra_options"]["CalibMovingAverageConstant"] == 0.1
+    assert b"**{'CalibMovingAverage': True, 'CalibMovingAverageConstant': 0.1}," in exported.files[".py"]
 
 
 @pytest.mark.parametrize("flavour", ["nncf", "onnxruntime", "modelopt", "aimet"])
 def test_what_the_program_is_not_told_is_said(flavour: str) -> None:
     usual = export("recipe", calibrated("min_max"), flavour).notes
     corrected = QuantizationOptions(ActivationOptions(ranges="calibrated"), bias_correction=True)
-    for other, start in (
+    for changed_configuration, start in (
         (calibrated("mse"), "ranges were found by mse; "),
         (configuration(KEY), "measured with ranges of each image; "),
         (configuration(KEY, quantization=corrected), "measured with bias correction, "),
     ):
-        notes = export("recipe", other, flavour).notes
+        notes = export("recipe", changed_configuration, flavour).notes
         if flavour == "nncf" and "correction" in start:
-            how = "`--set quantization.bias_correction=true` measures what it will make"
-            assert usual == (f"NNCF corrects biases, which was not measured: {how}",)
+            remedy = "`--set quantization.bias_correction=true` measures what it will make"
+            assert usual == (f"NNCF corrects biases, which was not measured: {remedy}",)
             assert notes == ()
         else:
             [note] = set(notes) - set(usual)
@@ -141,7 +141,7 @@ def test_what_the_program_is_not_told_is_said(flavour: str) -> None:
 
 # Of a convolution: filters, channels a group, size, groups, whether it reads the image; whether ModelOpt 0.47 quantises it.
 # As its own `find_nodes_from_convs_to_exclude` answered for each.
-LEFT = [
+MODELOPT_CASES = [
     (16, 16, 1, 1, False, True),
     (8, 3, 3, 1, True, True),
     (4, 3, 3, 1, True, False),
@@ -160,49 +160,48 @@ LEFT = [
 ]
 
 
-@pytest.mark.parametrize(("filters", "channels", "size", "groups", "reads_image", "quantised"), LEFT)
+@pytest.mark.parametrize(("filters", "channels", "size", "groups", "reads_image", "quantised"), MODELOPT_CASES)
 def test_modelopt_says_what_it_leaves_in_float_itself(
     filters: int, channels: int, size: int, groups: int, reads_image: bool, quantised: bool
 ) -> None:
     image = channels * groups if reads_image else 32
-    first = "" if reads_image else f"[convolutional]\nfilters={channels * groups}\nsize=1\n"
-    cfg = (
-        f"[net]\nwidth=8\nheight=8\nchannels={image}\n{first}[convolutional]\nfilters={filters}\nsize={size}\ngroups={groups}\n"
-    )
+    leading_layer = "" if reads_image else f"[convolutional]\nfilters={channels * groups}\nsize=1\n"
+    net = f"[net]\nwidth=8\nheight=8\nchannels={image}\n{leading_layer}"
+    cfg = f"{net}[convolutional]\nfilters={filters}\nsize={size}\ngroups={groups}\n"
     key = "q" if reads_image else "fq"
     exported = export("recipe", configuration(key, cfg), "modelopt")
-    _, written, why = exported.layers[len(key) - 1]
-    assert (written, bool(why)) == (("int8", False) if quantised else ("float", True))
+    _, precision, reason = exported.layers[len(key) - 1]
+    assert (precision, bool(reason)) == (("int8", False) if quantised else ("float", True))
     assert any("in float itself" in note for note in exported.notes) != quantised
     node = f"layer_{len(key) - 1:03d}_conv"
     assert json.loads(exported.content)["left_in_float_by_modelopt"] == ([] if quantised else [node])
 
 
 def test_onnx_runtime_and_aimet_get_both_lists() -> None:
-    said = recipe("onnxruntime")
-    assert (said["nodes_to_quantize"], said["nodes_to_exclude"]) == (nodes(KEY, True), nodes(KEY, False))
+    document = recipe("onnxruntime")
+    assert (document["nodes_to_quantize"], document["nodes_to_exclude"]) == (nodes(KEY, True), nodes(KEY, False))
     # mpnet measured results as reals, which ONNX Runtime would put into 8 bits besides.
-    assert "Conv" in said["extra_options"]["OpTypesToExcludeOutputQuantization"]
+    assert "Conv" in document["extra_options"]["OpTypesToExcludeOutputQuantization"]
     assert "OpTypesToExcludeOutputQuantization" in export("recipe", configuration(KEY), "onnxruntime").files[".py"].decode()
-    said = recipe("aimet")
-    assert (said["quantized"], said["float"]) == (nodes(KEY, True), nodes(KEY, False))
+    document = recipe("aimet")
+    assert (document["quantized"], document["float"]) == (nodes(KEY, True), nodes(KEY, False))
 
 
 def test_litert_rules_leave_out_whole_scopes() -> None:
-    first, *rules = recipe("litert")
-    assert first["regex"] == ".*"
-    assert "activation_tensor_config" not in first["op_config"]  # dynamic ranges
+    default_rule, *rules = recipe("litert")
+    assert default_rule["regex"] == ".*"
+    assert "activation_tensor_config" not in default_rule["op_config"]  # dynamic ranges
     scopes = [f"{name}/sums;" for name in nodes(KEY, True) + nodes(KEY, False)]
-    left = [scope for scope in scopes if any(re.search(rule["regex"], scope) for rule in rules)]
-    assert left == [f"{name}/sums;" for name in nodes(KEY, False)]
+    matched_scopes = [scope for scope in scopes if any(re.search(rule["regex"], scope) for rule in rules)]
+    assert matched_scopes == [f"{name}/sums;" for name in nodes(KEY, False)]
     assert {rule["algorithm_key"] for rule in rules} == {"no_quantize"}
 
 
 def test_modelopt_and_tensorrt_name_every_layer() -> None:
     assert recipe("modelopt")["nodes_to_exclude"] == [f"^{name}$" for name in nodes(KEY, False)]
     precisions = recipe("tensorrt")["layer_precisions"]
-    assert [name for name, of in precisions.items() if of == "int8"] == nodes(KEY, True)
-    assert [of for of in precisions.values() if of != "int8"] == ["fp16", "fp32", "fp16", "fp16"]
+    assert [name for name, precision in precisions.items() if precision == "int8"] == nodes(KEY, True)
+    assert [precision for precision in precisions.values() if precision != "int8"] == ["fp16", "fp32", "fp16", "fp16"]
 
 
 @pytest.mark.parametrize("flavour", [name for name in QUANTIZERS if name in ("nncf", "onnxruntime", "aimet")])
@@ -222,7 +221,7 @@ def test_scripts_are_python_with_the_names(flavour: str, key: str) -> None:
 
 def test_every_layer_says_what_becomes_of_it() -> None:
     layers = export("recipe", configuration(KEY), "nncf").layers
-    assert [written for _, written, _ in layers.values()] == ["int8" if code == "q" else "float" for code in KEY]
+    assert [precision for _, precision, _ in layers.values()] == ["int8" if code == "q" else "float" for code in KEY]
 
 
 def test_fewer_than_eight_bits_are_refused_by_layer_with_the_nearest() -> None:
@@ -245,13 +244,13 @@ def test_aimets_quantisers_of_several_names_serve_all_that_read_them(tmp_path: P
     shared = upsample.input[0]
     # All that is quantised reads the upsample's source; its result's name comes later and is nobody's.
     readers = [node.name for node in nodes if node.op_type == "Conv" and shared in node.input]
-    made = {name: Quantiser() for node in nodes for name in (*node.input, *node.output)}
-    made[upsample.output[0]] = made[shared]
+    quantizers = {name: Quantiser() for node in nodes for name in (*node.input, *node.output)}
+    quantizers[upsample.output[0]] = quantizers[shared]
 
     class Simulation:
-        qc_quantize_op_dict = made
+        qc_quantize_op_dict = quantizers
 
-        def __init__(self, *model: Any, **how: Any) -> None: ...
+        def __init__(self, *model: Any, **keywords: Any) -> None: ...
 
         def compute_encodings(self, forward: Any) -> None: ...
 
@@ -269,5 +268,5 @@ def test_aimets_quantisers_of_several_names_serve_all_that_read_them(tmp_path: P
     (tmp_path / "images").mkdir()
     script["main"](str(tmp_path / "net.onnx"), str(tmp_path / "images"), str(tmp_path / "out"))
     assert readers
-    assert {name for name, quantiser in made.items() if quantiser.enabled} >= {shared, upsample.output[0]}
-    assert not made[nodes[0].output[0]].enabled
+    assert {name for name, quantizer in quantizers.items() if quantizer.enabled} >= {shared, upsample.output[0]}
+    assert not quantizers[nodes[0].output[0]].enabled

@@ -13,15 +13,15 @@ from mpnet.model.precision import PRECISIONS
 
 
 def test_every_kind_of_layer_is_asked_of_every_target() -> None:
-    asked: set[tuple[str, str]] = set()
+    requested: set[tuple[str, str]] = set()
 
     def support(layer: Any, precision: Any, quantization: Any, flavour: str) -> str:
-        asked.add((layer.kind, flavour))
+        requested.add((layer.kind, flavour))
         return "codes are not for it" if precision.carries_scale else ""
 
-    known = {"cfg": targets()["cfg"], "other": replace(targets()["cfg"], support=support, flavours={"a": 0, "b": 0})}
-    rows = support_table(known)
-    assert asked == {(kind.kind, flavour) for kind in LAYER_KINDS for flavour in "ab"}
+    two_targets = {"cfg": targets()["cfg"], "other": replace(targets()["cfg"], support=support, flavours={"a": 0, "b": 0})}
+    rows = support_table(two_targets)
+    assert requested == {(kind.kind, flavour) for kind in LAYER_KINDS for flavour in "ab"}
     assert {name for row in rows for name in row.reasons} == {"cfg", "other/a", "other/b"}
     refused = {row.precision for row in rows if row.reasons["other/a"]}
     assert refused == {row.name for row in PRECISIONS.values() if row.carries_scale}

@@ -26,18 +26,18 @@ def configuration(content: bytes, key: str) -> Configuration:
     return Configuration(network, assign_key(network, key), _without_files, content)
 
 
-CHOSEN = configuration(tiny_cfg().encode(), "q" * 13)
+CONFIGURATION = configuration(tiny_cfg().encode(), "q" * 13)
 
 
 def test_every_target_is_described() -> None:
-    known = targets()
-    assert "cfg" in known
-    for name, target in known.items():
-        assert f"{name}: {target.what} ({target.suffix})" in describe(known)
+    all_targets = targets()
+    assert "cfg" in all_targets
+    for name, target in all_targets.items():
+        assert f"{name}: {target.what} ({target.suffix})" in describe(all_targets)
 
 
 def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> None:
-    exported = export("cfg", CHOSEN)
+    exported = export("cfg", CONFIGURATION)
     network = parse_cfg(exported.content)
     assert [layer.declared.precision.name for layer in network.convolutions if layer.declared and layer.declared.precision] == (
         ["int8"] * 13
@@ -47,35 +47,35 @@ def test_a_cfg_has_the_precisions_that_were_chosen_and_needs_no_weights() -> Non
 
 
 @pytest.mark.parametrize(
-    ("packages", "said"),
+    ("packages", "message"),
     [
         (("mpnet", "no-such-module"), "needs no-such-module"),
         (("numpy>=9999.1",), r"needs numpy 9999.1 or newer \(this is .*\)"),
     ],
 )
-def test_missing_and_old_packages_are_named(monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], said: str) -> None:
+def test_missing_and_old_packages_are_named(monkeypatch: pytest.MonkeyPatch, packages: tuple[str, ...], message: str) -> None:
     needy = replace(targets()["cfg"], packages=packages, extra="needy")
     monkeypatch.setattr(mpnet.export, "targets", lambda: {"cfg": needy})
-    with pytest.raises(ConfigError, match=rf"^--to cfg: {said}; pip install --upgrade 'mpnet\[needy\]'$"):
-        export("cfg", CHOSEN)
+    with pytest.raises(ConfigError, match=rf"^--to cfg: {message}; pip install --upgrade 'mpnet\[needy\]'$"):
+        export("cfg", CONFIGURATION)
 
 
-def _target(**said: Any) -> Target:
+def _target(**fields: Any) -> Target:
     def write(configuration: Configuration, flavour: str, options: Mapping[str, Any]) -> Exported:
         return Exported({".bin": flavour.encode()}, dict(options))
 
-    return Target("bytes", ".bin", write, reads_weights=False, **said)
+    return Target("bytes", ".bin", write, reads_weights=False, **fields)
 
 
 def test_flavours_and_options_are_those_of_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = {"bytes": _target(flavours={"plain": 1, "other": 2}, options=(Option("with_boxes"),))}
-    monkeypatch.setattr(mpnet.export, "targets", lambda: known)
-    assert export("bytes", CHOSEN).content == b"plain"
-    found = export("bytes", CHOSEN, "other", {"with_boxes": True})
-    assert (found.content, found.details) == (b"other", {"with_boxes": True})
-    for arguments, said in ((("third",), "known are plain, other"), (("", {"with_labels": True}), "--with-labels")):
-        with pytest.raises(ConfigError, match=said):
-            export("bytes", CHOSEN, *arguments)
+    all_targets = {"bytes": _target(flavours={"plain": 1, "other": 2}, options=(Option("with_boxes"),))}
+    monkeypatch.setattr(mpnet.export, "targets", lambda: all_targets)
+    assert export("bytes", CONFIGURATION).content == b"plain"
+    exported = export("bytes", CONFIGURATION, "other", {"with_boxes": True})
+    assert (exported.content, exported.details) == (b"other", {"with_boxes": True})
+    for arguments, message in ((("third",), "known are plain, other"), (("", {"with_labels": True}), "--with-labels")):
+        with pytest.raises(ConfigError, match=message):
+            export("bytes", CONFIGURATION, *arguments)
 
 
 def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(

@@ -19,10 +19,10 @@ from tests.networks import tiny_cfg
 litert = pytest.importorskip("ai_edge_litert.interpreter", reason="SKIPPED WITHOUT LITERT: pip install 'mpnet[litert]'")
 PADDED = ("PAD", "PADV2")
 # What a convolution of int8 reads in int16, where that is all there is to give int16; the steps of a channel shuffle.
-BETWEEN = ("/codes", "/groups", "/turned")
+INTERMEDIATE_SUFFIXES = ("/codes", "/groups", "/turned")
 
 
-def whole(text: str, key: str, activations: ActivationOptions = CALIBRATED) -> Configuration:
+def integer_configuration(text: str, key: str, activations: ActivationOptions = CALIBRATED) -> Configuration:
     return configured(text, key, activations, quantization=QuantizationOptions(integer_only=True))
 
 
@@ -39,8 +39,8 @@ def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[An
     names = {detail["index"]: detail["name"] for detail in engine.get_tensor_details()}
     operators = [operator for operator in engine._get_ops_details() if operator["op_name"] not in PADDED]
     outputs = [int(operator["outputs"][0]) for operator in operators]
-    made = [engine.get_tensor(output) for output in outputs if not names[output].endswith(BETWEEN)]
-    return made, [engine.get_tensor(detail["index"]) for detail in engine.get_output_details()]
+    tensors = [engine.get_tensor(output) for output in outputs if not names[output].endswith(INTERMEDIATE_SUFFIXES)]
+    return tensors, [engine.get_tensor(detail["index"]) for detail in engine.get_output_details()]
 
 
 @pytest.mark.parametrize(
@@ -53,21 +53,21 @@ def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[An
 )
 def test_every_tensor_is_litert_s_to_the_bit(text: str, keys: tuple[str, ...], activations: ActivationOptions) -> None:
     for key in keys:
-        configuration = whole(text, key, activations)
+        configuration = integer_configuration(text, key, activations)
         image = batch_of(configuration.network)[:1]
-        made: list[Any] = []
+        tensors: list[Any] = []
         session = Session(configuration.prepared, configuration.plan)
         session.observe(
             image,
-            lambda _, step, inputs, out: None if step.operation.is_head else made.append(out.host().copy()),  # noqa: B023
+            lambda _, step, inputs, output: None if step.operation.is_head else tensors.append(output.host().copy()),  # noqa: B023
         )
         theirs, heads = tensors_in_litert(configuration, image)
-        assert len(made) == len(theirs)
-        for ours, other in zip(made, theirs, strict=True):
-            assert ours.dtype == other.dtype
-            np.testing.assert_array_equal(ours, other)
-        for ours, other in zip(session.forward(image), heads, strict=True):
-            np.testing.assert_array_equal(ours, other)
+        assert len(tensors) == len(theirs)
+        for ours, expected in zip(tensors, theirs, strict=True):
+            assert ours.dtype == expected.dtype
+            np.testing.assert_array_equal(ours, expected)
+        for ours, expected in zip(session.forward(image), heads, strict=True):
+            np.testing.assert_array_equal(ours, expected)
 
 
 @pytest.mark.parametrize(("name", "flavour"), [("tflite", "litert"), ("tflite", "armnn"), ("onnx", ""), ("ncnn", "")])
@@ -75,11 +75,11 @@ def test_others_are_refused_in_one_line(name: str, flavour: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^[^\n]*integer_only is written by --to bundle and --to tflite --flavour integer alone[^\n]*$"
     ):
-        export(name, whole(EVERYTHING, "q", SYMMETRIC), flavour)
+        export(name, integer_configuration(EVERYTHING, "q", SYMMETRIC), flavour)
 
 
 def test_space_to_depth_of_16_bits_is_refused_by_layer() -> None:
     reorg = "[net]\nwidth=8\nheight=8\nchannels=3\n[convolutional]\nfilters=4\nsize=1\nactivation=linear\n[reorg3d]\nstride=2\n"
-    assert export("tflite", whole(reorg, "q"), "integer").content
+    assert export("tflite", integer_configuration(reorg, "q"), "integer").content
     with pytest.raises(ConfigError, match=r"layer 1 \(.*\): SPACE_TO_DEPTH knows no int16; set the layer to int8"):
-        export("tflite", whole(reorg, "i"), "integer")
+        export("tflite", integer_configuration(reorg, "i"), "integer")

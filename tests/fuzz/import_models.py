@@ -141,10 +141,10 @@ def _onnx_seeds() -> list[Any]:
     from tests.importing.graphs import MODELS, Builder, yolov5n, yolov8n
     from tests.importing.test_attention import FORMS as ATTENTION
     from tests.importing.test_channels_last import FORMS as CHANNELS_LAST
-    from tests.importing.test_channels_last import built
-    from tests.importing.test_onnx import FORMS, small
+    from tests.importing.test_channels_last import build_model
+    from tests.importing.test_onnx import FORMS, build_small_model
 
-    seeds = [small(then=form) for form in FORMS.values()] * 2
+    seeds = [build_small_model(add_layers=form) for form in FORMS.values()] * 2
     seeds += [yolov8n(32, classes=2, w=2), yolov5n(32, classes=2, w=2), MODELS["mobilenetv3-small"]()]
     b = Builder(8)
     x = b.node("QuantizeLinear", ["images", b.constant(0.1), b.constant(0, np.uint8)], 3)
@@ -165,7 +165,7 @@ def _onnx_seeds() -> list[Any]:
     for form in ATTENTION:
         b = Builder(16)
         attention.append(b.model([form(b, b.conv("images", 8, 3, 2, act="Relu"))]))
-    return [*seeds, *[quantised] * 8, *integers * 4, *attention * 4, *[built(form) for form in CHANNELS_LAST] * 2]
+    return [*seeds, *[quantised] * 8, *integers * 4, *attention * 4, *[build_model(form) for form in CHANNELS_LAST] * 2]
 
 
 def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:

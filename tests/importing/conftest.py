@@ -42,12 +42,14 @@ def reference_heads(path: Path, imported: Imported, x: NDArray[np.float32]) -> l
     options.intra_op_num_threads = 1
     options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    given = x.transpose(0, 3, 1, 2)
+    network_input = x.transpose(0, 3, 1, 2)
     if imported.pixels.bgr:
-        given = given[:, ::-1]
-    given = given * np.float32(255 / imported.pixels.std[0])
-    found = dict(zip(names, session.run(names, {model.graph.input[0].name: np.ascontiguousarray(given)}), strict=True))
-    return [np.concatenate([_four(found[name]) for name in head], 1).transpose(0, 2, 3, 1) for head in imported.heads]
+        network_input = network_input[:, ::-1]
+    network_input = network_input * np.float32(255 / imported.pixels.std[0])
+    output_of = dict(
+        zip(names, session.run(names, {model.graph.input[0].name: np.ascontiguousarray(network_input)}), strict=True)
+    )
+    return [np.concatenate([_four(output_of[name]) for name in head], 1).transpose(0, 2, 3, 1) for head in imported.heads]
 
 
 def _four(x: NDArray[Any]) -> NDArray[Any]:

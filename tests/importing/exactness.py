@@ -39,7 +39,10 @@ def in_double(model: onnx.ModelProto) -> onnx.ModelProto:
     for attribute in attributes:
         if attribute.name == "to" and attribute.i == TensorProto.FLOAT:
             attribute.i = TensorProto.DOUBLE
-    for tensor in [*wide.graph.initializer, *(each.t for each in attributes if each.HasField("t"))]:
+    for tensor in [
+        *wide.graph.initializer,
+        *(tensor_attribute.t for tensor_attribute in attributes if tensor_attribute.HasField("t")),
+    ]:
         if tensor.data_type == TensorProto.FLOAT:
             tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor).astype(np.float64), tensor.name))
     wide.graph.input[0].type.tensor_type.elem_type = TensorProto.DOUBLE
@@ -53,9 +56,9 @@ def exact_heads(model: onnx.ModelProto, imported: Imported, x: NDArray[np.float3
     names = [name for head in imported.heads for name in head]
     del wide.graph.output[:]
     wide.graph.output.extend(helper.make_tensor_value_info(name, TensorProto.DOUBLE, None) for name in names)
-    given = x.transpose(0, 3, 1, 2)[:, :: -1 if imported.pixels.bgr else 1] * np.float32(255 / imported.pixels.std[0])
-    found = ReferenceEvaluator(wide).run(names, {wide.graph.input[0].name: given.astype(np.float64)})
-    values = dict(zip(names, found, strict=True))
+    network_input = x.transpose(0, 3, 1, 2)[:, :: -1 if imported.pixels.bgr else 1] * np.float32(255 / imported.pixels.std[0])
+    outputs = ReferenceEvaluator(wide).run(names, {wide.graph.input[0].name: network_input.astype(np.float64)})
+    values = dict(zip(names, outputs, strict=True))
     return [
         np.concatenate(
             [values[name].reshape(*values[name].shape[:2], *(values[name].shape[2:] or (1, 1))) for name in head], 1
@@ -66,7 +69,7 @@ def exact_heads(model: onnx.ModelProto, imported: Imported, x: NDArray[np.float3
 
 def boxes(imported: Imported, heads: Heads) -> NDArray[np.float32]:
     """(cells, 4): what yolov8's decoders make of heads, as parts of the image; empty for other decoders."""
-    network, found = imported.network, [np.zeros((0, 4), np.float32)]
+    network, head_boxes = imported.network, [np.zeros((0, 4), np.float32)]
     layers = [layer for layer in network.layers if isinstance(layer, DecodedSpec)]
     if layers and layers[0].decoder.startswith("yolov8"):
         geometry = plan_geometry(network.width, network.height, network.width, network.height, "stretch")
@@ -74,11 +77,11 @@ def boxes(imported: Imported, heads: Heads) -> NDArray[np.float32]:
             even = head.astype(np.float32)
             even[..., 4 * layer.reg_max :][..., : decoding.classes] = 0  # scores that are all alike leave cells in their order
             decoded = decode_head(even, decoding, [geometry])
-            found.append(decoded.box[decoded.category == 0])
-    return np.concatenate(found)
+            head_boxes.append(decoded.box[decoded.category == 0])
+    return np.concatenate(head_boxes)
 
 
-def pictures(folder: str, imported: Imported, draw: int) -> NDArray[np.float32]:
+def read_input(folder: str, imported: Imported, draw: int) -> NDArray[np.float32]:
     """(1, h, w, 3): the folder's picture of that number, or random values where no folder is named."""
     shape = imported.network.in_shape
     if not folder:
@@ -92,18 +95,29 @@ def row(name: str, draws: int, path: Path, images: str = "") -> tuple[int, list[
 
     Of heads over their largest value.
     """
-    worst, apart = [0.0] * 3, [0.0] * 3
+    head_differences, box_differences = [0.0] * 3, [0.0] * 3
     for Builder.draw in range(draws):
         model = onnx.load(name) if name.endswith(".onnx") else MODELS[name]()
         onnx.save(model, path)
         imported = import_model(path)
-        x = pictures(images, imported, Builder.draw)
-        own, engine, exact = heads_of(imported, x), reference_heads(path, imported, x), exact_heads(model, imported, x)
-        for at, (found, other) in enumerate(((own, engine), (own, exact), (engine, exact))):
-            heads = [float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(found, other, strict=True)]
-            worst[at] = max(worst[at], *heads)
-            apart[at] = max(apart[at], float(np.abs(boxes(imported, found) - boxes(imported, other)).max(initial=0.0)))
-    return len(imported.network.layers), worst, apart
+        x = read_input(images, imported, Builder.draw)
+        mpnet_heads, engine_heads, float64_heads = (
+            heads_of(imported, x),
+            reference_heads(path, imported, x),
+            exact_heads(model, imported, x),
+        )
+        for pair_index, (heads, reference_heads_of_pair) in enumerate(
+            ((mpnet_heads, engine_heads), (mpnet_heads, float64_heads), (engine_heads, float64_heads))
+        ):
+            differences = [
+                float(np.abs(a - b).max() / np.abs(b).max()) for a, b in zip(heads, reference_heads_of_pair, strict=True)
+            ]
+            head_differences[pair_index] = max(head_differences[pair_index], *differences)
+            box_differences[pair_index] = max(
+                box_differences[pair_index],
+                float(np.abs(boxes(imported, heads) - boxes(imported, reference_heads_of_pair)).max(initial=0.0)),
+            )
+    return len(imported.network.layers), head_differences, box_differences
 
 
 def main(arguments: list[str]) -> int:
@@ -114,9 +128,12 @@ def main(arguments: list[str]) -> int:
     print("|---|---|---|---|---|---|")
     with tempfile.TemporaryDirectory() as folder:
         for name in arguments[1:] or MODELS:
-            layers, worst, apart = row(name, draws, Path(folder) / "model.onnx", images)
-            of_boxes = ", ".join(f"{value:.1e}" for value in apart)
-            print(f"| {name} | {layers} | " + " | ".join(f"{value:.1e}" for value in worst) + f" | {of_boxes} |", flush=True)
+            layers, head_differences, box_differences = row(name, draws, Path(folder) / "model.onnx", images)
+            of_boxes = ", ".join(f"{value:.1e}" for value in box_differences)
+            print(
+                f"| {name} | {layers} | " + " | ".join(f"{value:.1e}" for value in head_differences) + f" | {of_boxes} |",
+                flush=True,
+            )
     return 0
 
 

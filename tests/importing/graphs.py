@@ -58,12 +58,12 @@ class Builder:
     ) -> str:
         """largest: of the values that are read."""
         inputs = self.channels[x] // groups
-        spread = ((RELU if act else LINEAR) / (inputs * size * size)) ** 0.5 / largest
-        weights = self.constant(self.random.normal(0, spread, (filters, inputs, size, size)))
-        named = [x, weights] + ([self.constant(self.random.normal(0, BIAS, filters))] if bias and not bn else [])
+        deviation = ((RELU if act else LINEAR) / (inputs * size * size)) ** 0.5 / largest
+        weights = self.constant(self.random.normal(0, deviation, (filters, inputs, size, size)))
+        operands = [x, weights] + ([self.constant(self.random.normal(0, BIAS, filters))] if bias and not bn else [])
         x = self.node(
             "Conv",
-            named,
+            operands,
             filters,
             kernel_shape=[size, size],
             strides=[stride, stride],
@@ -131,17 +131,17 @@ def _bottleneck(b: Builder, x: str, act: str, add: bool) -> str:
 
 
 def _c2f(b: Builder, x: str, filters: int, count: int, act: str, add: bool) -> str:
-    parts = b.node("Split", [b.conv(x, filters, act=act), b.constant([filters // 2] * 2, np.int64)], filters // 2, 2, axis=1)
+    branches = b.node("Split", [b.conv(x, filters, act=act), b.constant([filters // 2] * 2, np.int64)], filters // 2, 2, axis=1)
     for _ in range(count):
-        parts.append(_bottleneck(b, parts[-1], act, add))
-    return b.conv(b.concat(parts), filters, act=act)
+        branches.append(_bottleneck(b, branches[-1], act, add))
+    return b.conv(b.concat(branches), filters, act=act)
 
 
 def _sppf(b: Builder, x: str, filters: int, act: str) -> str:
-    parts = [b.conv(x, b.channels[x] // 2, act=act)]
+    pooled = [b.conv(x, b.channels[x] // 2, act=act)]
     for _ in range(3):
-        parts.append(b.pool(parts[-1], 5, 1, 2))
-    return b.conv(b.concat(parts), filters, act=act)
+        pooled.append(b.pool(pooled[-1], 5, 1, 2))
+    return b.conv(b.concat(pooled), filters, act=act)
 
 
 def yolov8n(side: int = 64, act: str = "silu", classes: int = 80, tail: bool = True, w: int = 16) -> onnx.ModelProto:
@@ -176,15 +176,15 @@ def _grid(side: int, stride: int) -> NDArray[np.float32]:
 
 def _tail_v8(b: Builder, levels: Sequence[str], classes: int) -> str:
     strides = (8, 16, 32)
-    whole = b.node("Concat", [b.reshape(x, [1, 64 + classes, -1]) for x in levels], axis=2)
-    boxes, scores = b.node("Split", [whole, b.constant([64, classes], np.int64)], 1, 2, axis=1)
+    predictions = b.node("Concat", [b.reshape(x, [1, 64 + classes, -1]) for x in levels], axis=2)
+    boxes, scores = b.node("Split", [predictions, b.constant([64, classes], np.int64)], 1, 2, axis=1)
     cells = sum((b.side // s) ** 2 for s in strides)
     bins = b.node("Transpose", [b.reshape(boxes, [1, 4, 16, cells])], perm=[0, 2, 1, 3])
     arange = b.constant(np.arange(16).reshape(1, 16, 1, 1))
     distance = b.reshape(b.node("Conv", [b.node("Softmax", [bins], axis=1), arange]), [1, 4, cells])
-    near, far = b.node("Split", [distance, b.constant([2, 2], np.int64)], 1, 2, axis=1)
+    left_top, right_bottom = b.node("Split", [distance, b.constant([2, 2], np.int64)], 1, 2, axis=1)
     points = b.constant(np.concatenate([_grid(b.side, s).reshape(2, -1) + 0.5 for s in strides], 1)[None])
-    low, high = b.node("Sub", [points, near]), b.node("Add", [points, far])
+    low, high = b.node("Sub", [points, left_top]), b.node("Add", [points, right_bottom])
     centre = b.node("Div", [b.node("Add", [low, high]), b.constant(2.0)])
     xywh = b.node("Concat", [centre, b.node("Sub", [high, low])], axis=1)
     scale = b.constant(np.concatenate([np.full((b.side // s) ** 2, s) for s in strides])[None, None])
@@ -192,27 +192,27 @@ def _tail_v8(b: Builder, levels: Sequence[str], classes: int) -> str:
 
 
 def _c3(b: Builder, x: str, filters: int, count: int, add: bool = True) -> str:
-    half, act = filters // 2, "silu"
-    y = b.conv(x, half, act=act)
+    hidden, act = filters // 2, "silu"
+    y = b.conv(x, hidden, act=act)
     for _ in range(count):
-        z = b.conv(b.conv(y, half, act=act), half, 3, act=act)
+        z = b.conv(b.conv(y, hidden, act=act), hidden, 3, act=act)
         y = b.node("Add", [y, z]) if add else z
-    return b.conv(b.concat([y, b.conv(x, half, act=act)]), filters, act=act)
+    return b.conv(b.concat([y, b.conv(x, hidden, act=act)]), filters, act=act)
 
 
 def _tail_v5(b: Builder, levels: Sequence[str], anchors: NDArray[np.float32], classes: int) -> str:
-    found = []
-    for x, stride, own in zip(levels, (8, 16, 32)[-len(levels) :], anchors, strict=True):
+    predictions = []
+    for x, stride, level_anchors in zip(levels, (8, 16, 32)[-len(levels) :], anchors, strict=True):
         cells = b.side // stride
-        shaped = b.reshape(x, [1, len(own), 5 + classes, cells, cells])
+        shaped = b.reshape(x, [1, len(level_anchors), 5 + classes, cells, cells])
         y = b.node("Sigmoid", [b.node("Transpose", [shaped], perm=[0, 1, 3, 4, 2])])
-        xy, wh, rest = b.node("Split", [y, b.constant([2, 2, classes + 1], np.int64)], 1, 3, axis=4)
+        xy, wh, scores = b.node("Split", [y, b.constant([2, 2, classes + 1], np.int64)], 1, 3, axis=4)
         grid = b.constant(_grid(b.side, stride).transpose(1, 2, 0)[None, None] - 0.5)
         xy = b.node("Mul", [b.node("Add", [b.node("Mul", [xy, b.constant(2.0)]), grid]), b.constant(float(stride))])
         wh = b.node("Pow", [b.node("Mul", [wh, b.constant(2.0)]), b.constant(2.0)])
-        wh = b.node("Mul", [wh, b.constant(own.reshape(1, -1, 1, 1, 2))])
-        found.append(b.reshape(b.node("Concat", [xy, wh, rest], axis=4), [1, -1, 5 + classes]))
-    return b.node("Concat", found, axis=1) if len(found) > 1 else found[0]
+        wh = b.node("Mul", [wh, b.constant(level_anchors.reshape(1, -1, 1, 1, 2))])
+        predictions.append(b.reshape(b.node("Concat", [xy, wh, scores], axis=4), [1, -1, 5 + classes]))
+    return b.node("Concat", predictions, axis=1) if len(predictions) > 1 else predictions[0]
 
 
 ANCHORS = np.array(
@@ -247,10 +247,10 @@ def yolov3_tiny(side: int = 64, classes: int = 80, w: int = 16) -> onnx.ModelPro
     padded = b.node("Pad", [x, b.constant([0, 0, 0, 0, 0, 0, 1, 1], np.int64)])
     x = b.node("MaxPool", [padded], kernel_shape=[2, 2], strides=[1, 1])
     x = b.conv(b.conv(x, 64 * w, 3, act="leaky", bn=True), 16 * w, act="leaky", bn=True)
-    large = b.conv(b.conv(x, 32 * w, 3, act="leaky", bn=True), 3 * (5 + classes))
-    up = b.upsample(b.conv(x, 8 * w, act="leaky", bn=True))
-    small = b.conv(b.conv(b.concat([up, p4]), 16 * w, 3, act="leaky", bn=True), 3 * (5 + classes))
-    return b.model([_tail_v5(b, [small, large], ANCHORS[:2], classes)])
+    coarse_head = b.conv(b.conv(x, 32 * w, 3, act="leaky", bn=True), 3 * (5 + classes))
+    upsampled = b.upsample(b.conv(x, 8 * w, act="leaky", bn=True))
+    fine_head = b.conv(b.conv(b.concat([upsampled, p4]), 16 * w, 3, act="leaky", bn=True), 3 * (5 + classes))
+    return b.model([_tail_v5(b, [fine_head, coarse_head], ANCHORS[:2], classes)])
 
 
 def yolox_nano(side: int = 64, classes: int = 80, decode: bool = True) -> onnx.ModelProto:
@@ -290,14 +290,14 @@ def yolox_nano(side: int = 64, classes: int = 80, decode: bool = True) -> onnx.M
         parts = [b.conv(boxes, 4), b.node("Sigmoid", [b.conv(boxes, 1)]), b.node("Sigmoid", [b.conv(kinds, classes)])]
         levels.append(b.reshape(b.concat(parts), [1, 5 + classes, -1]))
         found.append((_grid(side, stride).reshape(2, -1).T, stride))
-    whole = b.node("Transpose", [b.node("Concat", levels, axis=2)], perm=[0, 2, 1])
+    predictions = b.node("Transpose", [b.node("Concat", levels, axis=2)], perm=[0, 2, 1])
     if not decode:
-        return b.model([whole])
+        return b.model([predictions])
     grid = b.constant(np.concatenate([g for g, _ in found])[None])
     scale = b.constant(np.concatenate([np.full((len(g), 1), s) for g, s in found])[None])
-    xy, wh, rest = b.node("Split", [whole, b.constant([2, 2, 1 + classes], np.int64)], 1, 3, axis=2)
+    xy, wh, scores = b.node("Split", [predictions, b.constant([2, 2, 1 + classes], np.int64)], 1, 3, axis=2)
     xy = b.node("Mul", [b.node("Add", [xy, grid]), scale])
-    return b.model([b.node("Concat", [xy, b.node("Mul", [b.node("Exp", [wh]), scale]), rest], axis=2)])
+    return b.model([b.node("Concat", [xy, b.node("Mul", [b.node("Exp", [wh]), scale]), scores], axis=2)])
 
 
 def _inverted(b: Builder, x: str, filters: int, stride: int, expand: int, act: str = "relu6", size: int = 3) -> str:
@@ -338,14 +338,14 @@ def mobilenet_v2_ssdlite(side: int = 192, classes: int = 21) -> onnx.ModelProto:
             kind.append(b.reshape(b.node("Transpose", [y], perm=[0, 2, 3, 1]), [1, -1, values]))
         middle = (np.stack(np.meshgrid(np.arange(grid), np.arange(grid)), -1).reshape(-1, 1, 2) + 0.5) / grid
         priors.append(np.concatenate([np.repeat(middle, 3, 1), np.broadcast_to(sizes, (grid * grid, 3, 2))], -1).reshape(-1, 4))
-    place = np.concatenate(priors)[None]
+    prior_boxes = np.concatenate(priors)[None]
     raw, logits = b.node("Concat", boxes, axis=1), b.node("Concat", scores, axis=1)
     xy, wh = b.node("Split", [raw, b.constant([2, 2], np.int64)], 1, 2, axis=2)
-    centre, size = b.constant(place[..., :2]), b.constant(place[..., 2:])
+    centre, size = b.constant(prior_boxes[..., :2]), b.constant(prior_boxes[..., 2:])
     xy = b.node("Add", [b.node("Mul", [b.node("Mul", [xy, b.constant(0.1)]), size]), centre])
     wh = b.node("Mul", [b.node("Exp", [b.node("Mul", [wh, b.constant(0.2)])]), size])
-    half = b.node("Div", [wh, b.constant(2.0)])
-    corners = b.node("Concat", [b.node("Sub", [xy, half]), b.node("Add", [xy, half])], axis=2)
+    half_size = b.node("Div", [wh, b.constant(2.0)])
+    corners = b.node("Concat", [b.node("Sub", [xy, half_size]), b.node("Add", [xy, half_size])], axis=2)
     return b.model([b.node("Softmax", [logits], axis=2), corners])
 
 
@@ -386,11 +386,11 @@ def efficientnet_lite0(side: int = 64, classes: int = 10) -> onnx.ModelProto:
     """EfficientNet-Lite0 with TensorFlow's padding, which is one more behind than before at stride 2."""
     b = Builder(side, 6)
 
-    def same(x: str, filters: int, size: int, stride: int, groups: int, act: str) -> str:
+    def conv_same(x: str, filters: int, size: int, stride: int, groups: int, act: str) -> str:
         pads = [size // 2] * 4 if stride == 1 else [(size - 2) // 2] * 2 + [(size - 1) // 2] * 2
         return b.conv(x, filters, size, stride, groups, act, True, pads)
 
-    x = same("images", 32, 3, 2, 1, "relu6")
+    x = conv_same("images", 32, 3, 2, 1, "relu6")
     for expand, filters, count, stride, size in (
         (1, 16, 1, 1, 3),
         (6, 24, 2, 2, 3),
@@ -401,11 +401,11 @@ def efficientnet_lite0(side: int = 64, classes: int = 10) -> onnx.ModelProto:
         (6, 320, 1, 1, 3),
     ):
         for number in range(count):
-            own = stride if number == 0 else 1
+            block_stride = stride if number == 0 else 1
             wide = b.channels[x] * expand
             y = b.conv(x, wide, act="relu6", bn=True) if expand > 1 else x
-            y = b.conv(same(y, wide, size, own, wide, "relu6"), filters, bn=True)
-            x = b.node("Add", [y, x]) if own == 1 and b.channels[x] == filters else y
+            y = b.conv(conv_same(y, wide, size, block_stride, wide, "relu6"), filters, bn=True)
+            x = b.node("Add", [y, x]) if block_stride == 1 and b.channels[x] == filters else y
     x = b.node("ReduceMean", [b.conv(x, 1280, act="relu6", bn=True)], axes=[2, 3], keepdims=0)
     return b.model([b.node("Softmax", [_dense(b, x, classes)], axis=1)])
 
@@ -436,4 +436,4 @@ MODELS: dict[str, Callable[[], onnx.ModelProto]] = {
     "resnet-18": resnet18,
 }
 # Whose tests are slow.
-LARGE = ("yolov3-tiny", "resnet-18")
+LARGE_MODELS = ("yolov3-tiny", "resnet-18")

@@ -22,20 +22,20 @@ CELLS = sum((SIDE // stride) ** 2 for stride in STRIDES)
 
 def _boxes(b: Builder, bins: int, distances: str, corners: bool, angle: str = "") -> str:
     if bins > 1:
-        parts = b.node("Transpose", [b.reshape(distances, [1, 4, bins, CELLS])], perm=[0, 2, 1, 3])
-        places = b.constant(np.arange(bins).reshape(1, bins, 1, 1))
-        distances = b.reshape(b.node("Conv", [b.node("Softmax", [parts], axis=1), places]), [1, 4, CELLS])
-    near, far = b.node("Split", [distances, b.constant([2, 2], np.int64)], 1, 2, axis=1)
+        bin_scores = b.node("Transpose", [b.reshape(distances, [1, 4, bins, CELLS])], perm=[0, 2, 1, 3])
+        bin_numbers = b.constant(np.arange(bins).reshape(1, bins, 1, 1))
+        distances = b.reshape(b.node("Conv", [b.node("Softmax", [bin_scores], axis=1), bin_numbers]), [1, 4, CELLS])
+    left_top, right_bottom = b.node("Split", [distances, b.constant([2, 2], np.int64)], 1, 2, axis=1)
     points = b.constant(np.concatenate([_grid(SIDE, s).reshape(2, -1) + 0.5 for s in STRIDES], 1)[None])
     if angle:
-        x, y = b.node("Split", [b.node("Div", [b.node("Sub", [far, near]), b.constant(2.0)])], 1, 2, axis=1)
+        x, y = b.node("Split", [b.node("Div", [b.node("Sub", [right_bottom, left_top]), b.constant(2.0)])], 1, 2, axis=1)
         sine, cosine = b.node("Sin", [angle]), b.node("Cos", [angle])
-        products = [[b.node("Mul", [part, turn]) for turn in (cosine, sine)] for part in (x, y)]
+        products = [[b.node("Mul", [coordinate, turn]) for turn in (cosine, sine)] for coordinate in (x, y)]
         turned = [b.node("Sub", [products[0][0], products[1][1]]), b.node("Add", [products[0][1], products[1][0]])]
         middle = b.node("Add", [b.node("Concat", turned, axis=1), points])
         scale = b.constant(np.concatenate([np.full((SIDE // s) ** 2, s) for s in STRIDES])[None, None])
-        return str(b.node("Mul", [b.node("Concat", [middle, b.node("Add", [near, far])], axis=1), scale]))
-    low, high = b.node("Sub", [points, near]), b.node("Add", [points, far])
+        return str(b.node("Mul", [b.node("Concat", [middle, b.node("Add", [left_top, right_bottom])], axis=1), scale]))
+    low, high = b.node("Sub", [points, left_top]), b.node("Add", [points, right_bottom])
     middle = b.node("Div", [b.node("Add", [low, high]), b.constant(2.0)])
     sides = [low, high] if corners else [middle, b.node("Sub", [high, low])]
     scale = b.constant(np.concatenate([np.full((SIDE // s) ** 2, s) for s in STRIDES])[None, None])
@@ -47,31 +47,31 @@ def detector(kind: str, joined: bool) -> Any:
     they are. joined: whether bins and classes are one tensor of each grid, as older exporters write them."""
     b = Builder(SIDE)
     bins = 1 if kind == "best" else 16
-    more = {"masks": 8, "keypoints": 6, "oriented": 1, "oriented by values": 1}.get(kind, 0)
+    extra_channels = {"masks": 8, "keypoints": 6, "oriented": 1, "oriented by values": 1}.get(kind, 0)
     widths = [4 * bins + CLASSES] if joined else [4 * bins, CLASSES]
-    widths += [more] if more else []
-    x, parts = "images", [[] for _ in widths]
+    widths += [extra_channels] if extra_channels else []
+    x, levels_of = "images", [[] for _ in widths]
     for stride in (2, 4, *STRIDES):
         x = b.conv(x, 8, 3, 2, act="Relu")
         if stride in STRIDES:
-            heads = [b.conv(x, channels) for channels in (4 * bins, CLASSES, more) if channels]
+            heads = [b.conv(x, channels) for channels in (4 * bins, CLASSES, extra_channels) if channels]
             if joined:
                 heads[:2] = [b.node("Concat", heads[:2], axis=1)]
-            for part, head, channels in zip(parts, heads, widths, strict=True):
-                part.append(b.reshape(head, [1, channels, -1]))
+            for level_rows, head, channels in zip(levels_of, heads, widths, strict=True):
+                level_rows.append(b.reshape(head, [1, channels, -1]))
         if stride == STRIDES[0]:
             prototypes = b.conv(b.upsample(x), 8)
-    tables = [b.node("Concat", part, axis=2) for part in parts]
+    tables = [b.node("Concat", level_rows, axis=2) for level_rows in levels_of]
     if joined:
         tables[:1] = b.node("Split", [tables[0], b.constant([4 * bins, CLASSES], np.int64)], 1, 2, axis=1)
-    distances, scores, *rest = tables
+    distances, scores, *extras = tables
     scores = b.node("Sigmoid", [scores])
     if kind == "oriented":
-        part = b.node("Sub", [b.node("Sigmoid", rest), b.constant(0.25)])
-        rest = [b.node("Mul", [part, b.constant(np.pi)])]
-    boxes = _boxes(b, bins, distances, kind == "best", rest[0] if kind.startswith("oriented") else "")
+        turns = b.node("Sub", [b.node("Sigmoid", extras), b.constant(0.25)])
+        extras = [b.node("Mul", [turns, b.constant(np.pi)])]
+    boxes = _boxes(b, bins, distances, kind == "best", extras[0] if kind.startswith("oriented") else "")
     if kind != "best":
-        return b.model([b.node("Concat", [boxes, scores, *rest], axis=1), *([prototypes] if kind == "masks" else [])])
+        return b.model([b.node("Concat", [boxes, scores, *extras], axis=1), *([prototypes] if kind == "masks" else [])])
     table = b.node("Transpose", [b.node("Concat", [boxes, scores], axis=1)], perm=[0, 2, 1])
     boxes, scores = b.node("Split", [table, b.constant([4, CLASSES], np.int64)], 1, 2, axis=2)
     best = b.node("ReduceMax", [scores], axes=[-1], keepdims=0)
@@ -97,7 +97,9 @@ def test_boxes_are_onnx_runtimes(kind: str, joined: bool, importing: Callable[..
     decoded = [
         decode_head(x, head, [geometry], 0.0) for x, head in zip(heads_of(imported, x), yolo_heads(network), strict=True)
     ]
-    decoded_boxes = np.concatenate([np.c_[found.category, found.score, found.box * SIDE] for found in decoded])
+    decoded_boxes = np.concatenate(
+        [np.c_[candidates.category, candidates.score, candidates.box * SIDE] for candidates in decoded]
+    )
     for row, box in zip(table, boxes, strict=True):
         for category, score in enumerate(row[4 : 4 + CLASSES]):
             expected = [category, score, *box[:4]]

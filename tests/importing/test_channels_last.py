@@ -23,10 +23,10 @@ def _turned(b: Builder, x: str, *order: int) -> str:
 
 def _gelu(b: Builder, x: str, half_first: bool = False) -> str:
     curve = b.node("Erf", [b.node("Div", [x, b.constant(2**0.5)])])
-    grown = b.node("Add", [curve, b.constant(1.0)])
+    curve_plus_one = b.node("Add", [curve, b.constant(1.0)])
     if half_first:
-        return str(b.node("Mul", [b.node("Mul", [x, b.constant(0.5)]), grown]))
-    return str(b.node("Mul", [b.node("Mul", [x, grown]), b.constant(0.5)]))
+        return str(b.node("Mul", [b.node("Mul", [x, b.constant(0.5)]), curve_plus_one]))
+    return str(b.node("Mul", [b.node("Mul", [x, curve_plus_one]), b.constant(0.5)]))
 
 
 def _norm(b: Builder, x: str, channels: int = CHANNELS) -> str:
@@ -54,31 +54,31 @@ def transformer(b: Builder, x: str) -> str:
     rows = b.node("Add", [rows, b.constant(b.random.normal(0, 1, (1, 17, CHANNELS)))])
     joined = b.reshape(_linear(b, _norm(b, rows), CHANNELS, 3 * CHANNELS), [1, 17, 3, HEADS, CHANNELS // HEADS])
     q, k, v = b.node("Split", [_turned(b, joined, 2, 0, 3, 1, 4), b.constant([1, 1, 1], np.int64)], 1, 3, axis=0)
-    q, k, v = (b.node("Squeeze", [part, b.constant([0], np.int64)]) for part in (q, k, v))
+    q, k, v = (b.node("Squeeze", [matrix, b.constant([0], np.int64)]) for matrix in (q, k, v))
     scores = b.node("MatMul", [b.node("Mul", [q, b.constant((CHANNELS // HEADS) ** -0.5)]), _turned(b, k, 0, 1, 3, 2)])
     mean = b.reshape(_turned(b, b.node("MatMul", [b.node("Softmax", [scores], axis=-1), v]), 0, 2, 1, 3), [1, 17, CHANNELS])
     rows = b.node("Add", [rows, _linear(b, mean, CHANNELS, CHANNELS)])
     y = _linear(b, _gelu(b, _linear(b, _norm(b, rows), CHANNELS, 40), True), 40, CHANNELS)
     rows = _norm(b, b.node("Add", [rows, y]))
-    first = b.node("Gather", [rows, b.constant(np.array(0), np.int64)], axis=1)
-    return str(b.node("Gemm", [first, b.constant(b.random.normal(0, 0.2, (CHANNELS, 12)))]))
+    class_row = b.node("Gather", [rows, b.constant(np.array(0), np.int64)], axis=1)
+    return str(b.node("Gemm", [class_row, b.constant(b.random.normal(0, 0.2, (CHANNELS, 12)))]))
 
 
 def split_attention(b: Builder, x: str) -> str:
     """ResNeSt's, with the shares of two halves."""
-    halves = b.reshape(x, [1, 2, CHANNELS // 2, 4, 4])
-    total = b.node("ReduceSum", [halves, b.constant([1], np.int64)], CHANNELS // 2, keepdims=0)
+    splits = b.reshape(x, [1, 2, CHANNELS // 2, 4, 4])
+    total = b.node("ReduceSum", [splits, b.constant([1], np.int64)], CHANNELS // 2, keepdims=0)
     pooled = b.node("GlobalAveragePool", [total], CHANNELS // 2)
     raw = b.reshape(b.conv(pooled, CHANNELS), [1, 1, 2, CHANNELS // 2])
     shares = b.reshape(b.node("Softmax", [_turned(b, raw, 0, 2, 1, 3)], axis=1), [1, CHANNELS, 1, 1])
-    weighed = b.node("Mul", [halves, b.reshape(shares, [1, 2, CHANNELS // 2, 1, 1])])
+    weighed = b.node("Mul", [splits, b.reshape(shares, [1, 2, CHANNELS // 2, 1, 1])])
     return str(b.node("ReduceSum", [weighed, b.constant([1], np.int64)], keepdims=0))
 
 
 def selective_kernels(b: Builder, x: str) -> str:
     """SKNet's: two tensors side by side on an axis of their own."""
-    ones = [b.node("Unsqueeze", [y, b.constant([1], np.int64)]) for y in (x, b.conv(x, CHANNELS, 3, act="Relu"))]
-    pair = b.node("Concat", ones, 1, axis=1)
+    branches = [b.node("Unsqueeze", [y, b.constant([1], np.int64)]) for y in (x, b.conv(x, CHANNELS, 3, act="Relu"))]
+    pair = b.node("Concat", branches, 1, axis=1)
     total = b.node("ReduceSum", [pair, b.constant([1], np.int64)], CHANNELS, keepdims=0)
     raw = b.conv(b.node("ReduceMean", [total], CHANNELS, axes=[2, 3], keepdims=1), 2 * CHANNELS)
     shares = b.node("Softmax", [b.reshape(raw, [1, 2, CHANNELS, 1, 1])], axis=1)
@@ -118,8 +118,8 @@ def finer_pixels(b: Builder, x: str) -> str:
 def normalised_weights(b: Builder, x: str) -> str:
     """Weights that are normalised when the model runs: a batch norm in training, of constants."""
     flat = b.constant(b.random.normal(0.1, 2, (1, CHANNELS, 30)))
-    parts = [b.constant(b.random.uniform(0.2, 0.3, CHANNELS)), *[b.constant(np.zeros(CHANNELS)) for _ in range(3)]]
-    results = b.node("BatchNormalization", [flat, *parts], 1, 3, epsilon=1e-6, training_mode=1)
+    statistics = [b.constant(b.random.uniform(0.2, 0.3, CHANNELS)), *[b.constant(np.zeros(CHANNELS)) for _ in range(3)]]
+    results = b.node("BatchNormalization", [flat, *statistics], 1, 3, epsilon=1e-6, training_mode=1)
     y = b.node("Conv", [b.conv(x, 30), b.reshape(results[0], [CHANNELS, 30, 1, 1])], CHANNELS, kernel_shape=[1, 1])
     return b.conv(y, 8)
 
@@ -127,14 +127,14 @@ def normalised_weights(b: Builder, x: str) -> str:
 FORMS = [convnext, transformer, split_attention, selective_kernels, band, whole_norm, finer_pixels, normalised_weights]
 
 
-def built(form: Callable[[Builder, str], str]) -> Any:
+def build_model(form: Callable[[Builder, str], str]) -> Any:
     b = Builder(8)
     return b.model([form(b, b.conv("images", CHANNELS, 3, 2, act="Relu"))])
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda form: form.__name__)
 def test_values_are_onnx_runtimes(form: Callable[[Builder, str], str], importing: Callable[..., tuple[Path, Imported]]) -> None:
-    path, imported = importing(built(form))
+    path, imported = importing(build_model(form))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         # Some ten layers of sums of at most 216 products in other orders; erf is good to 1.5e-7.
@@ -143,7 +143,7 @@ def test_values_are_onnx_runtimes(form: Callable[[Builder, str], str], importing
 
 
 def test_a_norms_factors_are_in_the_weights_behind_it(importing: Callable[..., tuple[Path, Imported]]) -> None:
-    _, imported = importing(built(transformer))
+    _, imported = importing(build_model(transformer))
     kinds = [layer.kind for layer in imported.network.layers]
     # Stem, queries with keys and values, projection, two of a row's network. The last norm's factors have nothing behind them
     # but the [connected] layer.

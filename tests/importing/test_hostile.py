@@ -50,23 +50,23 @@ def mutated(content: bytes, seed: int) -> bytes:
     if kind == 0:
         del data[int(random.integers(len(data))) :]
     elif kind == 1:
-        for at in random.integers(0, len(data), 8):
-            data[at] = int(random.integers(256))
+        for position in random.integers(0, len(data), 8):
+            data[position] = int(random.integers(256))
     elif kind == 2:
         # Structure, not weights, is what bites: the first bytes of nodes lie everywhere in a small file.
-        at = int(random.integers(len(data)))
-        data[at : at + 4] = b"\xff\xff\xff\x7f"
+        position = int(random.integers(len(data)))
+        data[position : position + 4] = b"\xff\xff\xff\x7f"
     else:
         a, b = sorted(random.integers(0, len(data), 2).tolist())
         data[a:b] = data[a:b][::-1]
     return bytes(data)
 
 
-def tried(folder: Path, *arguments: str) -> list[str]:
+def import_all(folder: Path, *arguments: str) -> list[str]:
     """What imports of all files in a folder ended in, one line each: within 10 s of CPU time each, and 1 GB together."""
-    ended = subprocess.run([sys.executable, "-c", TRY, str(folder), *arguments], capture_output=True, text=True, timeout=300)
-    assert ended.returncode == 0, ended.stderr[-500:] or ended.stdout[-500:]
-    return ended.stdout.splitlines()
+    process = subprocess.run([sys.executable, "-c", TRY, str(folder), *arguments], capture_output=True, text=True, timeout=300)
+    assert process.returncode == 0, process.stderr[-500:] or process.stdout[-500:]
+    return process.stdout.splitlines()
 
 
 def refused_in_one_line(content: bytes, suffix: str, folder: Path) -> None:
@@ -74,7 +74,7 @@ def refused_in_one_line(content: bytes, suffix: str, folder: Path) -> None:
     folder.mkdir()
     for seed in range(200):
         (folder / f"m{seed:03d}{suffix}").write_bytes(mutated(content, seed))
-    lines = tried(folder)
+    lines = import_all(folder)
     assert len(lines) == 200
     assert set(lines) <= {"imported", "FormatError 1 True"}
     assert lines.count("FormatError 1 True") > 50
@@ -104,10 +104,10 @@ def delimited(field: int, content: bytes) -> bytes:
 def test_what_parsing_would_make_is_counted_before(graph: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "many.onnx"
     path.write_bytes(delimited(7, graph))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    peak_memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with pytest.raises(FormatError, match=message):
         import_model(path)
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 300_000
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - peak_memory < 300_000
 
 
 def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
@@ -150,8 +150,8 @@ def test_inputs_that_are_left_out_are_named(operator: str, inputs: tuple[str, ..
         import_model(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize("place", ["/etc/passwd", "../secret", "link"])
-def test_weights_outside_of_the_folder_are_not_opened(place: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize("location", ["/etc/passwd", "../secret", "link"])
+def test_weights_outside_of_the_folder_are_not_opened(location: str, tmp_path: Path) -> None:
     folder = tmp_path / "model"
     folder.mkdir()
     (tmp_path / "secret").write_bytes(b"\0" * 4096)
@@ -162,7 +162,7 @@ def test_weights_outside_of_the_folder_are_not_opened(place: str, tmp_path: Path
     tensor.ClearField("raw_data")
     tensor.data_location = onnx.TensorProto.EXTERNAL
     entry = tensor.external_data.add()
-    entry.key, entry.value = "location", place
+    entry.key, entry.value = "location", location
     path = folder / "m.onnx"
     path.write_bytes(model.SerializeToString())
     with pytest.raises(FormatError, match="outside of the model's folder"):
@@ -255,37 +255,37 @@ def test_small_files_that_ask_for_much_are_refused_soon(tmp_path: Path) -> None:
     for name, (build, _) in BOMBS.items():
         b = Builder(8)
         (tmp_path / f"{name}.onnx").write_bytes(b.model([build(b)]).SerializeToString())
-    for line in tried(tmp_path, "show"):
+    for line in import_all(tmp_path, "show"):
         name = next(name for name in BOMBS if f" True {name} " in line)
         assert line.startswith("FormatError 1 True"), line
         assert BOMBS[name][1] in line, line
 
 
 def _attribute(operator: str, name: str, value: object) -> Callable[[onnx.ModelProto], None]:
-    def changed(model: onnx.ModelProto) -> None:
+    def change(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if node.op_type == operator)
-        kept = [attribute for attribute in node.attribute if attribute.name != name]
+        other_attributes = [attribute for attribute in node.attribute if attribute.name != name]
         del node.attribute[:]
-        node.attribute.extend([*kept, helper.make_attribute(name, value)])
+        node.attribute.extend([*other_attributes, helper.make_attribute(name, value)])
 
-    return changed
+    return change
 
 
 def _metadata(**texts: str) -> Callable[[onnx.ModelProto], None]:
-    def changed(model: onnx.ModelProto) -> None:
+    def change(model: onnx.ModelProto) -> None:
         for key, value in texts.items():
             model.metadata_props.add(key=key.replace("_", "."), value=value)
 
-    return changed
+    return change
 
 
 def _operands(operator: str, inputs: list[str]) -> Callable[[onnx.ModelProto], None]:
-    def changed(model: onnx.ModelProto) -> None:
+    def change(model: onnx.ModelProto) -> None:
         node = next(node for node in model.graph.node if node.op_type == operator)
         del node.input[:]
         node.input.extend(inputs)
 
-    return changed
+    return change
 
 
 def _not_a_number(model: onnx.ModelProto) -> None:
@@ -348,12 +348,12 @@ def test_class_names_under_keys_of_two_types_are_sorted(tmp_path: Path) -> None:
     assert len(import_model(path).names) == 1
 
 
-@pytest.mark.parametrize("at", [1, 2, 3, 4])
-def test_a_slice_of_lists_that_differ_in_length_is_refused(at: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("input_index", [1, 2, 3, 4])
+def test_a_slice_of_lists_that_differ_in_length_is_refused(input_index: int, tmp_path: Path) -> None:
     b = Builder(8)
     x = b.conv("images", 4)
     lists = [[0], [2], [1], [1]]
-    lists[at - 1] = lists[at - 1] * 2
+    lists[input_index - 1] = lists[input_index - 1] * 2
     onnx.save(b.model([b.node("Slice", [x, *(b.constant(numbers, np.int64) for numbers in lists)])]), tmp_path / "m.onnx")
     with pytest.raises(FormatError, match="starts, ends, axes and steps are not as many"):
         import_model(tmp_path / "m.onnx")

@@ -12,7 +12,7 @@ import pytest
 from mpnet.errors import ConfigError, FormatError
 from mpnet.importing import Imported
 from tests.importing.conftest import heads_of, reference_heads
-from tests.importing.graphs import ANCHORS, LARGE, MODELS, Builder, yolov8n
+from tests.importing.graphs import ANCHORS, LARGE_MODELS, MODELS, Builder, yolov8n
 
 Importing = Callable[..., tuple[Path, Imported]]
 DECODERS = {
@@ -28,14 +28,16 @@ DECODERS = {
 BOUND = 2e-6
 
 
-@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in MODELS])
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE_MODELS else ()) for name in MODELS]
+)
 def test_heads_equal_onnx_runtimes(name: str, importing: Importing) -> None:
     path, imported = importing(MODELS[name]())
     network = imported.network
     x = np.random.default_rng(1).random((1, *network.in_shape), np.float32)
-    found, expected = heads_of(imported, x), reference_heads(path, imported, x)
-    assert len(found) == len(expected)
-    for head, reference in zip(found, expected, strict=True):
+    heads, expected = heads_of(imported, x), reference_heads(path, imported, x)
+    assert len(heads) == len(expected)
+    for head, reference in zip(heads, expected, strict=True):
         assert np.abs(head - reference).max() <= BOUND * np.abs(reference).max()
     assert {yolo.decoder for yolo in network.yolos} == ({DECODERS[name]} if name in DECODERS else set())  # type: ignore[attr-defined]
     if name in DECODERS:
@@ -53,9 +55,9 @@ def test_names_come_from_the_metadata(importing: Importing) -> None:
     assert imported.names == ("thing 0", "thing 1", "thing 2")
 
 
-def small(*, then: Callable[[Builder, str], str]) -> Any:
+def build_small_model(*, add_layers: Callable[[Builder, str], str]) -> Any:
     b = Builder(16)
-    return b.model([then(b, b.conv("images", 8, 3, 2, act="Relu"))])
+    return b.model([add_layers(b, b.conv("images", 8, 3, 2, act="Relu"))])
 
 
 def _repeated(b: Builder, x: str) -> str:
@@ -67,8 +69,8 @@ def _repeated(b: Builder, x: str) -> str:
 
 
 def _shuffled(b: Builder, x: str, channels: int, groups: int) -> str:
-    parts = b.reshape(x, [1, groups, channels // groups, 8, 8])
-    return str(b.reshape(b.node("Transpose", [parts], perm=[0, 2, 1, 3, 4]), [1, channels, 8, 8]))
+    groups_of_channels = b.reshape(x, [1, groups, channels // groups, 8, 8])
+    return str(b.reshape(b.node("Transpose", [groups_of_channels], perm=[0, 2, 1, 3, 4]), [1, channels, 8, 8]))
 
 
 FORMS: dict[str, Callable[[Builder, str], str]] = {
@@ -150,7 +152,7 @@ FORMS: dict[str, Callable[[Builder, str], str]] = {
 
 @pytest.mark.parametrize("name", list(FORMS))
 def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None:
-    path, imported = importing(small(then=FORMS[name]))
+    path, imported = importing(build_small_model(add_layers=FORMS[name]))
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         assert head.shape == reference.shape
@@ -161,12 +163,12 @@ def test_each_form_equals_onnx_runtimes(name: str, importing: Importing) -> None
 def test_channel_shuffles_are_layers_of_their_own(groups: int, importing: Importing) -> None:
     """As ShuffleNetV2 has them: half of the channels pass by, the other half is convolved. Nothing but values is moved."""
 
-    def then(b: Builder, x: str) -> str:
+    def add_layers(b: Builder, x: str) -> str:
         x = b.conv(x, 24)
         first, second = b.node("Split", [x, b.constant([12, 12], np.int64)], 12, 2, axis=1)
         return _shuffled(b, b.node("Concat", [first, b.conv(second, 12, act="Relu")], 24, axis=1), 24, groups)
 
-    path, imported = importing(small(then=then))
+    path, imported = importing(build_small_model(add_layers=add_layers))
     assert [layer.groups for layer in imported.network.layers if layer.kind == "shuffle"] == [groups]  # type: ignore[attr-defined]
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     [head], [reference] = heads_of(imported, x), reference_heads(path, imported, x)
@@ -177,22 +179,22 @@ def test_channel_shuffles_are_layers_of_their_own(groups: int, importing: Import
 def test_branches_are_merged_as_networks_with_them_are_deployed(groups: int, importing: Importing) -> None:
     """RepVGG's block: 3x3, 1x1 and a batch norm of one tensor, added."""
 
-    def then(b: Builder, x: str) -> str:
-        parts = [b.conv(x, 8, size, groups=groups, bn=True) for size in (3, 1)]
+    def add_layers(b: Builder, x: str) -> str:
+        branches = [b.conv(x, 8, size, groups=groups, bn=True) for size in (3, 1)]
         norm = [b.constant(values) for values in b.random.uniform(0.5, 1.5, (4, 8))]
-        total = b.node("Add", [b.node("Add", parts), b.node("BatchNormalization", [x, *norm], 8)])
+        total = b.node("Add", [b.node("Add", branches), b.node("BatchNormalization", [x, *norm], 8)])
         return b.conv(b.act(total, "Relu"), 5)
 
-    path, imported = importing(small(then=then))
+    path, imported = importing(build_small_model(add_layers=add_layers))
     assert [layer.kind for layer in imported.network.layers] == ["convolutional"] * 3 + ["yolo"]
     assert any(note.startswith("merged 2 branches") for note in imported.notes)
     assert [bool(layer.source) for layer in imported.network.convolutions] == [True, False, True]
-    _, apart = importing(small(then=then), merged=False)
+    _, apart = importing(build_small_model(add_layers=add_layers), merged=False)
     assert [layer.kind for layer in apart.network.layers].count("shortcut") == 2
     x = np.random.default_rng(2).random((1, *imported.network.in_shape), np.float32)
     [reference] = reference_heads(path, imported, x)
-    for one in (imported, apart):
-        [head] = heads_of(one, x)
+    for network in (imported, apart):
+        [head] = heads_of(network, x)
         assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
 
 
@@ -225,9 +227,9 @@ REFUSED: dict[str, tuple[Callable[[Builder, str], str], str]] = {
 
 @pytest.mark.parametrize("name", list(REFUSED))
 def test_what_has_no_form_is_refused_by_name(name: str, importing: Importing) -> None:
-    then, message = REFUSED[name]
+    add_layers, message = REFUSED[name]
     with pytest.raises(FormatError, match=message):
-        importing(small(then=then))
+        importing(build_small_model(add_layers=add_layers))
 
 
 def test_heads_that_the_user_names_leave_as_they_are(importing: Importing) -> None:
@@ -254,12 +256,12 @@ def test_heads_of_keypoints_are_not_joined_to_those_of_boxes(importing: Importin
 def test_images_enter_as_the_network_takes_them(importing: Importing) -> None:
     from mpnet.importing.file_metadata import Pixels
 
-    model = small(then=lambda b, x: b.conv(x, 4))
+    model = build_small_model(add_layers=lambda b, x: b.conv(x, 4))
     _, plain = importing(model)
     mean, std = np.array([120.0, 110, 100]), np.array([50.0, 60, 70])
     _, shifted = importing(model, pixels=Pixels(tuple(mean), tuple(std), True))
     x = np.random.default_rng(2).random((1, 16, 16, 3), np.float32)
     # The shift comes before the zeros of the first padding, so only what lies inside is equal to the shifted image's.
-    given = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)
-    [head], [reference] = heads_of(shifted, x), heads_of(plain, given)
+    normalized = ((x[..., ::-1] * 255 - mean) / std).astype(np.float32)
+    [head], [reference] = heads_of(shifted, x), heads_of(plain, normalized)
     np.testing.assert_allclose(head, reference, rtol=2e-5, atol=2e-5)

@@ -27,10 +27,12 @@ class Images:
     """What the quantiser calibrates on."""
 
     def __init__(self, shape: tuple[int, ...]) -> None:
-        self._left: Iterator[Any] = iter([{"images": np.random.default_rng(i).random(shape, np.float32)} for i in range(4)])
+        self._remaining: Iterator[Any] = iter(
+            [{"images": np.random.default_rng(i).random(shape, np.float32)} for i in range(4)]
+        )
 
     def get_next(self) -> Any:
-        return next(self._left, None)
+        return next(self._remaining, None)
 
 
 def quantised(model: onnx.ModelProto, folder: Path, per_channel: bool, **kinds: Any) -> Path:
@@ -70,9 +72,11 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     assert range_requests(network, options) == {}  # nothing is left to be calibrated
     weights = parse_weights(imported.weights, network, "w")
     scheme = WeightScheme("per_channel" if per_channel else "per_tensor")
-    made = {quantize_weights(weights.layers[layer.index].weights, scheme)[0].tobytes() for layer in network.convolutions}
+    network_codes = {
+        quantize_weights(weights.layers[layer.index].weights, scheme)[0].tobytes() for layer in network.convolutions
+    }
     # Beside those, the file holds the 16 bins of box decoding.
-    assert made < set(integers(path))
+    assert network_codes < set(integers(path))
     assert len(network.convolutions) == 63
     assert all(layer.declared is not None and str(layer.declared.precision) == "int8" for layer in network.convolutions)
     assert [yolo.decoder for yolo in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]
@@ -81,9 +85,9 @@ def test_a_detector_runs_on_the_files_integers(per_channel: bool, kind: str, tmp
     as_deployed, less_rounded = (
         [
             np.sqrt(np.mean((head - reference) ** 2) / np.mean(reference**2))
-            for head, reference in zip(heads_of(found, x), expected, strict=True)
+            for head, reference in zip(heads_of(detector, x), expected, strict=True)
         ]
-        for found in (imported, exacter)
+        for detector in (imported, exacter)
     )
     # ONNX Runtime rounds to 8 bits after every node; random weights hide nothing of what mpnet does not.
     assert max(as_deployed) < 0.03, (as_deployed, less_rounded)

@@ -24,7 +24,7 @@ from mpnet.model.quantization import ActivationOptions, QuantizationOptions
 from mpnet.model.weights import Weights, random_weights
 from tests.engine.family import family_cfg
 from tests.importing.conftest import heads_of
-from tests.importing.graphs import LARGE, MODELS
+from tests.importing.graphs import LARGE_MODELS, MODELS
 from tests.networks import NAMES, tiny_cfg
 
 onnx = pytest.importorskip("onnx")
@@ -63,8 +63,8 @@ def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
     path = tmp_path / f"net.{target}"
     path.write_bytes(export(target, configuration, "", {}).content)
     imported = import_model(path)
-    assert [(one.kind, getattr(one, "groups", 0)) for one in imported.network.layers[:-1]] == [
-        (one.kind, getattr(one, "groups", 0)) for one in network.layers
+    assert [(layer.kind, getattr(layer, "groups", 0)) for layer in imported.network.layers[:-1]] == [
+        (layer.kind, getattr(layer, "groups", 0)) for layer in network.layers
     ]
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     # The first convolution's batch norm is folded.
@@ -72,7 +72,7 @@ def test_channel_shuffles_come_back(target: str, tmp_path: Path) -> None:
     np.testing.assert_allclose(head, exported_head, rtol=1e-5, atol=1e-6)
 
 
-def again(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:
+def export_and_import(name: str, target: str, folder: Path) -> tuple[Path, Imported, Imported]:
     """A network of another program, imported; exported again, the file; and imported from there."""
     source = folder / "model.onnx"
     onnx.save(MODELS[name](), source)
@@ -94,7 +94,7 @@ def decoders(model: Any) -> list[tuple[Any, ...]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["yolov8n-relu", "yolov5n", "yolox-nano", "mobilenetv2-ssdlite"])
 def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp_path: Path) -> None:
-    _, first, second = again(name, "onnx", tmp_path)
+    _, first, second = export_and_import(name, "onnx", tmp_path)
     assert second.weights == first.weights
     assert decoders(second) == decoders(first)
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
@@ -102,19 +102,20 @@ def test_networks_of_other_programs_come_back_with_their_decoders(name: str, tmp
 
 
 def test_classes_behind_a_softmax_come_back(tmp_path: Path) -> None:
-    _, first, second = again("efficientnet-lite0", "onnx", tmp_path)
+    _, first, second = export_and_import("efficientnet-lite0", "onnx", tmp_path)
     assert [layer.kind for layer in second.network.layers][-1] == "softmax"
     assert second.weights == first.weights
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.slow if name in LARGE else ()) for name in MODELS if name != "yolox-nano-raw"]
+    "name",
+    [pytest.param(name, marks=pytest.mark.slow if name in LARGE_MODELS else ()) for name in MODELS if name != "yolox-nano-raw"],
 )
 def test_through_tensorflow_lite_too_and_litert_gives_the_same(name: str, tmp_path: Path) -> None:
     pytest.importorskip("ai_edge_litert")
     from tests.importing.test_tflite import litert
 
-    path, first, second = again(name, "tflite", tmp_path)
+    path, first, second = export_and_import(name, "tflite", tmp_path)
     assert second.weights == first.weights
     assert decoders(second) == decoders(first)
     x = np.random.default_rng(4).random((1, *first.network.in_shape), np.float32)
@@ -133,16 +134,16 @@ def test_a_mixture_keeps_its_precisions_ranges_and_integers(flavour: str, ranges
     weights = random_weights(network, 3)
     prepared = Prepared(network, weights, kernels())
     precisions = assign(network, "int8", {"first, heads": "fp32"})
-    asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
-    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    quantization = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
+    options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     path = tmp_path / "mixed.onnx"
     configuration = Configuration.from_prepared(prepared, precisions, options, names=NAMES)
     path.write_bytes(export("onnx", configuration, flavour, {"with_boxes": True}).content)
     imported = import_model(path, Choices(rounded=False))
     assert imported.names == NAMES
     assert len(imported.network.yolos) == len(network.yolos)
-    chosen = [layer.declared.precision for layer in imported.network.convolutions if layer.declared is not None]
-    int8_layers = [precision for precision in chosen if str(precision) == "int8"]
+    declared_precisions = [layer.declared.precision for layer in imported.network.convolutions if layer.declared is not None]
+    int8_layers = [precision for precision in declared_precisions if str(precision) == "int8"]
     assert len(int8_layers) == sum(precisions[layer.index].name == "int8" for layer in network.convolutions)
     assert imported.cfg.count(f"int8=1\nquantize_activations={ranges}") == len(int8_layers)
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)

@@ -37,10 +37,10 @@ def _detector(tf: Any, x: Any) -> Any:
     x = k.MaxPooling2D()(k.PReLU(shared_axes=[1, 2], alpha_initializer="glorot_uniform")(k.Conv2D(16, 3, padding="same")(x)))
     a, b = tf.keras.ops.split(k.Conv2D(16, 1, activation="swish")(x), 2, axis=-1)
     x = k.Concatenate()([a, k.Conv2D(8, 3, padding="same", activation="tanh")(b), k.MaxPooling2D(5, 1, "same")(b)])
-    small = k.Conv2D(24, 3, strides=2, activation="elu")(k.ZeroPadding2D(1)(x))
-    up = k.Concatenate()([k.UpSampling2D()(small), k.Conv2DTranspose(8, 2, strides=2, activation="relu")(small), x])
-    large = k.Conv2D(12, 1, activation="sigmoid")(k.AveragePooling2D(3, 1, "same")(up))
-    return [k.Conv2D(18, 1)(small), k.Conv2D(18, 3, dilation_rate=2, padding="same")(large)]
+    coarse = k.Conv2D(24, 3, strides=2, activation="elu")(k.ZeroPadding2D(1)(x))
+    joined = k.Concatenate()([k.UpSampling2D()(coarse), k.Conv2DTranspose(8, 2, strides=2, activation="relu")(coarse), x])
+    fine = k.Conv2D(12, 1, activation="sigmoid")(k.AveragePooling2D(3, 1, "same")(joined))
+    return [k.Conv2D(18, 1)(coarse), k.Conv2D(18, 3, dilation_rate=2, padding="same")(fine)]
 
 
 def _function(tf: Any, x: Any) -> Any:
@@ -109,24 +109,26 @@ def test_heads_equal_litert(name: str, tensorflow_here: Any, tmp_path: Path) -> 
 def test_quantised_files_keep_their_integers(calibrated: bool, tensorflow_here: Any, tmp_path: Path) -> None:
     tf = tensorflow_here
     images = [np.random.default_rng(i).random((1, SIDE, SIDE, 3), np.float32) for i in range(8)]
-    more = {"representative_dataset": lambda: ([x] for x in images)} if calibrated else {}
-    path = converted(tf, "mobile", tmp_path, optimizations=[tf.lite.Optimize.DEFAULT], **more)
+    arguments = {"representative_dataset": lambda: ([x] for x in images)} if calibrated else {}
+    path = converted(tf, "mobile", tmp_path, optimizations=[tf.lite.Optimize.DEFAULT], **arguments)
     imported = import_model(path)
     network = imported.network
     weights = parse_weights(imported.weights, network, "w")
     engine = tf.lite.Interpreter(model_path=str(path), experimental_preserve_all_tensors=True)
     engine.allocate_tensors()
     engine.invoke()
-    stored = {
+    file_codes = {
         np.sort(engine.get_tensor(tensor["index"]).ravel()).tobytes()
         for tensor in engine.get_tensor_details()
         if tensor["dtype"] is np.int8 and tensor["shape"].size
     }
-    chosen = [layer for layer in network.convolutions if layer.declared is not None and str(layer.declared.precision) == "int8"]
-    assert chosen
-    for layer in chosen:
-        made, _ = quantize_weights(weights.layers[layer.index].weights, WeightScheme())
-        assert np.sort(made.ravel()).tobytes() in stored
+    int8_layers = [
+        layer for layer in network.convolutions if layer.declared is not None and str(layer.declared.precision) == "int8"
+    ]
+    assert int8_layers
+    for layer in int8_layers:
+        codes, _ = quantize_weights(weights.layers[layer.index].weights, WeightScheme())
+        assert np.sort(codes.ravel()).tobytes() in file_codes
     for x in images[:2]:
         for head, reference in _pair_heads(heads_of(imported, x), litert(tf, path, x)):
             # Shares of ten classes; LiteRT rounds after every operator.

@@ -41,8 +41,8 @@ MOBILE = (
 
 def exported(network: NetworkSpec, weights: Weights, precision: str, flavour: str, folder: Path) -> Path:
     calibrated = flavour != "litert" or precision == "int16"
-    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if calibrated else "dynamic"))
-    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    quantization = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated" if calibrated else "dynamic"))
+    options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     configuration = Configuration.from_prepared(
         Prepared(network, weights, kernels()), assign(network, precision), options, names=NAMES
     )
@@ -67,8 +67,10 @@ def test_heads_equal_litert_and_the_weights_those_exported(text: str, tmp_path: 
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     for head, reference in zip(heads_of(imported, x), litert(path, x), strict=True):
         assert np.abs(head - reference).max() <= 2e-6 * np.abs(reference).max()
-    again = exported(imported.network, parse_weights(imported.weights, imported.network, "w"), "fp32", "litert", tmp_path)
-    assert import_model(again).weights == imported.weights
+    second_export = exported(
+        imported.network, parse_weights(imported.weights, imported.network, "w"), "fp32", "litert", tmp_path
+    )
+    assert import_model(second_export).weights == imported.weights
     if network.yolos:
         assert imported.names == NAMES
         assert [yolo.head_anchors for yolo in imported.network.yolos] == [yolo.head_anchors for yolo in network.yolos]
@@ -85,11 +87,13 @@ def test_int8_files_keep_their_integers(flavour: str, ranges: str, tmp_path: Pat
     assert {str(layer.declared.precision) for layer in quantized_layers if layer.declared is not None} == {"int8"}
     assert imported.cfg.count(f"quantize_activations={ranges}") >= 13
     prepared = Prepared(network, weights, kernels())
-    read = parse_weights(imported.weights, imported.network, "w")
-    for old, new in zip(network.convolutions, imported.network.convolutions, strict=True):
-        codes, _ = quantize_weights(prepared.folded[old.index].weights, WeightScheme())
-        made, _ = quantize_weights(read.layers[new.index].weights[:, :, : old.size, : old.size], WeightScheme())
-        assert made.tobytes() == codes.tobytes()
+    imported_weights = parse_weights(imported.weights, imported.network, "w")
+    for original, imported_layer in zip(network.convolutions, imported.network.convolutions, strict=True):
+        codes, _ = quantize_weights(prepared.folded[original.index].weights, WeightScheme())
+        imported_codes, _ = quantize_weights(
+            imported_weights.layers[imported_layer.index].weights[:, :, : original.size, : original.size], WeightScheme()
+        )
+        assert imported_codes.tobytes() == codes.tobytes()
     x = np.random.default_rng(4).random((1, *network.in_shape), np.float32)
     for head, reference in zip(heads_of(imported, x), litert(path, x), strict=True):
         # One step of the ranges above, 6 / 255, is a tenth of what these heads hold; LiteRT rounds sums as well.
@@ -175,11 +179,11 @@ def test_sparse_constants_are_made_dense(block: int, tmp_path: Path) -> None:
         (a.weights, b.weights)
         for a, b in zip(*(parse_weights(x.weights, x.network, "w").layers.values() for x in (dense, sparse)), strict=True)
     ]
-    changed = [(a, b) for a, b in pairs if not np.array_equal(a, b)]
-    assert len(changed) == 1
-    [(whole, half)] = changed
-    kept = np.arange(whole.shape[1]) // block % 2 == 0
-    assert np.array_equal(half, whole * kept.reshape(1, -1, 1, 1))
+    changed_pairs = [(a, b) for a, b in pairs if not np.array_equal(a, b)]
+    assert len(changed_pairs) == 1
+    [(dense_weights, sparse_weights)] = changed_pairs
+    is_kept = np.arange(dense_weights.shape[1]) // block % 2 == 0
+    assert np.array_equal(sparse_weights, dense_weights * is_kept.reshape(1, -1, 1, 1))
 
 
 def _with_shape_computed(model: Any, schema: Any) -> None:
@@ -187,38 +191,46 @@ def _with_shape_computed(model: Any, schema: Any) -> None:
     graph = model.subgraphs[0]
 
     def tensor(kind: int, shape: list[int], values: np.ndarray | None = None) -> int:
-        made = schema.TensorT()
-        made.type, made.shape, made.name, made.buffer = kind, np.array(shape, np.int32), f"x{len(graph.tensors)}".encode(), 0
+        new_tensor = schema.TensorT()
+        new_tensor.type, new_tensor.shape, new_tensor.name, new_tensor.buffer = (
+            kind,
+            np.array(shape, np.int32),
+            f"x{len(graph.tensors)}".encode(),
+            0,
+        )
         if values is not None:
             buffer = schema.BufferT()
             buffer.data = np.frombuffer(values.astype(np.int32).tobytes(), np.uint8)
             model.buffers.append(buffer)
-            made.buffer = len(model.buffers) - 1
-        graph.tensors.append(made)
+            new_tensor.buffer = len(model.buffers) - 1
+        graph.tensors.append(new_tensor)
         return len(graph.tensors) - 1
 
     def operator(word: str, options: str, inputs: list[int], output: int, **values: Any) -> None:
         code = schema.OperatorCodeT()
         code.builtinCode = code.deprecatedBuiltinCode = getattr(schema.BuiltinOperator, word)
         model.operatorCodes.append(code)
-        made = schema.OperatorT()
-        made.opcodeIndex, made.inputs, made.outputs = (
+        new_operator = schema.OperatorT()
+        new_operator.opcodeIndex, new_operator.inputs, new_operator.outputs = (
             len(model.operatorCodes) - 1,
             np.array(inputs, np.int32),
             np.array([output], np.int32),
         )
-        made.builtinOptionsType, made.builtinOptions = getattr(schema.BuiltinOptions, options), getattr(schema, f"{options}T")()
+        new_operator.builtinOptionsType, new_operator.builtinOptions = (
+            getattr(schema.BuiltinOptions, options),
+            getattr(schema, f"{options}T")(),
+        )
         for name, value in values.items():
-            setattr(made.builtinOptions, name, value)
-        graph.operators.append(made)
+            setattr(new_operator.builtinOptions, name, value)
+        graph.operators.append(new_operator)
 
-    x, whole = int(graph.outputs[0]), schema.TensorType.INT32
-    one = [tensor(whole, [1], np.array([number])) for number in (0, 1, 1)]
-    shape, batch, sides = tensor(whole, [4]), tensor(whole, []), tensor(whole, [2])
+    x, int32 = int(graph.outputs[0]), schema.TensorType.INT32
+    slice_bounds = [tensor(int32, [1], np.array([number])) for number in (0, 1, 1)]
+    shape, batch, sides = tensor(int32, [4]), tensor(int32, []), tensor(int32, [2])
     row = tensor(schema.TensorType.FLOAT32, [1, int(graph.tensors[x].shape[3])])
     operator("SHAPE", "ShapeOptions", [x], shape)
-    operator("STRIDED_SLICE", "StridedSliceOptions", [shape, *one], batch, shrinkAxisMask=1)
-    operator("PACK", "PackOptions", [batch, tensor(whole, [], np.array([8]))], sides, valuesCount=2)
+    operator("STRIDED_SLICE", "StridedSliceOptions", [shape, *slice_bounds], batch, shrinkAxisMask=1)
+    operator("PACK", "PackOptions", [batch, tensor(int32, [], np.array([8]))], sides, valuesCount=2)
     operator("RESHAPE", "ReshapeOptions", [x, sides], row)
     graph.outputs = np.array([row], np.int32)
 

@@ -133,11 +133,11 @@ def report_data(
     key = table.keys[table.chosen or 0]
     intervals = {}
     for row in np.flatnonzero(table.front):
-        found = {}
+        row_intervals = {}
         for name in ("AP", "agreement_AP"):
             difference = table.value(int(row), name) - table.value(0, name)
-            found[name] = Interval(difference, difference - 0.4, min(difference + 0.38, 0.0 if name != "AP" else 99.0))
-        intervals[int(row)] = found
+            row_intervals[name] = Interval(difference, difference - 0.4, min(difference + 0.38, 0.0 if name != "AP" else 99.0))
+        intervals[int(row)] = row_intervals
     classes = tuple(
         ClassRow(
             name,

@@ -61,8 +61,8 @@ def test_a_dashed_frame_hides_no_text() -> None:
 
 def test_letters_of_small_images_are_as_large_as_asked() -> None:
     blank = np.zeros((200, 400, 3), np.uint8)
-    small, large = (
+    small_height, large_height = (
         draw_labels(blank, [DrawnBox((100.0, 100.0, 50.0, 50.0), 0, "key 0.96")], min_scale=scale)[:98].any(axis=(1, 2)).sum()
         for scale in (0.35, 0.7)
     )
-    assert large >= 1.5 * small > 0
+    assert large_height >= 1.5 * small_height > 0

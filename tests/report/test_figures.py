@@ -94,17 +94,17 @@ def test_the_legend_has_no_bars_that_nobody_measured() -> None:
     """As after a strategy that lowers each layer alone."""
     table, data = configurations(), report_data()
     rows = [row for row, key in enumerate(table.keys) if key.count("q") < 2]
-    few = replace(
+    reduced = replace(
         table,
         keys=tuple(table.keys[row] for row in rows),
         front=table.front[rows],
         columns={name: values[rows] for name, values in table.columns.items()},
         chosen=None,
     )
-    one_way = replace(data, configurations=few, picks=(), intervals={})
-    for figure, both in zip(figures.sensitivities(one_way), figures.sensitivities(data), strict=True):
+    one_way = replace(data, configurations=reduced, picks=(), intervals={})
+    for figure, full_figure in zip(figures.sensitivities(one_way), figures.sensitivities(data), strict=True):
         assert [series.name for series in figure.series] == ["only this layer in int8"]
-        assert [series.name for series in both.series] == ["only this layer in int8", "all but this layer in int8"]
+        assert [series.name for series in full_figure.series] == ["only this layer in int8", "all but this layer in int8"]
     phrase = "when all but this layer are"
     assert (phrase in render(one_way), phrase in render(data)) == (False, True)
 
@@ -112,14 +112,14 @@ def test_the_legend_has_no_bars_that_nobody_measured() -> None:
 def test_layers_that_were_not_tried_have_no_sensitivity() -> None:
     table = configurations()
     rows = [row for row, key in enumerate(table.keys) if key.count("q") in (0, 11)]
-    few = replace(
+    reduced = replace(
         table,
         keys=tuple(table.keys[row] for row in rows),
         columns={name: values[rows] for name, values in table.columns.items()},
         front=table.front[rows],
         chosen=1,
     )
-    assert by_layer(few, report_data().layers, "AP") == ()
+    assert by_layer(reduced, report_data().layers, "AP") == ()
 
 
 @pytest.mark.parametrize(
@@ -165,8 +165,8 @@ def test_names_of_marks_cover_neither_each_other_nor_marks(seed: int) -> None:
     boxes = [(x - svg.MARK, y - svg.MARK, x + svg.MARK, y + svg.MARK) for x, y, _ in marks]
     for (x, y, anchor), (_, _, name) in zip(svg.name_places(marks, canvas), marks, strict=True):
         wide = svg.LETTER * len(name)
-        left = x - wide if anchor == "end" else x
-        box = (left, y - 9, left + wide, y + 3)
+        label_left = x - wide if anchor == "end" else x
+        box = (label_left, y - 9, label_left + wide, y + 3)
         assert canvas.left <= box[0] <= box[2] <= canvas.right
         assert canvas.top <= box[1] <= box[3] <= canvas.bottom
         assert all(box[2] <= a or c <= box[0] or box[3] <= b or d <= box[1] for a, b, c, d in boxes)

@@ -33,21 +33,21 @@ class Text(HTMLParser):
         self.tags: list[tuple[str, dict[str, str | None]]] = []
         self.scripts: list[str] = []
         self.words: list[str] = []
-        self._inside = ""
+        self._skipped_tag = ""
         self.feed(html)
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
         if tag in ("script", "style"):
-            self._inside = tag
+            self._skipped_tag = tag
             self.scripts.append("")
 
     def handle_endtag(self, tag: str) -> None:
-        if tag == self._inside:
-            self._inside = ""
+        if tag == self._skipped_tag:
+            self._skipped_tag = ""
 
     def handle_data(self, data: str) -> None:
-        if self._inside:
+        if self._skipped_tag:
             self.scripts[-1] += data
         else:
             self.words.append(data)
@@ -90,8 +90,8 @@ def test_page_names_no_address_that_could_be_fetched(parsed: Text) -> None:
         for name, value in attributes.items()
         if name in ("src", "href", "action", "poster", "srcset") and value is not None
     ]
-    outside = [a for a in addresses if not a.startswith(("#", "data:"))]
-    assert outside == []
+    external = [a for a in addresses if not a.startswith(("#", "data:"))]
+    assert external == []
 
 
 def test_policy_allows_exactly_the_scripts_of_the_page(parsed: Text) -> None:
@@ -203,7 +203,9 @@ def test_the_threshold_in_use_has_a_section_where_it_is_known() -> None:
     text = [random_detections(dataset, seed) for seed in (4, 5)]
     point = OperatingPoint(dataset, text[0], 0.4).of(text[1])
     parsed = Text(page.render(replace(report_data(), operating_point=point)))
-    assert {"threshold", "table-threshold", "table-threshold-classes"} <= {str(of.get("id")) for _, of in parsed.tags}
+    assert {"threshold", "table-threshold", "table-threshold-classes"} <= {
+        str(attributes.get("id")) for _, attributes in parsed.tags
+    }
     assert f"{point['objects']} objects of {point['images']} images" in parsed.text
     assert "In use, at score 0.400" in parsed.text
     assert "In use, at score" not in Text(page.render(report_data())).text

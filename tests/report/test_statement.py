@@ -31,8 +31,8 @@ def test_it_says_what_was_chosen_lost_saved_and_not_tested() -> None:
     assert f"<p>{in_words(data, table.keys[table.chosen or 0])} (<code>" in page
     assert f"The baseline is {in_words(data, table.keys[table.baseline or 0])}." in page
     assert page.count("<th>baseline</th>") == 2
-    measured = replace(data, protocol={**data.protocol, "metric": METRIC})
-    for text in (statement(measured), render(measured)):
+    report = replace(data, protocol={**data.protocol, "metric": METRIC})
+    for text in (statement(report), render(report)):
         assert METRIC.replace("per picture", "per image") in text
         assert "per picture" not in text
 

@@ -222,36 +222,36 @@ def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> Non
     network = tuple(
         replace(layer, kind="convolutional", index=2 * layer.index, name=f"conv-{layer.index}") for layer in data.layers
     )
-    [named] = stabilities(replace(data, layers=network))
-    assert named.series[0].x[5] == "conv-5"
-    assert list(named.series[0].y) == [96.0, *[0.0] * 4, 12.5, *[0.0] * 5]
+    [stability_figure] = stabilities(replace(data, layers=network))
+    assert stability_figure.series[0].x[5] == "conv-5"
+    assert list(stability_figure.series[0].y) == [96.0, *[0.0] * 4, 12.5, *[0.0] * 5]
     page = render(data)
     assert "picked again in 41 % of the resampled image sets" in page
     assert 'id="plot-stability-safe"' in page
 
 
 def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) -> None:
-    def under(clean: float, fog: float) -> dict[str, dict[str, float]]:
+    def values_under(clean: float, fog: float) -> dict[str, dict[str, float]]:
         return {
             name: {"agreement_AP": value}
             for name, value in zip(("clean", "fog:3", "mean", "worst"), (clean, *[fog] * 3), strict=True)
         }
 
-    kept, lost = "fqqqqqqqqqf", "fqqqqqqqqqq"
+    robust_key, fragile_key = "fqqqqqqqqqf", "fqqqqqqqqqq"
     rows = [
-        {"precision": key, "trial": key.ljust(64, "-"), "options": "", "costs": {}, "under": under(*values)}
-        for key, values in ((kept, (99.0, 97.5)), (lost, (98.0, 61.25)))
+        {"precision": key, "trial": key.ljust(64, "-"), "options": "", "costs": {}, "under": values_under(*values)}
+        for key, values in ((robust_key, (99.0, 97.5)), (fragile_key, (98.0, 61.25)))
     ]
     conditions = {
         "conditions": ["fog:3"],
         "images": 115,
         "of_front": 2,
         "rows": rows,
-        "front": {"clean": [kept, lost], "mean": [kept], "worst": [kept]},
-        "picks": {"clean": {"smallest": lost}, "mean": {"smallest": kept}, "worst": {"smallest": kept}},
+        "front": {"clean": [robust_key, fragile_key], "mean": [robust_key], "worst": [robust_key]},
+        "picks": {"clean": {"smallest": fragile_key}, "mean": {"smallest": robust_key}, "worst": {"smallest": robust_key}},
     }
-    smallest = {**pick(lost, (-0.1, -0.6, 0.3)), "trial": rows[1]["trial"]}
-    findings = {"best": entry(kept), "front": [], "picks": {"smallest": smallest}, "conditions": conditions}
+    smallest = {**pick(fragile_key, (-0.1, -0.6, 0.3)), "trial": rows[1]["trial"]}
+    findings = {"best": entry(robust_key), "front": [], "picks": {"smallest": smallest}, "conditions": conditions}
     page = render(collect([make_store(tmp_path / "s.sqlite", findings=findings)], progress=quiet))
     section = page[page.index('<section id="conditions"') :].split("</section>")[0]
     assert "1 of the 2 configurations of the front stay on it; smallest would be fqqqqqqqqqf in place of fqqqqqqqqqq" in section

@@ -22,7 +22,7 @@ class RecordingTracker:
         self.parameters_kept: dict[str, str] = {}
         self.steps: list[tuple[int, dict[str, float]]] = []
         self.files: list[Path] = []
-        self.closed = False
+        self.is_closed = False
 
     def parameters(self, values: Any) -> None:
         self.parameters_kept.update(values)
@@ -34,7 +34,7 @@ class RecordingTracker:
         self.files.append(path)
 
     def close(self) -> None:
-        self.closed = True
+        self.is_closed = True
 
 
 @pytest.fixture
@@ -55,7 +55,7 @@ def test_a_run_is_kept(mpnet: Mpnet, experiment: Path, tracker: RecordingTracker
     assert (
         "One configuration" in tracker.files[1].read_text() or "2 configurations were compared" in tracker.files[1].read_text()
     )
-    assert tracker.closed
+    assert tracker.is_closed
 
 
 def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, tracker: RecordingTracker) -> None:
@@ -67,7 +67,7 @@ def test_every_trial_of_a_sweep_is_a_step(mpnet: Mpnet, experiment: Path, tracke
     store, page = tracker.files
     assert store.name == Path(document["store"]).name
     assert f"{document['trials']} configurations were measured" in page.read_text()
-    assert tracker.closed
+    assert tracker.is_closed
 
 
 def test_a_program_that_is_missing_is_one_line(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:

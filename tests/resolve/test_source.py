@@ -17,8 +17,8 @@ def test_a_run_names_the_experiment_that_measures_it_again(result: Result) -> No
     experiment, remark = experiment_named(str(result.folder), overrides=["baseline=none"])
     assert remark == ""
     assert experiment.name == result.name
-    again = run_experiment(experiment)
-    assert (again.result.id, again.reused) == (result.id, True)
+    second_report = run_experiment(experiment)
+    assert (second_report.result.id, second_report.reused) == (result.id, True)
 
 
 @pytest.mark.parametrize("complete", [False, True])
@@ -26,20 +26,20 @@ def test_experiment_and_run_name_one_configuration(result: Result, tmp_path: Pat
     path = str(tmp_path / "experiment.yaml")
     of_experiment = configuration_named(path, overrides=["precision.default=int8"], complete=complete)
     of_run = configuration_named(str(result.folder), complete=complete)
-    for named in (of_experiment, of_run):
-        assert named.configuration.precisions.key == result.run.precision.key
-        assert named.configuration.content == of_run.configuration.content
-        assert named.notes == ()
+    for source in (of_experiment, of_run):
+        assert source.configuration.precisions.key == result.run.precision.key
+        assert source.configuration.content == of_run.configuration.content
+        assert source.notes == ()
     assert of_run.configuration.document["metrics"] == result.metrics
     assert of_run.configuration.document["digests"]["cfg"] == result.run.digests["cfg"]
 
 
 def test_another_cfg_in_place_of_the_measured_one_is_said(result: Result, tmp_path: Path) -> None:
-    other = tmp_path / "other.cfg"
-    other.write_bytes(Path((result.run.sources or {})["cfg"]).read_bytes() + b"\n# changed\n")
-    named = configuration_named(str(result.folder), Files(cfg=other), complete=False)
-    assert named.notes == (
-        f"{other} is not the file that was measured (its digest differs); its precisions are taken all the same",
+    other_cfg = tmp_path / "other.cfg"
+    other_cfg.write_bytes(Path((result.run.sources or {})["cfg"]).read_bytes() + b"\n# changed\n")
+    source = configuration_named(str(result.folder), Files(cfg=other_cfg), complete=False)
+    assert source.notes == (
+        f"{other_cfg} is not the file that was measured (its digest differs); its precisions are taken all the same",
     )
 
 
@@ -50,7 +50,7 @@ def test_only_experiment_files_take_settings(result: Result) -> None:
 
 def test_a_cfg_takes_the_weights_beside_it(result: Result) -> None:
     cfg = Path((result.run.sources or {})["cfg"])
-    named = configuration_named(str(cfg))
-    assert named.configuration.options is not None
+    source = configuration_named(str(cfg))
+    assert source.configuration.options is not None
     with pytest.raises(ConfigError, match="no such file; name the weights with --weights"):
         _ = configuration_named(str(cfg), Files(weights=cfg.with_suffix(".gone"))).configuration.options

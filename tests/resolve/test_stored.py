@@ -16,13 +16,13 @@ from tests.networks import write_experiment
 
 
 def test_a_folder_of_results_stands_for_its_latest_run(result: Result) -> None:
-    stored = find_configuration(str(result.folder.parent))
-    assert stored.key == result.run.precision.key
-    assert stored.result is not None
-    assert stored.result.id == result.id
-    assert stored.provenance == result.run.provenance
-    assert stored.output == result.folder.parent.parent.absolute()
-    assert stored.held_out == {}
+    configuration = find_configuration(str(result.folder.parent))
+    assert configuration.key == result.run.precision.key
+    assert configuration.result is not None
+    assert configuration.result.id == result.id
+    assert configuration.provenance == result.run.provenance
+    assert configuration.output == result.folder.parent.parent.absolute()
+    assert configuration.held_out == {}
 
 
 def test_a_path_that_exists_has_no_key(result: Result, tmp_path: Path) -> None:
@@ -43,21 +43,23 @@ def test_a_pick_is_that_of_its_own_option_set(tmp_path: Path) -> None:
         write_experiment(tmp_path),
         ["sweep={strategy: exhaustive, space: {quantization: {weights.granularity: [per_tensor, per_channel]}}}"],
     )
-    found = run_sweep(experiment, workers=1)
-    assert len({row.options for row in found.front}) == 2
-    for name, pick in found.picks.items():
-        stored = find_configuration(f"{found.store}:{name}")
-        assert stored.key == pick.precision
-        assert {measure: stored.values[measure] for measure in pick.metrics} == pytest.approx(
+    sweep_result = run_sweep(experiment, workers=1)
+    assert len({row.options for row in sweep_result.front}) == 2
+    for name, pick in sweep_result.picks.items():
+        configuration = find_configuration(f"{sweep_result.store}:{name}")
+        assert configuration.key == pick.precision
+        assert {measure: configuration.values[measure] for measure in pick.metrics} == pytest.approx(
             pick.metrics, abs=1e-9, nan_ok=True
         )
-        assert stored.provenance.digests["chosen trial"] == pick.trial
-    best = found.best
+        assert configuration.provenance.digests["chosen trial"] == pick.trial
+    best = sweep_result.best
     if best is None or best.is_baseline:  # then `chosen` is the knee of the front
         best = None
-    chosen = find_configuration(f"{found.store}:chosen")
-    assert best is None or chosen.provenance.digests["chosen trial"] == best.trial
-    tensor, channel = (find_configuration(f"{found.store}:{found.front[-1].precision}@{number}") for number in (1, 2))
+    recommended = find_configuration(f"{sweep_result.store}:chosen")
+    assert best is None or recommended.provenance.digests["chosen trial"] == best.trial
+    tensor, channel = (
+        find_configuration(f"{sweep_result.store}:{sweep_result.front[-1].precision}@{number}") for number in (1, 2)
+    )
     assert tensor.provenance.protocol["quantization"] != channel.provenance.protocol["quantization"]
     with pytest.raises(StoreError, match="has no option set @3; this sweep has @1 to @2"):
-        find_configuration(f"{found.store}:{found.front[-1].precision}@3")
+        find_configuration(f"{sweep_result.store}:{sweep_result.front[-1].precision}@3")

@@ -17,7 +17,7 @@ from mpnet.trial.workbench import Workbench
 RANGES = "quantization={activations: {ranges: calibrated}}"
 
 
-def opened(experiment: Path, *overrides: str) -> Workbench:
+def calibrated_workbench(experiment: Path, *overrides: str) -> Workbench:
     return open_workbench(read_experiment(experiment, overrides))
 
 
@@ -28,33 +28,33 @@ def test_dynamic_ranges_need_no_calibration(bench: Workbench) -> None:
 
 
 def test_ranges_are_written_once_and_read_again(experiment: Path) -> None:
-    first = opened(experiment, RANGES)
+    first = calibrated_workbench(experiment, RANGES)
     [path] = (experiment.parent / "runs" / "calibration").iterdir()
-    before = path.read_bytes()
-    second = opened(experiment, RANGES)
+    content = path.read_bytes()
+    second = calibrated_workbench(experiment, RANGES)
     assert first.calibration.digest == second.calibration.digest is not None
     assert first.options.ranges == second.options.ranges != {}
-    assert path.read_bytes() == before
+    assert path.read_bytes() == content
 
 
 def test_other_images_give_another_digest(experiment: Path) -> None:
-    few = opened(experiment, RANGES, "data.calibration.count=2")
-    other = opened(experiment, RANGES, "data.calibration.count=2", "data.calibration.seed=1")
-    assert few.calibration.digest != other.calibration.digest
-    images = calibration_images(few, ())
+    two_images = calibrated_workbench(experiment, RANGES, "data.calibration.count=2")
+    other_seed = calibrated_workbench(experiment, RANGES, "data.calibration.count=2", "data.calibration.seed=1")
+    assert two_images.calibration.digest != other_seed.calibration.digest
+    images = calibration_images(two_images, ())
     assert images is not None
     assert (images.images, images.count, images.seed) == (None, 2, 0)
 
 
 def test_images_that_are_evaluated_as_well_are_noted(experiment: Path) -> None:
-    bench = opened(experiment, RANGES, "data.calibration.count=2")
+    bench = calibrated_workbench(experiment, RANGES, "data.calibration.count=2")
     assert len(bench.calibration.evaluated_images) == 2
     [note] = notes_of(bench, ())
     assert note.startswith("calibration also used 2 of the evaluated images, so ranges fit these better")
 
 
 def test_bias_correction_measures_channel_means(experiment: Path) -> None:
-    bench = opened(experiment, "quantization={bias_correction: true}")
+    bench = calibrated_workbench(experiment, "quantization={bias_correction: true}")
     means = bench.calibration.channel_means
     assert means is not None
     assert means.keys() == set(bench.weighted_layers)
@@ -66,4 +66,4 @@ def test_bias_correction_measures_channel_means(experiment: Path) -> None:
 def test_an_empty_folder_of_calibration_images_is_refused(experiment: Path) -> None:
     (experiment.parent / "empty").mkdir()
     with pytest.raises(DataError, match="empty: holds no image to calibrate on"):
-        opened(experiment, RANGES, "data.calibration.images=empty")
+        calibrated_workbench(experiment, RANGES, "data.calibration.images=empty")

@@ -14,13 +14,15 @@ from mpnet.trial.workbench import Workbench
 def test_agreement_with_itself_is_complete(bench: Workbench) -> None:
     plans = [bench.plan(bench.uniform(name)) for name in ("fp32", "int8")]
     baseline, lowered = run_plans(bench, plans)
-    itself = bench.kit.agreement(baseline.predictions, baseline.predictions, bench.dataset, "0" * 16, [math.inf, 30.0])
-    assert itself.baseline == "0" * 16
-    assert itself.head_sqnr_db == (None, 30.0)
-    assert set(itself.values.values()) == {100.0}
-    other = bench.kit.agreement(baseline.predictions, lowered.predictions, bench.dataset, "0" * 16, lowered.head_sqnr_db)
-    assert {f"agreement_{name}" for name in other.values} == set(names_of("agreement", task=bench.kit.task))
-    assert all(value is not None and math.isfinite(value) for value in other.head_sqnr_db)
+    self_agreement = bench.kit.agreement(baseline.predictions, baseline.predictions, bench.dataset, "0" * 16, [math.inf, 30.0])
+    assert self_agreement.baseline == "0" * 16
+    assert self_agreement.head_sqnr_db == (None, 30.0)
+    assert set(self_agreement.values.values()) == {100.0}
+    lowered_agreement = bench.kit.agreement(
+        baseline.predictions, lowered.predictions, bench.dataset, "0" * 16, lowered.head_sqnr_db
+    )
+    assert {f"agreement_{name}" for name in lowered_agreement.values} == set(names_of("agreement", task=bench.kit.task))
+    assert all(value is not None and math.isfinite(value) for value in lowered_agreement.head_sqnr_db)
 
 
 def test_predictions_are_read_as_they_were_written(bench: Workbench, tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ def test_renewed_times_are_stored_and_change_nothing_else(report: RunReport) -> 
     bench = report.bench
     turns = measure_in_turn(bench, {IN_MPNET: bench.plan(bench.assign())})
     fresh = renewed({IN_MPNET: report.result}, turns)[IN_MPNET]
-    stored = read_result(fresh.folder)
-    assert stored.run == fresh.run
+    stored_result = read_result(fresh.folder)
+    assert stored_result.run == fresh.run
     assert fresh.run.latency != report.result.run.latency
     assert {**fresh.document, "latency": None} == {**report.result.document, "latency": None}

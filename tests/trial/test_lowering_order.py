@@ -15,15 +15,15 @@ Measure = Callable[[Depths], MeasuredLowering | None]
 
 def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Depths]]:
     """What a search finds, and what it asked for."""
-    asked: list[Depths] = []
+    requested_depths: list[Depths] = []
     try:
-        wanted = next(search)
+        batch = next(search)
         while True:
-            asked += wanted
-            wanted = search.send({a: found for a in wanted if (found := measure(a)) is not None})
-    except StopIteration as ended:
-        answer: _Answer = ended.value
-        return answer, asked
+            requested_depths += batch
+            batch = search.send({a: measured for a in batch if (measured := measure(a)) is not None})
+    except StopIteration as stop:
+        answer: _Answer = stop.value
+        return answer, requested_depths
 
 
 def adding_up(seed: int, layers: int, steps: int = 1) -> Callable[[Depths], MeasuredLowering]:
@@ -31,29 +31,29 @@ def adding_up(seed: int, layers: int, steps: int = 1) -> Callable[[Depths], Meas
     generator = random.Random(seed)
     noise = [[generator.expovariate(1) for _ in range(steps)] for _ in range(layers)]
     price = [[generator.uniform(0.2, 2) for _ in range(steps)] for _ in range(layers)]
-    most = sum(map(sum, price))
+    full_cost = sum(map(sum, price))
 
     def measure(depths: Depths) -> MeasuredLowering:
-        lowered = [(layer, step) for layer, last in enumerate(depths) for step in range(last)]
-        return MeasuredLowering(sum(noise[i][s] for i, s in lowered), most - sum(price[i][s] for i, s in lowered))
+        lowered = [(layer, step) for layer, depth in enumerate(depths) for step in range(depth)]
+        return MeasuredLowering(sum(noise[i][s] for i, s in lowered), full_cost - sum(price[i][s] for i, s in lowered))
 
     return measure
 
 
 def test_the_chain_is_nested_from_all_high_to_all_low() -> None:
-    chain, asked = follow(LoweringSearch((2,) * 9).search_chain(), adding_up(1, 9, 2))
+    chain, requested_depths = follow(LoweringSearch((2,) * 9).search_chain(), adding_up(1, 9, 2))
     assert chain[0] == (0,) * 9
     assert chain[-1] == (2,) * 9
-    assert all(a <= b for before, after in pairwise(chain) for a, b in zip(before, after, strict=True))
-    assert len(asked) == len(set(asked))
+    assert all(a <= b for depths, next_depths in pairwise(chain) for a, b in zip(depths, next_depths, strict=True))
+    assert len(requested_depths) == len(set(requested_depths))
 
 
 def test_layers_whose_noise_adds_up_are_lowered_by_noise_for_what_they_save() -> None:
     measure = adding_up(3, 12)
     chain, _ = follow(LoweringSearch((1,) * 12).search_chain(), measure)
-    most = measure((0,) * 12).cost
+    full_cost = measure((0,) * 12).cost
     single = [measure(tuple(int(i == j) for j in range(12))) for i in range(12)]
-    order = sorted(range(12), key=lambda i: single[i].noise / (most - single[i].cost))
+    order = sorted(range(12), key=lambda i: single[i].noise / (full_cost - single[i].cost))
     assert [{i for i, step in enumerate(a) if step} for a in chain] == [set(order[: sum(a)]) for a in chain]
 
 
@@ -96,8 +96,8 @@ def test_an_exchange_has_less_noise_and_costs_no_more() -> None:
 
 
 def test_three_hundred_layers_ask_for_a_few_measures_a_layer() -> None:
-    _, asked = follow(LoweringSearch((1,) * 300).search_chain(), adding_up(11, 300))
-    assert len(asked) < 4 * 300
+    _, requested_depths = follow(LoweringSearch((1,) * 300).search_chain(), adding_up(11, 300))
+    assert len(requested_depths) < 4 * 300
 
 
 def test_between_two_of_a_chain_costs_fall_evenly() -> None:
@@ -105,10 +105,10 @@ def test_between_two_of_a_chain_costs_fall_evenly() -> None:
     search = LoweringSearch((1,) * 60)
     chain, _ = follow(search.search_chain(), measure)
     dear, cheap = chain[2], chain[8]
-    found = search.interpolate(dear, cheap, 0.97)
-    costs = [measure(depths).cost for depths in (dear, *found, cheap)]
-    assert len(found) > 5
+    middles = search.interpolate(dear, cheap, 0.97)
+    costs = [measure(depths).cost for depths in (dear, *middles, cheap)]
+    assert len(middles) > 5
     assert costs == sorted(costs, reverse=True)
     assert max(first / second for first, second in pairwise(costs)) < 1.2
-    assert all(a <= b <= c for one in found for a, b, c in zip(dear, one, cheap, strict=True))
+    assert all(a <= b <= c for middle in middles for a, b, c in zip(dear, middle, cheap, strict=True))
     assert search.interpolate(dear, dear, 0.97) == []

@@ -17,10 +17,10 @@ from mpnet.trial.result import Result, finished, holds_result, mark_latest, read
 
 def test_a_second_run_computes_nothing(experiment: Path, report: RunReport) -> None:
     assert not report.reused
-    again = run_experiment(read_experiment(experiment, ["precision.default=int8"]))
-    assert again.reused
-    assert again.result.run.metrics == report.result.run.metrics
-    assert again.result.id == report.result.id
+    second_report = run_experiment(read_experiment(experiment, ["precision.default=int8"]))
+    assert second_report.reused
+    assert second_report.result.run.metrics == report.result.run.metrics
+    assert second_report.result.id == report.result.id
 
 
 def test_the_experiments_folder_stands_for_the_latest_result(report: RunReport) -> None:
@@ -47,10 +47,10 @@ def test_measures_leave_out_what_could_not_be_measured(report: RunReport) -> Non
 def test_a_changed_result_keeps_its_predictions(report: RunReport) -> None:
     predictions = report.result.predictions_path.read_bytes()
     republish(Result(report.result.folder, replace(report.result.run, notes=("changed",))))
-    stored = finished(report.result.folder)
-    assert stored is not None
-    assert stored.run.notes == ("changed",)
-    assert stored.predictions_path.read_bytes() == predictions
+    stored_result = finished(report.result.folder)
+    assert stored_result is not None
+    assert stored_result.run.notes == ("changed",)
+    assert stored_result.predictions_path.read_bytes() == predictions
 
 
 def test_a_class_without_its_measure_is_damage(report: RunReport) -> None:

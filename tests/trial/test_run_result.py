@@ -17,7 +17,7 @@ KEYS = [
     *("format", "version", "name", "id", "created", "command", "digests", "protocol", "precision", "metrics", "agreement"),
     *("per_class", "cost", "latency", "versions", "sources", "calibration", "notes"),
 ]
-LEAST: dict[str, Any] = {
+MINIMAL_DOCUMENT: dict[str, Any] = {
     "name": "old",
     "id": "0" * 16,
     "digests": {"cfg": "1"},
@@ -55,7 +55,7 @@ def test_what_is_read_is_written_again_byte_for_byte(report: RunReport) -> None:
 
 
 def test_documents_of_0_1_0_lack_what_came_later() -> None:
-    run = from_json(RunResult, LEAST, "result")
+    run = from_json(RunResult, MINIMAL_DOCUMENT, "result")
     assert (run.created, run.latency, run.agreement, run.deployed, run.notes) == ("", None, None, None, ())
     assert run.per_class[0].values == {"AP": 50}
     assert run.provenance.sources == {}
@@ -75,7 +75,7 @@ def test_documents_of_0_1_0_lack_what_came_later() -> None:
 )
 def test_damage_is_named_by_its_place(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="result") as error:
-        from_json(RunResult, {**LEAST, **change}, "result")
+        from_json(RunResult, {**MINIMAL_DOCUMENT, **change}, "result")
     assert str(error.value).startswith(message)
 
 

@@ -16,8 +16,10 @@ from mpnet.trial.workbench import Workbench
 
 
 def test_workers_prepare_the_same_weights(bench: Workbench) -> None:
-    other = CalibratedOptions(bench.weights, bench.options, bench.calibration.channel_means, bench.calibration.statistics)
-    prepared = other.prepare(bench.network, bench.kernels)
+    worker_options = CalibratedOptions(
+        bench.weights, bench.options, bench.calibration.channel_means, bench.calibration.statistics
+    )
+    prepared = worker_options.prepare(bench.network, bench.kernels)
     for index in bench.weighted_layers:
         assert np.array_equal(prepared.folded[index].weights, bench.prepared.folded[index].weights)
         assert np.array_equal(prepared.folded[index].bias, bench.prepared.folded[index].bias)
@@ -41,10 +43,10 @@ def test_an_identity_depends_on_precisions_and_protocol(bench: Workbench) -> Non
 
 
 def test_what_differs_between_layers_stands_under_their_index(experiment: Path) -> None:
-    whole = open_workbench(read_experiment(experiment)).quantization
-    assert "layers" not in whole
+    uniform = open_workbench(read_experiment(experiment)).quantization
+    assert "layers" not in uniform
     override = "quantization={layers: {first: {weights: per_tensor}}}"
-    changed = open_workbench(read_experiment(experiment, [override])).quantization
-    assert list(changed["layers"]) == ["0"]
-    assert changed["layers"]["0"]["weights"]["granularity"] == "per_tensor"
-    assert {key: value for key, value in changed.items() if key != "layers"} == whole
+    mixed = open_workbench(read_experiment(experiment, [override])).quantization
+    assert list(mixed["layers"]) == ["0"]
+    assert mixed["layers"]["0"]["weights"]["granularity"] == "per_tensor"
+    assert {key: value for key, value in mixed.items() if key != "layers"} == uniform
