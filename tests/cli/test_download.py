@@ -145,9 +145,9 @@ def test_sources_are_tried_in_order(server: str, tmp_path: Path) -> None:
 def test_every_failure_is_named_and_nothing_is_taken_for_the_file(server: str, tmp_path: Path) -> None:
     kinds = ("forbidden", "wrong", "long", "stalls")
     urls = [f"{server}/{kind}" for kind in kinds] + ["http://127.0.0.1:9/closed", "ftp://x/y", "http://[bad/z"]
-    with pytest.raises(DownloadError) as caught:
+    with pytest.raises(DownloadError) as excinfo:
         fetch(remote(*urls), tmp_path, timeout_s=2.0)  # long enough for a busy machine
-    message = str(caught.value)
+    message = str(excinfo.value)
     reasons = [
         "HTTP 403",
         "another SHA-256",

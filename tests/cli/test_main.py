@@ -164,9 +164,9 @@ def test_a_closed_pipe_is_silent() -> None:
 
 
 def test_terminate_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SystemExit) as caught:
+    with pytest.raises(SystemExit) as excinfo:
         signals._stopped(signal.SIGTERM, None)
-    assert caught.value.code == 143
+    assert excinfo.value.code == 143
 
 
 def test_a_command_to_copy_has_no_line_end_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:

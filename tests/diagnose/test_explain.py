@@ -150,9 +150,9 @@ def test_kinds_of_loss() -> None:
     ],
 )
 def test_objects_that_are_not_there(folder: Path, name: str, said: str) -> None:
-    with pytest.raises(ConfigError, match="--object") as caught:
+    with pytest.raises(ConfigError, match="--object") as excinfo:
         explained(folder, objects=[name])
-    assert said in str(caught.value)
+    assert said in str(excinfo.value)
 
 
 def test_what_the_baseline_misses_cannot_be_explained(tmp_path: Path) -> None:

@@ -26,13 +26,13 @@ from mpnet.model.precision import Precision
 class RemoteStorage(Storage):
     """Bytes behind a capsule: there is no way from here to an array but `RemoteDevice.download`."""
 
-    __slots__ = ("_inside",)
+    __slots__ = ("_open_memory",)
 
     def __init__(
-        self, device: RemoteDevice, shape: Dimensions, dtype: np.dtype[Any], inside: Callable[[], HostStorage]
+        self, device: RemoteDevice, shape: Dimensions, dtype: np.dtype[Any], open_memory: Callable[[], HostStorage]
     ) -> None:
         super().__init__(device, shape, dtype)
-        self._inside = inside
+        self._open_memory = open_memory
 
     def __array__(self, *_: Any, **__: Any) -> NDArray[Any]:
         raise AssertionError("memory of a device was read as a NumPy array")
@@ -40,23 +40,23 @@ class RemoteStorage(Storage):
     __getitem__ = __len__ = __iter__ = __array__
 
     def cut(self, start_bytes: int, shape: Dimensions, dtype: np.dtype[Any]) -> RemoteStorage:
-        part = self._inside().cut(start_bytes, shape, dtype)
+        piece = self._open_memory().cut(start_bytes, shape, dtype)
         assert isinstance(self.device, RemoteDevice)
-        return RemoteStorage(self.device, shape, dtype, lambda: part)
+        return RemoteStorage(self.device, shape, dtype, lambda: piece)
 
     def lent(self, give_back: Callable[[Storage], Any]) -> RemoteStorage:
         assert isinstance(self.device, RemoteDevice)
-        lent = self._inside().lent(lambda _: give_back(self))
-        return RemoteStorage(self.device, self.shape, self.dtype, lambda: lent)
+        lent_memory = self._open_memory().lent(lambda _: give_back(self))
+        return RemoteStorage(self.device, self.shape, self.dtype, lambda: lent_memory)
 
 
 class RemoteDevice(Device):
-    """Counts what crosses its border: `moved` has the bytes of each upload and download."""
+    """Counts what crosses its border: `transferred_bytes` has the bytes of each upload and download."""
 
     name = "remote"
 
     def __init__(self) -> None:
-        self.moved: dict[str, list[int]] = {"in": [], "out": []}
+        self.transferred_bytes: dict[str, list[int]] = {"in": [], "out": []}
         self.queue: list[tuple[Call, Call]] = []
         self._failure: Failure | None = None
 
@@ -67,20 +67,20 @@ class RemoteDevice(Device):
     def upload(self, array: NDArray[Any], out: Storage | None = None) -> Storage:
         self._wait()
         target = self.allocate(array.shape, array.dtype) if out is None else out
-        np.copyto(inside(target).array, array)
-        self.moved["in"].append(array.nbytes)
+        np.copyto(host_storage(target).array, array)
+        self.transferred_bytes["in"].append(array.nbytes)
         return target
 
     def constant(self, array: NDArray[Any]) -> Storage:
         storage = self.upload(array)
-        self.moved["in"].pop()
+        self.transferred_bytes["in"].pop()
         return storage
 
     def download(self, storage: Storage, out: NDArray[Any] | None = None) -> NDArray[Any]:
         self._wait()
-        self.moved["out"].append(storage.nbytes)
+        self.transferred_bytes["out"].append(storage.nbytes)
         result = np.empty(storage.shape, storage.dtype) if out is None else out
-        np.copyto(result, inside(storage).array)
+        np.copyto(result, host_storage(storage).array)
         return result
 
     def finish(self) -> Failure | None:
@@ -97,14 +97,14 @@ class RemoteDevice(Device):
                     self._failure = Failure(call, status)
 
 
-def inside(storage: Storage) -> HostStorage:
+def host_storage(storage: Storage) -> HostStorage:
     """The memory of a remote tensor, for its own kernels."""
     assert isinstance(storage, RemoteStorage)
-    return storage._inside()
+    return storage._open_memory()
 
 
-def _inside_all(value: Any) -> Any:
-    return inside(value) if isinstance(value, Storage) else value
+def _to_host_value(value: Any) -> Any:
+    return host_storage(value) if isinstance(value, Storage) else value
 
 
 class RemoteKernels(Kernels):
@@ -112,17 +112,17 @@ class RemoteKernels(Kernels):
 
     name = "remote"
 
-    def __init__(self, host: Kernels, missing: tuple[Any, ...] = ()) -> None:
+    def __init__(self, host: Kernels, unsupported: tuple[Any, ...] = ()) -> None:
         self.device: RemoteDevice = RemoteDevice()
-        self.ran: Counter[str] = Counter()
-        self._host, self._missing = host, missing
+        self.call_counts: Counter[str] = Counter()
+        self._host, self._unsupported = host, unsupported
 
     @property
     def host_kernels(self) -> Kernels:
         return self._host
 
     def supports(self, function: str, precision: Precision) -> bool:
-        return function not in self._missing and (function, precision.name) not in self._missing
+        return function not in self._unsupported and (function, precision.name) not in self._unsupported
 
     def precisions(self) -> tuple[str, ...]:
         return self._host.precisions()
@@ -141,29 +141,29 @@ class RemoteKernels(Kernels):
         call = Call(lambda: None, (), keep=(memory, work), scaled_mode=work.scaled_mode)
 
         def enqueue() -> None:
-            self.ran[name] += 1
+            self.call_counts[name] += 1
             self.device.queue.append((call, work))
 
         call.function = enqueue
         return call
 
-    def call(self, function: str, x: Values, *rest: Any) -> Call:
+    def call(self, function: str, x: Values, *arguments: Any) -> Call:
         assert isinstance(x, RemoteStorage), (function, x)
-        return self._queued(function, self._host.call(function, inside(x), *map(_inside_all, rest)))
+        return self._queued(function, self._host.call(function, host_storage(x), *map(_to_host_value, arguments)))
 
     def conv_call(self, packed: PackedConv, x: Values, fields: dict[str, Any]) -> Call:
         assert isinstance(x, RemoteStorage)
-        arguments = {name: _inside_all(value) for name, value in fields.items()}
-        return self._queued("conv", self._host.conv_call(packed.c_shape, inside(x), arguments))
+        arguments = {name: _to_host_value(value) for name, value in fields.items()}
+        return self._queued("conv", self._host.conv_call(packed.c_shape, host_storage(x), arguments))
 
     def ranges_to_scales(self, ranges: Storage, params: Storage, scales: ImageScales, scheme: CScheme, mode: str) -> list[Call]:
-        function, arguments = scale_call(inside(ranges).array, inside(params).array, scheme)
-        columns = {name: inside(getattr(scales, name)).array for name in ("scale", "inv_scale", "zero_point", "offset")}
+        function, arguments = scale_call(host_storage(ranges).array, host_storage(params).array, scheme)
+        columns = {name: host_storage(getattr(scales, name)).array for name in ("scale", "inv_scale", "zero_point", "offset")}
 
         def find() -> int:
             status = function(*arguments)
             for name, column in columns.items():
-                column[...] = inside(params).array[name]
+                column[...] = host_storage(params).array[name]
             return status
 
         return [self._queued("ranges_to_params", Call(find, (), scaled_mode=mode))]

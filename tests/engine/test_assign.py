@@ -25,9 +25,9 @@ def test_later_authorities_win() -> None:
     network = parse_cfg(NET.replace("[net]\n", "[net]\nfp16=1\n") + CONV + CONV + "int8=1\n" + CONV + "fp32=1\n")
     assert assign(network).key == "hqf"
     assert assign(network, "int8").key == "qqf"
-    chosen = assign(network, "int8", {"last": "fp16", 0: "fp32"}, {0: FP16})
-    assert chosen.key == "hqh"
-    assert chosen.origins == ("sweep", "cfg line 13", "experiment: last")
+    precisions = assign(network, "int8", {"last": "fp16", 0: "fp32"}, {0: FP16})
+    assert precisions.key == "hqh"
+    assert precisions.origins == ("sweep", "cfg line 13", "experiment: last")
 
 
 def test_later_selectors_win(network: NetworkSpec) -> None:
@@ -82,9 +82,9 @@ def test_keys_say_everything(network: NetworkSpec) -> None:
 
 def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
     assert assign(network, "fp16_half", {0: "fp32_winograd"}).key == "wHHHHH"
-    with pytest.raises(PrecisionError) as caught:
+    with pytest.raises(PrecisionError) as excinfo:
         assign(network, layers={"maxpool-1": "fp16_half"})
-    assert str(caught.value) == "t.cfg:27: layer 5 (maxpool-1): fp16_half is for convolutions; use fp16"
+    assert str(excinfo.value) == "t.cfg:27: layer 5 (maxpool-1): fp16_half is for convolutions; use fp16"
 
 
 @pytest.mark.parametrize(
@@ -105,9 +105,9 @@ def test_variants_are_for_convolutions(network: NetworkSpec) -> None:
     ],
 )
 def test_what_cannot_be(network: NetworkSpec, layers: dict[str | int, str], error: type[Exception], message: str) -> None:
-    with pytest.raises(error) as caught:
+    with pytest.raises(error) as excinfo:
         assign(network, layers=dict(layers))
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 PROMISE = NET + CONV + "fp16=1\n[maxpool]\n" + CONV + "fp16=1\nquantize=0\n"
@@ -138,9 +138,9 @@ def test_a_kept_promise_needs_nothing() -> None:
     ],
 )
 def test_a_broken_promise_names_both_layers(text: str, message: str) -> None:
-    with pytest.raises(PrecisionError) as caught:
+    with pytest.raises(PrecisionError) as excinfo:
         assign(parse_cfg(text, "t.cfg"))
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 def test_experiments_and_sweeps_lift_promises() -> None:

@@ -24,12 +24,12 @@ from tests.networks import SIDE, tiny_cfg
 NETWORK: NetworkSpec = parse_cfg(tiny_cfg(), "tiny.cfg")
 
 
-def asked(method: str = "min_max", mode: str = "affine", ranges: str = "calibrated") -> QuantizationOptions:
+def make_quantization(method: str = "min_max", mode: str = "affine", ranges: str = "calibrated") -> QuantizationOptions:
     return QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges, method=method))
 
 
-def options(*layers: tuple[str, QuantizationOptions], **whole: str) -> EngineOptions:
-    return resolve_options(NETWORK, asked(**whole), layers)
+def options(*layers: tuple[str, QuantizationOptions], **keywords: str) -> EngineOptions:
+    return resolve_options(NETWORK, make_quantization(**keywords), layers)
 
 
 def images(count: int = 3) -> np.ndarray:
@@ -43,42 +43,42 @@ def prepared() -> Prepared:
 
 
 def test_min_max_is_what_the_fp32_pass_holds(prepared: Prepared) -> None:
-    seen: dict[int, list[np.ndarray]] = {}
-    observe_tensors(prepared, [images()], [lambda t, x: seen.setdefault(t, []).append(x.copy())])
-    found = calibrate(prepared, [images()[:2], images()[2:]], range_requests(NETWORK, options()), {"network": "x"})
-    assert found.images == 3
-    assert found.digests == {"network": "x"}
+    observed: dict[int, list[np.ndarray]] = {}
+    observe_tensors(prepared, [images()], [lambda t, x: observed.setdefault(t, []).append(x.copy())])
+    calibration = calibrate(prepared, [images()[:2], images()[2:]], range_requests(NETWORK, options()), {"network": "x"})
+    assert calibration.images == 3
+    assert calibration.digests == {"network": "x"}
     names = {-1: "picture", **{layer.index: layer.name for layer in NETWORK.layers}}
-    for tensor in found.tensors:
-        values = np.concatenate(seen[tensor.tensor])
+    for tensor in calibration.tensors:
+        values = np.concatenate(observed[tensor.tensor])
         assert (tensor.minimum, tensor.maximum) == (float(values.min()), float(values.max()))
         assert tensor.name == names[tensor.tensor]
-    wanted = {layer.inputs[0] for layer in NETWORK.convolutions}
+    read_tensors = {layer.inputs[0] for layer in NETWORK.convolutions}
     passed_on = {route.index for route in NETWORK.layers if route.kind == "route" and len(route.inputs) == 1}
-    assert wanted - passed_on <= {tensor.tensor for tensor in found.tensors}
+    assert read_tensors - passed_on <= {tensor.tensor for tensor in calibration.tensors}
 
 
 @pytest.mark.parametrize("mode", ["affine", "symmetric", "MIN_FIRST"])
 def test_ranges_of_one_image_are_its_dynamic_ranges(prepared: Prepared, mode: str) -> None:
     """For the first layer only: behind it, the tensors of int8 and fp32 passes differ."""
-    one = images(1)
-    how = options(mode=mode)
-    found = calibrate(prepared, [one], range_requests(NETWORK, how), {})
+    image = images(1)
+    engine_options = options(mode=mode)
+    calibration = calibrate(prepared, [image], range_requests(NETWORK, engine_options), {})
     results = []
     for ranges in ("calibrated", "dynamic"):
-        engine = resolve_options(NETWORK, asked(mode=mode, ranges=ranges), ranges=found.by_tensor())
+        engine = resolve_options(NETWORK, make_quantization(mode=mode, ranges=ranges), ranges=calibration.by_tensor())
         only_first = assign(NETWORK, "fp32", layers={"first": "int8"})
-        results.append(Session(prepared, build_plan(NETWORK, only_first, engine)).forward(one))
+        results.append(Session(prepared, build_plan(NETWORK, only_first, engine)).forward(image))
     for calibrated, dynamic in zip(*results, strict=True):
         np.testing.assert_array_equal(calibrated, dynamic)
 
 
 @pytest.mark.parametrize("method", CALIBRATION_METHODS)
 def test_every_method_runs_a_network(prepared: Prepared, method: str) -> None:
-    how = options(method=method)
-    found = calibrate(prepared, [images()], range_requests(NETWORK, how), {})
-    assert all(t.seen_minimum <= t.maximum and t.minimum <= t.seen_maximum for t in found.tensors)
-    engine = resolve_options(NETWORK, asked(method=method), ranges=found.by_tensor())
+    engine_options = options(method=method)
+    calibration = calibrate(prepared, [images()], range_requests(NETWORK, engine_options), {})
+    assert all(t.seen_minimum <= t.maximum and t.minimum <= t.seen_maximum for t in calibration.tensors)
+    engine = resolve_options(NETWORK, make_quantization(method=method), ranges=calibration.by_tensor())
     heads = Session(prepared, build_plan(NETWORK, assign(NETWORK, "int8"), engine)).forward(images())
     exact = Session(prepared, build_plan(NETWORK, assign(NETWORK, "fp32"))).forward(images())
     for head, reference in zip(heads, exact, strict=True):
@@ -95,16 +95,16 @@ def test_readers_of_one_tensor_must_ask_for_the_same() -> None:
         if shared in layer.inputs or (layer.kind == "convolutional" and route.index in layer.inputs)
     ]
     assert len(readers) > 1
-    last = str(max(readers))
+    last_reader = str(max(readers))
     with pytest.raises(ConfigError, match=r"read one tensor, but ask for calibration by .*mse.*; give both the same"):
-        range_requests(NETWORK, options((last, asked(method="mse"))))
+        range_requests(NETWORK, options((last_reader, make_quantization(method="mse"))))
     # min-max does not depend on the scheme, so there is nothing to disagree about.
-    range_requests(NETWORK, options((last, asked(mode="symmetric"))))
+    range_requests(NETWORK, options((last_reader, make_quantization(mode="symmetric"))))
 
 
 def test_dynamic_layers_ask_for_nothing() -> None:
     assert range_requests(NETWORK, options(ranges="dynamic")) == {}
-    some = range_requests(NETWORK, options(("first", asked()), ranges="dynamic"))
+    some = range_requests(NETWORK, options(("first", make_quantization()), ranges="dynamic"))
     assert list(some) == [-1]
 
 

@@ -37,16 +37,22 @@ def test_all_levels_and_the_oracle_give_the_same_bits(name: str) -> None:
     observe_tensors(prepared[0], [BATCH], [lambda i, x: ranges.__setitem__(i, (float(x.min()), float(x.max())))])
     free = [layer.index for layer in network.layers if not layer.has_weights and not layer.always_fp32]
     for precision in PRECISIONS:
-        for own in (False, True):
+        for are_layers_keyed in (False, True):
             # Layers without weights in a precision of their own as well: conversions before and after them.
-            layers = {index: PRECISIONS[precision].base for index in free} if own else {}
-            options = without_statistics(resolve_options(network, CALIBRATED if own else NO_OPTIONS, ranges=ranges))
+            layers = {index: PRECISIONS[precision].base for index in free} if are_layers_keyed else {}
+            options = without_statistics(
+                resolve_options(network, CALIBRATED if are_layers_keyed else NO_OPTIONS, ranges=ranges)
+            )
             plan = build_plan(network, assign(network, precision, layers), options)
             expected = Session(oracle, plan).forward(BATCH)
             for level in prepared:
                 for fuse in (True, False):
-                    found = Session(level, plan, 2, fuse=fuse).forward(BATCH)
-                    assert [x.tobytes() for x in found] == [x.tobytes() for x in expected], (precision, own, level.kernels)
+                    heads = Session(level, plan, 2, fuse=fuse).forward(BATCH)
+                    assert [x.tobytes() for x in heads] == [x.tobytes() for x in expected], (
+                        precision,
+                        are_layers_keyed,
+                        level.kernels,
+                    )
 
 
 @pytest.mark.parametrize("name", list(LAYERS))
@@ -54,7 +60,7 @@ def test_a_batch_gives_what_its_images_give(name: str) -> None:
     network = parse_cfg(family_cfg(name), "t.cfg")
     prepared = Prepared(network, random_weights(network, 4), kernels())
     session = Session(prepared, build_plan(network, assign(network, "int8")))
-    whole = session.forward(BATCH)
+    batch_heads = session.forward(BATCH)
     for image in range(len(BATCH)):
         alone = session.forward(BATCH[image : image + 1])
-        assert [x.tobytes() for x in alone] == [x[image : image + 1].tobytes() for x in whole]
+        assert [x.tobytes() for x in alone] == [x[image : image + 1].tobytes() for x in batch_heads]

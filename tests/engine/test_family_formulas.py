@@ -26,9 +26,9 @@ def run(text: str, values: NDArray[np.float32], x: NDArray[np.float32]) -> NDArr
     return session.forward(np.ascontiguousarray(x.transpose(1, 2, 0)[None]))[0][0].transpose(2, 0, 1)
 
 
-def close(found: NDArray[np.float32], wanted: NDArray[np.float64]) -> None:
+def assert_close(actual: NDArray[np.float32], expected: NDArray[np.float64]) -> None:
     # Sums of at most some hundred products of values below 4.
-    np.testing.assert_allclose(found, wanted, rtol=0, atol=3e-5)
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=3e-5)
 
 
 def test_deconvolution_spreads_each_pixel_by_its_kernel() -> None:
@@ -40,26 +40,26 @@ def test_deconvolution_spreads_each_pixel_by_its_kernel() -> None:
     wide = np.zeros((n, (h - 1) * stride + size, (w - 1) * stride + size))
     for y in range(h):
         for i in range(w):
-            spread = np.einsum("c,cnkl->nkl", x[:, y, i].astype(np.float64), weights.astype(np.float64))
-            wide[:, y * stride : y * stride + size, i * stride : i * stride + size] += spread
+            contribution = np.einsum("c,cnkl->nkl", x[:, y, i].astype(np.float64), weights.astype(np.float64))
+            wide[:, y * stride : y * stride + size, i * stride : i * stride + size] += contribution
     text = f"[deconvolutional]\nfilters={n}\nsize={size}\nstride={stride}\npad=1\nactivation=linear\n"
-    found = run(text, np.concatenate([bias, weights.ravel()]), x)
-    close(found, wide[:, pad:-pad, pad:-pad] + bias[:, None, None])
+    result = run(text, np.concatenate([bias, weights.ravel()]), x)
+    assert_close(result, wide[:, pad:-pad, pad:-pad] + bias[:, None, None])
 
 
 def test_upsample_by_a_negative_stride_sums_blocks() -> None:
     x = RANDOM.normal(size=(2, 4, 6)).astype(np.float32)
-    found = run("[upsample]\nstride=-2\nscale=0.5\n", np.empty(0), x)
-    close(found, 0.5 * x.astype(np.float64).reshape(2, 2, 2, 3, 2).sum(axis=(2, 4)))
+    result = run("[upsample]\nstride=-2\nscale=0.5\n", np.empty(0), x)
+    assert_close(result, 0.5 * x.astype(np.float64).reshape(2, 2, 2, 3, 2).sum(axis=(2, 4)))
 
 
 def test_local_average_counts_what_lies_inside() -> None:
     x = RANDOM.normal(size=(2, 5, 7)).astype(np.float32)
-    found = run("[local_avgpool]\nsize=3\nstride_x=2\nstride_y=1\n", np.empty(0), x)
+    result = run("[local_avgpool]\nsize=3\nstride_x=2\nstride_y=1\n", np.empty(0), x)
     padded = np.full((2, 7, 9), np.nan)
     padded[:, 1:6, 1:8] = x
-    wanted = [[np.nanmean(padded[:, y : y + 3, i : i + 3], axis=(1, 2)) for i in range(0, 7, 2)] for y in range(5)]
-    close(found, np.array(wanted).transpose(2, 0, 1))
+    expected = [[np.nanmean(padded[:, y : y + 3, i : i + 3], axis=(1, 2)) for i in range(0, 7, 2)] for y in range(5)]
+    assert_close(result, np.array(expected).transpose(2, 0, 1))
 
 
 def test_antialiasing_of_different_strides() -> None:
@@ -68,13 +68,13 @@ def test_antialiasing_of_different_strides() -> None:
     text = "[convolutional]\nfilters=2\nsize=1\nstride_x=2\nstride_y=1\nactivation=linear\nantialiasing=1\n"
     kernel = np.outer([1, 2, 1], [1, 2, 1]) / 16
     padded = np.pad(x.astype(np.float64), ((0, 0), (1, 1), (1, 1)))
-    wanted = [[(padded[:, y : y + 3, i : i + 3] * kernel).sum(axis=(1, 2)) for i in range(0, 8, 2)] for y in range(6)]
-    close(run(text, identity, x), np.array(wanted).transpose(2, 0, 1))
+    expected = [[(padded[:, y : y + 3, i : i + 3] * kernel).sum(axis=(1, 2)) for i in range(0, 8, 2)] for y in range(6)]
+    assert_close(run(text, identity, x), np.array(expected).transpose(2, 0, 1))
 
 
 def test_softmax_of_an_image_goes_by_darknets_order() -> None:
     """Two rows of 12 values: channel by channel, not pixel by pixel."""
     x = RANDOM.normal(size=(4, 2, 3)).astype(np.float32)
     rows = np.exp(x.astype(np.float64).reshape(2, 12) / 3)
-    wanted = (rows / rows.sum(axis=1, keepdims=True)).reshape(4, 2, 3)
-    close(run("[softmax]\ngroups=2\ntemperature=3\n", np.empty(0), x), wanted)
+    expected = (rows / rows.sum(axis=1, keepdims=True)).reshape(4, 2, 3)
+    assert_close(run("[softmax]\ngroups=2\ntemperature=3\n", np.empty(0), x), expected)

@@ -25,8 +25,8 @@ from mpnet.model.weights import random_weights
 CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated"))
 
 
-def conv(filters: int, more: str = "") -> str:
-    return f"[convolutional]\nfilters={filters}\nsize=3\npad=1\nactivation=leaky\n{more}\n"
+def conv(filters: int, extra_lines: str = "") -> str:
+    return f"[convolutional]\nfilters={filters}\nsize=3\npad=1\nactivation=leaky\n{extra_lines}\n"
 
 
 @pytest.fixture(scope="module")
@@ -165,29 +165,29 @@ def test_a_convolution_applies_the_activation_that_it_alone_is_read_by(mapped: N
 def routes() -> NetworkSpec:
     """Slices that are joined again, in their order and not; parts with other readers and without; an upsampled one; a
     concatenation with two readers; poolings of a part and of each other that are parts as well."""
-    one = "[convolutional]\nfilters={}\nsize=1\nactivation=leaky\n"
-    part = "[route]\nlayers={}\ngroups=2\ngroup_id={}\n"
+    convolution = "[convolutional]\nfilters={}\nsize=1\nactivation=leaky\n"
+    slice_route = "[route]\nlayers={}\ngroups=2\ngroup_id={}\n"
     layers = (
         conv(16, "stride=2"),  # 0
-        part.format(0, 0),
-        part.format(0, 1),
-        one.format(12),  # 3: read by a convolution and a concatenation
+        slice_route.format(0, 0),
+        slice_route.format(0, 1),
+        convolution.format(12),  # 3: read by a convolution and a concatenation
         conv(12),
         "[route]\nlayers=1,2,3,4\n",
-        one.format(20),
+        convolution.format(20),
         "[route]\nlayers=2,1,6\n",
-        one.format(16),
+        convolution.format(16),
         "[maxpool]\nsize=2\nstride=2\n",
         conv(8),  # 10: upsampled, and read once more
         "[upsample]\nstride=2\n",
         "[route]\nlayers=-1,8\n",
-        one.format(8),
+        convolution.format(8),
         "[route]\nlayers=7,13\n",
-        one.format(8),
+        convolution.format(8),
         "[route]\nlayers=10\n",
         "[maxpool]\nsize=3\nstride=1\n" * 2,
         "[route]\nlayers=-1,-2,-3\n",
-        one.format(8),
+        convolution.format(8),
     )
     return parse_cfg("[net]\nwidth=56\nheight=40\nchannels=3\n" + "".join(layers), "routes.cfg")
 
@@ -247,11 +247,11 @@ def test_fusing_twice_changes_nothing(pools: NetworkSpec) -> None:
 
 def test_a_pooled_result_needs_a_quarter_of_the_memory(pools: NetworkSpec) -> None:
     plan = plan_of(pools, "fp32", False)
-    whole, pooled = plan.slots[1], fuse_plan(plan).slots[2]
-    assert (whole.shape, pooled.shape) == ((39, 53, 18), (20, 27, 18))
+    unpooled, pooled = plan.slots[1], fuse_plan(plan).slots[2]
+    assert (unpooled.shape, pooled.shape) == ((39, 53, 18), (20, 27, 18))
     # The largest moment: the first result and what becomes of it; fused: the second layer.
-    assert plan_arena(plan).peak_bytes >= 4 * (whole.values + pooled.values)
-    assert plan_arena(fuse_plan(plan)).peak_bytes < 4 * whole.values
+    assert plan_arena(plan).peak_bytes >= 4 * (unpooled.values + pooled.values)
+    assert plan_arena(fuse_plan(plan)).peak_bytes < 4 * unpooled.values
 
 
 @pytest.mark.parametrize(
@@ -274,5 +274,5 @@ def test_the_same_bits_fused_or_not_at_every_level(
             prepared = Prepared(network, weights, isa.kernels(level))
             for threads in (1, 3):
                 for fuse in (True, False):
-                    found = Session(prepared, plan, threads, fuse).forward(batch)
-                    assert [head.tobytes() for head in found] == [head.tobytes() for head in expected], (level, threads, fuse)
+                    heads = Session(prepared, plan, threads, fuse).forward(batch)
+                    assert [head.tobytes() for head in heads] == [head.tobytes() for head in expected], (level, threads, fuse)

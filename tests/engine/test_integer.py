@@ -27,7 +27,7 @@ from mpnet.model.weights import random_weights
 from tests.kernels.oracle import oracle
 from tests.networks import tiny_cfg
 
-WHOLE = QuantizationOptions(ActivationOptions(ranges="calibrated"), integer_only=True)
+INTEGER_ONLY = QuantizationOptions(ActivationOptions(ranges="calibrated"), integer_only=True)
 NET = "[net]\nwidth=12\nheight=10\nchannels=3\n"
 # Every activation, a depthwise layer, a sum, poolings that are fused and that are not, a concatenation, an upsampling.
 EVERYTHING = (
@@ -41,11 +41,13 @@ EVERYTHING = (
 )
 
 
-def options_of(network: NetworkSpec, asked: QuantizationOptions = WHOLE, **ranges: tuple[float, float]) -> EngineOptions:
+def options_of(
+    network: NetworkSpec, quantization: QuantizationOptions = INTEGER_ONLY, **ranges: tuple[float, float]
+) -> EngineOptions:
     """Options with a range for each tensor, and others for layers named `layer_N`."""
-    known = {index: (-1.0 - index % 3, 2.0 + index % 5) for index in range(len(network.layers))}
-    known |= {-1: (0.0, 1.0)} | {int(name[6:]): value for name, value in ranges.items()}
-    return resolve_options(network, asked, ranges=known)
+    ranges_of = {index: (-1.0 - index % 3, 2.0 + index % 5) for index in range(len(network.layers))}
+    ranges_of |= {-1: (0.0, 1.0)} | {int(name[6:]): value for name, value in ranges.items()}
+    return resolve_options(network, quantization, ranges=ranges_of)
 
 
 def plan_of(text: str, precision: str = "int8", layers: Any = None, **ranges: tuple[float, float]) -> Plan:
@@ -78,7 +80,7 @@ def test_layers_of_other_bits_rescale_their_input_and_a_concatenation_its_parts(
 
 
 def test_int8_gives_int16_to_what_reads_int16_past_layers_that_follow_it() -> None:
-    def gives(layers: dict[str, str]) -> dict[int, str]:
+    def read_precisions(layers: dict[str, str]) -> dict[int, str]:
         steps = plan_of(EVERYTHING, "int8", layers).steps
         return {
             step.layer: f"{step.input_precision} {step.output_precision}"
@@ -86,35 +88,35 @@ def test_int8_gives_int16_to_what_reads_int16_past_layers_that_follow_it() -> No
             if step.operation.name == "IntegerConvolve"
         }
 
-    assert gives({}) == dict.fromkeys((0, 2, 3, 9), "int8 int8")
+    assert read_precisions({}) == dict.fromkeys((0, 2, 3, 9), "int8 int8")
     # Through a pooling; as the first to read it, beside others in int8.
-    assert gives({"2": "int16"}) == {0: "int8 int16", 2: "int16 int16", 3: "int8 int8", 9: "int8 int8"}
+    assert read_precisions({"2": "int16"}) == {0: "int8 int16", 2: "int16 int16", 3: "int8 int8", 9: "int8 int8"}
     # Through a sum, a concatenation and what lies between.
-    assert gives({"9": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int16 int16"}
+    assert read_precisions({"9": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int16 int16"}
     # To layers without weights that are of int16 themselves, and not beyond those of int8.
-    assert gives({"4": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int8 int8"}
-    assert gives({"9": "int16", "8": "int8"}) == {0: "int8 int8", 2: "int8 int8", 3: "int8 int8", 9: "int16 int16"}
+    assert read_precisions({"4": "int16"}) == {0: "int8 int16", 2: "int8 int8", 3: "int8 int16", 9: "int8 int8"}
+    assert read_precisions({"9": "int16", "8": "int8"}) == {0: "int8 int8", 2: "int8 int8", 3: "int8 int8", 9: "int16 int16"}
 
 
 def test_what_int16_reads_of_int8_has_more_than_eight_bits() -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
     prepared = Prepared(network, random_weights(network, 1), kernels())
-    made: dict[int, Any] = {}
+    tensors: dict[int, Any] = {}
     session = Session(prepared, plan_of(EVERYTHING, "int8", {"2": "int16"}))
     batch = np.random.default_rng(2).random((1, *network.in_shape), np.float32)
     session.observe(
-        batch, lambda _, step, inputs, out: made.setdefault(step.layer, out.host().copy()) if step.layer == 1 else None
+        batch, lambda _, step, inputs, output: tensors.setdefault(step.layer, output.host().copy()) if step.layer == 1 else None
     )
-    assert made[1].dtype == np.int16
-    assert len(np.unique(made[1])) > 200
+    assert tensors[1].dtype == np.int16
+    assert len(np.unique(tensors[1])) > 200
 
 
 @pytest.mark.parametrize("layers", [{}, {"9": "int16"}, {"0": "int16", "3": "int16"}, {"8": "int16"}, {"2": "int16"}], ids=str)
 @pytest.mark.parametrize("precision", ["int8", "int16", "int4", "int16w4"])
 def test_fused_and_by_the_oracle_the_codes_are_the_same(precision: str, layers: dict[str, str]) -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
-    asked = QuantizationOptions(narrow=NarrowOptions(rounding="nearest", bias_correction=False))
-    plan = build_plan(network, assign(network, precision, layers), options_of(network, WHOLE.overlaid(asked)))
+    quantization = QuantizationOptions(narrow=NarrowOptions(rounding="nearest", bias_correction=False))
+    plan = build_plan(network, assign(network, precision, layers), options_of(network, INTEGER_ONLY.overlaid(quantization)))
     expected = heads(plan, oracle(), fuse=False)
     for fuse, threads in ((True, 1), (True, 3), (False, 1)):
         assert heads(plan, kernels(), fuse, threads) == expected
@@ -123,22 +125,22 @@ def test_fused_and_by_the_oracle_the_codes_are_the_same(precision: str, layers: 
 def test_what_all_have_costs_what_it_did() -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
     plain = build_plan(
-        network, assign(network, "int16"), options_of(network, WHOLE.overlaid(QuantizationOptions(integer_only=False)))
+        network, assign(network, "int16"), options_of(network, INTEGER_ONLY.overlaid(QuantizationOptions(integer_only=False)))
     )
-    whole, before = plan_cost(plan_of(EVERYTHING, "int16")), plan_cost(plain)
+    integer_cost, plain_cost = plan_cost(plan_of(EVERYTHING, "int16")), plan_cost(plain)
     for name in ("macs", "bit_operations", "weight_bytes"):
-        assert whole[name] == before[name]
+        assert integer_cost[name] == plain_cost[name]
 
 
 def test_a_network_of_fp32_is_what_it_was() -> None:
     network = parse_cfg(tiny_cfg(), "net.cfg")
-    plan = build_plan(network, assign(network, "fp32"), resolve_options(network, WHOLE))
+    plan = build_plan(network, assign(network, "fp32"), resolve_options(network, INTEGER_ONLY))
     assert plan.text() == build_plan(network, assign(network, "fp32")).text()
 
 
 def test_every_tensor_with_codes_of_its_own_is_calibrated() -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
-    assert list(range_requests(network, resolve_options(network, WHOLE))) == [-1, 0, 2, 3, 4, 8, 9]
+    assert list(range_requests(network, resolve_options(network, INTEGER_ONLY))) == [-1, 0, 2, 3, 4, 8, 9]
     assert [codes_owner(network, index) for index in (1, 5, 6, 7)] == [0, 4, 4, 4]
 
 
@@ -149,7 +151,7 @@ def test_what_is_not_asked_for_is_in_no_identity() -> None:
     network = parse_cfg(NET + "[convolutional]\nfilters=2\n", "net.cfg")
     complete = resolve_options(network).complete[0].plain_values()
     assert "integer_only" not in complete
-    assert digest_of(resolve_options(network, WHOLE).complete[0].plain_values()) != digest_of(complete)
+    assert digest_of(resolve_options(network, INTEGER_ONLY).complete[0].plain_values()) != digest_of(complete)
 
 
 @pytest.mark.parametrize(
@@ -171,14 +173,14 @@ def test_what_has_no_form_in_whole_numbers_is_refused_by_layer(
     change: dict[str, str], layers: dict[str, str], message: str
 ) -> None:
     text = EVERYTHING
-    for before, after in change.items():
-        text = text.replace(before, after)
+    for old, new in change.items():
+        text = text.replace(old, new)
     with pytest.raises(PrecisionError, match=f"^[^\n]*{message}[^\n]*$"):
         plan_of(text, "int8", layers)
 
 
 @pytest.mark.parametrize(
-    ("asked", "layers", "message"),
+    ("activations", "layers", "message"),
     [
         (ActivationOptions(ranges="dynamic"), (), "takes no range that is measured on the image; set .* to calibrated"),
         (ActivationOptions(mode="MIN_FIRST"), (), "no codes of MIN_FIRST; set .* to affine, symmetric or power_of_two"),
@@ -189,11 +191,13 @@ def test_what_has_no_form_in_whole_numbers_is_refused_by_layer(
         ),
     ],
 )
-def test_options_that_do_not_go_with_whole_numbers_are_refused(asked: ActivationOptions, layers: Any, message: str) -> None:
+def test_options_that_do_not_go_with_whole_numbers_are_refused(
+    activations: ActivationOptions, layers: Any, message: str
+) -> None:
     network = parse_cfg(EVERYTHING, "net.cfg")
-    with pytest.raises(MpnetError, match=f"^[^\n]*{message}[^\n]*$") as raised:
-        resolve_options(network, WHOLE.overlaid(QuantizationOptions(asked)), layers)
-    assert isinstance(raised.value, ConfigError | PrecisionError)
+    with pytest.raises(MpnetError, match=f"^[^\n]*{message}[^\n]*$") as excinfo:
+        resolve_options(network, INTEGER_ONLY.overlaid(QuantizationOptions(activations)), layers)
+    assert isinstance(excinfo.value, ConfigError | PrecisionError)
 
 
 @pytest.mark.parametrize(

@@ -21,16 +21,16 @@ from mpnet.model.precision import PRECISIONS
 def test_slots_that_live_together_lie_apart(network: NetworkSpec, precision: str) -> None:
     plan = build_plan(network, assign(network, precision, {"maxpool-*": "int8"}))
     arena = plan_arena(plan)
-    places = [
+    extents = [
         (slot.first, slot.last, offset, offset + stored_bytes(slot.shape, slot.precision))
         for slot, offset in zip(plan.slots, arena.offsets, strict=True)
         if offset >= 0
     ]
-    assert len(places) == len(plan.slots) - 1
-    for i, (first, last, low, high) in enumerate(places):
+    assert len(extents) == len(plan.slots) - 1
+    for i, (first, last, low, high) in enumerate(extents):
         assert low % ALIGNMENT == 0
         assert high <= arena.size_bytes
-        for other_first, other_last, other_low, other_high in places[:i]:
+        for other_first, other_last, other_low, other_high in extents[:i]:
             if first <= other_last and other_first <= last:
                 assert high <= other_low or other_high <= low
 
@@ -64,9 +64,9 @@ def address_of(storage: Storage) -> int:
 
 def test_memory_comes_back_when_nothing_lies_in_it() -> None:
     pool = ArenaPool()
-    first = pool.take(1000)
-    view, address = first.cut(100, (25,), np.dtype(np.float32)).host(), address_of(first)
-    del first
+    storage = pool.take(1000)
+    view, address = storage.cut(100, (25,), np.dtype(np.float32)).host(), address_of(storage)
+    del storage
     assert address_of(pool.take(1000)) != address  # the view still lies there
     del view
     assert address_of(pool.take(900)) == address

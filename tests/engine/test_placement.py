@@ -81,34 +81,34 @@ def test_only_the_image_goes_in_and_heads_come_out(
     session = Session(Prepared(network, weights, remote), plan, fuse=fuse)
     expected = Session(prepared, plan, fuse=fuse).forward(batch)
     assert bits(session.forward(batch)) == bits(expected)
-    for direction in remote.device.moved.values():
+    for direction in remote.device.transferred_bytes.values():
         direction.clear()
-    other = np.ascontiguousarray(batch[::-1])
-    heads = session.forward(other)
+    reversed_batch = np.ascontiguousarray(batch[::-1])
+    heads = session.forward(reversed_batch)
     assert bits(heads) == bits([head[::-1] for head in expected])
-    assert remote.device.moved == {"in": [batch.nbytes], "out": [head.nbytes for head in heads]}
+    assert remote.device.transferred_bytes == {"in": [batch.nbytes], "out": [head.nbytes for head in heads]}
     assert transfers(session.run_plan) == {"remote": 1, "cpu": 2}
     assert {slot.device for slot in session.run_plan.slots[1:] if slot.first <= slot.last} == {"remote", "cpu"}
 
 
 @pytest.mark.parametrize("images", [1, 3])
-@pytest.mark.parametrize("missing", ["maxpool", "conv", "value_range", "add", ("conv", "fp16"), "copy_channels"])
+@pytest.mark.parametrize("unsupported", ["maxpool", "conv", "value_range", "add", ("conv", "fp16"), "copy_channels"])
 def test_what_a_device_does_not_support_runs_on_the_cpu(
-    network: NetworkSpec, weights: Weights, prepared: Prepared, batch: Batch, missing: Any, images: int
+    network: NetworkSpec, weights: Weights, prepared: Prepared, batch: Batch, unsupported: Any, images: int
 ) -> None:
     plan = build_plan(network, assign(network, *PLANS["mixed"]))
-    session = Session(Prepared(network, weights, RemoteKernels(kernels(), (missing,))), plan)
-    part = batch[:images]
-    assert bits(session.forward(part)) == bits(Session(prepared, plan).forward(part))
-    assert bits(session.observe(part, lambda *_: None)) == bits(session.forward(part))
+    session = Session(Prepared(network, weights, RemoteKernels(kernels(), (unsupported,))), plan)
+    images_of_batch = batch[:images]
+    assert bits(session.forward(images_of_batch)) == bits(Session(prepared, plan).forward(images_of_batch))
+    assert bits(session.observe(images_of_batch, lambda *_: None)) == bits(session.forward(images_of_batch))
 
 
 def test_an_unsupported_operation_stands_between_two_transfers(network: NetworkSpec) -> None:
     plan = build_plan(network, assign(network))
     placed = place_plan(plan, RemoteKernels(kernels(), ("add",)))
     lines = placed.text().splitlines()
-    [at] = [number for number, line in enumerate(lines) if "Add" in line]
-    assert [line.split(maxsplit=1)[1].split(" for ")[0] for line in lines[at - 2 : at + 2]] == [
+    [addition_index] = [number for number, line in enumerate(lines) if "Add" in line]
+    assert [line.split(maxsplit=1)[1].split(" for ")[0] for line in lines[addition_index - 2 : addition_index + 2]] == [
         "Transfer (to cpu)",
         "Transfer (to cpu)",
         "Add (leaky)",
@@ -143,7 +143,7 @@ def test_modes_of_tensorflow_run_on_the_cpu(
     remote = RemoteKernels(kernels())
     session = Session(Prepared(network, weights, remote), plan)
     assert bits(session.forward(batch)) == bits(Session(prepared, plan).forward(batch))
-    assert remote.ran["conv"] == len(network.convolutions)
+    assert remote.call_counts["conv"] == len(network.convolutions)
 
 
 def test_the_layer_that_fails_there_is_named(network: NetworkSpec, weights: Weights, batch: Batch) -> None:
@@ -192,10 +192,10 @@ def test_tensors_of_single_steps_stay_there(network: NetworkSpec, weights: Weigh
 def test_memory_of_plans_that_are_gone_serves_the_next(network: NetworkSpec, weights: Weights, batch: Batch) -> None:
     prepared = Prepared(network, weights, RemoteKernels(kernels()))
     plan = build_plan(network, assign(network, "int8"))
-    first = bits(Session(prepared, plan).forward(batch))
+    expected = bits(Session(prepared, plan).forward(batch))
     gc.collect()  # the calls of this device hold each other
     assert len(prepared.arenas._spare) == 1
-    assert bits(Session(prepared, plan).forward(batch)) == first
+    assert bits(Session(prepared, plan).forward(batch)) == expected
 
 
 @pytest.mark.parametrize(

@@ -66,8 +66,8 @@ def test_consumers_share_a_conversion(network: NetworkSpec) -> None:
     assert len(quantized) == len(set(quantized)) == 6
     # With schemes of their own they cannot share: conv-4 and conv-5 both read maxpool-2, one through a slice.
     options = resolve_options(network, layers=[("conv-4", QuantizationOptions(ActivationOptions(mode="symmetric")))])
-    own = build_plan(network, assign(network, "int8"), options)
-    assert [s.operation.detail for s in own.steps if s.operation.name == "Quantize"].count("symmetric, dynamic") == 1
+    unshared = build_plan(network, assign(network, "int8"), options)
+    assert [s.operation.detail for s in unshared.steps if s.operation.name == "Quantize"].count("symmetric, dynamic") == 1
 
 
 def test_a_result_without_heads_leaves_as_fp32() -> None:
@@ -123,9 +123,9 @@ def test_verification_names_the_step_that_does_not_fit(
     if message is None:
         verify_plan(damaged)  # another tensor of the same shape and precision: sound, if not the same network
         return
-    with pytest.raises(EngineError) as caught:
+    with pytest.raises(EngineError) as excinfo:
         verify_plan(damaged)
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 def test_an_output_must_be_fp32(network: NetworkSpec) -> None:
@@ -139,9 +139,9 @@ CALIBRATED = QuantizationOptions(ActivationOptions(ranges="calibrated"))
 
 def test_calibration_that_is_missing_is_named(network: NetworkSpec) -> None:
     options = resolve_options(network, layers=[("conv-5", CALIBRATED)])
-    with pytest.raises(PrecisionError) as caught:
+    with pytest.raises(PrecisionError) as excinfo:
         build_plan(network, assign(network, "int8"), options)
-    assert str(caught.value) == (
+    assert str(excinfo.value) == (
         "layer 10 (conv-5) asks for calibrated activations, but there is no range for the result of layer 9 (route-1); "
         "calibrate first or use dynamic"
     )
@@ -159,8 +159,10 @@ def test_options_lie_over_each_other() -> None:
         QuantizationOptions(weights=WeightOptions(rounding="truncate")),
         [("last", QuantizationOptions(ActivationOptions(mode="affine"), bias_correction=True))],
     )
-    found: list[LayerQuantization] = [options.of(index) for index in range(3)]
-    assert [(q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in found] == [
+    layer_options: list[LayerQuantization] = [options.of(index) for index in range(3)]
+    assert [
+        (q.activations.mode, q.weights.granularity, q.weights.method, q.weights.rounding, q.corrected) for q in layer_options
+    ] == [
         ("symmetric", "per_tensor", "min_max", "truncate", False),
         ("symmetric", "per_channel", "mse", "truncate", False),
         ("affine", "per_tensor", "min_max", "truncate", True),

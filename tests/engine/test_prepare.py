@@ -31,9 +31,9 @@ from tests.networks import DEPTHWISE_CFG
 def test_folding_is_done_in_double_and_rounded_once(network: NetworkSpec, batch_norm: str, deviation: float) -> None:
     layer = network.convolutions[0]
     shape = layer.weight_shape
-    one = np.ones(16, np.float32)
-    own = ConvolutionWeights(one * 3, np.full(shape, 0.1, np.float32), one * 2, one * 0.7, one * 0.25)
-    folded = fold_batch_norm(layer, own, batch_norm)
+    ones = np.ones(16, np.float32)
+    weights = ConvolutionWeights(ones * 3, np.full(shape, 0.1, np.float32), ones * 2, ones * 0.7, ones * 0.25)
+    folded = fold_batch_norm(layer, weights, batch_norm)
     factor = 2.0 / deviation
     assert folded.weights[0, 0, 0, 0] == np.float32(float(np.float32(0.1)) * factor)
     assert folded.bias[0] == np.float32(3.0 - float(np.float32(0.7)) * factor)
@@ -46,41 +46,45 @@ def test_unknown_convention(network: NetworkSpec, weights: Weights) -> None:
 
 def test_folding_that_overflows_names_the_layer(network: NetworkSpec) -> None:
     layer = network.convolutions[0]
-    one = np.ones(16, np.float32)
-    own = ConvolutionWeights(one, np.full(layer.weight_shape, 1e38, np.float32), one * 1e38, one, one * 0)
+    ones = np.ones(16, np.float32)
+    weights = ConvolutionWeights(ones, np.full(layer.weight_shape, 1e38, np.float32), ones * 1e38, ones, ones * 0)
     with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\): folding batch normalisation gives values"):
-        fold_batch_norm(layer, own, "darknet")
+        fold_batch_norm(layer, weights, "darknet")
 
 
 def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: Weights) -> None:
     prepared = Prepared(network, weights, kernels())
     schemes = (WeightScheme(), WeightScheme("per_tensor"))
-    wanted = [Convolve(0, FP32), Convolve(2, FP16), *(Convolve(0, INT8, scheme) for scheme in schemes)]
-    found: list[list[int]] = []
+    operations = [Convolve(0, FP32), Convolve(2, FP16), *(Convolve(0, INT8, scheme) for scheme in schemes)]
+    ids_of_threads: list[list[int]] = []
 
     def pack() -> None:
-        found.append([id(prepared.convolution(operation)) for operation in wanted])
+        ids_of_threads.append([id(prepared.convolution(operation)) for operation in operations])
 
     workers = [threading.Thread(target=pack) for _ in range(8)]
     for worker in workers:
         worker.start()
     for worker in workers:
         worker.join()
-    assert all(ids == found[0] for ids in found)
-    assert len(set(found[0])) == 4
+    assert all(ids == ids_of_threads[0] for ids in ids_of_threads)
+    assert len(set(ids_of_threads[0])) == 4
 
 
 @pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow and row.stored is CODE16], ids=str)
 def test_narrow_weights_are_the_same_codes_whatever_activations_are(
     network: NetworkSpec, weights: Weights, row: Precision
 ) -> None:
-    [other] = [each for each in PRECISIONS.values() if each.multiplies_bytes and each.weight_bits == row.weight_bits]
+    [reference] = [
+        candidate
+        for candidate in PRECISIONS.values()
+        if candidate.multiplies_bytes and candidate.weight_bits == row.weight_bits
+    ]
     prepared, scheme = Prepared(network, weights, kernels()), WeightScheme("per_group", "mse", bits=row.weight_bits)
     for layer in network.convolutions[:4]:
-        found, expected = (prepared.constants(Convolve(layer.index, each, scheme)) for each in (row, other))
-        assert found.weights.tobytes() == expected.weights.tobytes()
-        np.testing.assert_array_equal(found.weight_scale, expected.weight_scale)
-        sizes = {Convolve(layer.index, each, scheme).weight_bytes(layer) for each in (row, other)}
+        constants, expected = (prepared.constants(Convolve(layer.index, candidate, scheme)) for candidate in (row, reference))
+        assert constants.weights.tobytes() == expected.weights.tobytes()
+        np.testing.assert_array_equal(constants.weight_scale, expected.weight_scale)
+        sizes = {Convolve(layer.index, candidate, scheme).weight_bytes(layer) for candidate in (row, reference)}
         assert len(sizes) == 1
 
 

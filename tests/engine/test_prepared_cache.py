@@ -52,11 +52,11 @@ def means(network: NetworkSpec, value: float = 0.1) -> dict[int, Any]:
 
 
 def contents(prepared: Prepared) -> list[tuple[Any, ...]]:
-    made = []
+    entries = []
     for ready in map(prepared.convolution, OPERATIONS):
         scale = None if ready.weight_scale is None else ready.weight_scale.tobytes()
-        made.append((ready.packed.data.tobytes(), ready.bias.tobytes(), scale))
-    return made
+        entries.append((ready.packed.data.tobytes(), ready.bias.tobytes(), scale))
+    return entries
 
 
 @pytest.mark.parametrize("level", usable_levels())
@@ -71,29 +71,29 @@ def test_the_same_bytes_without_reading_the_weights(
 
 
 def test_whatever_changes_the_bytes_changes_the_entry(network: NetworkSpec, weights: Weights, cache: FileCache) -> None:
-    other = random_weights(network, 99)
+    other_weights = random_weights(network, 99)
     ways: list[tuple[Weights, str | None, dict[str, Any]]] = [
         (weights, None, {}),
-        (other, None, {}),
+        (other_weights, None, {}),
         (weights, None, {"batch_norm": "alexeyab"}),
         (weights, None, {"equalise": True}),
         (weights, None, {"channel_means": means(network, 0.7)}),
         *((weights, level, {}) for level in usable_levels()),
     ]
     for _ in range(2):
-        for values, level, changed in ways:
-            options = {"channel_means": means(network), **changed}
+        for values, level, changes in ways:
+            options = {"channel_means": means(network), **changes}
             expected = contents(Prepared(network, values, kernels(level), **options))
             assert contents(Prepared(network, values, kernels(level), cache=cache, **options)) == expected
 
 
 def test_damaged_entries_are_made_anew(network: NetworkSpec, weights: Weights, cache: FileCache) -> None:
     plain = contents(Prepared(network, weights, kernels(), cache=cache, channel_means=means(network)))
-    whole = {path: path.read_bytes() for path in cache.folder.iterdir()}
-    for number, (path, content) in enumerate(whole.items()):
+    intact = {path: path.read_bytes() for path in cache.folder.iterdir()}
+    for number, (path, content) in enumerate(intact.items()):
         path.write_bytes(content[:-64] if number % 2 else content[:200] + b"damage" + content[206:])
     assert contents(Prepared(network, weights, kernels(), cache=cache, channel_means=means(network))) == plain
-    assert {path: path.read_bytes() for path in cache.folder.iterdir()} == whole
+    assert {path: path.read_bytes() for path in cache.folder.iterdir()} == intact
 
 
 def test_entries_with_other_blocks_are_made_anew(network: NetworkSpec, weights: Weights, cache: FileCache) -> None:

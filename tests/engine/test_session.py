@@ -57,13 +57,13 @@ OPTIONS: dict[str, QuantizationOptions] = {
 @pytest.fixture(scope="module")
 def ranges(prepared: Prepared, batch: Batch) -> dict[int, tuple[float, float]]:
     """What an fp32 pass of the batch measures, of every tensor."""
-    found: dict[int, tuple[float, float]] = {}
+    range_of: dict[int, tuple[float, float]] = {}
 
     def observe(tensor: int, data: NDArray[np.float32]) -> None:
-        found[tensor] = (float(data.min()), float(data.max()))
+        range_of[tensor] = (float(data.min()), float(data.max()))
 
     assert observe_tensors(prepared, [batch], [observe]) == 3
-    return found
+    return range_of
 
 
 def make_plan(network: NetworkSpec, precisions: str, options: str, ranges: dict[int, tuple[float, float]]) -> Plan:
@@ -117,10 +117,15 @@ def test_the_oracle_agrees(
     st.sampled_from(sorted(OPTIONS)),
 )
 def test_any_assignment_runs_alike_fused_and_step_by_step(
-    prepared: Prepared, batch: Batch, ranges: dict[int, tuple[float, float]], codes: str, own: dict[int, str], options: str
+    prepared: Prepared,
+    batch: Batch,
+    ranges: dict[int, tuple[float, float]],
+    codes: str,
+    keyed_layers: dict[int, str],
+    options: str,
 ) -> None:
     network = prepared.network
-    key = codes + ("+" + ",".join(f"{index}:{own[index]}" for index in sorted(own)) if own else "")
+    key = codes + ("+" + ",".join(f"{index}:{keyed_layers[index]}" for index in sorted(keyed_layers)) if keyed_layers else "")
     precisions = assign_key(network, key)
     assert precisions.key == key
     quantization = without_statistics(resolve_options(network, OPTIONS[options], ranges=ranges))
@@ -160,7 +165,7 @@ def test_views_are_overwritten_and_copies_are_not(prepared: Prepared, batch: Bat
 
 def test_batches_that_do_not_fit(prepared: Prepared, batch: Batch) -> None:
     session = Session(prepared, build_plan(prepared.network, assign(prepared.network)))
-    for wrong, message in (
+    for unfitting, message in (
         (batch[0], r"batches of shape \(n, 12, 20, 3\), not \(12, 20, 3\)"),
         (batch[:0], r"not \(0, 12, 20, 3\)"),
         (batch[:, :, ::2], r"not \(3, 12, 10, 3\)"),
@@ -168,7 +173,7 @@ def test_batches_that_do_not_fit(prepared: Prepared, batch: Batch) -> None:
         (np.broadcast_to(batch[:1], (5000, 12, 20, 3)), "a batch of 5000 images; use at most 4096"),
     ):
         with pytest.raises(DataError, match=message):
-            session.forward(wrong)
+            session.forward(unfitting)
     flipped = batch[:, ::-1]
     assert equal(session.forward(flipped), session.forward(np.ascontiguousarray(flipped)))
 
@@ -193,46 +198,50 @@ def test_a_tensor_that_is_not_finite_names_its_layer(prepared: Prepared, batch: 
 
 def test_a_layer_that_overflows_half_is_named() -> None:
     network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + "[convolutional]\nactivation=linear\n" * 3, "t.cfg")
-    one = np.ones((1, 1, 1, 1), np.float32)
+    unit_weight = np.ones((1, 1, 1, 1), np.float32)
     biases = np.zeros(1, np.float32)
-    scaled = {0: one * 100, 1: one * 1000, 2: one}
+    scaled = {0: unit_weight * 100, 1: unit_weight * 1000, 2: unit_weight}
     weights = Weights({index: ConvolutionWeights(biases, value) for index, value in scaled.items()})
     prepared = Prepared(network, weights, kernels())
     image = np.ones((1, 4, 4, 1), np.float32)
-    with pytest.raises(LayerFailure, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin") as failed:
+    with pytest.raises(LayerFailure, match=r"^t\.cfg: layer 1 \(conv-2\): .*NaN or infin") as excinfo:
         Session(prepared, build_plan(network, assign(network, "fp16"))).forward(image)
-    sent = pickle.loads(pickle.dumps(failed.value))  # as workers send it
-    assert (str(sent), sent.layer, sent.reason) == (str(failed.value), 1, str(failed.value).removeprefix("t.cfg: "))
+    received = pickle.loads(pickle.dumps(excinfo.value))  # as workers send it
+    assert (str(received), received.layer, received.reason) == (
+        str(excinfo.value),
+        1,
+        str(excinfo.value).removeprefix("t.cfg: "),
+    )
     assert Session(prepared, build_plan(network, assign(network))).forward(image)[0].max() == 100_000
 
 
 @pytest.mark.parametrize(
-    ("cfg", "precision", "where"),
+    ("cfg", "precision", "place"),
     [
         ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
         ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
     ],
 )
-def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, where: str) -> None:
+def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, place: str) -> None:
     network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + cfg, "t.cfg")
-    ones = np.ones((1, 1, 1, 1), np.float32)
-    own = ConvolutionWeights(np.zeros(1, np.float32), ones)
-    weights = Weights({layer.index: own for layer in network.convolutions})
+    unit_kernel = np.ones((1, 1, 1, 1), np.float32)
+    layer_weights = ConvolutionWeights(np.zeros(1, np.float32), unit_kernel)
+    weights = Weights({layer.index: layer_weights for layer in network.convolutions})
     session = Session(Prepared(network, weights, kernels()), build_plan(network, assign(network, precision)))
     image = np.ones((1, 4, 4, 1), np.float32)
     assert np.isfinite(session.forward(image)[0]).all()
     # 40000 is finite in half, twice that is not.
     image[0, 1, 2, 0] = 40000 if precision == "fp16" else np.inf
     for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
-        with pytest.raises(EngineError) as caught:
+        with pytest.raises(EngineError) as excinfo:
             run(image)
-        assert str(caught.value).startswith(f"t.cfg: {where}: ")
+        assert str(excinfo.value).startswith(f"t.cfg: {place}: ")
 
 
 def test_weights_of_another_network_are_refused(prepared: Prepared) -> None:
-    other = parse_cfg("[net]\nwidth=4\nheight=4\n[convolutional]\n")
+    other_network = parse_cfg("[net]\nwidth=4\nheight=4\n[convolutional]\n")
     with pytest.raises(EngineError, match="prepared for another network"):
-        Session(prepared, build_plan(other, assign(other)))
+        Session(prepared, build_plan(other_network, assign(other_network)))
 
 
 def test_int8_sums_that_could_overflow_are_refused() -> None:
@@ -248,10 +257,10 @@ def test_which_ranges_a_plan_needs(network: NetworkSpec) -> None:
     options = resolve_options(network, OPTIONS["calibrated"], ranges=ranges)
     precisions = assign(network, "int8", {"heads": "fp16", "shortcut-1": "int8"})
 
-    def used(precisions: PrecisionPlan) -> list[tuple[object, int]]:
+    def list_range_uses(precisions: PrecisionPlan) -> list[tuple[object, int]]:
         steps = build_plan(network, precisions, options).steps
         return [(step.operation.range, step.layer) for step in steps if isinstance(step.operation, Quantize)]
 
     # Through the dropout, layer 4, the maxpools get layer 3's int8 tensor: one range serves them all.
-    assert used(precisions) == [(ranges[-1], 0), (ranges[0], 1), (ranges[1], 2), (ranges[3], 3)]
-    assert used(assign(network)) == []
+    assert list_range_uses(precisions) == [(ranges[-1], 0), (ranges[0], 1), (ranges[1], 2), (ranges[3], 3)]
+    assert list_range_uses(assign(network)) == []

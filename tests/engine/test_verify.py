@@ -36,8 +36,8 @@ def prepare(level: str | None = None) -> Prepared:
 
 
 def int8_plan(scheme: ActivationScheme | None = None, weights: WeightScheme | None = None) -> Plan:
-    how = LayerQuantization(scheme or ActivationScheme(), weights or WeightScheme())
-    return build_plan(NETWORK, assign(NETWORK, "int8"), EngineOptions(default=how))
+    quantization = LayerQuantization(scheme or ActivationScheme(), weights or WeightScheme())
+    return build_plan(NETWORK, assign(NETWORK, "int8"), EngineOptions(default=quantization))
 
 
 def checks(prepared: Prepared, plan: Plan) -> tuple[StepCheck, ...]:
@@ -47,12 +47,12 @@ def checks(prepared: Prepared, plan: Plan) -> tuple[StepCheck, ...]:
 @pytest.mark.parametrize("mode", ACTIVATION_MODES)
 @pytest.mark.parametrize("granularity", ["per_channel", "per_tensor"])
 def test_kernels_do_what_simulation_says(mode: str, granularity: str) -> None:
-    found = checks(prepare(), int8_plan(ActivationScheme(mode), WeightScheme(granularity)))
-    assert [check for check in found if not check.passed] == []
-    convolutions = [check for check in found if check.operation == "Convolve"]
+    all_checks = checks(prepare(), int8_plan(ActivationScheme(mode), WeightScheme(granularity)))
+    assert [check for check in all_checks if not check.passed] == []
+    convolutions = [check for check in all_checks if check.operation == "Convolve"]
     assert len(convolutions) == len(NETWORK.convolutions)
     assert all(0 < check.share < 1 for check in convolutions)
-    quantized = [check for check in found if check.operation == "Quantize"]
+    quantized = [check for check in all_checks if check.operation == "Quantize"]
     assert sum(check.values for check in quantized) > 2 * SIDE * SIDE * 3
 
 
@@ -65,9 +65,9 @@ def test_every_kind_of_convolution_agrees() -> None:
     net = parse_cfg(EVERYTHING, "t.cfg")
     ready = Prepared(net, random_weights(net, 1), kernels(None))
     x = np.random.default_rng(9).uniform(0, 1, (2, *net.in_shape)).astype(np.float32)
-    found = Verifier(ready, build_plan(net, assign(net, "int8"))).run([x])
-    assert all(check.passed for check in found)
-    assert sum(check.operation == "Convolve" for check in found) == len(net.convolutions)
+    all_checks = Verifier(ready, build_plan(net, assign(net, "int8"))).run([x])
+    assert all(check.passed for check in all_checks)
+    assert sum(check.operation == "Convolve" for check in all_checks) == len(net.convolutions)
 
 
 def test_another_network_s_weights_are_noticed() -> None:
@@ -78,10 +78,10 @@ def test_another_network_s_weights_are_noticed() -> None:
             prepared.convolution(step.operation)  # packed as they should be
     folded = prepared.folded[8]
     prepared.folded[8] = FoldedConvolution(folded.weights * np.float32(1.001), folded.bias)
-    failed = [check for check in checks(prepared, plan) if not check.passed]
-    assert [check.name for check in failed] == [NETWORK.layers[8].name]
-    assert failed[0].differing > 0
-    assert failed[0].share > 1
+    failed_checks = [check for check in checks(prepared, plan) if not check.passed]
+    assert [check.name for check in failed_checks] == [NETWORK.layers[8].name]
+    assert failed_checks[0].differing > 0
+    assert failed_checks[0].share > 1
 
 
 def test_nothing_to_verify_is_an_error() -> None:

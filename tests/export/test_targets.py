@@ -85,9 +85,9 @@ def test_what_a_target_cannot_express_is_refused_by_layer_with_what_it_can(
         return "only large layers are quantised" if precision.name == "int8" and layer.index < 3 else ""
 
     monkeypatch.setattr(mpnet.export, "targets", lambda: {"bytes": _target(support=support)})
-    with pytest.raises(ConfigError) as refused:
+    with pytest.raises(ConfigError) as excinfo:
         export("bytes", prepared_tiny)
-    assert str(refused.value) == (
+    assert str(excinfo.value) == (
         "--to bytes: layer 0 (conv-1) as int8: only large layers are quantised (nor can 1 more layer be exported); the nearest "
         f"configuration that can be exported is hh{'q' * 11}"
     )

@@ -22,7 +22,7 @@ PADDED = ("PAD", "PADV2")
 INTERMEDIATE_SUFFIXES = ("/codes", "/groups", "/turned")
 
 
-def integer_configuration(text: str, key: str, activations: ActivationOptions = CALIBRATED) -> Configuration:
+def configure_integers(text: str, key: str, activations: ActivationOptions = CALIBRATED) -> Configuration:
     return configured(text, key, activations, quantization=QuantizationOptions(integer_only=True))
 
 
@@ -53,7 +53,7 @@ def tensors_in_litert(configuration: Configuration, image: Any) -> tuple[list[An
 )
 def test_every_tensor_is_litert_s_to_the_bit(text: str, keys: tuple[str, ...], activations: ActivationOptions) -> None:
     for key in keys:
-        configuration = integer_configuration(text, key, activations)
+        configuration = configure_integers(text, key, activations)
         image = batch_of(configuration.network)[:1]
         tensors: list[Any] = []
         session = Session(configuration.prepared, configuration.plan)
@@ -75,11 +75,11 @@ def test_others_are_refused_in_one_line(name: str, flavour: str) -> None:
     with pytest.raises(
         ConfigError, match=r"^[^\n]*integer_only is written by --to bundle and --to tflite --flavour integer alone[^\n]*$"
     ):
-        export(name, integer_configuration(EVERYTHING, "q", SYMMETRIC), flavour)
+        export(name, configure_integers(EVERYTHING, "q", SYMMETRIC), flavour)
 
 
 def test_space_to_depth_of_16_bits_is_refused_by_layer() -> None:
     reorg = "[net]\nwidth=8\nheight=8\nchannels=3\n[convolutional]\nfilters=4\nsize=1\nactivation=linear\n[reorg3d]\nstride=2\n"
-    assert export("tflite", integer_configuration(reorg, "q"), "integer").content
+    assert export("tflite", configure_integers(reorg, "q"), "integer").content
     with pytest.raises(ConfigError, match=r"layer 1 \(.*\): SPACE_TO_DEPTH knows no int16; set the layer to int8"):
-        export("tflite", integer_configuration(reorg, "i"), "integer")
+        export("tflite", configure_integers(reorg, "i"), "integer")

@@ -46,9 +46,9 @@ def test_an_interruption_leaves_the_old_file(tmp_path: Path, error: type[BaseExc
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     target = tmp_path / "file" / "below.txt"
-    with pytest.raises(StoreError) as caught:
+    with pytest.raises(StoreError) as excinfo:
         write_text(target, "x")
-    assert str(caught.value).startswith(f"{target}: cannot be written: ")
+    assert str(excinfo.value).startswith(f"{target}: cannot be written: ")
 
 
 def test_a_device_or_pipe_is_written_to_not_replaced(tmp_path: Path) -> None:

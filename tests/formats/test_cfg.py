@@ -100,9 +100,9 @@ def test_blanks_comments_and_line_ends_do_not_matter() -> None:
     ],
 )
 def test_precision_keys_are_checked_at_their_line(extra: str, message: str) -> None:
-    with pytest.raises(PrecisionError if "range" not in message else FormatError) as caught:
+    with pytest.raises(PrecisionError if "range" not in message else FormatError) as excinfo:
         parse_cfg(NET + CONV + extra + "\n", "t.cfg")
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 def test_precision_keys_are_read() -> None:
@@ -166,9 +166,9 @@ def test_precision_keys_are_read() -> None:
     ],
 )
 def test_bad_cfg_is_one_line(text: str, message: str) -> None:
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as excinfo:
         parse_cfg(text, "t.cfg")
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
@@ -247,9 +247,9 @@ def test_files_that_are_none(tmp_path: Path) -> None:
     }
     for name, message in cases.items():
         path = tmp_path / name
-        with pytest.raises(FormatError) as caught:
+        with pytest.raises(FormatError) as excinfo:
             read_cfg(path)
-        assert str(caught.value) == f"{path}: {message}"
+        assert str(excinfo.value) == f"{path}: {message}"
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,9 @@ BAD = [
 
 @pytest.mark.parametrize(("path", "value", "message"), BAD)
 def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str) -> None:
-    with pytest.raises((FormatError, DataError), match=message) as caught:
+    with pytest.raises((FormatError, DataError), match=message) as excinfo:
         read(folder, changed(path, value))
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(
@@ -142,9 +142,9 @@ def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str
     ],
 )
 def test_files_that_are_no_annotations(folder: Path, content: bytes, message: str) -> None:
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match=message) as excinfo:
         read(folder, content)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 def test_missing_and_oversized_files(folder: Path, monkeypatch) -> None:

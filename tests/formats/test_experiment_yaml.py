@@ -41,9 +41,9 @@ MINIMAL = "name: a\nmodel: {cfg: n.cfg, weights: n.weights}\n"
 
 def error_of(text: str | bytes, *overrides: str) -> str:
     """The message with which a file is refused."""
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as excinfo:
         parse_experiment(text, overrides, "x.yaml")
-    return str(caught.value)
+    return str(excinfo.value)
 
 
 def test_all_keys_arrive() -> None:
@@ -221,9 +221,9 @@ def test_large_files_are_not_read(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", ["missing.yaml", ".", "a\0b"])
 def test_unreadable_paths_are_one_line(tmp_path: Path, name: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as excinfo:
         read_experiment(tmp_path / name)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 def parse_or_refuse(data: str | bytes, *overrides: str) -> Experiment | None:

@@ -95,11 +95,11 @@ def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None
 def test_a_bad_line_is_named(folder: Path, tmp_path: Path, line: str, message: str) -> None:
     listed = tmp_path / "val.txt"
     listed.write_text(f"cat/b.png 1\n{line}\n")
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as excinfo:
         read_list(listed, folder, NAMES)
-    assert str(caught.value).startswith(f"{listed}:2: ")
-    assert message in str(caught.value)
-    assert "\n" not in str(caught.value)
+    assert str(excinfo.value).startswith(f"{listed}:2: ")
+    assert message in str(excinfo.value)
+    assert "\n" not in str(excinfo.value)
 
 
 def test_lists_that_are_none(folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -163,9 +163,9 @@ def test_a_damaged_file_is_named(folder: Path, tmp_path: Path, old: str, new: st
     text = predictions_json(best_classes(np.eye(4, 3, dtype=np.float32)), dataset).decode()
     path = tmp_path / "predictions.json"
     path.write_text(text.replace(old, new, 1))
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match=message) as excinfo:
         read_predictions(path, dataset)
-    assert len(str(caught.value).splitlines()) == 1
+    assert len(str(excinfo.value).splitlines()) == 1
 
 
 def test_classifications_are_checked() -> None:

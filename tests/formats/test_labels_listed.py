@@ -140,7 +140,7 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, t
 def test_what_is_wrong_is_one_line(root: Path, name: str, text: str, said: str) -> None:
     (root / "set" / "valid.txt").write_text("\n".join(images(root)))
     (root / "set" / name).write_text(text)
-    with pytest.raises(MpnetError) as refused:
+    with pytest.raises(MpnetError) as excinfo:
         read_listed(root / "set" / name, names=NAMES if name == "a.txt" else None)
-    assert said in str(refused.value)
-    assert "\n" not in str(refused.value)
+    assert said in str(excinfo.value)
+    assert "\n" not in str(excinfo.value)

@@ -85,9 +85,9 @@ def test_labels_without_an_image_are_noted(folders) -> None:
 )
 def test_a_bad_line_is_named(folders, line: str, message: str) -> None:
     (folders[1] / "b.txt").write_text(f"0 0.5 0.5 0.5 0.5\n{line}\n", encoding="utf-8")
-    with pytest.raises(FormatError, match=rf"b\.txt:2: .*{message}") as caught:
+    with pytest.raises(FormatError, match=rf"b\.txt:2: .*{message}") as excinfo:
         read_yolo(*folders, NAMES)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 def test_binary_and_oversized_labels(folders, monkeypatch) -> None:

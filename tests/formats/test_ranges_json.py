@@ -49,10 +49,10 @@ def test_broken_files_are_named(tmp_path: Path, old: str, new: str, message: str
     assert old in text
     path = tmp_path / "ranges.json"
     path.write_text(text.replace(old, new))
-    with pytest.raises(FormatError, match=message) as caught:
+    with pytest.raises(FormatError, match=message) as excinfo:
         read_ranges(path)
-    assert "\n" not in str(caught.value)
-    assert str(path) in str(caught.value)
+    assert "\n" not in str(excinfo.value)
+    assert str(path) in str(excinfo.value)
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:

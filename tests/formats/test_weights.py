@@ -72,9 +72,9 @@ NEEDED = f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belon
 def test_wrong_sizes_are_stated(content: bytes, message: str, tmp_path: Path) -> None:
     path = tmp_path / "t.weights"
     path.write_bytes(content)
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as excinfo:
         read_weights(path, NETWORK)
-    assert str(caught.value) == f"{path}: {message}"
+    assert str(excinfo.value) == f"{path}: {message}"
 
 
 def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
@@ -97,9 +97,9 @@ def test_a_huge_file_is_refused_before_it_is_read(tmp_path: Path) -> None:
 def test_values_that_no_training_gives(position: int, value: float, message: str) -> None:
     values = np.arange(COUNT, dtype="<f4")
     values[position] = value
-    with pytest.raises(FormatError) as caught:
+    with pytest.raises(FormatError) as excinfo:
         parse_weights(HEADER + values.tobytes(), NETWORK, "t.weights")
-    assert str(caught.value) == f"t.weights: {message} the file is damaged or belongs to another cfg"
+    assert str(excinfo.value) == f"t.weights: {message} the file is damaged or belongs to another cfg"
 
 
 CONNECTED = parse_cfg(

@@ -28,14 +28,14 @@ class ConvCase:
     shape: ConvShape
     images: int = 1
     activation: str = "linear"
-    out: str = "float32"
+    result_type: str = "float32"
     rounding: str = "half_to_even"
     fill: str = "random"
     offset: bool = False
     misaligned: int = 0
     pool: int | None = None
     """2x2/2 pooling behind it with this padding, 0 or 1."""
-    kept: tuple[int, int, int, int] | None = None
+    taps: tuple[int, int, int, int] | None = None
     """First and last row, first and last column of the taps whose weights are not 0."""
 
     @property
@@ -48,20 +48,20 @@ class ConvCase:
         s = self.shape
         return (
             f"seed={self.seed} {self.precision} {s.in_h}x{s.in_w}x{s.in_channels}->{s.out_channels} k{s.size}"
-            f"s{s.stride}p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.out} {self.fill}"
-            f"{'' if self.pool is None else f' pool p{self.pool}'}{'' if self.kept is None else f' taps {self.kept}'}"
+            f"s{s.stride}p{s.padding}d{s.dilation}g{s.groups} n{self.images} {self.activation} {self.result_type} {self.fill}"
+            f"{'' if self.pool is None else f' pool p{self.pool}'}{'' if self.taps is None else f' taps {self.taps}'}"
         )
 
 
-def _values(rng: np.random.Generator, fill: str, stored: StoredType, shape: tuple[int, ...]) -> NDArray[Any]:
+def _values(rng: np.random.Generator, fill: str, stored_type: StoredType, shape: tuple[int, ...]) -> NDArray[Any]:
     """Activations of a stored type."""
-    if stored.is_code:
-        low, high = np.iinfo(stored.dtype).min, np.iinfo(stored.dtype).max
+    if stored_type.is_code:
+        low, high = np.iinfo(stored_type.dtype).min, np.iinfo(stored_type.dtype).max
         if fill in ("lowest", "highest"):
-            return np.full(shape, low if fill == "lowest" else high, stored.dtype)
+            return np.full(shape, low if fill == "lowest" else high, stored_type.dtype)
         if fill == "ties":
-            return rng.choice(np.array([low, low + 1, -1, 0, 1, high], stored.dtype), shape)
-        return rng.integers(low, high + 1, shape).astype(stored.dtype)
+            return rng.choice(np.array([low, low + 1, -1, 0, 1, high], stored_type.dtype), shape)
+        return rng.integers(low, high + 1, shape).astype(stored_type.dtype)
     if fill == "lowest":
         values = np.full(shape, -1000.0)
     elif fill == "highest":
@@ -69,31 +69,31 @@ def _values(rng: np.random.Generator, fill: str, stored: StoredType, shape: tupl
     elif fill == "ties":
         values = rng.integers(-4, 5, shape) * 0.5
     elif fill == "denormal":
-        values = rng.standard_normal(shape) * (1e-41 if stored.item_bytes == 4 else 1e-7)
+        values = rng.standard_normal(shape) * (1e-41 if stored_type.item_bytes == 4 else 1e-7)
     else:
         values = rng.standard_normal(shape)
     if fill == "sparse":
         values = np.where(rng.random(shape) < 0.8, rng.choice([0.0, -0.0], shape), values)
-    return narrowed(values, stored.dtype)
+    return narrowed(values, stored_type.dtype)
 
 
 def _move(array: NDArray[Any], elements: int) -> NDArray[Any]:
     """A copy that starts `elements` elements behind a fresh allocation."""
     room = np.empty(array.size + elements, array.dtype)
-    moved = room[elements:].reshape(array.shape)
-    moved[...] = array
-    return moved
+    copy = room[elements:].reshape(array.shape)
+    copy[...] = array
+    return copy
 
 
 def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str, Any]]:
     """(weights, x, keyword arguments of conv without out, ranges and threads)."""
     rng = np.random.default_rng(case.seed)
     s = case.shape
-    stored = precision(case.precision).stored
-    x = _move(_values(rng, case.fill, stored, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
+    stored_type = precision(case.precision).stored
+    x = _move(_values(rng, case.fill, stored_type, (case.images, s.in_h, s.in_w, s.in_channels)), case.misaligned)
     weight_shape = (s.out_channels, s.in_channels // s.groups, s.size, s.size)
     options: dict[str, Any] = {"bias": rng.standard_normal(s.out_channels).astype(np.float32), "activation": case.activation}
-    if stored.is_code:
+    if stored_type.is_code:
         largest = precision(case.precision).largest_code
         weights = rng.integers(-largest, largest + 1, weight_shape).astype(np.int8)
         if case.fill in ("lowest", "highest"):
@@ -102,27 +102,27 @@ def conv_arguments(case: ConvCase) -> tuple[NDArray[Any], NDArray[Any], dict[str
             )
         options["weight_scale"] = (rng.random(s.out_channels) * 0.01 + 0.001).astype(np.float32)
         options["in_quant"] = TensorQuant(
-            ((rng.random(case.images) * 0.1 + 0.01) * (1 if stored is CODE8 else 1 / 256)).astype(np.float32),
-            rng.choice(np.array([-128, -3, 0, 77, 127], np.int32), case.images).astype(np.int32) * (stored is CODE8),
+            ((rng.random(case.images) * 0.1 + 0.01) * (1 if stored_type is CODE8 else 1 / 256)).astype(np.float32),
+            rng.choice(np.array([-128, -3, 0, 77, 127], np.int32), case.images).astype(np.int32) * (stored_type is CODE8),
             (rng.standard_normal(case.images) * 0.01 * case.offset).astype(np.float32),
         )
     else:
         weights = (rng.standard_normal(weight_shape) / np.sqrt(s.depth)).astype(np.float32)
         if case.fill == "ties":
             weights = (rng.integers(-4, 5, weight_shape) * 0.25).astype(np.float32)
-    if case.kept is not None:
-        top, bottom, left, right = case.kept
-        kept = np.zeros((s.size, s.size), bool)
-        kept[top : bottom + 1, left : right + 1] = True
-        weights[..., ~kept] = 0
+    if case.taps is not None:
+        top, bottom, left, right = case.taps
+        is_tap = np.zeros((s.size, s.size), bool)
+        is_tap[top : bottom + 1, left : right + 1] = True
+        weights[..., ~is_tap] = 0
         options["bias"][::2] = -0.0  # which adding 0 * x would change
-    if STORED_TYPES[case.out].is_code:
+    if STORED_TYPES[case.result_type].is_code:
         options["out_quant"] = TensorQuant(
             (rng.random(case.images) * 0.05 + 0.01).astype(np.float32),
-            rng.integers(-128, 128, case.images).astype(np.int32) * (STORED_TYPES[case.out] is CODE8),
+            rng.integers(-128, 128, case.images).astype(np.int32) * (STORED_TYPES[case.result_type] is CODE8),
             np.zeros(case.images, np.float32),
         )
-        bounds = (-128, 127) if STORED_TYPES[case.out] is CODE8 else (-32768, 32767)
+        bounds = (-128, 127) if STORED_TYPES[case.result_type] is CODE8 else (-32768, 32767)
         options["out_rules"] = CodeRules(case.rounding, *bounds)
     return _move(weights, case.misaligned), x, options
 
@@ -205,7 +205,7 @@ def conv_cases() -> list[ConvCase]:
     """What the equality tests run through: of all each MPNET_CASES_EVERY-th, where levels.c compares the kernels besides."""
     cases = []
     seed = 0
-    outs = tuple(STORED_TYPES)
+    result_types = tuple(STORED_TYPES)
     for row in PRECISIONS.values():
         for i, shape in enumerate(small_shapes() + winograd_shapes() + narrow_shapes()):
             if row.accumulates == "float16" and shape.depth > 300:
@@ -218,7 +218,7 @@ def conv_cases() -> list[ConvCase]:
                     shape,
                     images=1 + i % 3,
                     activation=ACTIVATIONS[seed % len(ACTIVATIONS)],
-                    out=outs[seed % len(outs)],
+                    result_type=result_types[seed % len(result_types)],
                     rounding=ROUNDINGS[seed // 3 % 3],
                     fill=FILLS[i % len(FILLS)] if i % 2 else "random",
                     offset=row.carries_scale and i % 4 == 1,
@@ -226,9 +226,9 @@ def conv_cases() -> list[ConvCase]:
                 )
             )
         for activation in (*ACTIVATIONS, "tanh", "hard_swish", "gelu_erf"):
-            for out in outs:
+            for result_type in result_types:
                 seed += 1
-                cases.append(ConvCase(seed, row.name, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, out))
+                cases.append(ConvCase(seed, row.name, ConvShape(6, 7, 9, 21, 3, 1, 1), 2, activation, result_type))
         for fill in FILLS:
             seed += 1
             cases.append(ConvCase(seed, row.name, ConvShape(5, 6, 11, 19, 3, 1, 1), 2, "linear", "float32", fill=fill))
@@ -249,10 +249,10 @@ def edge_cases() -> list[ConvCase]:
         (ConvShape(7, 7, 16, 16, 3, 1, 1), (1, 0, 1, 0)),  # none
         (ConvShape(9, 9, 16, 16, 5, 1, 2, 1, 16), (2, 2, 0, 4)),
     ]
-    outs = ("float32", "float32", "int8", "float16")
+    result_types = ("float32", "float32", "int8", "float16")
     return [
-        ConvCase(9000 + seed, row.name, shape, 2, ("linear", "leaky")[seed % 2], outs[seed % 4], fill=fill, kept=kept)
-        for seed, (row, (shape, kept), fill) in enumerate(product(PRECISIONS.values(), shapes, ("random", "sparse")))
+        ConvCase(9000 + seed, row.name, shape, 2, ("linear", "leaky")[seed % 2], result_types[seed % 4], fill=fill, taps=taps)
+        for seed, (row, (shape, taps), fill) in enumerate(product(PRECISIONS.values(), shapes, ("random", "sparse")))
     ]
 
 
@@ -271,8 +271,8 @@ def finished_cases() -> list[ConvCase]:
         shapes, ("linear", "leaky", "relu", "relu6", "hard_swish"), (("fp32", "float32"), ("int8", "float32"), ("int8", "int8"))
     )
     return [
-        ConvCase(1000 + seed, name, shape, 2, activation, out, fill=FILLS[seed % 2 * 3])
-        for seed, (shape, activation, (name, out)) in enumerate(combinations)
+        ConvCase(1000 + seed, name, shape, 2, activation, result_type, fill=FILLS[seed % 2 * 3])
+        for seed, (shape, activation, (name, result_type)) in enumerate(combinations)
     ]
 
 
@@ -281,13 +281,13 @@ def pooled_cases() -> list[ConvCase]:
     cases = []
     shapes = [*small_shapes(), *winograd_shapes(), *narrow_shapes()]
     shapes += [ConvShape(23, 300, 3, 17, 3, 1, 1), ConvShape(34, 33, 20, 40, 3, 1, 1)]
-    outs = tuple(STORED_TYPES)
+    result_types = tuple(STORED_TYPES)
     for row in PRECISIONS.values():
         for i, shape in enumerate(shapes):
             if row.accumulates == "float16" and shape.depth > 300:
                 continue
             padding = 1 if min(shape.out_h, shape.out_w) < 2 else i % 2
-            out = outs[(i + len(row.name)) % len(outs)]
+            result_type = result_types[(i + len(row.name)) % len(result_types)]
             cases.append(
                 ConvCase(
                     5000 + len(cases),
@@ -295,7 +295,7 @@ def pooled_cases() -> list[ConvCase]:
                     shape,
                     1 + i % 2,
                     ("leaky", "linear", "mish", "hard_swish")[i % 4],
-                    out,
+                    result_type,
                     fill=("random", "sparse", "ties")[i % 3],
                     misaligned=i % 3,
                     pool=padding,
@@ -308,11 +308,13 @@ def first_layer_cases() -> list[ConvCase]:
     """Three channels, 3x3, pooled without an incomplete window: some tables have kernels of their own for these."""
     cases = []
     for row in PRECISIONS.values():
-        for out in STORED_TYPES:
+        for result_type in STORED_TYPES:
             for i, activation in enumerate(("leaky", "linear", "relu", "relu6", "mish", "hard_sigmoid")):
                 shape = ConvShape(6 + 2 * (i % 2), 10 + 2 * i, 3, (16, 5, 33, 24, 17, 16)[i], 3, 1, 1)
                 fill = ("random", "denormal", "ties", "sparse", "random")[(i + len(cases)) % 5]
-                cases.append(ConvCase(7000 + len(cases), row.name, shape, 1 + i % 2, activation, out, fill=fill, pool=0))
+                cases.append(
+                    ConvCase(7000 + len(cases), row.name, shape, 1 + i % 2, activation, result_type, fill=fill, pool=0)
+                )
     return cases
 
 

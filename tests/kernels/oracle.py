@@ -35,7 +35,7 @@ def oracle() -> ReferenceKernels:
     return RecordedKernels(Path(folder)) if folder else ReferenceKernels()
 
 
-def _named(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
+def _name_arguments(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator[tuple[str, Any]]:
     """Every argument that decides what a function of the oracle gives, and where it puts that."""
     names = [*inspect.signature(function).parameters]
     for position, value in enumerate(arguments):
@@ -46,16 +46,16 @@ def _named(function: Callable[..., Any], arguments: tuple[Any, ...]) -> Iterator
             yield from (("shape", value.shape), ("precision", value.precision.name), ("weights", value.data))
         elif isinstance(value, dict):
             for key in sorted(value):
-                yield from _parts(key, value[key])
+                yield from _flatten(key, value[key])
         else:
-            yield from _parts(name, value)
+            yield from _flatten(name, value)
 
 
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _flatten(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A tuple one by one: arrays in it count by their values, of which a text would leave out most."""
     if isinstance(value, tuple):
-        for number, part in enumerate(value):
-            yield from _parts(f"{name}.{number}", part)
+        for number, element in enumerate(value):
+            yield from _flatten(f"{name}.{number}", element)
     else:
         yield name, value
 
@@ -68,9 +68,9 @@ class RecordedKernels(ReferenceKernels):
         sources = (inspect.getsource(module) for module in (reference, reference_math, reference_operations, rounding, reals))
         self._folder, self._version = folder, hashlib.sha256("".join(sources).encode()).digest()
 
-    def call(self, function: str, x: Storage | NDArray[Any], *rest: Any) -> Call:
+    def call(self, function: str, x: Storage | NDArray[Any], *arguments: Any) -> Call:
         """See Kernels.call."""
-        return self._recorded(super().call(function, x, *rest))
+        return self._recorded(super().call(function, x, *arguments))
 
     def conv_call(self, packed: PackedConv, x: Storage | NDArray[Any], fields: dict[str, Any]) -> Call:
         """See Kernels.conv_call."""
@@ -84,7 +84,7 @@ class RecordedKernels(ReferenceKernels):
             function(*arguments)
             return
         key, results = hashlib.sha256(self._version + function.__name__.encode()), []
-        for name, value in _named(function, arguments):
+        for name, value in _name_arguments(function, arguments):
             if isinstance(value, np.ndarray):
                 key.update(f"{name} {value.dtype} {value.shape}".encode())
                 results += [value] if name in RESULTS else []
@@ -98,7 +98,7 @@ class RecordedKernels(ReferenceKernels):
             unfinished.write_bytes(b"".join(result.tobytes() for result in results))
             unfinished.replace(path)
             return
-        at, kept = 0, path.read_bytes()
+        offset, record = 0, path.read_bytes()
         for result in results:
-            result[...] = np.frombuffer(kept, result.dtype, result.size, at).reshape(result.shape)
-            at += result.nbytes
+            result[...] = np.frombuffer(record, result.dtype, result.size, offset).reshape(result.shape)
+            offset += result.nbytes

@@ -28,21 +28,21 @@ LEVELS = isa.usable_levels()
 def run(kernels: Any, case: ConvCase, threads: int = 1) -> tuple[NDArray[Any], NDArray[np.float32]]:
     """(result, ranges, zeros where none are measured); raises when bytes around the result were touched."""
     weights, x, options = conv_arguments(case)
-    dtype = STORED_TYPES[case.out].dtype
+    dtype = STORED_TYPES[case.result_type].dtype
     shape = output_shape(case)
     size = int(np.prod(shape)) * dtype.itemsize
     room = np.full(size + 128, GUARD, np.uint8)
     out = room[64 : 64 + size].view(dtype).reshape(shape)
     ranges = np.zeros((case.images, 2), np.float32)
-    measured = None if case.pool is not None and dtype in CODES else ranges
+    measured_ranges = None if case.pool is not None and dtype in CODES else ranges
     packed = kernels.pack_conv(case.shape, precision(case.precision), weights)
-    kernels.conv(packed, x, out, ranges=measured, pool=case.pool is not None, threads=threads, **options)
+    kernels.conv(packed, x, out, ranges=measured_ranges, pool=case.pool is not None, threads=threads, **options)
     assert (room[:64] == GUARD).all(), case
     assert (room[64 + size :] == GUARD).all(), case
     return out, ranges
 
 
-def same(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
+def have_same_bits(expected: NDArray[Any], actual: NDArray[Any]) -> bool:
     """Equal bits, so that -0 and 0 differ."""
     return expected.tobytes() == actual.tobytes()
 
@@ -60,13 +60,13 @@ def is_slow(number: int, case: ConvCase) -> bool:
 def test_every_level_equals_scalar_and_scalar_equals_oracle(case: ConvCase) -> None:
     scalar, scalar_ranges = run(isa.kernels("scalar"), case)
     expected, expected_ranges = run(ORACLE, case)
-    assert same(expected, scalar), f"scalar differs from the oracle: {case}"
-    assert same(expected_ranges, scalar_ranges), f"scalar ranges differ from the oracle: {case}"
+    assert have_same_bits(expected, scalar), f"scalar differs from the oracle: {case}"
+    assert have_same_bits(expected_ranges, scalar_ranges), f"scalar ranges differ from the oracle: {case}"
     for level in LEVELS:
         for threads in (1, 2, 3):
             actual, ranges = run(isa.kernels(level), case, threads)
-            assert same(scalar, actual), f"{level} with {threads} threads differs from scalar: {case}"
-            assert same(scalar_ranges, ranges), f"{level} with {threads} threads: ranges differ from scalar: {case}"
+            assert have_same_bits(scalar, actual), f"{level} with {threads} threads differs from scalar: {case}"
+            assert have_same_bits(scalar_ranges, ranges), f"{level} with {threads} threads: ranges differ from scalar: {case}"
 
 
 @pytest.mark.parametrize("level", ["oracle", *LEVELS])
@@ -96,15 +96,15 @@ def call(level: str, shape: ConvShape, x: NDArray[np.float32], **change: Any) ->
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-@pytest.mark.parametrize("place", [(0, 0), (2, 3), (8, 8)], ids=str)
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("pixel", [(0, 0), (2, 3), (8, 8)], ids=str)
 @pytest.mark.parametrize(
     "shape", [ConvShape(9, 9, 3, 20, 3, 1, 1), ConvShape(9, 9, 3, 16, 1), ConvShape(9, 9, 8, 8, 3, 1, 1, 1, 8)], ids=str
 )
-def test_a_result_that_is_not_finite_is_reported(level: str, bad: float, place: tuple[int, int], shape: ConvShape) -> None:
+def test_a_result_that_is_not_finite_is_reported(level: str, value: float, pixel: tuple[int, int], shape: ConvShape) -> None:
     x = np.zeros((2, 9, 9, shape.in_channels), np.float32)
     assert (call(level, shape, x, activation="relu") == 0).all()
-    x[(1, *place, 2)] = bad
+    x[(1, *pixel, 2)] = value
     with pytest.raises(NonFiniteError, match="NaN or infinite"):
         call(level, shape, x, activation="relu", threads=2)
 
@@ -159,8 +159,8 @@ def test_bad_arguments_are_named(level: str) -> None:
 @pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.carries_scale], ids=str)
 def test_bounds_of_codes(level: str, row: Precision) -> None:
     k = isa.kernels(level)
-    for beyond in {-row.largest_code - 1, min(row.largest_code + 1, 127)} - {row.largest_code}:
-        weights = np.full((1, 1, 1, 1), beyond, np.int8)
+    for code in {-row.largest_code - 1, min(row.largest_code + 1, 127)} - {row.largest_code}:
+        weights = np.full((1, 1, 1, 1), code, np.int8)
         with pytest.raises(KernelError, match=rf"\[-{row.largest_code}, {row.largest_code}\]"):
             k.pack_conv(ConvShape(1, 1, 1, 1, 1), row, weights)
     with pytest.raises(KernelError, match="at most 66311 products"):
@@ -175,14 +175,14 @@ def test_int8_sums_at_the_bound_are_exact(level: str, sign: int) -> None:
     k = isa.kernels(level)
     packed = k.pack_conv(ConvShape(1, 1, depth, 2, 1), precision("int8"), np.full((2, depth, 1, 1), sign, np.int8))
     out = np.empty((1, 1, 1, 2), np.float32)
-    one = np.ones(1, np.float32)
+    ones = np.ones(1, np.float32)
     k.conv(
         packed,
         np.full((1, 1, 1, depth), 127, np.int8),
         out,
         bias=np.zeros(2, np.float32),
         weight_scale=np.ones(2, np.float32),
-        in_quant=TensorQuant(one, np.array([-128], np.int32), 0 * one),
+        in_quant=TensorQuant(ones, np.array([-128], np.int32), 0 * ones),
     )
     assert out.tolist() == [[[[float(np.float32(255 * sign * depth))] * 2]]]
 
@@ -197,13 +197,13 @@ def test_int16_sums_at_the_bound_are_rounded_once(level: str, row: Precision, co
     weight = sign * row.largest_code * (1 << (8 - row.weight_bits) if row.is_narrow else 1)  # a group's largest multiple
     for depth in (66311, 1028, 600, 5):
         packed = kernels.pack_conv(ConvShape(1, 1, depth, 2, 1), row, np.full((2, depth, 1, 1), weight, np.int8))
-        out, one = np.empty((1, 1, 1, 2), np.float32), np.ones(1, np.float32)
+        out, ones = np.empty((1, 1, 1, 2), np.float32), np.ones(1, np.float32)
         x = np.full((1, 1, 1, depth), code, np.int16)
         scales: dict[str, Any] = {"bias": np.zeros(2, np.float32), "weight_scale": np.ones(2, np.float32)}
-        kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one), **scales)
+        kernels.conv(packed, x, out, in_quant=TensorQuant(ones, np.zeros(1, np.int32), 0 * ones), **scales)
         assert out.tolist() == [[[[float(np.float32(code * weight * depth))] * 2]]]
         with pytest.raises(KernelError, match="out of range"):
-            kernels.conv(packed, x, out, in_quant=TensorQuant(one, np.ones(1, np.int32), 0 * one), **scales)
+            kernels.conv(packed, x, out, in_quant=TensorQuant(ones, np.ones(1, np.int32), 0 * ones), **scales)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -212,7 +212,7 @@ def test_int16_sums_at_the_bound_are_rounded_once(level: str, row: Precision, co
 def test_int16_depthwise_is_exact_at_every_depth(level: str, row: Precision, size: int) -> None:
     """Filters whose sums fit int32, and some that would leave it."""
     shape = ConvShape(size, size, 18, 18, size, groups=18)
-    kernels, one = isa.kernels(level), np.ones(1, np.float32)
+    kernels, ones = isa.kernels(level), np.ones(1, np.float32)
     packed = kernels.pack_conv(shape, row, np.full((18, 1, size, size), -row.largest_code, np.int8))
     out = np.empty((1, 1, 1, 18), np.float32)
     kernels.conv(
@@ -221,7 +221,7 @@ def test_int16_depthwise_is_exact_at_every_depth(level: str, row: Precision, siz
         out,
         bias=np.zeros(18, np.float32),
         weight_scale=np.ones(18, np.float32),
-        in_quant=TensorQuant(one, np.zeros(1, np.int32), 0 * one),
+        in_quant=TensorQuant(ones, np.zeros(1, np.int32), 0 * ones),
     )
     assert set(out.ravel().tolist()) == {float(np.float32(32768 * row.largest_code * size * size))}
 
@@ -249,7 +249,7 @@ def test_int8_winograd_and_direct_give_the_same_sums(level: str, shape: ConvShap
             weight_scale=np.ones(filters, np.float32),
             in_quant=quant,
         )
-    assert same(expected, out)
+    assert have_same_bits(expected, out)
 
 
 @pytest.mark.parametrize("level", LEVELS)
@@ -278,7 +278,7 @@ def test_sums_of_the_largest_narrow_weights_and_codes_are_exact(level: str, row:
         out, expected = np.empty((2, 2, shape.out_h, shape.out_w, size[0]), np.float32)
         k.conv(k.pack_conv(shape, row, weights), x, out, **options)
         ORACLE.conv(ORACLE.pack_conv(shape, row, weights), x, expected, **options)
-        assert same(expected, out), shape
+        assert have_same_bits(expected, out), shape
 
 
 def in_groups(rng: np.random.Generator, row: Precision, shape: ConvShape) -> NDArray[np.int8]:
@@ -326,7 +326,7 @@ def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision
             out = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
             kernels.conv(packed, x, out, threads=2, **options)
             results.append(out)
-    assert all(same(results[0], result) for result in results)
+    assert all(have_same_bits(results[0], result) for result in results)
     if shape.depth > 1000:
         sizes = {precise: isa.kernels().pack_conv(shape, precise, weights).data.nbytes for precise in (eight, row)}
         assert sizes[row] < sizes[eight] * (row.weight_bits + 1) / 8
@@ -336,9 +336,9 @@ def test_weights_in_groups_are_int8_weights_that_take_less_memory(row: Precision
 @pytest.mark.parametrize("row", [row for row in PRECISIONS.values() if row.is_narrow], ids=str)
 def test_weights_that_are_no_multiples_of_codes_are_refused(level: str, row: Precision) -> None:
     k = ReferenceKernels() if level == "oracle" else isa.kernels(level)
-    for wrong in ([127] * 2, [row.largest_code + 1, 1], [-128, 0]):
+    for unfitting in ([127] * 2, [row.largest_code + 1, 1], [-128, 0]):
         weights = np.zeros((3, 70, 1, 1), np.int8)
-        weights[1, 62:64, 0, 0] = wrong
+        weights[1, 62:64, 0, 0] = unfitting
         with pytest.raises(KernelError, match=rf"\[-{row.largest_code}, {row.largest_code}\]"):
             k.pack_conv(ConvShape(4, 4, 70, 3, 1), row, weights)
 
@@ -362,19 +362,19 @@ def test_an_input_converted_on_its_way_is_one_converted_before(name: str, roundi
                 (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size)
             ).astype(np.float32)
             rules = CodeRules(rounding, -127, 120) if kind.carries_scale else CodeRules()
-            before = np.empty(x.shape, kind.stored.dtype)
+            converted = np.empty(x.shape, kind.stored.dtype)
             if kind.carries_scale:
                 weights = rng.integers(-127, 128, weights.shape).astype(np.int8)
                 quant = TensorQuant(np.array([0.02, 0.013], np.float32), np.array([-3, 77], np.int32), np.zeros(2, np.float32))
                 options |= {"in_quant": quant, "weight_scale": np.full(shape.out_channels, 0.01, np.float32)}
-                ORACLE.quantize(x, before, quant, rounding=rounding, low=-127, high=120)
+                ORACLE.quantize(x, converted, quant, rounding=rounding, low=-127, high=120)
             else:
-                ORACLE.cast(x, before)
+                ORACLE.cast(x, converted)
             expected = np.empty((2, shape.out_h, shape.out_w, shape.out_channels), np.float32)
-            ORACLE.conv(ORACLE.pack_conv(shape, kind, weights), before, expected, **options)
+            ORACLE.conv(ORACLE.pack_conv(shape, kind, weights), converted, expected, **options)
             for kernels in (ORACLE, *(isa.kernels(level) for level in LEVELS)):
                 packed = kernels.pack_conv(shape, kind, weights)
                 for threads in (1, 3):
                     out = np.empty_like(expected)
                     kernels.conv(packed, x, out, converts=rules, threads=threads, **options)
-                    assert same(expected, out), f"{kernels.name}, {threads} threads: {shape}"
+                    assert have_same_bits(expected, out), f"{kernels.name}, {threads} threads: {shape}"

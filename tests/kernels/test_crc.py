@@ -24,8 +24,8 @@ def definition(crc: int, data: bytes) -> int:
     return crc ^ 0xFFFFFFFF
 
 
-def crc(before: int, data: bytes) -> int:
-    return int(lib.mp_crc32c(before, ffi.from_buffer(data), len(data)))
+def crc(previous: int, data: bytes) -> int:
+    return int(lib.mp_crc32c(previous, ffi.from_buffer(data), len(data)))
 
 
 def test_the_known_value() -> None:

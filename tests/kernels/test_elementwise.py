@@ -24,7 +24,7 @@ LEVELS = isa.usable_levels()
 COUNTS = (1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 64, 65, 70001)
 
 
-def agree(call: Any, out: NDArray[Any], place: str) -> None:
+def agree(call: Any, out: NDArray[Any], description: str) -> None:
     """call(kernels, out, threads) on the oracle and every level; guard bytes around out stay."""
     expected = np.empty_like(out)
     call(ORACLE, expected, 1)
@@ -33,9 +33,9 @@ def agree(call: Any, out: NDArray[Any], place: str) -> None:
             room = np.full(out.nbytes + 64, 0x5A, np.uint8)
             actual = room[32 : 32 + out.nbytes].view(out.dtype).reshape(out.shape)
             call(isa.kernels(level), actual, threads)
-            assert actual.tobytes() == expected.tobytes(), f"{level}, {threads} threads, {place}"
-            assert (room[:32] == 0x5A).all(), f"{level} wrote before the output, {place}"
-            assert (room[32 + out.nbytes :] == 0x5A).all(), f"{level} wrote behind the output, {place}"
+            assert actual.tobytes() == expected.tobytes(), f"{level}, {threads} threads, {description}"
+            assert (room[:32] == 0x5A).all(), f"{level} wrote before the output, {description}"
+            assert (room[32 + out.nbytes :] == 0x5A).all(), f"{level} wrote behind the output, {description}"
 
 
 def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
@@ -43,12 +43,12 @@ def values(seed: int, count: int, dtype: Any) -> NDArray[Any]:
     rng = np.random.default_rng(seed)
     x = (rng.standard_normal(count) * 10.0 ** rng.integers(-3, 3, count)).astype(np.float32)
     special = np.array([0.0, -0.0, 0.5, -0.5, 1.5, 2.5, -2.5, 1e-41, -1e-41, 6e-8, 65504, -65504, 0.49999997, 12.75])
-    where = rng.random(count) < 0.3
-    x[where] = rng.choice(special, int(where.sum())).astype(np.float32)
-    return stored(x, dtype)
+    is_special = rng.random(count) < 0.3
+    x[is_special] = rng.choice(special, int(is_special.sum())).astype(np.float32)
+    return to_stored_type(x, dtype)
 
 
-def stored(x: NDArray[np.float32], dtype: Any) -> NDArray[Any]:
+def to_stored_type(x: NDArray[np.float32], dtype: Any) -> NDArray[Any]:
     """x, or the codes nearest to it."""
     return np.clip(x, -128, 127).astype(dtype) if dtype in CODES else narrowed(x, dtype)
 
@@ -87,10 +87,10 @@ def test_dequantize(dtype: Any) -> None:
 
 @pytest.mark.parametrize("dtype", [dtype for dtype in REALS if dtype.itemsize == 2], ids=str)
 def test_cast_rounds_every_real_of_16_bits_and_its_neighbours(dtype: Any) -> None:
-    halves = np.arange(65536, dtype=np.uint16).view(dtype)
-    halves = halves[np.isfinite(widened(halves))]
-    exact = widened(halves)
-    assert narrowed(exact, dtype).tobytes() == halves.tobytes()
+    reals = np.arange(65536, dtype=np.uint16).view(dtype)
+    reals = reals[np.isfinite(widened(reals))]
+    exact = widened(reals)
+    assert narrowed(exact, dtype).tobytes() == reals.tobytes()
     middle = ((exact[:-1].astype(np.float64) + exact[1:]) / 2).astype(np.float32)
     floats = np.concatenate(
         [
@@ -102,7 +102,7 @@ def test_cast_rounds_every_real_of_16_bits_and_its_neighbours(dtype: Any) -> Non
         ]
     )
     agree(lambda k, out, t: k.cast(floats, out, threads=t), np.empty(floats.shape, dtype), "all halves")
-    agree(lambda k, out, t: k.cast(halves, out, threads=t), np.empty(halves.shape, np.float32), "all halves")
+    agree(lambda k, out, t: k.cast(reals, out, threads=t), np.empty(reals.shape, np.float32), "all halves")
 
 
 @pytest.mark.parametrize("dtype", REALS, ids=str)
@@ -115,12 +115,12 @@ def test_value_range(dtype: Any) -> None:
                 assert isa.kernels(level).value_range(x, threads=threads).tobytes() == expected.tobytes(), (level, count)
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_value_range_refuses_what_is_not_finite(bad: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_value_range_refuses_what_is_not_finite(value: float) -> None:
     for level in LEVELS:
-        for at in (0, 7, 8, 40000, 70000):
+        for channel in (0, 7, 8, 40000, 70000):
             x = np.zeros((1, 1, 1, 70001), np.float32)
-            x[0, 0, 0, at] = bad
+            x[0, 0, 0, channel] = value
             with pytest.raises(NonFiniteError):
                 isa.kernels(level).value_range(x, threads=2)
 
@@ -160,7 +160,7 @@ def test_maxpool(dtype: Any, size: int, stride: int, padding: int) -> None:
         if h + padding < size or w + padding < size:
             continue
         x = values(h * w * c, n * h * w * c, np.float32)
-        x = stored(np.clip(x, -128, 127), dtype).reshape(n, h, w, c)
+        x = to_stored_type(np.clip(x, -128, 127), dtype).reshape(n, h, w, c)
         shape = (n, (h + padding - size) // stride + 1, (w + padding - size) // stride + 1, c)
         agree(
             lambda k, out, t, x=x: k.maxpool(x, out, size=size, stride=stride, padding=padding, threads=t),
@@ -176,11 +176,11 @@ def test_avgpool(dtype: Any) -> None:
         agree(lambda k, out, t, x=x: k.avgpool(x, out, threads=t), np.empty((2, 1, 1, c), dtype), f"{h}x{w}x{c}")
 
 
-def bound(function: str, x: NDArray[Any], *rest: Any) -> Any:
+def bound(function: str, x: NDArray[Any], *arguments: Any) -> Any:
     """A call for `agree` of what has no method of its own; out follows x, threads come last."""
 
     def call(kernels: Kernels, out: NDArray[Any], threads: int) -> None:
-        kernels.run_call(Binder(kernels, threads).call(function, x, out, *rest), function)
+        kernels.run_call(Binder(kernels, threads).call(function, x, out, *arguments), function)
 
     return call
 
@@ -208,8 +208,8 @@ def test_layer_norm(dtype: Any) -> None:
     for rows, *ends in ((1, 1), (3, 7, 8), (4, 33), (13, 64, 70), (197, 192, 400), (2, 40000)):
         length, starts = ends[-1], np.array([0, *ends], np.int32)
         x = narrowed(values(rows + length, rows * length, np.float32) / 100, dtype).reshape(rows, length)
-        rest = (dtype, kind, rows, length, starts, len(ends), 1e-5, 0.0, 0.0, 0.0)
-        agree(bound("normalize", x, *rest), np.empty_like(x), f"{rows} rows of {ends}")
+        arguments = (dtype, kind, rows, length, starts, len(ends), 1e-5, 0.0, 0.0, 0.0)
+        agree(bound("normalize", x, *arguments), np.empty_like(x), f"{rows} rows of {ends}")
 
 
 @pytest.mark.parametrize(
@@ -232,38 +232,40 @@ def test_attention(positions: int, areas: int, heads: int, key: int, value: int)
     rng = np.random.default_rng(positions + key)
     x = (rng.standard_normal((n, pixels, heads * (2 * key + value))) * 10.0 ** rng.integers(-2, 2)).astype(np.float32)
     x[rng.random(x.shape) < 0.05] = -0.0
-    rest = (n, pixels, heads, key, value, areas, float(np.float32(key**-0.5)))
-    agree(bound("attention", x, *rest), np.empty((n, pixels, heads * value), np.float32), f"{positions} positions")
+    arguments = (n, pixels, heads, key, value, areas, float(np.float32(key**-0.5)))
+    agree(bound("attention", x, *arguments), np.empty((n, pixels, heads * value), np.float32), f"{positions} positions")
 
 
 @pytest.mark.parametrize("dtype", ANY, ids=str)
 def test_upsample_and_concat(dtype: Any) -> None:
     for h, w, c, factor in ((3, 4, 5, 2), (13, 13, 128, 2), (2, 3, 1, 3), (4, 4, 16, 1)):
-        x = stored(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
+        x = to_stored_type(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
         agree(
             lambda k, out, t, x=x, f=factor: k.upsample(x, out, factor=f, threads=t),
             np.empty((2, h * factor, w * factor, c), dtype),
             f"upsample {h}x{w}x{c}",
         )
-        parts = [x, x[..., :1].copy(), np.repeat(x, 2, axis=3)]
-        agree(lambda k, out, t, parts=parts: k.concat(parts, out, threads=t), np.empty((2, h, w, 3 * c + 1), dtype), "concat")
+        inputs = [x, x[..., :1].copy(), np.repeat(x, 2, axis=3)]
+        agree(
+            lambda k, out, t, inputs=inputs: k.concat(inputs, out, threads=t), np.empty((2, h, w, 3 * c + 1), dtype), "concat"
+        )
 
 
 @pytest.mark.parametrize("dtype", ANY, ids=str)
 def test_take_channels(dtype: Any) -> None:
-    for h, w, c, start, taken in ((3, 4, 5, 2, 3), (20, 20, 32, 16, 16), (7, 9, 300, 0, 260), (2, 3, 1, 0, 1)):
-        x = stored(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
+    for h, w, c, start, count in ((3, 4, 5, 2, 3), (20, 20, 32, 16, 16), (7, 9, 300, 0, 260), (2, 3, 1, 0, 1)):
+        x = to_stored_type(np.clip(values(h * w, 2 * h * w * c, np.float32), -128, 127), dtype).reshape(2, h, w, c)
         agree(
             lambda k, out, t, x=x, start=start: k.take_channels(x, out, start, threads=t),
-            np.empty((2, h, w, taken), dtype),
-            f"channels {start} to {start + taken} of {c}",
+            np.empty((2, h, w, count), dtype),
+            f"channels {start} to {start + count} of {c}",
         )
 
 
 @pytest.mark.parametrize("dtype", ANY, ids=str)
 def test_shuffle(dtype: Any) -> None:
     for pixels, c, groups in ((1, 1, 1), (3, 116, 2), (200, 34, 2), (70, 48, 3), (65, 20, 4), (5, 7, 7), (4, 6, 1)):
-        x = stored(np.clip(values(pixels, pixels * c, np.float32), -128, 127), dtype).reshape(pixels, c)
+        x = to_stored_type(np.clip(values(pixels, pixels * c, np.float32), -128, 127), dtype).reshape(pixels, c)
         agree(bound("shuffle", x, dtype, pixels, c, groups), np.empty_like(x), f"{c} channels in {groups} groups")
 
 

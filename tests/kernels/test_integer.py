@@ -34,10 +34,10 @@ SHAPES = [
 ]
 
 
-def call(kernels: Any, function: str, x: NDArray[Any], *rest: Any, threads: int = 1) -> None:
+def call(kernels: Any, function: str, x: NDArray[Any], *arguments: Any, threads: int = 1) -> None:
     """Run a call of what has no method."""
-    made = Binder(kernels, threads).call(function, x, *rest)
-    kernels.check_status(made.function(*made.arguments), function)
+    kernel_call = Binder(kernels, threads).call(function, x, *arguments)
+    kernels.check_status(kernel_call.function(*kernel_call.arguments), function)
 
 
 def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
@@ -49,30 +49,32 @@ def factors(rng: np.random.Generator, count: int, low: int, high: int) -> tuple[
 
 
 def convolved(
-    kernels: Any, shape: ConvShape, row: Precision, gives: Precision, leaky: bool, pool: int | None, threads: int = 1
+    kernels: Any, shape: ConvShape, row: Precision, result_precision: Precision, leaky: bool, pool: int | None, threads: int = 1
 ) -> NDArray[Any]:
     """Codes of two images."""
     rng = np.random.default_rng(shape.depth + shape.out_channels)
-    most = row.largest_code
-    weights = rng.integers(-most, most + 1, (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size))
+    largest = row.largest_code
+    weights = rng.integers(
+        -largest, largest + 1, (shape.out_channels, shape.in_channels // shape.groups, shape.size, shape.size)
+    )
     ends = np.iinfo(row.stored.dtype)
     x = rng.integers(ends.min, ends.max + 1, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(row.stored.dtype)
-    ones, zeros, is_byte = np.ones(2, np.float32), np.zeros(2, np.float32), gives is INT8
-    steps = np.iinfo(gives.stored.dtype)
+    ones, zeros, is_byte = np.ones(2, np.float32), np.zeros(2, np.float32), result_precision is INT8
+    steps = np.iinfo(result_precision.stored.dtype)
     bias = rng.integers(-20000, 20001, shape.out_channels)
-    least = -22 if is_byte else -14 if row is INT8 else -24
-    multiplier, shift = factors(rng, shape.out_channels, least, 2 if is_byte else 7)
-    shift[: shape.out_channels // 2] = least // 2
+    smallest_shift = -22 if is_byte else -14 if row is INT8 else -24
+    multiplier, shift = factors(rng, shape.out_channels, smallest_shift, 2 if is_byte else 7)
+    shift[: shape.out_channels // 2] = smallest_shift // 2
     zero_points = np.array([-7, 100], np.int32) * (row is INT8)
     out_zero_points = np.array([-128, 3], np.int32) * is_byte
-    after = factors(rng, 3, -4, 1)
+    leaky_factors = factors(rng, 3, -4, 1)
     height, width = shape.out_h, shape.out_w
     if pool is not None:
         height, width = (height + pool) // 2, (width + pool) // 2
-    out = np.empty((2, height, width, shape.out_channels), gives.stored.dtype)
+    out = np.empty((2, height, width, shape.out_channels), result_precision.stored.dtype)
     packed = kernels.pack_conv(shape, row, weights.astype(np.int8))
     binder = Binder(kernels, threads)
-    made = binder.conv(
+    kernel_call = binder.conv(
         packed,
         x,
         out,
@@ -86,24 +88,26 @@ def convolved(
             bias.astype(np.int32 if is_byte else np.int64),
             multiplier,
             shift,
-            LeakySteps(after[0][:2].copy(), after[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
+            LeakySteps(leaky_factors[0][:2].copy(), leaky_factors[1][:2].copy(), (steps.min - 5, steps.max)) if leaky else None,
         ),
     )
     binder.finish()
-    kernels.check_status(made.function(*made.arguments), "convolution")
+    kernels.check_status(kernel_call.function(*kernel_call.arguments), "convolution")
     return out
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize(("row", "gives"), [(INT8, INT8), (INT16, INT16), (INT8, INT16), (INT16W5, INT16)], ids=str)
+@pytest.mark.parametrize(("row", "result_precision"), [(INT8, INT8), (INT16, INT16), (INT8, INT16), (INT16W5, INT16)], ids=str)
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_convolutions_give_the_same_codes_everywhere(level: str, row: Precision, gives: Precision, shape: ConvShape) -> None:
+def test_convolutions_give_the_same_codes_everywhere(
+    level: str, row: Precision, result_precision: Precision, shape: ConvShape
+) -> None:
     kernels = isa.kernels(level)
     for leaky in (False, True):
         for pool in (None, 0, 1) if shape.out_h > 1 else (None,):
-            expected = convolved(ORACLE, shape, row, gives, leaky, pool)
+            expected = convolved(ORACLE, shape, row, result_precision, leaky, pool)
             for threads in (1, 3):
-                assert convolved(kernels, shape, row, gives, leaky, pool, threads).tobytes() == expected.tobytes(), (
+                assert convolved(kernels, shape, row, result_precision, leaky, pool, threads).tobytes() == expected.tobytes(), (
                     leaky,
                     pool,
                 )
@@ -113,7 +117,7 @@ def test_convolutions_give_the_same_codes_everywhere(level: str, row: Precision,
 @pytest.mark.parametrize("source", [np.int8, np.int16])
 @pytest.mark.parametrize("target", [np.int8, np.int16])
 def test_rescaling_gives_the_same_codes_everywhere(level: str, source: Any, target: Any) -> None:
-    rng, ends, to = np.random.default_rng(3), np.iinfo(source), np.iinfo(target)
+    rng, ends, target_bounds = np.random.default_rng(3), np.iinfo(source), np.iinfo(target)
     x = np.arange(ends.min, ends.max + 1).astype(source)
     for low, high in ((-31, 0), (0, 14 if source is np.int16 else 22)):
         multiplier, shift = factors(rng, 5, low, high)
@@ -121,8 +125,8 @@ def test_rescaling_gives_the_same_codes_everywhere(level: str, source: Any, targ
             rules = (
                 5 * (source is np.int8),
                 -9 * (target is np.int8),
-                to.min,
-                to.max,
+                target_bounds.min,
+                target_bounds.max,
                 *(int(v[j]) for j in (i, i + 1) for v in (multiplier, shift)),
             )
             expected, out = np.empty((2, x.size), target)
@@ -137,7 +141,7 @@ def test_sums_give_the_same_codes_everywhere(level: str, kind: Any) -> None:
     rng, ends = np.random.default_rng(4), np.iinfo(kind)
     a, b = rng.integers(ends.min, ends.max + 1, (2, 20_001)).astype(kind)
     for _ in range(5):
-        multipliers, shifts = (part[:3].copy() for part in factors(rng, 4, -16, 0))
+        multipliers, shifts = (numbers[:3].copy() for numbers in factors(rng, 4, -16, 0))
         shifts[:2] = -shifts[:2] // 8 * -1
         zero_points = np.array([-128, 5, 127], np.int32) * (kind is np.int8)
         expected, out = np.empty((2, a.size), kind)
@@ -164,12 +168,12 @@ def test_reals_are_divided_and_rounded_half_away(level: str) -> None:
 
 
 def test_factors_round_as_tensorflow_lite_does() -> None:
-    half = np.int64(1) << 30  # times one half
+    one_half = np.int64(1) << 30  # times one half
     x = np.array([-5, -3, -1, 0, 1, 3, 5])
-    assert times_32(x, half, np.int64(0)).tolist() == [-2, -1, 0, 0, 1, 2, 3]  # half up
+    assert times_32(x, one_half, np.int64(0)).tolist() == [-2, -1, 0, 0, 1, 2, 3]  # half up
     assert times_32(x, (1 << 31) - 1, np.int64(-1)).tolist() == [-3, -2, -1, 0, 1, 2, 3]  # half away from zero
-    assert times_64(x, np.array([half]), np.array([0])).tolist() == [-2, -1, 0, 0, 1, 2, 3]
-    assert times_64(np.array([1 << 46]), np.array([half]), np.array([-30])).tolist() == [1 << 15]
+    assert times_64(x, np.array([one_half]), np.array([0])).tolist() == [-2, -1, 0, 0, 1, 2, 3]
+    assert times_64(np.array([1 << 46]), np.array([one_half]), np.array([-30])).tolist() == [1 << 15]
 
 
 @pytest.mark.parametrize("level", LEVELS)

@@ -29,17 +29,17 @@ def test_levels_are_listed_best_first_and_one_is_active() -> None:
 
 @pytest.mark.parametrize("level", isa.usable_levels())
 def test_forced_level_is_the_active_one(level: str) -> None:
-    done = run("from mpnet.kernels import isa; print(isa.kernels().name, isa.active_level())", level)
-    assert done.stdout.split() == [level, level], done.stderr
+    process = run("from mpnet.kernels import isa; print(isa.kernels().name, isa.active_level())", level)
+    assert process.stdout.split() == [level, level], process.stderr
     assert isa.kernels(level).name == level
 
 
 def test_unknown_level_names_the_known_ones() -> None:
     with pytest.raises(KernelError, match=r"unknown ISA level 'sse9'; this build has .*scalar"):
         isa.kernels("sse9")
-    done = run("from mpnet.kernels import isa; isa.kernels()", "sse9")
-    assert done.returncode != 0
-    assert "MPNET_ISA: unknown ISA level 'sse9'" in done.stderr
+    process = run("from mpnet.kernels import isa; isa.kernels()", "sse9")
+    assert process.returncode != 0
+    assert "MPNET_ISA: unknown ISA level 'sse9'" in process.stderr
 
 
 def test_unusable_level_is_refused() -> None:

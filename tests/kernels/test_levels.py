@@ -40,8 +40,8 @@ def test_cases_are_chosen_by_name_and_the_same_under_any_seed(levels: Path) -> N
     assert len(listed) == len(set(listed)) > 1000
     assert f"{level} {CASE}" in listed
     for seed in ("1", "77"):
-        done = run(levels, f"--test={CASE}", f"--level={level}", f"--seed={seed}")
-        assert (done.returncode, done.stdout) == (0, f"{level}: 1 of 1 comparisons with scalar equal\n")
+        process = run(levels, f"--test={CASE}", f"--level={level}", f"--seed={seed}")
+        assert (process.returncode, process.stdout) == (0, f"{level}: 1 of 1 comparisons with scalar equal\n")
     timed = run(levels, f"--bench={CASE}", f"--level={level}").stdout
     assert f"{level} {CASE}: " in timed
     assert " ns, scalar " in timed
@@ -64,9 +64,9 @@ def test_digests_are_of_what_the_reference_gives_whichever_level_is_compared(lev
 
 @pytest.mark.parametrize("option", ["--tset=add", "--seed=x", "add", "--test=nothing-of-this-name"])
 def test_options_that_mean_nothing_are_errors(levels: Path, option: str) -> None:
-    done = run(levels, option)
-    assert done.returncode == 2
-    assert done.stderr.startswith("levels: ")
+    process = run(levels, option)
+    assert process.returncode == 2
+    assert process.stderr.startswith("levels: ")
 
 
 @pytest.mark.parametrize(
@@ -82,9 +82,9 @@ def test_options_that_mean_nothing_are_errors(levels: Path, option: str) -> None
     ],
 )
 def test_faults_are_found_and_named(levels: Path, fault: str, words: str) -> None:
-    done = run(levels, "--test=avgpool-F32", fault=fault)
-    lines = [line for line in done.stdout.splitlines() if f" {CASE} (seed 1, threads 1): " in line]
-    assert done.returncode == 1
+    process = run(levels, "--test=avgpool-F32", fault=fault)
+    lines = [line for line in process.stdout.splitlines() if f" {CASE} (seed 1, threads 1): " in line]
+    assert process.returncode == 1
     assert any(words in line for line in lines)
     assert {line.split(" ")[0] for line in lines} <= set(isa.usable_levels())
-    assert done.stdout.splitlines()[-1].endswith(": 0 of 11 comparisons with scalar equal")
+    assert process.stdout.splitlines()[-1].endswith(": 0 of 11 comparisons with scalar equal")

@@ -14,21 +14,25 @@ from mpnet.errors import NonFiniteError
 from mpnet.kernels.reference import ReferenceKernels
 from tests.kernels.cases import conv_cases
 from tests.kernels.oracle import RecordedKernels
-from tests.kernels.test_conv import run, same
+from tests.kernels.test_conv import have_same_bits, run
 
 
 def test_records_are_the_oracles_results(tmp_path: Path) -> None:
     cases = conv_cases()[:: len(conv_cases()) // 9]
-    # The same shape with other values, another activation, another rounding.
-    changes: tuple[dict[str, Any], ...] = ({"seed": 1000}, {"activation": "mish"}, {"out": "int8", "rounding": "truncate"})
+    # The have_same_bits shape with other values, another activation, another rounding.
+    changes: tuple[dict[str, Any], ...] = (
+        {"seed": 1000},
+        {"activation": "mish"},
+        {"result_type": "int8", "rounding": "truncate"},
+    )
     cases += [replace(cases[0], **change) for change in changes]
     expected = [run(ReferenceKernels(), case) for case in cases]
     for _ in range(2):
         kernels = RecordedKernels(tmp_path)
-        for case, (out, ranges) in zip(cases, expected, strict=True):
-            found, found_ranges = run(kernels, case)
-            assert same(out, found), case
-            assert same(ranges, found_ranges), case
+        for case, (recorded, recorded_ranges) in zip(cases, expected, strict=True):
+            actual, actual_ranges = run(kernels, case)
+            assert have_same_bits(recorded, actual), case
+            assert have_same_bits(recorded_ranges, actual_ranges), case
         assert len(list(tmp_path.iterdir())) == len(cases)
 
 
@@ -40,7 +44,7 @@ def test_plain_functions_are_recorded_and_errors_are_not(tmp_path: Path) -> None
             out, expected = np.empty_like(x), np.empty_like(x)
             kernels.add(sign * x, x, out, activation=activation)
             ReferenceKernels().add(sign * x, x, expected, activation=activation)
-            assert same(expected, out)
+            assert have_same_bits(expected, out)
     assert len(list(tmp_path.iterdir())) == 4
     for _ in range(2):
         with pytest.raises(NonFiniteError):

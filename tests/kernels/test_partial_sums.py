@@ -43,7 +43,7 @@ def convolved(
     x: NDArray[np.int8],
     out: NDArray[Any],
     threads: int = 1,
-    **more: Any,
+    **keywords: Any,
 ) -> NDArray[Any]:
     """out, filled."""
     packed = kernels.pack_conv(shape, row, np.ascontiguousarray(weights))
@@ -57,7 +57,7 @@ def convolved(
         activation="leaky",
         weight_scale=scale,
         in_quant=SCALES,
-        **{"ranges": None, **more},
+        **{"ranges": None, **keywords},
     )
     binder.finish()
     kernels.check_status(call.function(*call.arguments), "convolution")
@@ -69,7 +69,7 @@ def convolved(
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_parts_are_the_whole(kernels: Any, row: Precision, shape: ConvShape) -> None:
     rng = np.random.default_rng(shape.depth)
-    whole = (
+    weights = (
         in_groups(rng, row, shape)
         if row.is_narrow
         else rng.integers(-127, 128, (shape.out_channels, shape.in_channels, shape.size, shape.size)).astype(np.int8)
@@ -77,28 +77,30 @@ def test_parts_are_the_whole(kernels: Any, row: Precision, shape: ConvShape) -> 
     x = rng.integers(-128, 128, (2, shape.in_h, shape.in_w, shape.in_channels)).astype(np.int8)
     results = (2, shape.out_h, shape.out_w, shape.out_channels)
     expected, ranges = np.empty(results, np.float32), np.empty((2, 2), np.float32)
-    convolved(ORACLE, shape, row, whole, x, expected, ranges=ranges)
+    convolved(ORACLE, shape, row, weights, x, expected, ranges=ranges)
     for threads in (1, 3) if kernels is not ORACLE else (1,):
         sums: NDArray[np.int32] | None = None
-        found, measured = np.empty(results, np.float32), np.empty((2, 2), np.float32)
+        actual, actual_ranges = np.empty(results, np.float32), np.empty((2, 2), np.float32)
         # Sums of the first 32 channels, and of the first 64, then the result: begun, continued and ended.
         for first, last in ((0, 32), (32, 64), (64, shape.in_channels)) if shape.in_channels > 64 else ((0, 32), (32, 40)):
             ends = last == shape.in_channels
-            part = ConvShape(shape.in_h, shape.in_w, last - first, shape.out_channels, shape.size, shape.stride, shape.padding)
+            slice_shape = ConvShape(
+                shape.in_h, shape.in_w, last - first, shape.out_channels, shape.size, shape.stride, shape.padding
+            )
             out = convolved(
                 kernels,
-                part,
+                slice_shape,
                 row,
-                whole[:, first:last],
+                weights[:, first:last],
                 x[..., first:last],
-                found if ends else np.empty(results, np.int32),
+                actual if ends else np.empty(results, np.int32),
                 threads,
                 sums=sums,
-                **({"ranges": measured} if ends else {}),
+                **({"ranges": actual_ranges} if ends else {}),
             )
             sums = out
-        assert found.tobytes() == expected.tobytes()
-        assert measured.tobytes() == ranges.tobytes()
+        assert actual.tobytes() == expected.tobytes()
+        assert actual_ranges.tobytes() == ranges.tobytes()
 
 
 @pytest.mark.parametrize("kernels", LEVELS, ids=lambda kernels: kernels.name)

@@ -32,8 +32,8 @@ def test_callers_at_once_do_not_mix_their_items() -> None:
     with ThreadPoolExecutor(8) as pool:
         for _ in range(5):
             seeds = [seed for seed in range(4) for _ in range(4)]
-            found = pool.map(convolved, seeds, [2, 3, 5, 9] * 4)
-            assert all(np.array_equal(actual, expected[seed]) for seed, actual in zip(seeds, found, strict=True))
+            results = pool.map(convolved, seeds, [2, 3, 5, 9] * 4)
+            assert all(np.array_equal(actual, expected[seed]) for seed, actual in zip(seeds, results, strict=True))
 
 
 def test_a_forked_child_has_threads_of_its_own() -> None:

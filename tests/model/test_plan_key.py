@@ -45,9 +45,9 @@ def test_keys_survive(codes: str, pool: str) -> None:
     ],
 )
 def test_keys_that_do_not_fit(key: str, message: str) -> None:
-    with pytest.raises(PrecisionError) as caught:
+    with pytest.raises(PrecisionError) as excinfo:
         parse_key(NETWORK, key)
-    assert str(caught.value) == message
+    assert str(excinfo.value) == message
 
 
 @given(st.text(max_size=30))

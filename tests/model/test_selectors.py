@@ -75,9 +75,9 @@ def test_three_by_three(tiny: NetworkSpec) -> None:
     ],
 )
 def test_what_chooses_nothing_is_an_error(tiny: NetworkSpec, selector: str, message: str) -> None:
-    with pytest.raises(ConfigError) as caught:
+    with pytest.raises(ConfigError) as excinfo:
         select_layers(tiny, selector)
-    assert str(caught.value) == message.format(tiny.source)
+    assert str(excinfo.value) == message.format(tiny.source)
 
 
 def test_names_and_selectors_of_a_layer(tiny: NetworkSpec) -> None:

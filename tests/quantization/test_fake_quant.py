@@ -135,9 +135,9 @@ X = np.zeros((2, 3), np.float32)
     ],
 )
 def test_refuses_with_one_line(call: Callable[[], object], message: str) -> None:
-    with pytest.raises(PrecisionError, match=message) as caught:
+    with pytest.raises(PrecisionError, match=message) as excinfo:
         call()
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize("mode", FAKE_MODES)

@@ -179,9 +179,9 @@ X = np.zeros((2, 3), np.float32)
     ],
 )
 def test_quantize_refuses_with_one_line(arguments: Any, options: dict[str, Any], message: str) -> None:
-    with pytest.raises(PrecisionError, match=message) as caught:
+    with pytest.raises(PrecisionError, match=message) as excinfo:
         quantize(*arguments, **options)
-    assert "\n" not in str(caught.value)
+    assert "\n" not in str(excinfo.value)
 
 
 @pytest.mark.parametrize(

@@ -231,7 +231,7 @@ def test_the_page_says_what_resampled_images_would_choose(tmp_path: Path) -> Non
 
 
 def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) -> None:
-    def values_under(clean: float, fog: float) -> dict[str, dict[str, float]]:
+    def make_conditions(clean: float, fog: float) -> dict[str, dict[str, float]]:
         return {
             name: {"agreement_AP": value}
             for name, value in zip(("clean", "fog:3", "mean", "worst"), (clean, *[fog] * 3), strict=True)
@@ -239,7 +239,7 @@ def test_the_page_says_what_the_front_is_worth_under_conditions(tmp_path: Path) 
 
     robust_key, fragile_key = "fqqqqqqqqqf", "fqqqqqqqqqq"
     rows = [
-        {"precision": key, "trial": key.ljust(64, "-"), "options": "", "costs": {}, "under": values_under(*values)}
+        {"precision": key, "trial": key.ljust(64, "-"), "options": "", "costs": {}, "under": make_conditions(*values)}
         for key, values in ((robust_key, (99.0, 97.5)), (fragile_key, (98.0, 61.25)))
     ]
     conditions = {

@@ -145,9 +145,9 @@ EXECUTOR = "mpnet.sweep.evaluate.dask_executor"
 def test_workers_of_another_release_are_refused(
     scheduler: str, task: Problem, tmp_path: Path, change: tuple[str, str, object], message: str
 ) -> None:
-    with changed_workers(scheduler, change), pytest.raises(ConfigError, match=message) as refused:
+    with changed_workers(scheduler, change), pytest.raises(ConfigError, match=message) as excinfo:
         sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task))
-    assert "\n" not in str(refused.value)
+    assert "\n" not in str(excinfo.value)
     if (tmp_path / "a.sqlite").exists():
         with TrialStore.open(tmp_path / "a.sqlite", Subject("n", "w", "d", "p")) as store:
             assert store.find(store.context({}), list(task.space.all_keys())) == {}

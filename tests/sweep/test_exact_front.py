@@ -264,7 +264,7 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
         images=5,
     )
 
-    def measured_keys(agreement_of: dict[str, float]) -> list[str]:
+    def find_measured_keys(agreement_of: dict[str, float]) -> list[str]:
         def measure(keys: Sequence[str]) -> list[Trial]:
             costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
             return [
@@ -275,9 +275,9 @@ def test_survivors_of_a_race_rule_each_other_out() -> None:
 
         return [trial.key for trial in survivors.measure_non_dominated(measure)]
 
-    assert measured_keys({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
-    assert measured_keys({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
-    assert measured_keys({"b": 98.0, "c": 99.0, "d": 0.0}) == ["c", "b"]
+    assert find_measured_keys({"a": 98.5, "b": 0.0, "c": 99.0, "d": 0.0}) == ["a", "c"]
+    assert find_measured_keys({"a": 97.5, "b": 90.0, "c": 99.0, "d": 0.0}) == ["a", "c", "b"]
+    assert find_measured_keys({"b": 98.0, "c": 99.0, "d": 0.0}) == ["c", "b"]
 
 
 def test_what_survivors_rule_out_is_dominated_by_what_was_measured() -> None:

@@ -62,7 +62,7 @@ def judge(losses: Mapping[str, float], margins: Margins = MARGINS, images: int =
     return check_safety(problem(), TRIALS, judged, margins, DETECTION, images, selecting)
 
 
-def safe_key(safety: SafetyTests) -> str | None:
+def find_safe_key(safety: SafetyTests) -> str | None:
     return None if safety.safe is None else safety.safe.key
 
 
@@ -78,14 +78,14 @@ def test_the_three_rules() -> None:
 
 def test_safe_is_the_cheapest_that_is_shown_to_keep_the_margin() -> None:
     safety = judge({"fffffq": 0.1, "ffffqq": 1.0, "fffqqq": 1.5, "ffqqqq": 2.9})
-    assert safe_key(safety) == "fffqqq"
+    assert find_safe_key(safety) == "fffqqq"
     assert [row.state for row in safety.tested] == ["met", "met", "met", "unclear"]
     assert [row.configuration.key for row in safety.tested] == ["fffffq", "ffffqq", "fffqqq", "ffqqqq"]
 
 
 def test_what_follows_one_that_is_not_shown_is_not_called_safe() -> None:
     """Else each of many configurations would have a chance of its own to pass by luck."""
-    assert safe_key(judge({"fffffq": 0.1, "ffffqq": 2.9, "fffqqq": 1.0, "ffqqqq": 1.0})) == "fffffq"
+    assert find_safe_key(judge({"fffffq": 0.1, "ffffqq": 2.9, "fffqqq": 1.0, "ffqqqq": 1.0})) == "fffffq"
 
 
 def test_the_images_that_choose_decide_the_order_alone() -> None:
@@ -110,7 +110,7 @@ def test_without_a_holdout_it_is_harder_to_show() -> None:
         }
 
     without_holdout = check_safety(problem(), TRIALS, judged, MARGINS, DETECTION, 500, 500)
-    assert (safe_key(with_holdout), safe_key(without_holdout)) == ("fffqqq", "ffffqq")
+    assert (find_safe_key(with_holdout), find_safe_key(without_holdout)) == ("fffqqq", "ffffqq")
     assert without_holdout.error == with_holdout.error / len(TRIALS)
 
 
@@ -144,7 +144,7 @@ def test_twice_as_many_images_are_foreseen() -> None:
     """Each is what the same losses on twice as many images show."""
     safety = judge({"fffffq": 0.1, "ffffqq": 1.5, "fffqqq": 2.0, "ffqqqq": 2.9})
     assert safety.twice is not None
-    assert (safe_key(safety), safe_key(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
+    assert (find_safe_key(safety), find_safe_key(safety.twice), safety.twice.twice) == ("ffffqq", "fffqqq", None)
     assert describe_safety(safety, ["", ""]).twice == SafetyWithTwice(
         images=400,
         safe="fffqqq",
@@ -162,7 +162,7 @@ def test_accuracy_counts_where_labels_are_enough() -> None:
         check_safety(problem(), TRIALS, judged_with(losses(ap)), MARGINS, DETECTION, 500, 300)
         for ap in (few_labels, large_loss, small_loss, worse)
     ]
-    assert [safe_key(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
+    assert [find_safe_key(safety) for safety in results] == ["ffqqqq", None, "ffqqqq", None]
     assert "too few labels to say anything about AP" in describe_safety(results[0], ["", ""]).why
     assert results[3].tested[0].state == "not met"  # few labels cannot show a small loss, but they do show a large one
     # A budget that the user names has to be shown.
@@ -177,7 +177,7 @@ def test_agreement_has_to_be_shown_with_the_classes_in_one_list_too() -> None:
     losses = {key: {"agreement_AP": agreement(0.5), "agreement_AP_pooled": agreement(0.5)} for key in COST}
     losses["fffqqq"]["agreement_AP_pooled"] = agreement(3.5)
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
-    assert (safe_key(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
+    assert (find_safe_key(safety), [row.state for row in safety.tested]) == ("ffffqq", ["met", "met", "unclear", "met"])
     text = describe_safety(safety, ["", ""]).why
     assert "agreement AP loses 0.50" in text
     assert "agreement AP of all classes in one list loses 0.50" in text
@@ -190,9 +190,9 @@ def test_of_the_mean_over_classes_the_estimate_has_to_keep_the_margin() -> None:
     losses["fffqqq"]["agreement_AP"] = agreement(3.1, error=4.0)
     safety = check_safety(problem(), TRIALS, judged_with(losses), MARGINS, DETECTION, 500, 300)
     assert [row.state for row in safety.tested] == ["met", "met", "unclear", "met"]
-    assert safe_key(safety) == "ffffqq"
+    assert find_safe_key(safety) == "ffffqq"
     losses_per_class = {key: {"agreement_AP": wide} for key in COST}
-    assert safe_key(check_safety(problem(), TRIALS, judged_with(losses_per_class), MARGINS, DETECTION, 500, 300)) is None
+    assert find_safe_key(check_safety(problem(), TRIALS, judged_with(losses_per_class), MARGINS, DETECTION, 500, 300)) is None
 
 
 def test_what_was_lucky_is_not_tested_before_what_has_less_noise() -> None:
@@ -242,7 +242,7 @@ def test_what_comes_after_the_first_that_is_not_shown_is_not_run() -> None:
         )
 
     safety = check_safety(problem(), trials, judged, MARGINS, DETECTION, 500, 300)
-    assert safe_key(safety) == keys_of[4]
+    assert find_safe_key(safety) == keys_of[4]
     assert run == keys_of[:8]
 
 

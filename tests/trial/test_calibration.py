@@ -17,7 +17,7 @@ from mpnet.trial.workbench import Workbench
 RANGES = "quantization={activations: {ranges: calibrated}}"
 
 
-def calibrated_workbench(experiment: Path, *overrides: str) -> Workbench:
+def open_calibrated(experiment: Path, *overrides: str) -> Workbench:
     return open_workbench(read_experiment(experiment, overrides))
 
 
@@ -28,18 +28,18 @@ def test_dynamic_ranges_need_no_calibration(bench: Workbench) -> None:
 
 
 def test_ranges_are_written_once_and_read_again(experiment: Path) -> None:
-    first = calibrated_workbench(experiment, RANGES)
+    first = open_calibrated(experiment, RANGES)
     [path] = (experiment.parent / "runs" / "calibration").iterdir()
     content = path.read_bytes()
-    second = calibrated_workbench(experiment, RANGES)
+    second = open_calibrated(experiment, RANGES)
     assert first.calibration.digest == second.calibration.digest is not None
     assert first.options.ranges == second.options.ranges != {}
     assert path.read_bytes() == content
 
 
 def test_other_images_give_another_digest(experiment: Path) -> None:
-    two_images = calibrated_workbench(experiment, RANGES, "data.calibration.count=2")
-    other_seed = calibrated_workbench(experiment, RANGES, "data.calibration.count=2", "data.calibration.seed=1")
+    two_images = open_calibrated(experiment, RANGES, "data.calibration.count=2")
+    other_seed = open_calibrated(experiment, RANGES, "data.calibration.count=2", "data.calibration.seed=1")
     assert two_images.calibration.digest != other_seed.calibration.digest
     images = calibration_images(two_images, ())
     assert images is not None
@@ -47,14 +47,14 @@ def test_other_images_give_another_digest(experiment: Path) -> None:
 
 
 def test_images_that_are_evaluated_as_well_are_noted(experiment: Path) -> None:
-    bench = calibrated_workbench(experiment, RANGES, "data.calibration.count=2")
+    bench = open_calibrated(experiment, RANGES, "data.calibration.count=2")
     assert len(bench.calibration.evaluated_images) == 2
     [note] = notes_of(bench, ())
     assert note.startswith("calibration also used 2 of the evaluated images, so ranges fit these better")
 
 
 def test_bias_correction_measures_channel_means(experiment: Path) -> None:
-    bench = calibrated_workbench(experiment, "quantization={bias_correction: true}")
+    bench = open_calibrated(experiment, "quantization={bias_correction: true}")
     means = bench.calibration.channel_means
     assert means is not None
     assert means.keys() == set(bench.weighted_layers)
@@ -66,4 +66,4 @@ def test_bias_correction_measures_channel_means(experiment: Path) -> None:
 def test_an_empty_folder_of_calibration_images_is_refused(experiment: Path) -> None:
     (experiment.parent / "empty").mkdir()
     with pytest.raises(DataError, match="empty: holds no image to calibrate on"):
-        calibrated_workbench(experiment, RANGES, "data.calibration.images=empty")
+        open_calibrated(experiment, RANGES, "data.calibration.images=empty")
