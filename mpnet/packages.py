@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is found by name: declarations of a package's modules, and packages that only some commands need.
+"""Modules and packages by name: declarations of a package's modules, and packages that only some commands need.
 
 Where a package is missing, one line says what to install.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How long work says how far it is: one protocol, from the engine's callers to the command line."""
+"""The protocol by which long work says how far it is, from the engine's callers to the command line."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ ROWS_SHOWN = 200
 
 @dataclass(frozen=True)
 class Chart:
-    """How `Table.plot` draws a table; each field is the name of a column.
+    """The chart that `Table.plot` draws of a table; each field is the name of a column.
 
     Without `cost`: one bar a row, as long as `value`, named by `label`; with it: points of `value` over `cost`, of which
     those with a `label` are named. low, high: ends of the interval of `value`.
@@ -33,7 +33,7 @@ class Chart:
 
 
 class Tabular:
-    """What notebooks show as a table: everything comes from `table`."""
+    """An object that notebooks show as a table: everything comes from `table`."""
 
     @property
     def table(self) -> Table:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What several backends share: images of a batch (n, h, w, c) one at a time (1, c, h, w), and what is said of layers."""
+"""Helpers that several backends share: a batch (n, h, w, c) as single images (1, c, h, w), and descriptions of layers."""
 
 from __future__ import annotations
 

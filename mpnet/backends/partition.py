@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who runs which layer: backends by preference, maximal runs of layers that one supports, the rest to mpnet's kernels.
+"""Partitions of a network: backends by preference, maximal runs of layers that one supports, the rest to mpnet's kernels.
 
 A run is a stretch of consecutive layers that read one tensor from before it; that tensor, and all results of the run that
 others read, are reals. mpnet's scalar kernels are the last in every list of backends.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a target makes of each layer, asked of the program that runs it: for `mpnet export` and runs in other engines."""
+"""The placement of layers in a target, asked of the program that runs it: for `mpnet export` and runs in other engines."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `mpnet detect` is given: images, folders of images and videos, told apart by their suffix."""
+"""The inputs of `mpnet detect`: images, folders of images and videos, told apart by their suffix."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What commands print: one JSON document, or text and tables; progress on standard error."""
+"""The output of commands: one JSON document, or text and tables; progress on standard error."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `mpnet detect` asks of a network: objects or classes, at one configuration or at two side by side."""
+"""The predictions of `mpnet detect`: objects or classes, at one configuration or at two side by side."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Predict = Callable[[NDArray[np.uint8]], Predictions]
 
 @dataclass(frozen=True)
 class View:
-    """What one configuration predicts of an image. caption: which configuration."""
+    """The predictions of one configuration for an image. caption: which configuration."""
 
     caption: str
     predictions: Predictions

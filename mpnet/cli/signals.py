@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What stops the program, from its first moment on."""
+"""Signals that stop the program, from its first moment on."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How far a sweep is, live on standard error: rate, time left, best so far, the growing front."""
+"""The live view of a sweep on standard error: rate, time left, best so far, the growing front."""
 
 from __future__ import annotations
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What an experiment asks for and is known by: experiment files, protocol, measures, identities."""
+"""The contents and the identity of experiments: experiment files, protocol, measures, digests."""

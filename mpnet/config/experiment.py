@@ -95,7 +95,7 @@ class DataSection:
 
 @dataclass(frozen=True)
 class DetectionSection:
-    """From images to the network, and from head tensors to boxes.
+    """Options of the way from images to the network, and from head tensors to boxes.
 
     resize:         None: as networks of the task take them (model.task).
     confidence:     boxes are kept if above.
@@ -157,7 +157,7 @@ AUTO_TIES = (("auto",),)
 
 @dataclass(frozen=True)
 class SpaceSection:
-    """What a sweep may choose.
+    """The precisions and layers that a sweep may choose from.
 
     layers: (selector, precisions) pairs over `sweep.precisions`, later ones win; a single precision pins a layer.
     tied:   groups of selectors; all layers of a group always have the same precision. AUTO_TIES: those that the network has.
@@ -171,7 +171,7 @@ class SpaceSection:
 
 @dataclass(frozen=True)
 class ConstraintSection:
-    """What a chosen configuration must keep.
+    """Limits that a chosen configuration must keep.
 
     ap_drop: in AP points; ap_drop_relative: share of the baseline's AP; drops: of other measures of accuracy, each in
     its own unit, by key (`agreement_AP_drop`); at_most: of costs by name.
@@ -224,7 +224,7 @@ class MarginSection:
 
 @dataclass(frozen=True)
 class BudgetSection:
-    """When a sweep stops: after so many trials, after so many seconds. None: when it is complete."""
+    """The end of a sweep: after so many trials, after so many seconds. None: when it is complete."""
 
     trials: int | None = field(default=None, metadata=integer(1))
     seconds: float | None = field(default=None, metadata=number(0))
@@ -232,7 +232,7 @@ class BudgetSection:
 
 @dataclass(frozen=True)
 class VerifySection:
-    """Whether what a sweep found survives in another engine.
+    """The verification of a sweep's configurations in another engine.
 
     engine: a backend's name, or several by preference; (): those of the experiment.
     front:  check the whole front; else only what the sweep chose.
@@ -281,7 +281,7 @@ class SweepSection:
 
 @dataclass(frozen=True)
 class RuntimeSection:
-    """How it runs; none of it changes a result.
+    """Options of execution; none of them changes a result.
 
     threads: None: all cores. isa: auto, or the name of a kernel table. batch: images in one forward pass.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the packaged demo network lies, after checking that nothing damaged it.
+"""The files of the packaged demo network, checked for damage.
 
 files = model_files()
 files.cfg, files.weights, files.names

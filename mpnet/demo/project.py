@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the demo leaves for its user: model, labelled images and an experiment file, all plain files.
+"""The files that the demo leaves for its user: model, labelled images and an experiment file, all plain files.
 
 project = write_project("runs/demo", scenes=300)
 project.experiment  # runs/demo/demo.yaml, ready for `mpnet run` and `mpnet sweep`

@@ -59,7 +59,7 @@ class LabelledBox:
 
 @dataclass
 class _Pose:
-    """Where and how a shape is drawn: pixel offset of its canvas and its rings in canvas coordinates."""
+    """The place and outline of a shape: pixel offset of its canvas and its rings in canvas coordinates."""
 
     left: int
     top: int

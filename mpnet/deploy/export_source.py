@@ -24,7 +24,7 @@ from mpnet.trial.latency import time_exported
 
 @dataclass(frozen=True)
 class ExportReport(Tabular, Sequence[Path]):
-    """What was exported, and how it runs here. As a sequence it is the paths of the files; as a table, its layers.
+    """The files that were exported, and how they run here. As a sequence it is the paths of the files; as a table, its layers.
 
     source, target, flavour: what was asked for; flavour is '' for a target that has none.
     precision:     the precision string. cfg: the network file of the configuration.

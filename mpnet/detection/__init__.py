@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""From images to network input, and from head tensors to boxes."""
+"""The way from images to network input, and from head tensors to boxes."""

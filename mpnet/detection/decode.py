@@ -21,7 +21,7 @@ from mpnet.model.network import NetworkSpec
 
 @dataclass(frozen=True)
 class YoloHead:
-    """What decoding needs to know of a [yolo] section.
+    """The values of a [yolo] section that decoding needs.
 
     anchors:     the masked ones, (width, height) in pixels of the network input.
     net_width, net_height: network input, pixels.
@@ -46,7 +46,7 @@ class YoloHead:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """What one head says before suppression, by image, then class, then falling score, then cell and anchor.
+    """The boxes of one head before suppression, by image, then class, then falling score, then cell and anchor.
 
     offsets:  int64 (images + 1,); category: int32 (n,); score: float32 (n,);
     box:      float32 (n, 4), centre x, centre y, width, height relative to the image.
@@ -79,7 +79,7 @@ class Candidates:
 
 @dataclass(frozen=True, eq=False)
 class Cells:
-    """Which cells of the grid the rows of a head's tensor are, where they are not all.
+    """The cells of the grid that the rows of a head's tensor are, where they are not all.
 
     grid:   height, width.
     starts: int64 (images + 1,): image i has rows starts[i] to starts[i + 1] - 1.

@@ -20,7 +20,7 @@ CLASSES_BY: tuple[str, ...] = ("logistic", "nothing", "softmax", "tree")
 
 @dataclass(frozen=True)
 class OtherHead:
-    """How a head differs from [yolo].
+    """The differences of a head from [yolo].
 
     kind:       region: x, y logistic, anchors in pixels here; gaussian: with uncertainties; detection: YOLOv1's, flat.
     classes:    that its tensor holds for each anchor (detection: cell).
@@ -58,7 +58,7 @@ class OtherHead:
 
 
 class HeadContext(NamedTuple):
-    """What making a head ready needs beside the head: the network's input in pixels, [yolo]'s stretch, scores wanted."""
+    """The surroundings of a head that make it ready: the network's input in pixels, [yolo]'s stretch, scores wanted."""
 
     net_width: int
     net_height: int

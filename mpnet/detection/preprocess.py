@@ -37,7 +37,7 @@ MAX_IMAGE_SIDE = constant("MP_MAX_IMAGE_SIDE")
 
 @dataclass(frozen=True)
 class Geometry:
-    """Where an image lies in the network input; sizes in pixels.
+    """The position of an image in the network input; sizes in pixels.
 
     content: the image's size after resizing, which reaches beyond the input where that shows its middle only. relative: x
     offset, y offset, width, height of the content, relative to the network input; with Darknet's modes the offset is half the

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""Which layers lose accuracy (`mpnet analyze`), and which lose an object (`mpnet explain`)."""
+"""Diagnoses: layers that lose accuracy (`mpnet analyze`), and layers that lose an object (`mpnet explain`)."""

@@ -83,7 +83,7 @@ class ReplacedChoice:
 
 @dataclass(frozen=True)
 class ProposalRow:
-    """Which layers are worth a higher precision: the section of precisions of the experiment stays, layers are raised over it.
+    """Layers worth a higher precision: the section of precisions of the experiment stays, layers are raised over it.
 
     macs_percent:         of the network's MACs that may be raised.
     layers, names:        of the layers to raise, in network order; none where nothing is worth it.
@@ -109,7 +109,7 @@ class ProposalRow:
 
 @dataclass(frozen=True)
 class AnalysisDocument:
-    """Where a configuration loses accuracy: its layers and steps, worst first, and what to keep at a higher precision.
+    """The losses of a configuration by layer and step, worst first, and what to keep at a higher precision.
 
     name:         of the experiment. images: how many ran beside fp32.
     digests:      of what decides the result, SHA-256 (hex). quantization: its complete options.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where the configuration of an experiment loses accuracy: the report of `mpnet analyze`."""
+"""The report of `mpnet analyze`: where the configuration of an experiment loses accuracy."""
 
 from __future__ import annotations
 

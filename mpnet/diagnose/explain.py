@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which layers of a configuration lose objects: all objects are compared once, then the worst are taken apart.
+"""The layers of a configuration that lose objects: all objects are compared once, then the worst are taken apart.
 
 Both the configuration and its baseline run on all images. For each object that is taken apart, layers of the configuration are
 raised to the baseline's precision, on its image alone: how much of the loss is whose (`estimate_shares`), and what is the least

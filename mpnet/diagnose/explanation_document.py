@@ -63,7 +63,7 @@ class ObjectRow:
 
 @dataclass(frozen=True)
 class LayerLosses:
-    """What a layer loses of all explained objects. Shares are percent, None of no objects.
+    """The losses of a layer among all explained objects. Shares are percent, None of no objects.
 
     precision, raised:      the layer's in the configuration and in the baseline.
     bit_operations_percent: what raising it adds, of the baseline's. brings_back: in the remedies of so many objects.
@@ -83,7 +83,7 @@ class LayerLosses:
 
 @dataclass(frozen=True)
 class ExplanationDocument:
-    """Which layers of a configuration lose objects, the worst object first.
+    """The layers of a configuration that lose objects, the worst object first.
 
     name:    of the experiment. words, baseline_words: the configuration and its baseline, as people read them.
     digests: of what decides the result, SHA-256 (hex). images: how many were compared.

@@ -88,7 +88,7 @@ class Analysis:
 
 
 class _Meters:
-    """What is measured at one step: its local and its cumulative error, and a histogram of its fp32 values."""
+    """The measurements at one step: its local and its cumulative error, and a histogram of its fp32 values."""
 
     def __init__(self) -> None:
         self.local = ErrorMeter()

@@ -28,7 +28,7 @@ LOST, MOVED, DOUBLED, KEPT = "lost", "moved", "doubled", "kept"
 
 @dataclass(frozen=True, eq=False)
 class Finds:
-    """What a configuration makes of objects, float64 (objects,) each, scores from 0 to 1.
+    """The scores that a configuration gives to objects, float64 (objects,) each, from 0 to 1.
 
     score: of the detection that finds each at IoU 0.5, 0 for none, as evaluation matches them.
     second_score: the best score of another detection of its class at IoU 0.5 that finds no object.

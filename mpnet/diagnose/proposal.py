@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which layers of a configuration are worth a higher precision: proposed by noise, decided by measured agreement.
+"""A proposal of layers worth a higher precision: chosen by noise, decided by measured agreement.
 
 The noise that a layer brings to the heads says where error comes from, not what it does to boxes: a head's error moves
 them at once, a trunk's may hardly matter. So sets of layers are run on a few images, and the one that agrees best with

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much of an object's loss each layer has, and the least to raise so that the object is back."""
+"""The share of each layer in an object's loss, and the least to raise so that the object is back."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Way:
 
 @dataclass(frozen=True)
 class ExplainedObject:
-    """Why an object is lost.
+    """The explanation of a lost object.
 
     loss: what all layers raised together bring back of its score. shares: of that, the largest first;
     none where nothing is lost. way: None where no set of layers helps.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""From a network and a precision plan to executed steps."""
+"""The engine: from a network and a precision plan to executed steps."""

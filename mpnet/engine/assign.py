@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which precision each layer has, and who said so: default < cfg keys < experiment < sweep."""
+"""The precision of each layer and its origin: default < cfg keys < experiment < sweep."""
 
 from __future__ import annotations
 

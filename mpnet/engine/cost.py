@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a configuration costs, counted: bytes, multiply-accumulates, bit operations; one row per layer for tables.
+"""The cost of a configuration, counted: bytes, multiply-accumulates, bit operations; one row per layer for tables.
 
 A cost that is a sum over layers is one row of LAYER_COSTS. Sweeps count the same for every configuration, from its
 layout, without making plans.
@@ -35,7 +35,7 @@ multiply-accumulates, padding counted; those in int8; macs * weight bits * activ
 
 @dataclass(frozen=True)
 class LayerCost:
-    """What a layer is, at which precision, and what it costs, as result.json and `mpnet show --json` hold it.
+    """A layer with its precision and cost, as result.json and `mpnet show --json` hold it.
 
     origin:      who chose its precision. conversions: inserted on its behalf, such as `fp32 -> int8`.
     in_shape, shape: [h, w, c] of its input and its output.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step's time depends on, and plans that together hold every step that any configuration can have."""
+"""Plans that together hold every step that any configuration can have, by what a step's time depends on."""
 
 from __future__ import annotations
 

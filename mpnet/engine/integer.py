@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What layers are under `quantization.integer_only`: every tensor between the image and the heads is codes of its own range.
+"""Layers under `quantization.integer_only`: every tensor between the image and the heads is codes of its own range.
 
 Pooling, upsampling and what else only moves values keep their input's codes. Where a layer takes another precision than its
 input has, codes are rescaled to those that the same tensor has there. A convolution of int8 gives int16, of its sums, where

@@ -21,7 +21,7 @@ from mpnet.model.precision import FP32, PRECISIONS, Precision, highest
 
 @dataclass(frozen=True, eq=False)
 class Lowering:
-    """What `layer` does at a precision, in this order.
+    """The conversions and operations of `layer` at a precision, in this order.
 
     convert: per input, the conversion before the layer, or None.
     slices:  per input, what is taken of it or how it is rearranged first, or None.

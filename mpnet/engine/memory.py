@@ -14,7 +14,7 @@ from mpnet.kernels.device import HOST, Device, Storage
 
 @dataclass(frozen=True)
 class Arena:
-    """Where each slot lies, for one image; a batch of n images multiplies offsets and sizes by n.
+    """The place of each slot in memory, for one image; a batch of n images multiplies offsets and sizes by n.
 
     offsets:     bytes, by slot; -1 for the image, which the caller brings, and for slots that nothing writes.
     size_bytes:  of the arena, for one image.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How each layer is quantised and batch norm is folded: what cfg and experiment say, made complete."""
+"""The complete options of quantisation and batch norm folding of each layer, from cfg and experiment."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Ranges = Mapping[int, tuple[float, float]]
 
 @dataclass(frozen=True)
 class NarrowScheme:
-    """How weights of fewer than eight bits are quantised; corrected: as in LayerQuantization."""
+    """The quantisation of weights of fewer than eight bits; corrected: as in LayerQuantization."""
 
     granularity: str = "per_channel"
     method: str = "mse"
@@ -44,7 +44,7 @@ class NarrowScheme:
 
 @dataclass(frozen=True)
 class LayerQuantization:
-    """How one layer is quantised when it runs on codes.
+    """The quantisation of one layer that runs on codes.
 
     calibrated: the range of its input is fixed beforehand. corrected: its bias takes back the mean rounding error.
     activations: of eight bits. weights, corrected: with eight bits; narrow: with fewer.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where steps run: on the device of the kernels wherever these support the operation, else on the CPU.
+"""The device of each step: that of the kernels wherever these support the operation, else the CPU.
 
 What a step reads lies where it runs. A tensor that is needed elsewhere is copied there once, by a step that plans show; the
 image comes from the CPU and heads go back to it. With kernels of the CPU nothing changes.

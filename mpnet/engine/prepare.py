@@ -40,7 +40,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class Constants:
-    """What a convolution computes with, before kernels pack it.
+    """The constants that a convolution computes with, before kernels pack them.
 
     weights:      (out, in / groups, size, size); of their stored type: float32, or int8 codes.
     bias:         float32 (out,), bias correction included. weight_scale: float32 (out,) of quantised weights, else None.

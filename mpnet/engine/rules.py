@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each kind of layer does that is not one operation, whose rule stands beside that operation."""
+"""Rules of layers that are more than one operation; the rule of a single operation stands beside it."""
 
 from __future__ import annotations
 

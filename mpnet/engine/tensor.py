@@ -31,7 +31,7 @@ def _placed(params: NDArray[Any], device: Device) -> Storage:
 
 
 class CodeMap:
-    """How the codes of a batch mean reals, per image.
+    """The map from the codes of a batch to reals, per image.
 
     params:   (n,) of mpnet.kernels.codes.PARAMS, where the codes lie.
     scales:   the part of them that kernels read.

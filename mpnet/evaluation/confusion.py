@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which class is taken for which: true classes against what a run says, counted."""
+"""The confusion matrix of classes: true classes against those that a run predicts, counted."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What kind of error each wrong detection and each missed object is, and the AP50 that each kind costs.
+"""The kind of error of each wrong detection and each missed object, and the AP50 that each kind costs.
 
 The kinds and their thresholds are those of TIDE (Bolya and others, A general toolbox for identifying object detection errors,
 ECCV 2020): foreground from IoU 0.5, background up to IoU 0.1. The AP that a kind gives back is what AP50 gains when an oracle

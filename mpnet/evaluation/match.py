@@ -149,7 +149,7 @@ class Truths:
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What became of detections, as far as averages ask; by category, then falling score, then image.
+    """The matches of detections, as far as averages ask; by category, then falling score, then image.
 
     start:     int64 (categories + 1,): category c owns entries start[c] .. start[c + 1] - 1.
     image:     int32 (n,). score: float32 (n,).

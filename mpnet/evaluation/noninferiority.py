@@ -34,7 +34,7 @@ POOLED = "_pooled"
 
 @dataclass(frozen=True)
 class Loss:
-    """What is known of one measure's loss on some images, percent points; positive is worse.
+    """The loss of one measure on some images, percent points, with its uncertainty; positive is worse.
 
     loss:     the estimate; of agreement what is missing from 100, its bias taken off.
     variance: of the estimate. spread: points by which single images differ in the measure.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a detector does at the one score threshold that it is deployed with, beside a baseline on the same images.
+"""The errors of a detector at the one score threshold that it is deployed with, beside a baseline on the same images.
 
 Boxes count at IoU 0.5, as in `compare.found_objects`. Thresholds are multiples of 0.001, so that the number that is printed is
 the number that was measured.

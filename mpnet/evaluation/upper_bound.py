@@ -26,7 +26,7 @@ MOST_GROUPS = 1000
 
 @dataclass(frozen=True, eq=False)
 class PartialOutcomes:
-    """What became of the detections of one run in some of the images, in their order; fields as those of `Outcomes`."""
+    """The matches of one run's detections in some of the images, in their order; fields as those of `Outcomes`."""
 
     images: int
     category: NDArray[np.int32]

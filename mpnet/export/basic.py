@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which layers are made of the operations that other engines' formats are written for; the rest only mpnet runs."""
+"""Layers made of the operations that other engines' formats are written for; the rest only mpnet runs."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What travels with an exported file, whatever its format: how images enter, how results are read, where it comes from."""
+"""The description that travels with an exported file, whatever its format: how images enter, how results are read, origin."""
 
 from __future__ import annotations
 

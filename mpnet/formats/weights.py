@@ -96,7 +96,7 @@ class _File:
 
 
 class _Unread(Mapping[int, _Value]):
-    """What some layers have in a file that is read on first use; another process gets what was read.
+    """The values of some layers in a file that is read on first use; another process gets what was read.
 
     part: of all weights, those of these layers.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What travels with a file beside the graph: names of classes, and how images enter."""
+"""The metadata of a file beside its graph: names of classes, and how images enter."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _MAX_NAMES = 100_000
 
 @dataclass(frozen=True)
 class Pixels:
-    """What the network takes of an image whose values go from 0 to 255: (value - mean) / std, by channel.
+    """The network's input for an image whose values go from 0 to 255: (value - mean) / std, by channel.
 
     bgr: blue comes first. resize: as `detection.resize`. note: where that comes from, for people.
     """

@@ -19,7 +19,7 @@ MAX_OPERANDS = 1024
 
 
 class Refused(Exception):
-    """Why a node has no form in a cfg, with the remedy: a text without the node's name."""
+    """The reason why a node has no form in a cfg, with the remedy: a text without the node's name."""
 
 
 @dataclass(eq=False)
@@ -43,7 +43,7 @@ class Node:
 
 @dataclass(frozen=True)
 class QuantizationParameters:
-    """How the integers of a quantised tensor mean reals: (q - zero_point) * scale.
+    """The map from the integers of a quantised tensor to reals: (q - zero_point) * scale.
 
     scale, zero_point: one value, or one for each index of `axis`. low, high: the integers that its type has.
     """

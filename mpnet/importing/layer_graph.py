@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a network is made of, between another program's nodes and the sections of a cfg."""
+"""The layers of a network, between another program's nodes and the sections of a cfg."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ from mpnet.model.network import NetworkSpec
 
 @dataclass(frozen=True)
 class NodeOutcome:
-    """What one node of the file became, for people. node: its name."""
+    """The outcome of one node of the file, for people. node: its name."""
 
     node: str
     operator: str

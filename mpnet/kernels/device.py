@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where tensors lie: memory of a device, and the device that allocates it. The CPU is the only one in this package.
+"""Memory of tensors, and the device that allocates it. The CPU is the only one in this package.
 
 Another device is a `Kernels` of its own whose `device` is one of these: tensors then stay in its memory, and a plan shows as
 `Transfer` steps where they leave it. Nothing outside of kernels asks a `Storage` for a NumPy array but by `host`.
@@ -78,7 +78,7 @@ class Failure(NamedTuple):
 
 
 class Device:
-    """What allocates and moves memory. Base of each device's own; the four methods without a body are all that one needs.
+    """An allocator and mover of memory. Base of each device's own; the four methods without a body are all that one needs.
 
     Calls of its kernels run in the order in which they were started, and may return before they have run.
     name: as plans and messages show it.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a run ran on: versions of everything that computes, and the CPU's name."""
+"""The environment of a run: versions of everything that computes, and the CPU's name."""
 
 from __future__ import annotations
 

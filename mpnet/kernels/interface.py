@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What kernels take beside arrays."""
+"""Arguments of kernels beside arrays."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ class ConvShape:
 
 @dataclass(frozen=True)
 class TensorQuant:
-    """How a batch of codes maps to real values, per image: real = (q - zero_point) * scale + offset.
+    """The map from a batch of codes to real values, per image: real = (q - zero_point) * scale + offset.
 
     scale, offset: float32 (n,); zero_point: int32 (n,). offset is zero but for TensorFlow modes that cannot
     represent zero; padding taps hold zero_point.
@@ -99,7 +99,7 @@ class PackedConv:
 
 @dataclass(frozen=True)
 class CodeRules:
-    """How reals become codes, beside scale and zero point."""
+    """The rules by which reals become codes, beside scale and zero point."""
 
     rounding: str = "half_to_even"
     low: int = -128
@@ -115,7 +115,7 @@ class LeakySteps(NamedTuple):
 
 
 class IntegerOutput(NamedTuple):
-    """How integer sums become codes by integers alone.
+    """The constants by which integer sums become codes by integers alone.
 
     bias: (out_channels,), int32; int64 where the input or the result is int16. multiplier, shift: int32 (out_channels,).
     leaky: LeakyReLU after that, or None.

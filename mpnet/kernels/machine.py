@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What csrc/ can measure of the machine."""
+"""The properties of the machine that csrc/ can measure."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the oracle's functions share: exact fused multiply-adds, exp, activations, roundings, stored types."""
+"""Arithmetic that the oracle's functions share: exact fused multiply-adds, exp, activations, roundings, stored types."""
 
 from __future__ import annotations
 

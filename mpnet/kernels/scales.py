@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the codes of images map to reals, as kernels take it."""
+"""The map from the codes of images to reals, as kernels take it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from mpnet.kernels.interface import TensorQuant
 
 @dataclass(frozen=True, eq=False)
 class ImageScales:
-    """How images of codes map to reals, one value per image (n,); filled before the calls that read them run."""
+    """The map from images of codes to reals, one value per image (n,); filled before the calls that read them run."""
 
     scale: Values
     inv_scale: Values

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
+"""The values that a key of a file may hold, declared at the dataclass field that keeps it; the readers in formats follow it.
 
 Experiment files: `nms: float = field(default=0.45, metadata=number(0, 1))`.
 JSON documents: `notes: tuple[str, ...] = field(default=(), metadata=json_key(omit_default=True))`.
@@ -95,7 +95,7 @@ def selectors(of: Metadata) -> Metadata:
 
 @dataclass(frozen=True)
 class JsonKey:
-    """How a field stands in a JSON document, where that is not plain from its name and type.
+    """The place of a field in a JSON document, where that is not plain from its name and type.
 
     name:         of the key, '' for the field's own name.
     omit_default: the key is left out where the field has its default value.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every layer has.
+"""The fields that every layer has.
 
 A shape is (height, width, channels) of one image. Activations are NHWC everywhere (docs/architecture.md).
 """
@@ -30,7 +30,7 @@ MAX_KERNEL = 256
 
 @dataclass(frozen=True)
 class PrecisionKeys:
-    """What a section says about precision.
+    """The precision keys of a section.
 
     precision:    the one of the precision keys that is 1, or None when none is given.
     line:         where it is said (the section's line when only `quantize` is given).
@@ -55,7 +55,7 @@ KINDS: dict[str, type[LayerSpec]] = {}
 
 @dataclass(frozen=True)
 class LayerSpec:
-    """What every layer has.
+    """The fields that every layer has.
 
     index:    position in the network, from 0, [net] not counted: Darknet's layer number.
     line:     line of the section header in the cfg.

@@ -17,7 +17,7 @@ from mpnet.errors import PrecisionError
 
 @dataclass(frozen=True, eq=False)
 class StoredType:
-    """How one value of a tensor lies in memory. Rows are compared by identity.
+    """The form of one value of a tensor in memory. Rows are compared by identity.
 
     name:    the word in messages and documents.
     dtype:   of the NumPy arrays that hold it; each stored type has its own.
@@ -48,7 +48,7 @@ STORED_TYPES: dict[str, StoredType] = {t.name: t for t in (FLOAT32, FLOAT16, BFL
 
 @dataclass(frozen=True, eq=False)
 class Precision:
-    """What a layer's `fp32=`, `fp16=`, `bf16=`, `int8=` or `int16=` selects. Rows compare by identity, pickled by name.
+    """The selection of a layer's `fp32=`, `fp16=`, `bf16=`, `int8=` or `int16=`. Rows compare by identity, pickled by name.
 
     name:        the word in cfg, YAML, code and reports; in capitals behind MP_ that of csrc/mpnet.h.
     code:        one character, used in a plan's canonical text (its identity).

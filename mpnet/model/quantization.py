@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How tensors and weights are to be quantised: what an experiment or a cfg asks for, nothing computed here."""
+"""Options of the quantisation of tensors and weights: what an experiment or a cfg asks for, nothing computed here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NARROW_ROUNDINGS: tuple[str, ...] = (LEARNT, "nearest")
 
 @dataclass(frozen=True)
 class ActivationMode:
-    """How a range of activations becomes scale and zero point.
+    """The formula by which a range of activations becomes scale and zero point.
 
     roundings:  how it can round, its own first.
     symmetric:  whether its codes lie evenly around the real zero.
@@ -71,7 +71,7 @@ QUANTIZE_MODES: tuple[str, ...] = tuple(name for name in TENSORFLOW_MODES if not
 
 @dataclass(frozen=True)
 class WeightMethod:
-    """How weights get their scale. roundings: how it can round, its own first; tensorflow: by TensorFlow's formulas."""
+    """A method of weight scales. roundings: how it can round, its own first; tensorflow: by TensorFlow's formulas."""
 
     name: str
     roundings: tuple[str, ...]
@@ -98,7 +98,7 @@ _Scheme = TypeVar("_Scheme")
 
 @dataclass(frozen=True)
 class ActivationOptions:
-    """What is asked of int8 activations; None means "not said here".
+    """Options of int8 activations; None means "not said here".
 
     mode:        how a range becomes scale and zero point (ACTIVATION_MODES).
     ranges:      dynamic (measured on the tensor itself, per image) or calibrated (fixed beforehand).
@@ -121,7 +121,7 @@ class ActivationOptions:
 
 @dataclass(frozen=True)
 class WeightOptions:
-    """What is asked of int8 weights; None means "not said here".
+    """Options of int8 weights; None means "not said here".
 
     granularity: one scale per output channel or one per tensor.
     method:      min_max; mse: the scale with the smallest squared error; power_of_two: the same among powers of two; or as
@@ -136,7 +136,7 @@ class WeightOptions:
 
 @dataclass(frozen=True)
 class NarrowOptions:
-    """What is asked of weights of fewer than eight bits, in place of WeightOptions; None: the first words, and true.
+    """Options of weights of fewer than eight bits, in place of WeightOptions; None: the first words, and true.
 
     granularity:     one step per output channel, or one for every 32 input channels of each of its taps.
     method:          how a step is found.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a network is for, one row each: which data fits it, which measures apply, what people call its findings.
+"""The tasks of networks, one row each: which data fits it, which measures apply, what people call its findings.
 
 Everything else asks a row: experiments which formats and defaults there are, sweeps their objectives, reports their words.
 `trial.task` holds what each row does: from output tensors to findings, measures and files.

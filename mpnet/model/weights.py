@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a weights file holds, per convolution, before anything is folded or quantised."""
+"""The contents of a weights file, per convolution, before anything is folded or quantised."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from mpnet.quantization.scheme import ActivationScheme
 
 @dataclass(frozen=True)
 class CalibrationMethod:
-    """How a range is found.
+    """A method that finds a range.
 
     method:      min_max: the least and the largest value; moving_average: of the images' least and largest values;
                  percentile: so that `percentile` percent of the values are kept; entropy: the clipping with the least

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much the cells of a detection head count where its convolution learns: as much as an object is likely there.
+"""The weights of a detection head's cells where its convolution learns: as much as an object is likely there.
 
 Nine cells in ten hold nothing. A convolution that learns from all alike is good at saying nothing; detections come from others.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How codes mean reals, and the codes of a convolution's sums, where something comes between them and the layer's result.
+"""The map from codes to reals, and the codes of a convolution's sums, where something stands between them and the result.
 
 No engine has LeakyReLU inside a convolution of codes, so sums are rounded to 8 bits before it. Negative sums shrink to a
 tenth: a code spent on them is worth a hundredth of what it is worth above 0. So their lower bound is not the least sum
@@ -28,7 +28,7 @@ _CANDIDATES = np.arange(1, 101, dtype=np.float64) / 100
 
 
 class Codes(NamedTuple):
-    """How int8 or int16 values of an activation mean reals: (q - zero_point) * scale."""
+    """The map from int8 or int16 values of an activation to reals: (q - zero_point) * scale."""
 
     scale: float
     zero_point: int

@@ -75,7 +75,11 @@ def within_reach(
 
 
 class IntegerConstants(NamedTuple):
-    """What a convolution's sums become codes by: bias (out,) of BIAS_TYPES; the factor of each channel, int32 (out,)."""
+    """The constants by which a convolution's sums become codes.
+
+    bias:              (out,) of BIAS_TYPES.
+    multiplier, shift: the factor of each channel, int32 (out,).
+    """
 
     bias: NDArray[Any]
     multiplier: NDArray[np.int32]

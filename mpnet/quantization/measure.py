@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How far a tensor is from the one that it should be."""
+"""The error of a tensor beside the one that it should be."""
 
 from __future__ import annotations
 

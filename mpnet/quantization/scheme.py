@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How a real range becomes scale and zero point of codes.
+"""The formulas by which a real range becomes scale and zero point of codes.
 
 A quantised activation tensor holds int8 q in [-128, 127], or int16 q in [-32768, 32767] with zero point 0, and, per image,
 scale (float32, > 0), zero_point (int32) and offset (float32):
@@ -53,7 +53,7 @@ _f32 = np.float32
 
 @dataclass(frozen=True)
 class ActivationScheme:
-    """How activation tensors are quantised.
+    """The quantisation of activation tensors.
 
     mode:      affine (integer zero point, 0 is exact), symmetric ([-127, 127], zero point 0), power_of_two (symmetric,
                the scale is a power of two), or TensorFlow's MIN_COMBINED, MIN_FIRST, SCALED with type qint8, and its

@@ -76,7 +76,7 @@ def flush_one(x: np.float32) -> np.float32:
 
 @dataclass(frozen=True)
 class QuantizeFactors:
-    """What one range gives: the returned range, codes per real unit, and MIN_FIRST's rounded code of the minimum."""
+    """The factors of one range: the returned range, codes per real unit, and MIN_FIRST's rounded code of the minimum."""
 
     minimum: np.float32
     maximum: np.float32

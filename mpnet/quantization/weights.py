@@ -36,7 +36,7 @@ _PIECE = 1 << 20
 
 @dataclass(frozen=True)
 class WeightScheme:
-    """How weights are quantised.
+    """The quantisation of weights.
 
     granularity: per_channel (one scale per output channel), per_tensor, or per_group (below), with
                  fewer than eight bits.

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What a command is given (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg) as an experiment, a configuration or a network."""
+"""The sources of commands (EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg) as experiments, configurations or networks."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What lies below a folder: results of runs, and stores with their sweeps."""
+"""The inventory of a folder: results of runs, and stores with their sweeps."""
 
 from __future__ import annotations
 

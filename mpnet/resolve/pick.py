@@ -44,7 +44,7 @@ class PickedRow:
 
 @dataclass(frozen=True)
 class OtherBudget:
-    """What another amount of one budget would give. budget: as it would be written. row: what would be picked."""
+    """The pick at another amount of one budget. budget: as it would be written. row: what would be picked."""
 
     option: str
     budget: str
@@ -53,7 +53,7 @@ class OtherBudget:
 
 @dataclass(frozen=True)
 class PickOutcome:
-    """What `mpnet pick --json` prints.
+    """The document that `mpnet pick --json` prints.
 
     budgets: as given, by option. cost: the measure that cheap is of. count: configurations that there are figures of.
     pick: the best that fits, None: nothing does, and nearest is least beyond. runner_up: the next that fits.

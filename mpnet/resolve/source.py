@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What commands take as a configuration, EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg: as an experiment, or finished."""
+"""The configuration that a command names as EXPERIMENT.yaml, RUN, STORE[:KEY] or NET.cfg: as an experiment, or finished."""
 
 from __future__ import annotations
 

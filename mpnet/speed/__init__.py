@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""How fast a network is on this machine: passes, steps, tables of a board's latency."""
+"""The speed of a network on this machine: passes, steps, tables of a board's latency."""

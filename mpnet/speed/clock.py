@@ -60,7 +60,7 @@ class Times:
 
 
 class _Others:
-    """How many cores other programs keep busy, from the system's own count of time."""
+    """The number of cores that other programs keep busy, from the system's own count of time."""
 
     def __init__(self) -> None:
         self._begin, self._busy, self._process_seconds = time.perf_counter(), _busy_seconds(), time.process_time()

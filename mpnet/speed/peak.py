@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the machine could do at most: the rate of multiply-adds in registers, measured."""
+"""The highest rate of the machine: multiply-adds in registers, measured."""
 
 from __future__ import annotations
 

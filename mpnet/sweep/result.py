@@ -56,7 +56,7 @@ class FrontRow(ConfigurationRow):
 
 @dataclass(frozen=True, kw_only=True)
 class MeasureLoss:
-    """By how much a configuration differs from the baseline in one measure, percent points, with the ends of its interval.
+    """The difference of a configuration from the baseline in one measure, percent points, with the ends of its interval.
 
     told_from_none: whether the interval is below zero; None where a margin decides instead. images: that it is measured on.
     """
@@ -70,7 +70,7 @@ class MeasureLoss:
 
 @dataclass(frozen=True, kw_only=True)
 class SetLosses:
-    """What a configuration loses on one set of images. images: how many. losses: by measure."""
+    """The losses of a configuration on one set of images. images: how many. losses: by measure."""
 
     images: int = field(metadata=json_key("pictures"))
     losses: Mapping[str, MeasureLoss] = field(default_factory=dict, metadata=json_key(inline=QUALITIES))
@@ -145,7 +145,7 @@ class HalfWidths:
 
 @dataclass(frozen=True)
 class SafetyWithTwice:
-    """What the tests would show with twice as many images, if losses stayed what they are.
+    """The results that the tests would have with twice as many images, if losses stayed what they are.
 
     safe: the configuration that would be shown to keep the margins, None: none. half_widths: by measure.
     """
@@ -157,7 +157,7 @@ class SafetyWithTwice:
 
 @dataclass(frozen=True, kw_only=True)
 class Safety:
-    """Which configuration is shown to lose no more than the margins.
+    """The configuration that is shown to lose no more than the margins, and its tests.
 
     margin:      percent points by measure. is_asked: whether the user named them.
     error:       probability of a wrong answer of each test. is_held_out: whether the images that test did not choose.
@@ -178,7 +178,7 @@ class Safety:
 
 @dataclass(frozen=True)
 class FrontShare:
-    """How often a configuration is on the front of images drawn again, percent."""
+    """The share of draws in which a configuration is on the front of images drawn again, percent."""
 
     precision: Key
     options: str
@@ -187,7 +187,7 @@ class FrontShare:
 
 @dataclass(frozen=True)
 class LayerShare:
-    """How often a layer is raised when images are drawn again, percent."""
+    """The share of draws in which a layer is raised, percent."""
 
     layer: int
     percent: float
@@ -195,7 +195,7 @@ class LayerShare:
 
 @dataclass(frozen=True, kw_only=True)
 class Stability:
-    """What of the choice survives other images; without draws, {} in JSON.
+    """The stability of the choice on other images; without draws, {} in JSON.
 
     draws:  how often images were drawn again. judged: how many configurations that is known of.
     front:  share of each of them. picks: how often each pick would be picked again, percent.
@@ -211,7 +211,7 @@ class Stability:
 
 @dataclass(frozen=True)
 class Gap:
-    """How far a front is from the exact one.
+    """The distance of a front from the exact one.
 
     hypervolume_ratio: share of the exact front's hypervolume that this one reaches, 1 when nothing is missing.
     quality_lost_max, quality_lost_mean: over the exact front's points, the quality that this front lacks at equal or
@@ -240,7 +240,7 @@ class FailedLayer:
 
 @dataclass(frozen=True)
 class LayerRank:
-    """What lowering some layers costs.
+    """The cost of lowering some layers.
 
     layers, names: that change together. precision: that they are lowered to. mac_share: of the network's, from 0 to 1.
     alone: change of every metric when only these layers are lowered, against everything at the highest precision.
@@ -280,7 +280,7 @@ class VerifiedRow:
 
 @dataclass(frozen=True)
 class VerifiedRows:
-    """What configurations are in another engine. rule: what surviving means. notes: of the export, one line each."""
+    """The configurations in another engine. rule: what surviving means. notes: of the export, one line each."""
 
     engine: str
     version: str
@@ -312,7 +312,7 @@ class FailedCondition:
 
 @dataclass(frozen=True, kw_only=True)
 class ConditionRows:
-    """Whether the front holds when images are noisy, blurred, dark or foggy.
+    """The front on images that are noisy, blurred, dark or foggy.
 
     images:   that each configuration ran on. of_front: how many configurations the front has, of which some ran.
     front, picks: precision strings under `clean`, `mean` and `worst`.
@@ -329,7 +329,7 @@ class ConditionRows:
 
 @dataclass(frozen=True)
 class Holdout:
-    """How many images select, and how many were held out and only report."""
+    """The number of images that select, and of those that were held out and only report."""
 
     selecting: int
     held_out: int
@@ -337,7 +337,7 @@ class Holdout:
 
 @dataclass(frozen=True, kw_only=True)
 class SweepResult:
-    """What a sweep found.
+    """The result of a sweep.
 
     strategy:     that chose what to try. state: `finished`, or `stopped` by the budget that `stopped` names.
     trials:       configurations that the strategy asked for and that have figures; computed: in this run.

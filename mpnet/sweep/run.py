@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From an experiment with a sweep section to a front."""
+"""The story of a sweep: from an experiment with a sweep section to a front."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ READ_ONLY = "the store cannot be written: what it holds is told, nothing is adde
 
 @dataclass(frozen=True)
 class SweepStart:
-    """What is known before the first trial.
+    """The facts of a sweep before its first trial.
 
     theory: forward passes for one image of a walk through the space. estimate: of its time, in words.
     notes: what the user should know, one line each.
@@ -103,7 +103,7 @@ class SweepPlan:
 
 @dataclass(frozen=True)
 class Workforce:
-    """Who evaluates. workers: processes on this machine, which share its threads. scheduler: address of Dask's, None: none."""
+    """The workers of a sweep. workers: processes here, which share threads. scheduler: address of Dask's, None: none."""
 
     workers: int
     scheduler: str | None = None

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep needs before its first trial: identities at once, images and workers only when needed."""
+"""The setup of a sweep before its first trial: identities at once, images and workers only when needed."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""From an experiment to a stored result."""
+"""The story of a run: from an experiment to a stored result."""
 
 from __future__ import annotations
 

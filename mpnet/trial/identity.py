@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What names a trial of a workbench, and what is kept with its result: protocol, digests, calibration images, notes."""
+"""The identity of a workbench's trials, and what is kept with a result: protocol, digests, calibration images, notes."""
 
 from __future__ import annotations
 

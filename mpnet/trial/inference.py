@@ -29,7 +29,7 @@ Forward = Callable[[NDArray[np.float32]], list[NDArray[np.float32]]]
 
 @dataclass(frozen=True, eq=False)
 class Runner:
-    """Who runs a plan.
+    """A runner of a plan.
 
     open: called once per thread. beside: number of the runner, among those of one pass, whose heads this one's relative error
     is measured against; None: nobody's.
@@ -42,7 +42,7 @@ class Runner:
 
 @dataclass(frozen=True, eq=False)
 class Outcome:
-    """What one plan found: Detections or Classifications, by the network's task.
+    """The predictions of one plan: Detections or Classifications, by the network's task.
 
     head_sqnr_db: per output, against the first plan of the same pass.
     head_error:   root of (squared difference / squared values) over all outputs, against the runner beside it.

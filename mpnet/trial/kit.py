@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a task must bring: from output tensors to predictions, their measures, and the file that keeps them.
+"""The interface of a task: from output tensors to predictions, their measures, and the file that keeps them.
 
 Predictions are what a network says of a set of images: `Detections` or `Classifications`. `trial.detection` and
 `trial.classification` have a `Kit` each; `trial.task` finds the kit of a network.
@@ -30,7 +30,7 @@ F_contra = TypeVar("F_contra", contravariant=True)
 
 
 class Decoder(Protocol[F_co]):
-    """From output tensors to predictions; workers of sweeps get a copy."""
+    """The decoder from output tensors to predictions; workers of sweeps get a copy."""
 
     def decode(self, output: int, tensor: NDArray[np.float32], geometry: NDArray[np.float32]) -> Any:
         """Decode one output tensor, (n, h, w, c), of a few images.
@@ -109,7 +109,7 @@ class Compared:
 
 @dataclass(frozen=True)
 class Kit(Generic[F]):
-    """What is done for one task.
+    """All that is done for one task.
 
     decoder:   for a network and data set, as the experiment wants it.
     protocol:  what of its protocol is the task's own, for `protocol` of results.

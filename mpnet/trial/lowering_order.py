@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""In which order layers are lowered: a nested chain of lowerings, found by the error at the heads, and exchanges around it.
+"""The order in which layers are lowered: a nested chain of lowerings, found by the error at the heads, and exchanges around it.
 
 Agreement on a few images is mostly a tie; the noise that lower precisions bring to the heads has no steps, and on few images
 says as much of other images as agreement on four times as many (docs/decisions/0026). So the order is found by noise.

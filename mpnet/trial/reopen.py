@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What stands behind a finished result: its data set, its detections and, when needed, the network itself.
+"""The objects behind a finished result: its data set, its detections and, when needed, the network itself.
 
 A result names its sources by path and digest. Files that moved or changed are not used: the digest must be the same.
 """

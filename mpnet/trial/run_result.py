@@ -62,7 +62,7 @@ class Precisions:
 
 @dataclass(frozen=True)
 class BaselineAgreement:
-    """How far a run agrees with its baseline.
+    """The agreement of a run with its baseline.
 
     baseline:     the baseline's trial id. values: percent by measure, without the prefix `agreement_`.
     head_sqnr_db: of each output; None where it equals the baseline's bit for bit.
@@ -85,14 +85,14 @@ class ClassResult:
 
 @dataclass(frozen=True)
 class PlacedLayer(LayerPlacement):
-    """Where an engine runs a layer. ms: its time, None where the engine does not say."""
+    """The place where an engine runs a layer. ms: its time, None where the engine does not say."""
 
     ms: float | None = None
 
 
 @dataclass(frozen=True)
 class EngineRun:
-    """What the result of another engine says beside mpnet's own.
+    """The result of another engine beside mpnet's own.
 
     reference: trial id of mpnet's result of the same configuration.
     values:    measures of kind `deployed` without their prefix, head_error, and medians in milliseconds: latency_ms of the
@@ -114,7 +114,7 @@ class EngineRun:
 
 @dataclass(frozen=True)
 class CalibrationImages:
-    """Which images ranges were found on. images: their folder, None: among the data's own."""
+    """The images that ranges were found on. images: their folder, None: among the data's own."""
 
     images: str | None = field(default=None, metadata=json_key(omit_default=True))
     count: int = field(kw_only=True)
@@ -123,7 +123,7 @@ class CalibrationImages:
 
 @dataclass(frozen=True)
 class Provenance:
-    """What was measured on what, as results and sweeps keep it, so that it can be opened again.
+    """The origin of a measurement, as results and sweeps keep it, so that it can be opened again.
 
     name: of the experiment. protocol: everything between files and figures. sources: paths of the files by what they are.
     digests: of what decides the result, SHA-256 (hex). calibration: None where nothing was calibrated.

@@ -56,7 +56,7 @@ class CalibratedOptions:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What calibration images gave, beside the ranges that options hold.
+    """The results of calibration images, beside the ranges that options hold.
 
     digest:        of ranges and channel means; None where nothing asks for them.
     channel_means: of each convolution's input, float64 (channels,) by layer index, for bias correction.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether the int8 kernels of an experiment give what simulation gives, on some of its images."""
+"""The comparison of an experiment's int8 kernels with simulation, on some of its images."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a step can do, as small frozen values: equal operations on equal tensors give equal bits."""
+"""Operations of steps, as small frozen values: equal operations on equal tensors give equal bits."""
 
 from mpnet.engine.operations.attention import Attention
 from mpnet.engine.operations.base import Context, Operation, PreparedConvolution, PreparedWeights, Yolo

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What every operation tells about itself: all that plans, fusion, costs, sessions and bundles ask, at one place."""
+"""The interface of operations: all that plans, fusion, costs, sessions and bundles ask, at one place."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Floats = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class PreparedConvolution:
-    """What the kernel needs. weight_scale: (out,) of quantised weights, else None; integer: of IntegerConvolve."""
+    """The weights of one convolution. weight_scale: (out,) of quantised weights, else None; integer: of IntegerConvolve."""
 
     packed: PackedConv
     bias: Floats
@@ -35,7 +35,7 @@ class PreparedConvolution:
 
 
 class PreparedWeights(Protocol):
-    """What operations ask of `mpnet.engine.prepare.Prepared`, which knows them and so stands above them."""
+    """The weights that operations ask of `mpnet.engine.prepare.Prepared`, which knows operations and so stands above them."""
 
     @property
     def kernels(self) -> Kernels:
@@ -62,7 +62,7 @@ class PreparedWeights(Protocol):
 
 @dataclass(eq=False)
 class Context:
-    """What operations need to bind their calls: weights, a binder, the number of threads, where the tensors lie."""
+    """The means by which operations bind their calls: weights, a binder, the number of threads, where the tensors lie."""
 
     prepared: PreparedWeights
     binder: Binder
@@ -170,7 +170,7 @@ class Activated(Operation):
 
 @dataclass(frozen=True)
 class Rule:
-    """What a kind of layer does.
+    """The operations of one kind of layer.
 
     operations: for (layer, precision, how it is quantised): the first on all inputs, each further one on the result before
                 it; (): it passes its only input on.

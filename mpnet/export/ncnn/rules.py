@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What ncnn can express: docs/export-ncnn.md."""
+"""The operations that ncnn can express: docs/export-ncnn.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How each engine wants the same arithmetic written: one row per flavour, found by measuring (docs/export-onnx.md)."""
+"""The forms of the same arithmetic that engines want: one row per flavour, found by measuring (docs/export-onnx.md)."""
 
 from __future__ import annotations
 

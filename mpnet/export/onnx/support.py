@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What ONNX can hold: of each layer at each precision, '' or why not. Asked of the operations that the layer is made of."""
+"""The limits of ONNX: of each layer at each precision, '' or why not. Asked of the operations that the layer is made of."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Coded:
 
 @dataclass(frozen=True)
 class Pending:
-    """What a layer's reals lack before anything computes with them.
+    """The operations that a layer's reals lack before anything computes with them.
 
     It is an activation, then codes, or without a Quantize rounding to what is stored.
 

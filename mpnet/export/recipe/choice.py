@@ -45,7 +45,7 @@ class FloatStep:
 
 @dataclass(frozen=True)
 class Choice:
-    """What a recipe says. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
+    """The contents of a recipe. layers: all with weights, in order. origin: what the choice is of, for whoever reads the file.
 
     steps: additions, products and attention that stay in floating point.
     decoding: nodes with weights that are no layers: they decode boxes in the file that a network was imported from.

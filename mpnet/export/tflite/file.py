@@ -35,7 +35,7 @@ _TYPES: dict[str, int] = {
 
 @dataclass(frozen=True)
 class Channels:
-    """How int8, int32 or int64 constants mean reals: one scale for each index of the dimension `axis`."""
+    """The map from int8, int32 or int64 constants to reals: one scale for each index of the dimension `axis`."""
 
     scales: NDArray[np.float32]
     axis: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which tensors of a plan stay in codes in a TensorFlow Lite file, and how each convolution is written.
+"""The forms of a plan's tensors in a TensorFlow Lite file: which stay in codes, and how each convolution is written.
 
 A plan quantises before each int8 or int16 convolution and de-scales after it. Where all readers of a result want the
 same codes, the convolution can give these at once; else it gives reals. Pooling, upsampling, slices and concatenations
@@ -29,7 +29,7 @@ Reach = Callable[[Convolve, Codes], float]
 
 @dataclass
 class Forms:
-    """In which form each slot of a plan is written, and how each of its convolutions is.
+    """The form of each slot of a plan, and of each of its convolutions.
 
     maps:  of slots that hold codes in the plan: their codes, None where the range is measured on the image.
     stored_forms: the form in which a slot is written by the step that makes it.

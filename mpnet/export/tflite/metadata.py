@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a file says about itself: TensorFlow Lite's model metadata with the labels, and a block of mpnet's own.
+"""The metadata of a file: TensorFlow Lite's model metadata with the labels, and a block of mpnet's own.
 
 Source: TensorFlow Lite Support's metadata_schema.fbs; the file of labels is a ZIP archive behind the model.
 """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What mpnet's operations are in TensorFlow Lite: each function appends operators and returns the tensor of the result."""
+"""mpnet's operations in TensorFlow Lite: each function appends operators and returns the tensor of the result."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What each reader of TensorFlow Lite files takes, one row per flavour, and what it can express: docs/export-tflite.md."""
+"""The readers of TensorFlow Lite files, one row per flavour, and what each can express: docs/export-tflite.md."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the sections of a cfg are read, by their names."""
+"""Readers of the sections of a cfg, by their names."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Where a section of a cfg stands, and what several kinds of sections ask in the same way."""
+"""The position of a section in a cfg, and what several kinds of sections ask in the same way."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ALEXEYAB_ACTIVATIONS = frozenset(("swish", "mish", "hard_mish", "relu6", "gelu",
 
 @dataclass(frozen=True)
 class Position:
-    """Where a section stands: the layers before it and the image's shape; its precision keys; the network's dialect.
+    """The position of a section: the layers before it and the image's shape; its precision keys; the network's dialect.
 
     warnings: what the section's builder wants the user to know.
     """
@@ -71,7 +71,7 @@ class Position:
 
 @dataclass(frozen=True)
 class SectionReader:
-    """How one kind of section is read.
+    """The reader of one kind of section.
 
     build:         the layer of a section: its keys checked, its shape inferred.
     training:      keys, as one text, that say nothing about a forward pass; accepted silently.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a document may hold, declared as values, and the first place where one does not.
+"""Schemas of documents, declared as values, and the first place where a document does not fit.
 
 A kind is a type (str, bool, int, float for any finite number, dict, list) or one of the classes here.
 """

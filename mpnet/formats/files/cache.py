@@ -39,7 +39,7 @@ _STALE_S = 3600.0
 
 
 class Usage(NamedTuple):
-    """How many entries a cache holds, and their size."""
+    """The number of entries of a cache, and their size."""
 
     entries: int
     size_bytes: int

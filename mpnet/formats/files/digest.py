@@ -19,7 +19,7 @@ and through a memory map until the system has written the page back, after half 
 
 
 class FileState(NamedTuple):
-    """What changes when a file's content does: the system sets changed_ns, which no program can set back."""
+    """The facts that change when a file's content does: the system sets changed_ns, which no program can set back."""
 
     path: str
     device: int

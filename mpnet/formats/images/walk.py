@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an image file asks of a decoder, found by walking its parts before any decoder sees them.
+"""The demands of an image file on a decoder, found by walking its parts before any decoder sees them.
 
 Decoders believe what a file says: a chunk of 4 GB is allocated, 2,000 scans over one image are decoded. Here lengths are
 held against the file's size, and work against limits, at the price of one pass over the bytes.

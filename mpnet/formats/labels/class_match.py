@@ -35,7 +35,7 @@ _SYNONYM_OF = {word: group[0] for group in _SYNONYMS for word in group}
 
 @dataclass(frozen=True)
 class ClassMatch:
-    """Which class of the network each class of a data set is.
+    """The class of the network that each class of a data set is.
 
     class_indices: by position in the data set's list, None for a class that the network does not have.
     notes:         what a reader should know, one sentence each; none where all names are equal.

@@ -30,7 +30,7 @@ _NOTES = {
 
 @dataclass
 class LabelKinds:
-    """How many label lines of a data set were of which kind. keypoints: (points, numbers a point) where the data set says."""
+    """The number of label lines of each kind in a data set. keypoints: (points, numbers a point) where the data set says."""
 
     keypoints: tuple[int, int] | None = None
     counts: Counter[str] = field(default_factory=Counter)

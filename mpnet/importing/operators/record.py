@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What an import knows of one operator of ONNX, in one place: its result's shape, its values, and what it is as a layer."""
+"""The record of one operator of ONNX, in one place: its result's shape, its values, and what it is as a layer."""
 
 from __future__ import annotations
 

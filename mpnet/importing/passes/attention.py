@@ -37,7 +37,7 @@ def recognize_attention(graph: NodeGraph) -> None:
 
 @dataclass(frozen=True)
 class _Trace:
-    """Where the values of a tensor come from.
+    """The origin of a tensor's values.
 
     source: a tensor (1, c, h, w). positions: where each value stands there. factor: the number that multiplies the values.
     """

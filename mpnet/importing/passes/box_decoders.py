@@ -45,7 +45,7 @@ class Level:
 
 @dataclass(frozen=True)
 class DecodingTrial:
-    """What a decoder is tried on.
+    """The test values that a decoder is tried on.
 
     levels:  in the order tried. inputs: the random values of tensors that leave the layers.
     results: the tables that come of zeros and of these values.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What is computed on tensors of other axes than (1, c, h, w) is computed on these.
+"""The pass that moves computations on other axes to tensors of (1, c, h, w).
 
 Rows of channels behind a Transpose, as transformers and ConvNeXt have them, stand here; channels in groups, as split attention
 has them, in `channel_groups`. `LayoutRewriter` says how tensors are followed back. Nodes move values back where something else

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which tensors leave the network, and how they are decoded: named by the user, told by the file, or found by trying."""
+"""The tensors that leave the network, and their decoders: named by the user, told by the file, or found by trying."""
 
 from __future__ import annotations
 

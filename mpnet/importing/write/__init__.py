@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What is written: the sections of a cfg, their weights, and the keys that keep what a quantised file says."""
+"""The output of an import: the sections of a cfg, their weights, and the keys that keep what a quantised file says."""

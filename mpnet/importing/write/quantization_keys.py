@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a quantised file says, as keys of a cfg: ranges of tensors, and which layers run on its integers."""
+"""The quantisation of a file as keys of a cfg: ranges of tensors, and which layers run on its integers."""
 
 from __future__ import annotations
 

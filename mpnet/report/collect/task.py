@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How the predictions of each task are compared and drawn: one row per task of `model.task`."""
+"""The comparison and drawing of predictions: one row per task of `model.task`."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Compares(Protocol):
 
 
 class Shows(Protocol):
-    """What two runs made of the images of a data set."""
+    """The predictions of two runs for the images of a data set."""
 
     def changes(self, changes: Sequence[Any], limit: int, captions: bool = False) -> tuple[Change, ...]:
         """Return the changes, the first `limit` with images. captions: whether these say which side is which."""
@@ -42,7 +42,7 @@ class Shows(Protocol):
 
 @dataclass(frozen=True)
 class PredictionTools:
-    """How the predictions of one task are compared and drawn.
+    """The functions that compare and draw the predictions of one task.
 
     pairing:   of a data set, the baseline's predictions, draws and seed.
     gallery:   of a data set, the predictions of both runs, and a function that loads images.

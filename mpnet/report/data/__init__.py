@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What a report says: typed objects, and sentences about them. Nothing here opens a file."""
+"""The contents of a report: typed objects, and sentences about them. Nothing here opens a file."""

@@ -42,7 +42,7 @@ class DifferenceInterval:
 
 @dataclass(frozen=True)
 class RunAgreement:
-    """How far a run agrees with the first one.
+    """The agreement of a run with the first one.
 
     values:       percent by measure, without the prefix `agreement_`.
     head_sqnr_db: of each output, None where it equals the baseline's bit for bit; None as a whole where it is not known.

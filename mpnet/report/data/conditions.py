@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep's front and picks are worth when images are noisy, dark or blurred: tables for a terminal and for the page."""
+"""The worth of a sweep's front and picks when images are noisy, dark or blurred: tables for a terminal and for the page."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How two configurations differ: classes, objects or images that one of them gets right, intervals of every measure."""
+"""The differences of two configurations: classes, objects or images that one of them gets right, intervals of every measure."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ KINDS = ("lost", "moved", "gained")
 
 @dataclass(frozen=True)
 class Change:
-    """What one configuration gets right and the other does not.
+    """A thing that one configuration gets right and the other does not.
 
     kind: one of KINDS. name: the true class. score: of the side that is right.
     jpeg: its image. file: where that was written, '' where it was not.
@@ -158,7 +158,7 @@ class ImageTriple:
 
 @dataclass(frozen=True)
 class ImageScore:
-    """How far two runs differ on one image.
+    """The difference of two runs on one image.
 
     position: in the data set. lost: moved objects included. doubts: sum of the scores of detections that one run alone has.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a report shows, as frozen data: filled by `report.collect`, rendered by `report.html` and `report.text`.
+"""The data of a report, frozen: filled by `report.collect`, rendered by `report.html` and `report.text`.
 
 Nothing here knows of SQLite, result.json or a network. Metrics are in percent, sizes in bytes, times in
 milliseconds, signal-to-noise ratios in dB; "not measured" is NaN in an array and None elsewhere.
@@ -42,7 +42,7 @@ class Layer:
 
 @dataclass(frozen=True)
 class LayerError:
-    """How far one layer's result is from fp32: local (only this layer's rounding) and cumulative.
+    """The error of one layer's result beside fp32: local (only this layer's rounding) and cumulative.
 
     noise:     its share, 0 to 1, in the noise at the heads when each layer is lowered alone.
     rmse_over_scale, saturated, low, high, histogram: of the tensor that enters it, as it is rounded to integers; the
@@ -109,7 +109,7 @@ class Pick:
 
 @dataclass(frozen=True)
 class Status:
-    """How far a sweep is. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
+    """The progress of a sweep. state: 'finished', 'running' or 'interrupted'; total None: unknown."""
 
     state: str
     finished: int

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What reports write about the predictions of each task: one row per task of `model.task`."""
+"""The words of reports about the predictions of each task: one row per task of `model.task`."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which layers lose objects, for the terminal."""
+"""Layers that lose objects, for the terminal."""
 
 from __future__ import annotations
 

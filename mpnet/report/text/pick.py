@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What `mpnet pick` found, for a terminal."""
+"""The outcome of `mpnet pick`, for a terminal."""
 
 from __future__ import annotations
 

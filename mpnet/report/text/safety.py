@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep shows about losses, and what more images would show, for a terminal."""
+"""The losses that a sweep shows, and what more images would show, for a terminal."""
 
 from __future__ import annotations
 

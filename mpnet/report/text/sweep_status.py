@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How far a sweep is, which sweeps a store holds, and what was saved of a damaged one."""
+"""The progress of a sweep, the sweeps of a store, and what was saved of a damaged one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether a front holds when images are noisy, blurred, dark or foggy: `sweep.conditions`.
+"""The test of a front on images that are noisy, blurred, dark or foggy: `sweep.conditions`.
 
 The configurations of the front and the picks run once more on all images, as they are and under each condition, and are
 compared with the baseline under the same condition. For the exact front under one condition, sweep with `data.condition`.

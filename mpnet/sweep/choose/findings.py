@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep found, as the document that --json prints and the store keeps for reports; and how far it is."""
+"""The findings of a sweep, as the document that --json prints and the store keeps for reports; and its progress."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def exact_gap(candidates: Candidates, excluded_count: int = 0) -> Gap | None:
 
 @dataclass(frozen=True, eq=False)
 class SweepFacts:
-    """What a result says of its sweep.
+    """The facts of a sweep that its result repeats.
 
     images:        all images. selecting: those that select.
     macs_per_pass: of one forward pass of one image. passes_in_theory: forward passes for one image that one uninterrupted walk

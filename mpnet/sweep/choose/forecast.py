@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How wide the intervals of a sweep will be, before it begins: from a few configurations on some of the images."""
+"""A forecast of the width of a sweep's intervals, before it begins: from a few configurations on some of the images."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much a sweep's choice may lose: `sweep.margin`, or what the user says in words, `sweep.max_loss: 3 agreement`."""
+"""The loss that a sweep's choice may have: `sweep.margin`, or what the user says in words, `sweep.max_loss: 3 agreement`."""
 
 from __future__ import annotations
 

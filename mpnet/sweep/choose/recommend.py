@@ -32,7 +32,7 @@ RULE = (
 
 @dataclass(frozen=True)
 class Evidence:
-    """What is known of a configuration's losses beside the figures of its row.
+    """The evidence of a configuration's losses beside the figures of its row.
 
     losses: by set of images, as of a pick. more_images: about how many more would tell whether it keeps the budget, None: no
     number does, or nobody knows.

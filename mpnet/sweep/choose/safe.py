@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which configurations are shown to lose no more than a margin, on images that did not choose them.
+"""Configurations shown to lose no more than a margin, on images that did not choose them.
 
 The front of cost and agreement on the images that select is a sequence that the held-out images know nothing of. They test it
 from its accurate to its cheap end, each configuration at the full error probability, and stop at the first that is not shown
@@ -56,7 +56,7 @@ class Tested:
 
 @dataclass(frozen=True)
 class SafetyTests:
-    """What tests showed. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
+    """Results of tests. tested: from accurate to cheap. safe: the cheapest that is shown to keep the margins, None: none is.
 
     images: that test, and all there are. error: probability of each test. held_out: whether the images did not choose.
     twice: the same with twice as many images to test on, if losses stay what they are; None: it is that itself.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What of a choice survives other images: the front, its layers and the picks on images drawn again.
+"""The stability of a choice on other images: the front, its layers and the picks on images drawn again.
 
 Single precision strings are often luck of the images; what nearly all draws agree on is what may be concluded. Agreement of the
 configurations that were judged is known on the same draws of all images for each of them, so nothing runs again.

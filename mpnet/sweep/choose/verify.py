@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Whether what a sweep found survives in another engine: its configurations, exported and run there on the same images.
+"""The verification of a sweep in another engine: its configurations, exported and run there on the same images.
 
 A configuration survives when, in the engine, agreement AP is at most 1 point (without a baseline AP at most 0.5 points)
 below what mpnet measures of it on the same images, and it still keeps the sweep's limits: the trial's figures, changed

@@ -46,7 +46,7 @@ class Baseline:
 
 @dataclass(frozen=True, eq=False)
 class SweepContext:
-    """What a worker needs to evaluate configurations of one sweep.
+    """All that a worker needs to evaluate configurations of one sweep.
 
     options:  one per option set of the space, each with its weights.
     unweighted: layers without weights that have a precision of their own.

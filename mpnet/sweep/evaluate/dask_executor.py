@@ -37,7 +37,7 @@ _making_lock = threading.Lock()
 
 @dataclass(frozen=True)
 class Credentials:
-    """What decides the bits that a process computes.
+    """The versions that decide the bits that a process computes.
 
     release, arithmetic, packing: versions of mpnet, of its arithmetic, and of the order of packed weights.
     level: the kernel table in use, for people: all tables give the same bits.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who computes chunks: this process, local worker processes, or Dask workers; all behind one interface.
+"""Executors of chunks: this process, local worker processes, or Dask workers; all behind one interface.
 
 Results do not depend on the choice: every worker computes the same bits. A worker that dies has its chunk results again.
 """
@@ -29,7 +29,7 @@ MAX_DEATHS = 3
 
 
 class Worker(Protocol):
-    """What evaluates chunks."""
+    """An evaluator of chunks."""
 
     def evaluate(self, chunk: WorkChunk) -> ChunkResult:
         """Evaluate a chunk of work."""

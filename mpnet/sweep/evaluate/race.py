@@ -46,7 +46,7 @@ Costs = Callable[[str], Mapping[str, float]]
 
 
 class HasValues(Protocol):
-    """What was measured of a configuration: values by name of the measure."""
+    """The measurements of a configuration: values by name of the measure."""
 
     @property
     def values(self) -> Mapping[str, float]:

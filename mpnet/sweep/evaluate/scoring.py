@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a configuration finds: its figures, as `mpnet run` measures them, on one or two parts of the data."""
+"""The figures of a configuration, as `mpnet run` measures them, on one or two parts of the data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much of the work configurations share, computed from the network alone.
+"""The work that configurations share, computed from the network alone.
 
 What a layer computes depends on the precisions of its ancestors (itself included) and on nothing else: a dynamic range
 is measured on the layer's own input. Under `quantization.integer_only` what reads an ancestor counts as one too, since

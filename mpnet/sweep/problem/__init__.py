@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: MIT
-"""What is searched: the space of configurations, its objectives and constraints, and Pareto fronts over them."""
+"""The problem of a search: the space of configurations, its objectives and constraints, and Pareto fronts over them."""

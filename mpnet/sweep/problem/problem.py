@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep looks for: a space, the measures that count, the baseline, and limits on what may be chosen."""
+"""The problem of a sweep: a space, the measures that count, the baseline, and limits on what may be chosen."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a sweep may choose: a set of precisions per layer, layers tied together, quantisation options besides.
+"""The space that a sweep chooses from: a set of precisions per layer, layers tied together, quantisation options besides.
 
 A configuration is a plan's key (one code per layer with weights, in layer order) and the number of an option set.
 Sizes are computed from the description alone, before anything runs.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How much of a unit of work is computed and committed at once, so that an interruption costs seconds and not minutes.
+"""The size of the chunks that are computed and committed at once, so that an interruption costs seconds and not minutes.
 
 A unit is claimed as a whole, and computed in chunks. The worker that had the previous chunk caches the tensors that the next
 one shares with it (`stem_cache`), so chunks take seconds. Where these do not fit in memory, or another worker comes next, they

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""How long an exact sweep takes, before it begins."""
+"""An estimate of the time of an exact sweep, before it begins."""
 
 from __future__ import annotations
 

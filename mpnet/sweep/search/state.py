@@ -12,7 +12,7 @@ from mpnet.sweep.search.failed import FailedTrials
 
 @dataclass
 class SweepState:
-    """How far a sweep is; what live views draw.
+    """The progress of a sweep, which live views draw.
 
     failed_trials: configurations without figures. trials: all trials so far, by configuration.
     total:    configurations that were asked for so far: all of them for strategies that know beforehand.

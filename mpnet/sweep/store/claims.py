@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who works on what: work that is claimed under its name, until it is committed or released, or its owner is found dead."""
+"""Claims of work under its name, until it is committed or released, or its owner is found dead."""
 
 from __future__ import annotations
 

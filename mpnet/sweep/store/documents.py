@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What the tables and documents of a store may hold, by type and range: all that is read from a store is checked here."""
+"""Schemas of a store's tables and documents, by type and range: all that is read from a store is checked here."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a store keeps of configurations that have no figures, since values of a layer are not finite: fp16 that overflows."""
+"""Records of configurations that have no figures, since values of a layer are not finite: fp16 that overflows."""
 
 from __future__ import annotations
 

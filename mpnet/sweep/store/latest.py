@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Which sweep of a folder is meant when only the folder is named: the one that ran last."""
+"""The sweep that is meant when only a folder is named: the one that ran last."""
 
 from __future__ import annotations
 

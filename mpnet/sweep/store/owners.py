@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""Who holds a claim, and whether it still lives.
+"""Owners of claims, and whether they still live.
 
 On one machine the process decides, never a clock. It holds a lock on one byte of a file beside the store, which the kernel
 drops with the process, also when it dies in a container that nobody else can look into. Where there are no such locks, an

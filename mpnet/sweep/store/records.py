@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a store says of its sweeps: one record for each set of contexts, whichever strategies worked in it.
+"""Records of a store's sweeps: one for each set of contexts, whichever strategies worked in it.
 
 The notes `sweep`, `findings` and `status` are those of the last sweep; each set of contexts keeps its own under names
 that end in its numbers, so that an older sweep stays readable after one with other options, holdout or baseline.

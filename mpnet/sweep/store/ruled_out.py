@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a store keeps of configurations that need no trial: which ones cannot be on which front."""
+"""Records of configurations that need no trial: which ones cannot be on which front."""
 
 from __future__ import annotations
 

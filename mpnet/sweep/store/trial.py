@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""What a store is about and what it keeps: its subject, finished trials, and the work that went into them."""
+"""The contents of a store: its subject, finished trials, and the work that went into them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mpnet.sweep.store.schema import CHECKSUM, checksum
 
 @dataclass(frozen=True)
 class Subject:
-    """What a store is about: SHA-256 digests (hex) of cfg, data and protocol, which never change.
+    """The subject of a store: SHA-256 digests (hex) of cfg, data and protocol, which never change.
 
     weights: of the sweep that began the store, which its usual name tells. Each context says which weights its trials have, so
     that sweeps of other weights of the network may go into the same store.
