@@ -130,46 +130,65 @@ def decode_head(
     that are not finite.
     Source: reference Darknet's yolo layer; exp and logistic as in csrc/mp_math.h.
     """
+    _check_head(head, yolo, confidence)
+    geometries = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
+    images = head.shape[0] if cells is None else len(cells.starts) - 1
+    _check_images(head, yolo, geometries, images, cells)
+    anchors = np.array(yolo.anchors, dtype=np.float32)
+    tensor = _as_plain_yolo(np.ascontiguousarray(head, dtype=np.float32), yolo, anchors, confidence)
+    height, width = tensor.shape[1:3] if cells is None else cells.grid
+    starts, chosen = (None, None) if cells is None else (cells.starts, cells.chosen)
+    geometries = np.ascontiguousarray(geometries, dtype=np.float32)
+    fields = _kernel_fields(yolo, height, width)
+    return Candidates(*decode_yolo(fields, anchors, tensor, starts, chosen, images, geometries, confidence))
+
+
+def _check_head(head: NDArray[np.float32], yolo: YoloHead, confidence: float) -> None:
     # A [detection] layer takes all values as one row, whatever shape they have.
-    flat = isinstance(yolo.other, OtherHead) and yolo.other.kind == "detection"
-    if head.ndim != 4 or (head[0].size if flat else head.shape[3]) != yolo.channels:
+    is_flat = isinstance(yolo.other, OtherHead) and yolo.other.kind == "detection"
+    if head.ndim != 4 or (head[0].size if is_flat else head.shape[3]) != yolo.channels:
         raise DataError(
             f"a head of {len(yolo.anchors)} anchors and {yolo.classes} classes has {yolo.channels} "
             f"channels; got an array of shape {head.shape}"
         )
     if not 0 <= confidence < 1:
         raise ConfigError(f"detection.confidence: {confidence} is outside [0, 1)")
-    geometries = geometry if isinstance(geometry, np.ndarray) else geometry_array(geometry)
-    images = head.shape[0] if cells is None else len(cells.starts) - 1
+
+
+def _check_images(
+    head: NDArray[np.float32], yolo: YoloHead, geometries: NDArray[np.float32], images: int, cells: Cells | None
+) -> None:
     if geometries.shape != (images, 4):
         raise DataError(f"{images} images need as many geometries, not {len(geometries)}")
     if cells is not None and (yolo.other is not None or head.size != cells.rows * yolo.channels):
         raise DataError(f"{cells.rows} cells of a [yolo] layer need as many rows; got an array of shape {head.shape}")
-    geometries = np.ascontiguousarray(geometries, dtype=np.float32)
-    tensor = np.ascontiguousarray(head, dtype=np.float32)
-    coordinates, scale_x_y = int(yolo.new_coords), yolo.scale_x_y
-    anchors = np.array(yolo.anchors, dtype=np.float32)
-    if yolo.other is not None:
-        # Its centres are stretched already.
-        coordinates, scale_x_y = yolo.other.coordinates, 1.0
+
+
+def _as_plain_yolo(
+    tensor: NDArray[np.float32], yolo: YoloHead, anchors: NDArray[np.float32], confidence: float
+) -> NDArray[np.float32]:
+    """Return a head's tensor as that of a plain [yolo] layer would be."""
+    if yolo.other is None:
+        return tensor
     if isinstance(yolo.other, ImportedHead):
-        tensor = ready(tensor, yolo.other)
-    elif yolo.other is not None:
-        context = HeadContext(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
-        tensor = ready_head(tensor, yolo.other, anchors, context)
-    height, width = tensor.shape[1:3] if cells is None else cells.grid
-    fields = {
+        return ready(tensor, yolo.other)
+    context = HeadContext(yolo.net_width, yolo.net_height, yolo.scale_x_y, yolo.classes, confidence)
+    return ready_head(tensor, yolo.other, anchors, context)
+
+
+def _kernel_fields(yolo: YoloHead, height: int, width: int) -> dict[str, float]:
+    """Return the fields of the C struct of a head with a grid of this height and width."""
+    return {
         "grid_h": height,
         "grid_w": width,
         "anchors": len(yolo.anchors),
         "classes": yolo.classes,
         "net_w": yolo.net_width,
         "net_h": yolo.net_height,
-        "scale_x_y": scale_x_y,
-        "new_coords": coordinates,
+        # The centres of other heads are stretched already.
+        "scale_x_y": yolo.scale_x_y if yolo.other is None else 1.0,
+        "new_coords": int(yolo.new_coords) if yolo.other is None else yolo.other.coordinates,
     }
-    starts, chosen = (None, None) if cells is None else (cells.starts, cells.chosen)
-    return Candidates(*decode_yolo(fields, anchors, tensor, starts, chosen, images, geometries, confidence))
 
 
 def yolo_heads(network: NetworkSpec) -> tuple[YoloHead, ...]:

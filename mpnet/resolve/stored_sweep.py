@@ -20,7 +20,7 @@ from mpnet.resolve.configurations import Configurations, axes, front_knee, front
 from mpnet.sweep.choose.findings import failures
 from mpnet.sweep.choose.picks import PICK_RULES
 from mpnet.sweep.choose.recommend import RECOMMENDED, complete_findings
-from mpnet.sweep.store import TrialStore
+from mpnet.sweep.store import Trial, TrialStore
 from mpnet.sweep.store.records import Record, choose_record
 from mpnet.sweep.store.schema import damage_error
 from mpnet.trial.run_result import CalibrationImages, Provenance
@@ -65,66 +65,95 @@ def read_sweep(path: Path, choose: str | None = None, number: int | None = None,
     finished: whether its front can change no more, so that the one it found is taken.
     Raises: StoreError for a file that is no store, a store without trials, or a configuration that is not in it.
     """
+    key, option_set = split_option_set(choose)
     with TrialStore.read(path) as store:
-        choose, option_set = split_option_set(choose)
-        record = choose_record(store, number, choose)
-        sweep: Mapping[str, Any] = record.sweep if record else {}
+        record = choose_record(store, number, key)
         findings = complete_findings(record.findings) if record and record.findings else {}
-        created = store.note("created")
-        contexts = store.contexts()
-        context, other_options = _context(record, findings, contexts)
-        if choose is not None and record is not None:
-            context = next((n for n in _context_of_set(path, record, option_set) if store.find(n, [choose])), context)
-        trials = list(store.trials(context)) if context is not None else []
-        if not trials or context is None:
-            raise StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
-        keys = tuple(trial.key for trial in trials)
-        if len({len(split_key(key)[0]) for key in keys}) > 1:
-            raise damage_error(path, "its configurations have different numbers of layers")
-        if choose is not None and choose not in keys:
-            for failure in (failure for n in (record.contexts if record else ()) for failure in store.find_failed(n, [choose])):
-                raise StoreError(f"{path}: configuration {choose} failed: {failure.reason}; choose another one")
-            suggestions = get_close_matches(choose, (RECOMMENDED, *PICK_RULES, "baseline", CHOSEN), n=1)
-            remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`mpnet sweep --status {path}` lists its sweeps"
-            raise StoreError(
-                f"{path}: configuration {choose[:80]!r} is not in the store, which has {keys[0]} and others; {remedy}"
-            )
-        options = str(contexts[context].get("options") or "")
-        failed = [as_json(row) for row in failures(store, [context])]
+        context, other_options = _select_context(path, store, record, findings, key, option_set)
+        trials = _read_trials(path, store, context)
+        if key is not None and key not in {trial.key for trial in trials}:
+            raise _unknown_configuration(path, store, record, key, trials[0].key)
+        description = store.contexts()[context]
+        options = str(description.get("options") or "")
+        sweep: Mapping[str, Any] = record.sweep if record else {}
         verified = [row for row in (findings.get("verified") or {}).get("rows", []) if row.get("context") == context]
-        columns = {**_columns(trials), **_verified_columns(verified, keys)}
-        objective, cost = axes(columns, sweep.get("objectives") or ())
-        baseline = _position(keys, sweep.get("baseline"))
-        front = _stored_front(keys, findings, options) if finished else None
-        if front is None:
-            front = front_rows(columns, objective, cost)
-        table = Configurations(keys, columns, front, objective, cost, baseline)
-        chosen, why_chosen = _chosen(table, findings, choose)
-        digests = _digests(store, contexts[context], context, keys[chosen])
-    identity = contexts[context].get("identity") or {}
+        table = _tabulate(trials, sweep, verified, _stored_front(trials, findings, options) if finished else None)
+        chosen, why_chosen = _chosen(table, findings, key)
+        return StoredSweep(
+            replace(table, chosen=chosen),
+            why_chosen,
+            sweep,
+            findings,
+            options,
+            other_options,
+            [as_json(row) for row in failures(store, [context])],
+            verified,
+            store.note("created"),
+            _provenance(path, sweep, description, _digests(store, description, context, table.keys[chosen])),
+            sweep.get("holdout") or 0.0,
+            _seed(description),
+        )
+
+
+def _select_context(
+    path: Path, store: TrialStore, record: Record | None, findings: Mapping[str, Any], key: str | None, option_set: int | None
+) -> tuple[int, int]:
+    """Return the context of a configuration, None: of what the sweep chose; and how many other option sets there are."""
+    context, other_options = _context(record, findings, store.contexts())
+    if key is not None and record is not None:
+        context = next((n for n in _context_of_set(path, record, option_set) if store.find(n, [key])), context)
+    if context is None:
+        raise _empty_store(path)
+    return context, other_options
+
+
+def _read_trials(path: Path, store: TrialStore, context: int) -> list[Trial]:
+    trials = list(store.trials(context))
+    if not trials:
+        raise _empty_store(path)
+    if len({len(split_key(trial.key)[0]) for trial in trials}) > 1:
+        raise damage_error(path, "its configurations have different numbers of layers")
+    return trials
+
+
+def _empty_store(path: Path) -> StoreError:
+    return StoreError(f"{path}: holds no finished trial yet; wait for the sweep, or start it again")
+
+
+def _unknown_configuration(path: Path, store: TrialStore, record: Record | None, key: str, example: str) -> StoreError:
+    """Return the error of a configuration that has no trial: that it failed, or a name that may be meant."""
+    for context in record.contexts if record else ():
+        for failure in store.find_failed(context, [key]):
+            return StoreError(f"{path}: configuration {key} failed: {failure.reason}; choose another one")
+    suggestions = get_close_matches(key, (RECOMMENDED, *PICK_RULES, "baseline", CHOSEN), n=1)
+    remedy = f"did you mean {suggestions[0]!r}?" if suggestions else f"`mpnet sweep --status {path}` lists its sweeps"
+    return StoreError(f"{path}: configuration {key[:80]!r} is not in the store, which has {example} and others; {remedy}")
+
+
+def _tabulate(
+    trials: Sequence[Trial],
+    sweep: Mapping[str, Any],
+    verified: Sequence[Mapping[str, Any]],
+    stored_front: NDArray[np.bool_] | None,
+) -> Configurations:
+    """Return the trials as columns. stored_front: the rows of the front that the sweep found, None: it is computed."""
+    keys = tuple(trial.key for trial in trials)
+    columns = {**_columns(trials), **_verified_columns(verified, keys)}
+    objective, cost = axes(columns, sweep.get("objectives") or ())
+    front = front_rows(columns, objective, cost) if stored_front is None else stored_front
+    return Configurations(keys, columns, front, objective, cost, _position(keys, sweep.get("baseline")))
+
+
+def _provenance(path: Path, sweep: Mapping[str, Any], context: Mapping[str, Any], digests: Mapping[str, str]) -> Provenance:
+    identity = context.get("identity") or {}
     protocol = dict(sweep.get("protocol") or {})
-    provenance = Provenance(
+    return Provenance(
         str(sweep.get("name") or path.stem),
         # of this set of quantisation options
         {**protocol, "quantization": identity["options"]} if "options" in identity else protocol,
         sweep.get("sources") or {},
         digests,
         build(CalibrationImages, sweep["calibration"]) if sweep.get("calibration") else None,
-    )
-    table = replace(table, chosen=chosen)
-    return StoredSweep(
-        table,
-        why_chosen,
-        sweep,
-        findings,
-        options,
-        other_options,
-        failed,
-        verified,
-        created,
-        provenance,
-        sweep.get("holdout") or 0.0,
-        _seed(contexts[context]),
     )
 
 
@@ -133,10 +162,10 @@ def _seed(context: Mapping[str, Any]) -> int:
     return seed if isinstance(seed, int) else 0
 
 
-def _stored_front(keys: Sequence[str], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
+def _stored_front(trials: Sequence[Trial], findings: Mapping[str, Any], options: str) -> NDArray[np.bool_] | None:
     """Return the rows of the front that the sweep found, which terminal and JSON show; None where it found none of these."""
     members = {entry["precision"] for entry in findings.get("front") or () if entry.get("options", "") == options}
-    front = np.fromiter((key in members for key in keys), dtype=bool, count=len(keys))
+    front = np.fromiter((trial.key in members for trial in trials), dtype=bool, count=len(trials))
     return front if front.any() else None
 
 
@@ -152,7 +181,7 @@ def _context(
     return (with_same_options or numbers)[0], len(numbers) - 1
 
 
-def _columns(trials: Sequence[Any]) -> dict[str, NDArray[np.float64]]:
+def _columns(trials: Sequence[Trial]) -> dict[str, NDArray[np.float64]]:
     quantities = [measure(name) for name in sorted({name for trial in trials for name in trial.values})]
     return {
         quantity.name: quantity.measured(np.array([trial.get(quantity.name) for trial in trials], dtype=np.float64))
