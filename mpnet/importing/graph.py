@@ -104,6 +104,7 @@ class NodeGraph:
     outcomes:        what became of nodes that are no layers, by node name.
     aliases:         tensors that are others under a second name.
     origins:         the file's node, by the names of nodes that were put in its place.
+    has_half_floats: whether some constant was rounded to float16 or bfloat16.
     """
 
     source: str
@@ -121,6 +122,7 @@ class NodeGraph:
     outcomes: dict[str, str] = field(default_factory=dict)
     aliases: dict[str, str] = field(default_factory=dict)
     origins: dict[str, Node] = field(default_factory=dict)
+    has_half_floats: bool = False
 
     def tensor(self, name: str) -> str:
         """Return the tensor that a name of the file stands for."""

@@ -18,9 +18,11 @@ from mpnet.importing.heads import HeadChoice
 from mpnet.importing.layer_graph import LayerGraph
 from mpnet.importing.operators import lift
 from mpnet.importing.passes.attention import recognize_attention
+from mpnet.importing.passes.behind_heads import describe_rounding_behind
 from mpnet.importing.passes.channels_last import put_channels_first
 from mpnet.importing.passes.fold import fold, remove_unread_nodes
 from mpnet.importing.passes.fuse import fuse
+from mpnet.importing.passes.half_floats import widen_half_floats
 from mpnet.importing.passes.head_choice import WEIGHTED, choose_heads
 from mpnet.importing.passes.image_input import put_pixels, set_image
 from mpnet.importing.passes.patterns import recognize_flatten, recognize_gelu
@@ -120,6 +122,7 @@ class Pass:
 
 
 PASSES = (
+    Pass(widen_half_floats, "no constant and no cast is float16 or bfloat16"),
     Pass(fold, "nodes stand in an order in which they can run, shapes are noted, and what depends on constants alone is one"),
     Pass(remove_quantization_nodes, "every tensor is one of reals; `NodeGraph.quantization` says how the file rounds it"),
     Pass(recognize_gelu, "x / 2 * (1 + erf(x / sqrt(2))) is one node, mpnet.Gelu"),
@@ -149,6 +152,9 @@ def _import_graph(graph: NodeGraph, choices: Choices) -> Imported:
     for node in graph.nodes:
         if node.name not in needed_nodes:
             graph.outcomes.setdefault(node.name, f"replaced by {choice.decoder}" if choice.decoder else "behind the heads")
+    rounding_behind = describe_rounding_behind(graph, needed_nodes)
+    if rounding_behind:
+        notes.append(rounding_behind)
     pixels = find_pixels(graph, choice.decoder, choices.pixels)
     rounded = rounded_tensors(graph, layers) if choices.rounded else {}
     merged = fuse(layers, head_tensors, frozenset(rounded), bool(graph.quantization), choices.merged)

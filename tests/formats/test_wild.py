@@ -13,6 +13,7 @@ from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
+from mpnet.importing import import_model
 
 
 @pytest.mark.parametrize("kind", ["poly", "obb", "pose", "mix", "conf6", "floatcls"])
@@ -68,3 +69,16 @@ def test_networks_from_editors_of_windows_are_read(wild: Path, file: str) -> Non
     network = read_cfg(wild / "cfg" / file)
     assert len(network.convolutions) > 0
     assert read_cfg_bytes(wild / "cfg" / file).startswith(b"[net]")
+
+
+def test_a_network_whose_scores_are_rounded_to_zero_is_named(wild: Path) -> None:
+    """ONNX Runtime finds 0 objects in all images with this file, whose scores reach 0.23 before they are rounded."""
+    pytest.importorskip("onnx")
+    notes = import_model(wild / "onnx" / "v8_bq.onnx").notes
+    assert any("steps of 1.88" in note and "what is below 0.94 is 0 there" in note for note in notes)
+
+
+def test_a_detector_in_float16_is_decoded_as_that_in_float32(wild: Path) -> None:
+    pytest.importorskip("onnx")
+    network = import_model(wild / "onnx" / "v8_half.onnx").network
+    assert [head.decoder for head in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]

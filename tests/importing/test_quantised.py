@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -125,3 +126,28 @@ def test_integers_of_16_bits_around_zero_run_as_they_are(kind: str, tmp_path: Pa
     x = np.random.default_rng(9).random((1, *imported.network.in_shape), np.float32)
     for head, reference in zip(heads_of(imported, x), reference_heads(path, imported, x), strict=True):
         np.testing.assert_allclose(head, reference, atol=2e-4 * np.abs(reference).max())
+
+
+@pytest.mark.parametrize(
+    ("scale", "expected"), [(1.9, r"steps of 1\.9 \('\w+', which holds boxes"), (0.01, r"steps of at most 0\.01 ")]
+)
+def test_rounding_behind_the_heads_is_named(scale: float, expected: str, tmp_path: Path) -> None:
+    """A whole network quantised after training: one scale for boxes and scores makes every score 0 in the file."""
+    model = yolov8n(64, classes=4, w=4)
+    plain = import_model(saved(model, tmp_path / "plain.onnx"))
+    [output] = model.graph.output
+    for name, value in (("scale", np.float32(scale)), ("zero", np.uint8(0))):
+        model.graph.initializer.append(onnx.numpy_helper.from_array(np.array(value), name))
+    model.graph.node.append(onnx.helper.make_node("QuantizeLinear", [output.name, "scale", "zero"], ["integers"]))
+    model.graph.node.append(onnx.helper.make_node("DequantizeLinear", ["integers", "scale", "zero"], ["rounded"]))
+    output.name = "rounded"
+    imported = import_model(saved(model, tmp_path / "rounded.onnx"))
+    assert imported.heads == plain.heads
+    [note] = [note for note in imported.notes if note.startswith("rounding behind the heads")]
+    assert re.search(expected, note)
+    assert not any(note.startswith("rounding behind") for note in plain.notes)
+
+
+def saved(model: onnx.ModelProto, path: Path) -> Path:
+    onnx.save(model, path)
+    return path

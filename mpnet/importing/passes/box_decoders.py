@@ -20,6 +20,8 @@ Doubles = NDArray[np.float64]
 _TOLERANCE = 2e-4
 # In quantised files the constants of box decoding, such as a grid's, have 8 bits as well.
 _QUANTISED_TOLERANCE = 3e-2
+# In files of float16 or bfloat16 they have 11 or 8 bits; several follow each other.
+_HALF_TOLERANCE = 8e-3
 # Of a distance; csrc/mprun/heads.c takes no more.
 _MAX_BINS = 64
 
@@ -91,7 +93,8 @@ _Heads = tuple[list[Head], int] | None
 
 
 def _is_close(trial: DecodingTrial, a: Doubles, b: Doubles) -> bool:
-    tolerance = _QUANTISED_TOLERANCE if trial.graph.quantization else _TOLERANCE
+    graph = trial.graph
+    tolerance = _QUANTISED_TOLERANCE if graph.quantization else _HALF_TOLERANCE if graph.has_half_floats else _TOLERANCE
     if a.shape != b.shape or not (np.isfinite(a).all() and np.isfinite(b).all()):
         return False
     return bool(np.allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, float(np.abs(b).max()))))

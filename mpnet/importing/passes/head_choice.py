@@ -45,7 +45,9 @@ def choose_heads(graph: NodeGraph, layers: LayerGraph, choices: Choices) -> tupl
         choice = recognize_decoder(graph, layers, leaving_names, nodes_behind)
         if choice is not None:
             further = [name for head in choice.heads if head.decoder == "none" for name in head.tensors]
-            notes = [f"boxes: decoded as {choice.decoder} does, which gives what the nodes behind the heads give"]
+            is_rounded = any(name in graph.quantization for node in nodes_behind for name in node.outputs)
+            equality = "gives what the nodes behind the heads give" + (" but for their rounding" if is_rounded else "")
+            notes = [f"boxes: decoded as {choice.decoder} does, which {equality}"]
             if further:
                 notes.append(f"further outputs, with decoder=none: {_list_text(further)}")
             if choice.nms_free:
