@@ -6,7 +6,9 @@ way round: the upper end of a one-sided interval of the loss has to be below a m
 JAMA 308, 2012, 2594). What is known of a loss is kept (`Loss`), so that the ends can be asked for at any error probability.
 
 The variance is that of `intervals`: bootstrap and jackknife over images. Few images bring most of a loss, and Student's t is
-too sure of a small one; Hall's transformation takes the skewness off. To the variance comes what was not seen: of images like
+too sure of a small one; Hall's transformation takes the skewness off. Where one or a few images bring all of a loss, that
+transformation leaves what it was made for, and its end runs away; there the loss counts as so many equal events, whose
+number has Poisson's limit, and the nearer of both ends holds. To the variance comes what was not seen: of images like
 none of n there may be -ln(p) in n others with probability p (3 in n with 5 %, the rule of three), each of which changes the
 measure by as much as images differ anyway.
 """
@@ -28,6 +30,8 @@ ERROR = 0.05
 MOST_IMAGES = 100_000
 """More than this is nothing to advise anybody to collect."""
 State = Literal["met", "not met", "unclear"]
+_SYMMETRIC = 1e-6
+"""Skewness below which nothing is taken off."""
 POOLED = "_pooled"
 """Behind the name of a measure: the same with the objects of all classes in one list."""
 
@@ -110,11 +114,25 @@ def _untransformed(t: float, skewness: float) -> float:
     """Return the studentised value whose transformation is t.
 
     Hall's cubic makes the studentised mean of skewed values nearly normal and is monotonous (Hall, Journal of the Royal
-    Statistical Society B 54, 1992, 221).
+    Statistical Society B 54, 1992, 221). It drops terms of skewness * t to the third: where that is near 1 the end of a loss
+    runs away, to 7 standard errors of 1 image in 79, and the limit of so few events is taken (see `_most_of_events`).
     """
-    if abs(skewness) < 1e-6:
+    if abs(skewness) < _SYMMETRIC:
         return t
-    return float((np.cbrt(1 + skewness * (t - skewness / 6)) - 1) * 3 / skewness)
+    end = float((np.cbrt(1 + skewness * (t - skewness / 6)) - 1) * 3 / skewness)
+    return max(end, -_most_of_events(-t, skewness)) if t < 0 < skewness else end
+
+
+def _most_of_events(t: float, skewness: float) -> float:
+    """Return by how many standard errors the expected number of events may be above the number that was seen.
+
+    The sum of k equal events has the skewness 1 / sqrt(k). The limit is Poisson's, half a quantile of chi-square with
+    2 (k + 1) degrees, by Wilson and Hilferty's cube (PNAS 17, 1931, 684), with Student's t in place of the normal quantile.
+    """
+    events = skewness**-2
+    degrees = 2 * (events + 1)
+    limit = degrees / 2 * (1 - 2 / (9 * degrees) + t * math.sqrt(2 / (9 * degrees))) ** 3
+    return (limit - events) * skewness
 
 
 Losses = Mapping[str, Loss]

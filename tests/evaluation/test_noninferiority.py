@@ -44,6 +44,17 @@ def test_the_upper_end_of_a_skewed_loss_is_the_farther_one() -> None:
     assert even[1] - loss.loss == pytest.approx(loss.loss - even[0]) or even[0] == 0
 
 
+@pytest.mark.parametrize("images", [20, 79, 290])
+def test_a_loss_that_one_image_brings_ends_where_one_event_does(images: int) -> None:
+    """The exact limits of one in 20, 79 and 290 images are 21.6, 5.9 and 1.63 %; Hall's were 37.7, 9.2 and 2.5."""
+    exact = {20: 21.6, 79: 5.9, 290: 1.63}[images]
+    loss = Loss(images, 100 / images, (100 / images) ** 2, spread=20.0, skewness=1 - 1 / images, share=True)
+    assert loss.bounds()[1] > 0.98 * exact  # Wilson and Hilferty, and a skewness of a little less than 1
+    assert loss.bounds()[1] < 1.1 * exact
+    ends = [loss.bounds(error)[1] for error in (0.2, 0.1, 0.05, 0.01, 0.001)]
+    assert ends == sorted(ends)
+
+
 def test_where_nothing_differs_the_end_is_that_of_the_rule_of_three() -> None:
     same = resampled(np.full(50, 100.0))
     loss = agreement_loss(100.0, same, None)
