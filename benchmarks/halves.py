@@ -34,7 +34,7 @@ from mpnet.evaluation.intervals import Resampled, agreement_interval, difference
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.selectors import select_layers
 from mpnet.sweep.evaluate.context import SweepContext
-from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.shared_passes import SharedPasses
 from mpnet.sweep.problem.front import non_dominated
 from mpnet.trial.setup import CalibratedOptions
 from mpnet.trial.workbench import Workbench
@@ -71,9 +71,9 @@ def find_all(bench: Workbench, keys: Sequence[str]) -> list[Detections]:
         threads=1,
         group=8,
     )
-    evaluator = Evaluator(context)
-    graph = evaluator.graph(0, keys)
-    outputs = evaluator.forward(graph, 0, context.select).decoded
+    passes = SharedPasses(context)
+    graph = passes.graph(0, keys)
+    outputs = passes.forward(graph, 0, context.select).decoded
     names_of_keys = [graph.head_names(key) for key in keys]
     return [bench.decoder.predictions([outputs[i][name] for i, name in enumerate(names)]) for names in names_of_keys]
 

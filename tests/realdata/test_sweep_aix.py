@@ -80,5 +80,5 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
 def test_the_counted_work_is_the_theory(prepared: Prepared) -> None:
     bench, evaluator = prepared
     space = build_space(bench.network, ("fp32", "int8"))
-    graph = evaluator.graph(0, tuple(space.all_keys()))
+    graph = evaluator.passes.graph(0, tuple(space.all_keys()))
     assert graph.macs / bench.network.macs == pytest.approx(128.967, abs=0.001)

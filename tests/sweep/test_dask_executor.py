@@ -23,6 +23,7 @@ from mpnet.formats.documents.experiment import read_experiment
 from mpnet.sweep.choose.findings import front_of
 from mpnet.sweep.evaluate.dask_executor import DaskExecutor
 from mpnet.sweep.evaluate.evaluator import Evaluator
+from mpnet.sweep.evaluate.shared_passes import SharedPasses
 from mpnet.sweep.evaluate.work_chunks import ChunkResult, WorkChunk
 from mpnet.sweep.problem.problem import Problem, objectives_of
 from mpnet.sweep.problem.space import Assignment, build_space
@@ -96,7 +97,7 @@ def test_an_error_in_a_dask_worker_arrives_as_it_is(scheduler: str, task: Proble
         sweep(tmp_path / "a.sqlite", task, scheduler, SyntheticRecipe(task, fail="layer 3: not finite"))
 
 
-def _wrong_values(self: Evaluator, positions: Any) -> Tensor:
+def _wrong_values(self: SharedPasses, positions: Any) -> Tensor:
     return host_tensor(np.ascontiguousarray(self._images[positions]) * np.float32(0.999))
 
 
@@ -173,7 +174,7 @@ def test_a_worker_of_another_release_that_joins_later_is_refused(scheduler: str,
 
 def test_workers_that_compute_other_bits_are_refused(scheduler: str) -> None:
     sweep_context = replace(context(NETWORK, images=3), known_keys=("qhfqfq", "fqhfqh"))
-    replacement = ("mpnet.sweep.evaluate.evaluator:Evaluator", "_values", _wrong_values)
+    replacement = ("mpnet.sweep.evaluate.shared_passes:SharedPasses", "_values", _wrong_values)
     with (
         changed_workers(scheduler, replacement),
         contextlib.closing(DaskExecutor(scheduler, partial(Evaluator, sweep_context))) as executor,

@@ -62,7 +62,7 @@ def test_the_evaluator_needs_no_change() -> None:
     rivals = Rivals(("agreement_AP", "weight_bytes"), ((-99.5, 1.0),))
     local, remote_evaluator = Evaluator(prepared), Evaluator(prepared)
     remote = RemoteKernels(kernels())
-    remote_evaluator._kernels = remote
+    remote_evaluator.passes._kernels = remote
     for chunk in (WorkChunk(0, keys), WorkChunk(0, keys, rivals), WorkChunk(0, keys, rivals)):
         assert replace(remote_evaluator.evaluate(chunk), seconds=0.0) == replace(local.evaluate(chunk), seconds=0.0)
     assert remote.call_counts["conv"] > 100
