@@ -15,7 +15,7 @@ from typing import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from mpnet.engine.prepare import conv_shape
+from mpnet.engine.folding import conv_shape
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.kernels.interface import ConvShape, TensorQuant
 from mpnet.kernels.isa import kernels

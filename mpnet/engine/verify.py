@@ -21,9 +21,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mpnet.engine.execute import execute
+from mpnet.engine.folding import conv_shape
 from mpnet.engine.operations import Convolve, IntegerAdd, IntegerConvolve, IntegerQuantize, IntegerRescale, Quantize
 from mpnet.engine.plan import Plan, Step
-from mpnet.engine.prepare import Prepared, conv_shape
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.engine.tensor import Tensor
 from mpnet.errors import ConfigError, DataError

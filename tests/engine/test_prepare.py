@@ -14,7 +14,7 @@ from mpnet.engine.observe import channel_factors, channel_means
 from mpnet.engine.operations import Convolve
 from mpnet.engine.options import resolve_options
 from mpnet.engine.plan import build_plan
-from mpnet.engine.prepare import Prepared, fold_batch_norm
+from mpnet.engine.prepare import Prepared
 from mpnet.engine.session import Session
 from mpnet.errors import ConfigError, EngineError
 from mpnet.formats.cfg.read import parse_cfg
@@ -22,34 +22,14 @@ from mpnet.kernels.isa import kernels
 from mpnet.model.network import NetworkSpec
 from mpnet.model.precision import CODE16, FP16, FP32, INT8, PRECISIONS, Precision
 from mpnet.model.quantization import QuantizationOptions
-from mpnet.model.weights import ConvolutionWeights, Weights, random_weights
+from mpnet.model.weights import Weights, random_weights
 from mpnet.quantization.weights import WeightScheme
 from tests.networks import DEPTHWISE_CFG
-
-
-@pytest.mark.parametrize(("batch_norm", "deviation"), [("darknet", 0.5 + 1e-6), ("alexeyab", np.sqrt(0.25 + 1e-5))])
-def test_folding_is_done_in_double_and_rounded_once(network: NetworkSpec, batch_norm: str, deviation: float) -> None:
-    layer = network.convolutions[0]
-    shape = layer.weight_shape
-    ones = np.ones(16, np.float32)
-    weights = ConvolutionWeights(ones * 3, np.full(shape, 0.1, np.float32), ones * 2, ones * 0.7, ones * 0.25)
-    folded = fold_batch_norm(layer, weights, batch_norm)
-    factor = 2.0 / deviation
-    assert folded.weights[0, 0, 0, 0] == np.float32(float(np.float32(0.1)) * factor)
-    assert folded.bias[0] == np.float32(3.0 - float(np.float32(0.7)) * factor)
 
 
 def test_unknown_convention(network: NetworkSpec, weights: Weights) -> None:
     with pytest.raises(ConfigError, match=r"^batch_norm 'keras' is unknown; known are auto, darknet, alexeyab$"):
         Prepared(network, weights, kernels(), batch_norm="keras")
-
-
-def test_folding_that_overflows_names_the_layer(network: NetworkSpec) -> None:
-    layer = network.convolutions[0]
-    ones = np.ones(16, np.float32)
-    weights = ConvolutionWeights(ones, np.full(layer.weight_shape, 1e38, np.float32), ones * 1e38, ones, ones * 0)
-    with pytest.raises(EngineError, match=r"^layer 0 \(conv-1\): folding batch normalisation gives values"):
-        fold_batch_norm(layer, weights, "darknet")
 
 
 def test_packed_once_and_shared_between_threads(network: NetworkSpec, weights: Weights) -> None:

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from mpnet.demo.model import model_files
+from mpnet.engine.folding import fold_network
 from mpnet.engine.options import resolve_options
-from mpnet.engine.prepare import fold_network
 from mpnet.errors import ConfigError, FormatError
 from mpnet.formats.cfg.read import parse_cfg, read_cfg
 from mpnet.model.layers import ConvolutionSpec, RegionSpec, SoftmaxSpec

@@ -17,12 +17,13 @@ from mpnet.detection.decoders import ImportedHead
 from mpnet.detection.nms import GREEDY_BETA, KINDS, NmsOptions
 from mpnet.detection.other_heads import CLASSES_BY, POINTS, OtherHead
 from mpnet.engine.covering import covering_plans, random_plans, step_signature
+from mpnet.engine.folding import conv_shape
 from mpnet.engine.fuse import fuse_plan
 from mpnet.engine.memory import plan_arena
 from mpnet.engine.operations import Blur, Convolve, Normalize
 from mpnet.engine.options import EngineOptions
 from mpnet.engine.plan import Plan, Step
-from mpnet.engine.prepare import Constants, Prepared, conv_shape
+from mpnet.engine.prepare import Constants, Prepared
 from mpnet.engine.rules import kernel_activation
 from mpnet.errors import EngineError, PrecisionError
 from mpnet.export import Configuration
