@@ -16,7 +16,7 @@ from mpnet.model.precision import PRECISIONS
 from mpnet.resolve.stored import find_configuration
 from mpnet.speed.latency_table import TABLE, read_table
 from tests.cli.conftest import Mpnet
-from tests.formats.changed_json import changed, paths_of
+from tests.formats.changed_json import paths_of, replace_at
 from tests.networks import small_cfg, write_experiment
 
 VALUES = ("x", "x" * 10_000, "\n", "", -1, 1.5, 1e308, 1 << 70, True, None, [], {}, [{}], [1], float("nan"))
@@ -37,7 +37,7 @@ def refused(file: Path, whole: Any, read: Callable[[], object]) -> int:
     cases = list(itertools.product(paths_of(whole), VALUES))
     count = 0
     for path, value in random.Random(5).sample(cases, min(CASES, len(cases))):
-        file.write_text(json.dumps(changed(whole, path, value)), encoding="utf-8")
+        file.write_text(json.dumps(replace_at(whole, path, value)), encoding="utf-8")
         try:
             read()
         except MpnetError as error:

@@ -14,9 +14,9 @@ def paths_of(document: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, .
             yield from paths_of(value, (*path, key))
 
 
-def changed(document: Any, path: tuple[Any, ...], value: Any) -> Any:
+def replace_at(document: Any, path: tuple[Any, ...], value: Any) -> Any:
     if not path:
         return value
     copy = document.copy()
-    copy[path[0]] = changed(document[path[0]], path[1:], value)
+    copy[path[0]] = replace_at(document[path[0]], path[1:], value)
     return copy

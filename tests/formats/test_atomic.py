@@ -112,11 +112,11 @@ atomic.write_folder(Path(sys.argv[1]), {"a": b"new", "b": b"new"})
 """
 
 
-@pytest.mark.parametrize("how", ["exchange", "two-renames"])
-def test_a_writer_that_is_killed_while_it_replaces_loses_nothing(tmp_path: Path, how: str) -> None:
+@pytest.mark.parametrize("replacement", ["exchange", "two-renames"])
+def test_a_writer_that_is_killed_while_it_replaces_loses_nothing(tmp_path: Path, replacement: str) -> None:
     folder = tmp_path / "result"
     write_folder(folder, {"a": b"old"})
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(folder), how], capture_output=True, text=True)
+    killed = subprocess.run([sys.executable, "-c", KILLED, str(folder), replacement], capture_output=True, text=True)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     assert len(list(tmp_path.iterdir())) == 2
     recover(folder)
@@ -129,8 +129,8 @@ def test_a_writer_that_is_killed_while_it_replaces_loses_nothing(tmp_path: Path,
 def test_what_killed_writers_left_goes_and_what_others_write_stays(tmp_path: Path) -> None:
     for name in (".a.html.xyz.part.html", ".a.html.123.part.html", ".other.html.123.part.html"):
         (tmp_path / name).touch()
-    with atomic_path(tmp_path / "a.html") as part:
-        part.write_text("first")
+    with atomic_path(tmp_path / "a.html") as temporary:
+        temporary.write_text("first")
         write_text(tmp_path / "a.html", "second")
     assert (tmp_path / "a.html").read_text() == "first"
     assert sorted(path.name for path in tmp_path.iterdir()) == [".other.html.123.part.html", "a.html"]
@@ -138,15 +138,15 @@ def test_what_killed_writers_left_goes_and_what_others_write_stays(tmp_path: Pat
 
 def test_a_folder_that_another_process_writes_stays(tmp_path: Path) -> None:
     folder = tmp_path / "result"
-    left = tmp_path / ".result.abc"
-    left.mkdir()
-    lock = os.open(left, os.O_RDONLY)
+    temporary = tmp_path / ".result.abc"
+    temporary.mkdir()
+    lock = os.open(temporary, os.O_RDONLY)
     fcntl.flock(lock, fcntl.LOCK_EX)
     write_folder(folder, {"a": b""})
-    assert left.is_dir()
+    assert temporary.is_dir()
     os.close(lock)
     write_folder(folder, {"a": b""})
-    assert not left.exists()
+    assert not temporary.exists()
 
 
 def test_many_writers_of_one_folder(tmp_path: Path) -> None:
@@ -167,12 +167,12 @@ def test_many_writers_of_one_folder(tmp_path: Path) -> None:
 
 
 def test_a_file_that_cannot_be_locked_is_not_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    opened = os.open
+    open_file = os.open
 
-    def refused(path: str, flags: int, *more: int) -> int:
+    def refused(path: str, flags: int, *mode: int) -> int:
         if ".part" in str(path) and not flags & os.O_CREAT:
             raise OSError(errno.EIO, "Input/output error")
-        return opened(path, flags, *more)
+        return open_file(path, flags, *mode)
 
     monkeypatch.setattr(os, "open", refused)
     with pytest.raises(StoreError, match=r"a\.txt: cannot be written: Input/output error"):
@@ -206,6 +206,6 @@ except StoreError as error:
 """
     (tmp_path / "a").write_text("old a")
     (tmp_path / "b").write_text("old b")
-    ended = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
-    assert "a: cannot be written" in ended.stderr
+    process = subprocess.run([sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert "a: cannot be written" in process.stderr
     assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"a": "old a", "b": "old b"}

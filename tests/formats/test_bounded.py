@@ -26,8 +26,8 @@ def test_the_limit_is_not_reserved(tmp_path: Path) -> None:
 def test_a_file_that_grows_is_read_to_its_end_or_the_limit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_bytes(b"0123")
-    before = os.stat(path)
-    monkeypatch.setattr(os, "stat", lambda _: before)
+    stat_result = os.stat(path)
+    monkeypatch.setattr(os, "stat", lambda _: stat_result)
     path.write_bytes(b"0123456789")
     assert read_bounded(path, 10, "text") == b"0123456789"
     with pytest.raises(FormatError, match=r"larger than 9 B"):

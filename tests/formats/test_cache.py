@@ -37,10 +37,10 @@ def test_what_is_stored_is_found_read_only_and_aligned(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, 10**6)
     assert cache.load(key_of(1)) is None
     cache.store(key_of(1), BLOCKS)
-    found = cache.load(key_of(1))
-    assert found is not None
-    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
-    assert [(block.ctypes.data % 64, block.flags.writeable) for block in found] == [(0, False)] * 2
+    blocks = cache.load(key_of(1))
+    assert blocks is not None
+    assert [block.tobytes() for block in blocks] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
+    assert [(block.ctypes.data % 64, block.flags.writeable) for block in blocks] == [(0, False)] * 2
     assert cache.load(key_of(2)) is None
     assert cache.usage() == (1, 128 + 4032 + 64)
 
@@ -50,15 +50,15 @@ def test_damage_of_any_byte_is_noticed(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, 10**6)
     cache.store(key_of(1), [np.arange(9, dtype=np.float32), np.arange(7, dtype=np.uint8)])
     path = files(cache)[0]
-    whole = path.read_bytes()
-    assert len(whole) == 128 + 64 + 64
-    for position in range(len(whole)):
+    intact = path.read_bytes()
+    assert len(intact) == 128 + 64 + 64
+    for position in range(len(intact)):
         for length in (1, 8, 64):
-            damaged = bytearray(whole)
+            damaged = bytearray(intact)
             damaged[position : position + length] = bytes(byte ^ 16 for byte in damaged[position : position + length])
             path.write_bytes(damaged)
             assert cache.load(key_of(1)) is None, (position, length)
-        path.write_bytes(whole[:position])
+        path.write_bytes(intact[:position])
         assert cache.load(key_of(1)) is None, f"cut to {position} bytes"
     cache.store(key_of(1), BLOCKS)
     assert cache.load(key_of(1)) is not None
@@ -69,19 +69,19 @@ def test_a_header_of_any_values_is_read_or_no_entry(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, 10**6)
     cache.store(key_of(1), BLOCKS)
     path = files(cache)[0]
-    whole = np.frombuffer(path.read_bytes(), np.uint64)
+    header_words = np.frombuffer(path.read_bytes(), np.uint64)
     values = [0, 1, 3, 7, 8, 9, 63, 64, 128, 4000, 4032, 1 << 31, 1 << 32, 1 << 63, (1 << 64) - 64, (1 << 64) - 1]
     for word in range(128 // 8):
         for value in values:
-            entry = whole.copy()
+            entry = header_words.copy()
             entry[word] = value
             if word != 1:
                 entry[1] = _core.lib.mp_crc32c(0, _core.ffi.from_buffer(entry[2:]), entry[2:].nbytes)
             path.write_bytes(entry.tobytes())
-            found = cache.load(key_of(1))
+            blocks = cache.load(key_of(1))
             # Other blocks that take the same room are an entry: whoever asked for it looks at them.
-            assert found is None or sum((block.size + 63) // 64 * 64 for block in found) == 4096, (word, value)
-            assert found is None or word >= 6, (word, value)
+            assert blocks is None or sum((block.size + 63) // 64 * 64 for block in blocks) == 4096, (word, value)
+            assert blocks is None or word >= 6, (word, value)
 
 
 def test_entries_damaged_while_two_processes_use_them_change_no_result(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,18 +135,18 @@ def test_another_users_file_is_no_entry(tmp_path: Path, monkeypatch: pytest.Monk
     if os.geteuid() == 0:
         os.chown(files(cache)[0], 12345, -1)
     else:
-        other = os.geteuid() + 1
-        monkeypatch.setattr(os, "geteuid", lambda: other)
+        other_user = os.geteuid() + 1
+        monkeypatch.setattr(os, "geteuid", lambda: other_user)
     assert cache.load(key_of(1)) is None
 
 
 def test_only_the_user_may_look_into_the_cache(tmp_path: Path) -> None:
     cache = FileCache(tmp_path / "cache" / "prepared", 10**6)
-    before = os.umask(0)
+    umask = os.umask(0)
     try:
         cache.store(key_of(1), BLOCKS)
     finally:
-        os.umask(before)
+        os.umask(umask)
     assert [path.stat().st_mode & 0o777 for path in (cache.folder, files(cache)[0])] == [0o700, 0o600]
 
 
@@ -181,25 +181,25 @@ def test_the_longest_unused_go_and_what_was_read_stays(tmp_path: Path) -> None:
     for number in range(3):
         cache.store(key_of(number), BLOCKS)
         os.utime(tmp_path / f"{key_of(number)}.mpc", (number, number))
-    found = cache.load(key_of(1))
+    blocks = cache.load(key_of(1))
     assert cache.load(key_of(0)) is not None  # used now: 1 and 0 are younger than 2
     cache.store(key_of(3), BLOCKS)
     assert [cache.load(key_of(number)) is not None for number in range(4)] == [True, True, False, True]
     os.utime(tmp_path / f"{key_of(1)}.mpc", (0, 0))
     cache.store(key_of(4), BLOCKS)
     assert cache.load(key_of(1)) is None
-    assert found is not None
-    assert found[0].tobytes() == BLOCKS[0].tobytes()  # type: ignore[attr-defined]
+    assert blocks is not None
+    assert blocks[0].tobytes() == BLOCKS[0].tobytes()  # type: ignore[attr-defined]
 
 
 def test_what_was_read_outlives_changes_of_the_file(tmp_path: Path) -> None:
     cache = FileCache(tmp_path, 10**6)
     cache.store(key_of(1), BLOCKS)
-    found = cache.load(key_of(1))
+    blocks = cache.load(key_of(1))
     with files(cache)[0].open("r+b") as file:
         file.write(b"\xff" * 300)
-    assert found is not None
-    assert [block.tobytes() for block in found] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
+    assert blocks is not None
+    assert [block.tobytes() for block in blocks] == [block.tobytes() for block in BLOCKS]  # type: ignore[attr-defined]
 
 
 def test_a_file_longer_than_the_limit_is_not_read(tmp_path: Path) -> None:
@@ -224,9 +224,9 @@ def test_a_place_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
 
 def test_a_full_disk_is_no_error_and_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def on_full_disk(suffix: str, prefix: str, folder: Path) -> tuple[int, str]:
-        part = folder / f"{prefix}part{suffix}"
-        part.write_bytes(b"")
-        return os.open("/dev/full", os.O_WRONLY), str(part)
+        temporary = folder / f"{prefix}part{suffix}"
+        temporary.write_bytes(b"")
+        return os.open("/dev/full", os.O_WRONLY), str(temporary)
 
     cache = FileCache(tmp_path, 10**6)
     monkeypatch.setattr(tempfile, "mkstemp", on_full_disk)
@@ -251,19 +251,19 @@ def _forked(work: Callable[..., None], *arguments: object) -> multiprocessing.Pr
 
 def _cuts(path: Path) -> NoReturn:
     """Cut an entry in place, make it longer again, and put its content back, for ever."""
-    whole = path.read_bytes()
+    intact = path.read_bytes()
     while True:
         with path.open("r+b") as file:
-            for size in (0, len(whole), 4096, len(whole)):
+            for size in (0, len(intact), 4096, len(intact)):
                 file.truncate(size)
-            file.write(whole)
+            file.write(intact)
 
 
 def _reads(folder: Path) -> None:
     expected = bytes(10**6)
     cache = FileCache(folder, 10**7)
-    until = time.monotonic() + 0.5
-    while time.monotonic() < until:
+    deadline = time.monotonic() + 0.5
+    while time.monotonic() < deadline:
         blocks = cache.load(key_of(1))
         assert blocks is None or blocks[0].tobytes() == expected  # type: ignore[attr-defined]
 
@@ -322,10 +322,10 @@ def _storm(folder: Path, seed: int) -> None:
     random = np.random.default_rng(seed)
     cache = FileCache(folder, 20 * 1100)
     for number in random.integers(0, 40, 400).tolist():
-        found = cache.load(key_of(number))
-        if found is None:
+        blocks = cache.load(key_of(number))
+        if blocks is None:
             cache.store(key_of(number), [np.full(900, number, np.uint8)])
-        elif set(found[0].tolist()) != {number}:
+        elif set(blocks[0].tolist()) != {number}:
             os._exit(1)
 
 
@@ -385,9 +385,9 @@ def test_a_digest_is_known_until_the_file_is_touched(tmp_path: Path) -> None:
     times = path.stat()
     path.write_bytes(b"two")
     os.utime(path, ns=(times.st_atime_ns, times.st_mtime_ns))
-    changed = file_state(path)
-    assert changed is not None
-    assert known_digest(changed, cache) is None
+    changed_state = file_state(path)
+    assert changed_state is not None
+    assert known_digest(changed_state, cache) is None
     remember_digest(state, key_of(8), cache)  # what was read before the change
     assert known_digest(state, cache) == key_of(7)
 
@@ -403,6 +403,6 @@ def test_a_change_through_a_memory_map_gives_no_old_digest(tmp_path: Path) -> No
         assert state is not None
         remember_digest(state, hashlib.sha256(path.read_bytes()).hexdigest(), cache)
         mapped[0] = 2
-        changed = file_state(path)
-    assert changed is not None
-    assert known_digest(changed, cache) in (None, hashlib.sha256(path.read_bytes()).hexdigest())
+        changed_state = file_state(path)
+    assert changed_state is not None
+    assert known_digest(changed_state, cache) in (None, hashlib.sha256(path.read_bytes()).hexdigest())

@@ -107,10 +107,16 @@ def test_precision_keys_are_checked_at_their_line(extra: str, message: str) -> N
 
 def test_precision_keys_are_read() -> None:
     network = parse_cfg(NET.replace("[net]\n", "[net]\nfp16=1\n") + CONV + "fp32 = 0\nint8 = 1\nquantize = 0\n")
-    declared, own = network.declared, network.layers[0].declared
+    declared, layer_declared = network.declared, network.layers[0].declared
     assert declared is not None
-    assert own is not None
-    assert (declared.precision, own.precision, own.line, own.quantize, own.quantize_line) == (FP16, INT8, 13, False, 14)
+    assert layer_declared is not None
+    assert (
+        declared.precision,
+        layer_declared.precision,
+        layer_declared.line,
+        layer_declared.quantize,
+        layer_declared.quantize_line,
+    ) == (FP16, INT8, 13, False, 14)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +178,8 @@ def test_bad_cfg_is_one_line(text: str, message: str) -> None:
 
 
 def test_unsupported_keys_pass_at_the_value_that_changes_nothing() -> None:
-    rest = "[upsample]\nscale=1.0\n[shortcut]\nfrom=-1\nweights_type=none\n"
-    assert parse_cfg(NET + CONV + "xnor=0\nantialiasing=0\n" + rest).warnings == ()
+    sections = "[upsample]\nscale=1.0\n[shortcut]\nfrom=-1\nweights_type=none\n"
+    assert parse_cfg(NET + CONV + "xnor=0\nantialiasing=0\n" + sections).warnings == ()
     with pytest.raises(FormatError, match=r"^t.cfg:11: xnor=1 is not supported in \[convolutional\]; only xnor=0 is$"):
         parse_cfg(NET + CONV + "xnor=1\n", "t.cfg")
 
@@ -264,7 +270,10 @@ def test_files_that_are_none(tmp_path: Path) -> None:
 def test_shipped_networks(repository: Path, name: str, expected: str) -> None:
     network = read_cfg(repository / "cfg" / name)
     keys = [layer.declared or network.declared for layer in network.convolutions]
-    assert "".join(found.precision.code for found in keys if found and found.precision) == expected
+    assert (
+        "".join(layer_declared.precision.code for layer_declared in keys if layer_declared and layer_declared.precision)
+        == expected
+    )
     assert (network.in_shape, len(network.layers), network.warnings) == ((416, 416, 3), 24, ())
     # The official weights have 35,434,956 bytes, 20 of them header.
     assert network.parameters == (35_434_956 - 20) // 4
@@ -273,9 +282,9 @@ def test_shipped_networks(repository: Path, name: str, expected: str) -> None:
 
 @pytest.mark.parametrize("name", ["yolov3-tiny", "yolov3-tiny-fp16", "yolov3-tiny-int8", "yolov3-tiny-mixed"])
 def test_the_published_mask_is_known_by_the_layers_whatever_else_the_cfg_says(repository: Path, name: str) -> None:
-    right = (repository / "cfg" / f"{name}.cfg").read_text()
-    assert parse_cfg(right, "t.cfg").warnings == ()
-    published = right.replace("mask=1,2,3", "mask = 0,1,2")
+    corrected = (repository / "cfg" / f"{name}.cfg").read_text()
+    assert parse_cfg(corrected, "t.cfg").warnings == ()
+    published = corrected.replace("mask=1,2,3", "mask = 0,1,2")
     line = 1 + published[: published.rindex("[yolo]")].count("\n")
     for text in (published, published.replace("416", "608"), published.replace("stride=1\n", "# a comment\n stride = 1\n", 1)):
         [warning] = parse_cfg(text, "t.cfg").warnings
@@ -285,8 +294,8 @@ def test_the_published_mask_is_known_by_the_layers_whatever_else_the_cfg_says(re
 
 def test_a_network_of_ones_own_may_have_the_published_mask(repository: Path) -> None:
     text = (repository / "cfg" / "yolov3-tiny.cfg").read_text().replace("mask=1,2,3", "mask=0,1,2")
-    own = text.replace("filters=255", "filters=24").replace("classes=80", "classes=3")
-    assert parse_cfg(own, "t.cfg").warnings == ()
+    custom = text.replace("filters=255", "filters=24").replace("classes=80", "classes=3")
+    assert parse_cfg(custom, "t.cfg").warnings == ()
 
 
 YOLOV4_TINY_STEM = (

@@ -34,19 +34,19 @@ size=2
 """
 
 
-def keys(chosen: str) -> list[str]:
+def keys(precision: str) -> list[str]:
     """What a section without precision keys gets."""
-    return [f"{name}={int(name == chosen)}" for name in USUAL_NAMES]
+    return [f"{name}={int(name == precision)}" for name in USUAL_NAMES]
 
 
-def changed_lines(before: bytes, after: bytes) -> list[str]:
-    diff = difflib.ndiff(before.decode("latin-1").split("\n"), after.decode("latin-1").split("\n"))
+def changed_lines(content: bytes, new_content: bytes) -> list[str]:
+    diff = difflib.ndiff(content.decode("latin-1").split("\n"), new_content.decode("latin-1").split("\n"))
     return [line for line in diff if line[0] in "+-"]
 
 
 def test_only_the_keys_that_differ_change() -> None:
-    after = edit_precisions(TEXT, [INT8, None, None])
-    assert changed_lines(TEXT, after) == [
+    edited = edit_precisions(TEXT, [INT8, None, None])
+    assert changed_lines(TEXT, edited) == [
         "- fp32 = 1  # why",
         "+ fp32 = 0  # why",
         "-   int8 = 0",
@@ -57,14 +57,14 @@ def test_only_the_keys_that_differ_change() -> None:
 
 
 def test_missing_keys_follow_the_last_key_of_the_section() -> None:
-    after = edit_precisions(TEXT, [None, FP16, None])
-    assert changed_lines(TEXT, after) == [f"+ {line}" for line in keys("fp16")]
-    assert after.decode("latin-1").splitlines()[13 : 15 + len(USUAL_NAMES)] == ["filters=2", *keys("fp16"), ""]
+    edited = edit_precisions(TEXT, [None, FP16, None])
+    assert changed_lines(TEXT, edited) == [f"+ {line}" for line in keys("fp16")]
+    assert edited.decode("latin-1").splitlines()[13 : 15 + len(USUAL_NAMES)] == ["filters=2", *keys("fp16"), ""]
 
 
 def test_a_key_that_is_not_there_yet_is_added_to_the_others() -> None:
-    after = edit_precisions(TEXT, [FP16, None, None])
-    assert changed_lines(TEXT, after) == [
+    edited = edit_precisions(TEXT, [FP16, None, None])
+    assert changed_lines(TEXT, edited) == [
         "- fp32 = 1  # why",
         "+ fp32 = 0  # why",
         "- quantize = 0",
@@ -86,21 +86,21 @@ def test_line_ends_and_a_missing_last_one_are_kept() -> None:
 
 def test_promises_that_may_break_are_taken_back() -> None:
     text = b"[net]\nwidth=8\nheight=8\n[convolutional]\n[maxpool]\n[convolutional]\nfp32=1\nquantize=0\n"
-    after = edit_precisions(text, [FP16, None, None])
-    assert changed_lines(text, after) == [f"+ {line}" for line in keys("fp16")] + ["- quantize=0", "+ quantize=1"]
+    edited = edit_precisions(text, [FP16, None, None])
+    assert changed_lines(text, edited) == [f"+ {line}" for line in keys("fp16")] + ["- quantize=0", "+ quantize=1"]
 
 
 def test_a_whole_plan_survives_the_file(repository: Path) -> None:
     content = (repository / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
     network = parse_cfg(content)
-    chosen = parse_key(network, "hqqfqhqqqqqqf+1:q")
-    after = parse_cfg(cfg_for_key(content, "hqqfqhqqqqqqf+1:q"))
-    found: dict[int, Precision] = {
+    precisions = parse_key(network, "hqqfqhqqqqqqf+1:q")
+    network_read_back = parse_cfg(cfg_for_key(content, "hqqfqhqqqqqqf+1:q"))
+    read_precisions: dict[int, Precision] = {
         layer.index: layer.declared.precision
-        for layer in after.layers
+        for layer in network_read_back.layers
         if layer.declared is not None and layer.declared.precision is not None
     }
-    assert found == chosen
+    assert read_precisions == precisions
 
 
 def test_keys_with_blanks_inside_are_found() -> None:

@@ -22,7 +22,7 @@ from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.dataset import load_dataset
 from tests.formats.test_labels_yolo import write_images
 
-GOOD: dict[str, Any] = {
+VALID_DOCUMENT: dict[str, Any] = {
     "images": [
         {"id": 9, "file_name": "b.png", "width": 40, "height": 20},
         {"id": 4, "file_name": "sub/a.png", "width": 40, "height": 20},
@@ -44,14 +44,14 @@ def folder(tmp_path_factory) -> Path:
     return path
 
 
-def read(folder: Path, document: Any, **options: Any) -> Dataset:
+def read_document(folder: Path, document: Any, **options: Any) -> Dataset:
     path = folder / "instances.json"
     path.write_bytes(document if isinstance(document, bytes) else json.dumps(document).encode())
     return read_coco(path, folder, **options)
 
 
 def test_reads_images_by_id_and_keeps_category_ids(folder: Path) -> None:
-    dataset = read(folder, GOOD)
+    dataset = read_document(folder, VALID_DOCUMENT)
     assert [(image.id, Path(image.path).name) for image in dataset.images] == [(4, "a.png"), (9, "b.png")]
     assert [(category.id, category.name) for category in dataset.categories] == [(3, "cat"), (7, "dog")]
     assert dataset.image_index.tolist() == [0, 1, 1]
@@ -62,31 +62,31 @@ def test_reads_images_by_id_and_keeps_category_ids(folder: Path) -> None:
 
 
 def test_limit_takes_the_first_ids(folder: Path) -> None:
-    dataset = read(folder, GOOD, limit=1)
+    dataset = read_document(folder, VALID_DOCUMENT, limit=1)
     assert [image.id for image in dataset.images] == [4]
     assert dataset.box.tolist() == [[0, 0, 10, 10]]
 
 
 def test_categories_follow_the_names_of_the_network(folder: Path) -> None:
-    assert [c.id for c in read(folder, GOOD, names=("dog", "cat")).categories] == [7, 3]
+    assert [c.id for c in read_document(folder, VALID_DOCUMENT, names=("dog", "cat")).categories] == [7, 3]
     # Other spellings: as many, so by rising id.
-    assert [c.id for c in read(folder, GOOD, names=("Katze", "Hund")).categories] == [3, 7]
+    assert [c.id for c in read_document(folder, VALID_DOCUMENT, names=("Katze", "Hund")).categories] == [3, 7]
     with pytest.raises(DataError, match="2 categories, but the network names 3"):
-        read(folder, GOOD, names=("a", "b", "c"))
+        read_document(folder, VALID_DOCUMENT, names=("a", "b", "c"))
 
 
-def changed(path: str, value: Any) -> dict[str, Any]:
-    """GOOD with one place changed, for example 'images.0.id'."""
-    document = copy.deepcopy(GOOD)
-    *way, last = path.split(".")
-    place: Any = document
+def change_document(path: str, value: Any) -> dict[str, Any]:
+    """Return VALID_DOCUMENT with the value at a path changed, for example 'images.0.id'."""
+    document = copy.deepcopy(VALID_DOCUMENT)
+    *way, last_step = path.split(".")
+    container: Any = document
     for step in way:
-        place = place[int(step) if step.isdigit() else step]
-    place[int(last) if last.isdigit() else last] = value
+        container = container[int(step) if step.isdigit() else step]
+    container[int(last_step) if last_step.isdigit() else last_step] = value
     return document
 
 
-BAD = [
+INVALID_VALUES = [
     ("images", {}, "list 'images'"),
     ("images", [], "lists no images"),
     ("images.0", 3, r"images\[0\] must be an object"),
@@ -120,10 +120,10 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("path", "value", "message"), BAD)
+@pytest.mark.parametrize(("path", "value", "message"), INVALID_VALUES)
 def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str) -> None:
     with pytest.raises((FormatError, DataError), match=message) as excinfo:
-        read(folder, changed(path, value))
+        read_document(folder, change_document(path, value))
     assert "\n" not in str(excinfo.value)
 
 
@@ -143,7 +143,7 @@ def test_a_bad_record_is_named(folder: Path, path: str, value: Any, message: str
 )
 def test_files_that_are_no_annotations(folder: Path, content: bytes, message: str) -> None:
     with pytest.raises(FormatError, match=message) as excinfo:
-        read(folder, content)
+        read_document(folder, content)
     assert "\n" not in str(excinfo.value)
 
 
@@ -152,7 +152,7 @@ def test_missing_and_oversized_files(folder: Path, monkeypatch) -> None:
         read_coco(folder / "none.json", folder)
     monkeypatch.setattr("mpnet.formats.documents.json_text.MAX_JSON_BYTES", 10)
     with pytest.raises(DataError, match="is larger than 10 B"):
-        read(folder, GOOD)
+        read_document(folder, VALID_DOCUMENT)
 
 
 json_values = st.recursive(
@@ -160,25 +160,25 @@ json_values = st.recursive(
     lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
     max_leaves=8,
 )
-PLACES = [
+VALUE_PATHS = [
     "images",
     "categories",
     "annotations",
     "images.0",
     "categories.1",
     "annotations.2",
-    *(f"images.0.{key}" for key in GOOD["images"][0]),
-    *(f"categories.0.{key}" for key in GOOD["categories"][0]),
-    *(f"annotations.0.{key}" for key in GOOD["annotations"][0]),
+    *(f"images.0.{key}" for key in VALID_DOCUMENT["images"][0]),
+    *(f"categories.0.{key}" for key in VALID_DOCUMENT["categories"][0]),
+    *(f"annotations.0.{key}" for key in VALID_DOCUMENT["annotations"][0]),
     "annotations.0.bbox.2",
 ]
 
 
 @pytest.mark.slow
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.sampled_from(PLACES), json_values)
-def test_mutated_annotations_load_or_give_one_clear_line(folder: Path, place: str, value: Any) -> None:
-    check(folder, json.dumps(changed(place, value)).encode())
+@given(st.sampled_from(VALUE_PATHS), json_values)
+def test_mutated_annotations_load_or_give_one_clear_line(folder: Path, path: str, value: Any) -> None:
+    check(folder, json.dumps(change_document(path, value)).encode())
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -190,7 +190,7 @@ def test_arbitrary_bytes_give_one_clear_line(folder: Path, content: bytes) -> No
 def check(folder: Path, content: bytes) -> None:
     message, dataset = "", None
     try:
-        dataset = read(folder, content)
+        dataset = read_document(folder, content)
     except MpnetError as error:
         message = str(error)
     if dataset is None:
@@ -201,20 +201,20 @@ def check(folder: Path, content: bytes) -> None:
 
 
 def test_results_come_back_exactly_and_are_the_same_bytes_each_time(folder: Path) -> None:
-    dataset = read(folder, GOOD)
+    dataset = read_document(folder, VALID_DOCUMENT)
     random = np.random.RandomState(0)
-    found = Detections.of(
+    detections = Detections.of(
         2,
         random.randint(0, 2, 50),
         random.randint(0, 2, 50),
         random.rand(50),
         random.uniform(-5, 30, (50, 4)) * [1, 1, 0.5, 0.5] + [0, 0, 3, 3],
     )
-    text = detections_json(found, dataset)
-    assert text == detections_json(found, dataset)
+    text = detections_json(detections, dataset)
+    assert text == detections_json(detections, dataset)
     (folder / "found.json").write_bytes(text)
     back = read_detections(folder / "found.json", dataset)
-    clipped = found.clipped(dataset.sizes)
+    clipped = detections.clipped(dataset.sizes)
     for name in ("image_index", "category", "score", "box"):
         np.testing.assert_array_equal(getattr(back, name), getattr(clipped, name))
     assert set(json.loads(text)[0]) == {"image_id", "category_id", "bbox", "score"}
@@ -222,12 +222,12 @@ def test_results_come_back_exactly_and_are_the_same_bytes_each_time(folder: Path
 
 
 def test_no_results(folder: Path) -> None:
-    dataset = read(folder, GOOD)
+    dataset = read_document(folder, VALID_DOCUMENT)
     (folder / "found.json").write_bytes(detections_json(Detections.of(2, [], [], [], []), dataset))
     assert len(read_detections(folder / "found.json", dataset)) == 0
 
 
-FOUND = {"image_id": 4, "category_id": 3, "bbox": [0, 0, 1, 1], "score": 1}
+DETECTION = {"image_id": 4, "category_id": 3, "bbox": [0, 0, 1, 1], "score": 1}
 
 
 @pytest.mark.parametrize(
@@ -235,22 +235,22 @@ FOUND = {"image_id": 4, "category_id": 3, "bbox": [0, 0, 1, 1], "score": 1}
     [
         ({}, "a list of detections"),
         ([3], r"\[0\]: a detection is an object"),
-        ([FOUND, FOUND | {"image_id": 5}], r"\[1\]: image_id 5 is not in the data set"),
-        ([FOUND | {"category_id": 5}], r"\[0\]: category_id 5 is not in the data set"),
-        ([FOUND | {"bbox": [0, 0, 1]}], r"\[0\]: 'bbox'"),
-        ([FOUND | {"score": None}], r"\[0\]: 'score' must be a number"),
-        ([FOUND | {"score": 1e300}], "beyond any probability"),
+        ([DETECTION, DETECTION | {"image_id": 5}], r"\[1\]: image_id 5 is not in the data set"),
+        ([DETECTION | {"category_id": 5}], r"\[0\]: category_id 5 is not in the data set"),
+        ([DETECTION | {"bbox": [0, 0, 1]}], r"\[0\]: 'bbox'"),
+        ([DETECTION | {"score": None}], r"\[0\]: 'score' must be a number"),
+        ([DETECTION | {"score": 1e300}], "beyond any probability"),
     ],
 )
 def test_bad_results_are_named(folder: Path, document: Any, message: str) -> None:
-    dataset = read(folder, GOOD)
+    dataset = read_document(folder, VALID_DOCUMENT)
     (folder / "found.json").write_text(json.dumps(document))
     with pytest.raises(FormatError, match=message):
         read_detections(folder / "found.json", dataset)
 
 
 def test_load_dataset_by_settings(folder: Path) -> None:
-    read(folder, GOOD)
+    read_document(folder, VALID_DOCUMENT)
     dataset = load_dataset("coco", folder, annotations=folder / "instances.json", names=("cat", "dog"))
     assert [image(record).shape for record in dataset.images] == [(20, 40, 3), (20, 40, 3)]
     write_images(folder, ["b.png"], width=41)

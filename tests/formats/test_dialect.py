@@ -18,11 +18,11 @@ from mpnet.model.weights import random_weights
 
 NET = "[net]\nwidth=16\nheight=16\nchannels=3\n"
 CONV = "[convolutional]\nbatch_normalize=1\nfilters=8\nsize=3\npad=1\nactivation={}\n"
-HALF = "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=2\nactivation=leaky\n"
+STRIDED_CONVOLUTION = "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=2\nactivation=leaky\n"
 
 
 @pytest.mark.parametrize(
-    ("rest", "dialect", "why"),
+    ("sections", "dialect", "reason"),
     [
         (CONV.format("leaky"), "darknet", "nothing in it needs AlexeyAB's program"),
         (CONV.format("mish"), "alexeyab", "only AlexeyAB's program has activation=mish, line 5"),
@@ -36,9 +36,9 @@ HALF = "[convolutional]\nfilters=8\nsize=3\npad=1\nstride=2\nactivation=leaky\n"
         ),
     ],
 )
-def test_auto_goes_by_what_the_cfg_uses(rest: str, dialect: str, why: str) -> None:
-    network = parse_cfg(NET + rest, "t.cfg")
-    assert (network.dialect, network.dialect_why) == (dialect, why)
+def test_auto_goes_by_what_the_cfg_uses(sections: str, dialect: str, reason: str) -> None:
+    network = parse_cfg(NET + sections, "t.cfg")
+    assert (network.dialect, network.dialect_why) == (dialect, reason)
     assert resolve_options(network).batch_norm == dialect
 
 
@@ -71,7 +71,7 @@ def test_the_original_program_takes_what_it_does_not_know_for_relu() -> None:
 
 
 def test_shortcuts_of_other_sizes_are_the_originals() -> None:
-    text = NET + HALF.replace("stride=2", "stride=1") + HALF + "[shortcut]\nfrom=-2\n"
+    text = NET + STRIDED_CONVOLUTION.replace("stride=2", "stride=1") + STRIDED_CONVOLUTION + "[shortcut]\nfrom=-2\n"
     assert parse_cfg(text, "t.cfg").layers[-1].out_shape == (8, 8, 8)
     with pytest.raises(
         FormatError,
@@ -83,7 +83,7 @@ def test_shortcuts_of_other_sizes_are_the_originals() -> None:
 
 @pytest.mark.parametrize(("dialect", "raw"), [("darknet", False), ("alexeyab", True)])
 def test_region_without_softmax(dialect: str, raw: bool) -> None:
-    text = NET + HALF.replace("filters=8", "filters=7") + "[region]\nclasses=2\nnum=1\nanchors=1,2\n"
+    text = NET + STRIDED_CONVOLUTION.replace("filters=8", "filters=7") + "[region]\nclasses=2\nnum=1\nanchors=1,2\n"
     layer = parse_cfg(text, "t.cfg", dialect).layers[-1]
     assert isinstance(layer, RegionSpec)
     assert layer.raw_classes is raw
@@ -91,7 +91,7 @@ def test_region_without_softmax(dialect: str, raw: bool) -> None:
 
 def test_unknown_dialect() -> None:
     with pytest.raises(ConfigError, match=r"^dialect 'keras' is unknown; known are auto, darknet, alexeyab$"):
-        parse_cfg(NET + HALF, "t.cfg", "keras")
+        parse_cfg(NET + STRIDED_CONVOLUTION, "t.cfg", "keras")
 
 
 def test_a_tree_lies_beside_the_cfg_or_above_and_is_part_of_the_network(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_tree_lies_beside_the_cfg_or_above_and_is_part_of_the_network(tmp_path
     (tmp_path / "cfg").mkdir()
     (tmp_path / "data" / "t.tree").write_text("a -1\nb -1\nc 0\nd 0\n")
     cfg = tmp_path / "cfg" / "t.cfg"
-    cfg.write_text(NET + HALF.replace("8", "4") + "[avgpool]\n[softmax]\ntree=data/t.tree\n")
+    cfg.write_text(NET + STRIDED_CONVOLUTION.replace("8", "4") + "[avgpool]\n[softmax]\ntree=data/t.tree\n")
     network = read_cfg(cfg)
     layer = network.layers[-1]
     assert isinstance(layer, SoftmaxSpec)
@@ -121,6 +121,6 @@ def test_memory_that_lives_at_one_time_decides() -> None:
     net = "[net]\nwidth=2048\nheight=2048\nchannels=3\n"
     layer = "[convolutional]\nfilters=8\nsize=1\nactivation=leaky\n"
     assert parse_cfg(net + 40 * layer).peak_bytes < 330e6
-    kept = "".join(f"[route]\nlayers={','.join(map(str, range(i, i + 20)))}\n" for i in (0, 20))
+    routes = "".join(f"[route]\nlayers={','.join(map(str, range(i, i + 20)))}\n" for i in (0, 20))
     with pytest.raises(FormatError, match=r"^t\.cfg:1: the layers that live at one time need 8\.\d+ GB for one image"):
-        parse_cfg(net + 40 * layer + kept, "t.cfg")
+        parse_cfg(net + 40 * layer + routes, "t.cfg")

@@ -75,10 +75,10 @@ def test_all_keys_arrive() -> None:
 
 
 @pytest.mark.parametrize(
-    ("said", "tied"), [("auto", AUTO_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
+    ("text", "tied"), [("auto", AUTO_TIES), ("none", ()), ("heads", (("heads",),)), ("[[0, 1], [2]]", (("0", "1"), ("2",)))]
 )
-def test_ties_are_a_word_or_groups(said: str, tied: tuple[tuple[str, ...], ...]) -> None:
-    sweep = parse_experiment(f"{MINIMAL}\nsweep: {{strategy: grid, space: {{tied: {said}}}}}").sweep
+def test_ties_are_a_word_or_groups(text: str, tied: tuple[tuple[str, ...], ...]) -> None:
+    sweep = parse_experiment(f"{MINIMAL}\nsweep: {{strategy: grid, space: {{tied: {text}}}}}").sweep
     assert sweep is not None
     assert sweep.space.tied == tied
 
@@ -97,8 +97,8 @@ def test_paths_count_from_the_file(tmp_path: Path) -> None:
 
 def test_options_overlay_only_what_they_say() -> None:
     experiment = parse_experiment(FULL)
-    below, above = experiment.quantization.options, experiment.quantization.layers[0][1]
-    assert below.overlaid(above).plain_values() == {
+    general_options, layer_options = experiment.quantization.options, experiment.quantization.layers[0][1]
+    assert general_options.overlaid(layer_options).plain_values() == {
         "activations": {"mode": "symmetric", "ranges": "dynamic", "method": "percentile", "percentile": 99.99},
         "weights": {"granularity": "per_tensor", "method": "mse"},
     }
@@ -272,7 +272,9 @@ def test_every_key_is_documented(repository: Path) -> None:
         for line in (repository / "docs" / "experiments.md").read_text(encoding="utf-8").splitlines()
         if line.startswith("| ")
     ]
-    written = set(re.findall(r"`\.?([A-Za-z0-9_.]+)`", "\n".join(row.split("|")[1] for row in rows)))
+    documented = set(re.findall(r"`\.?([A-Za-z0-9_.]+)`", "\n".join(row.split("|")[1] for row in rows)))
     # Those of quantisation stand below their section, with a dot before them.
-    missing = [path for path in paths_of(Experiment) if path not in written and path.rpartition(".")[2] not in written]
-    assert missing == []
+    undocumented = [
+        path for path in paths_of(Experiment) if path not in documented and path.rpartition(".")[2] not in documented
+    ]
+    assert undocumented == []

@@ -29,9 +29,9 @@ def test_a_header_that_promises_too_much_costs_no_frames(tmp_path: Path) -> None
     data = bytearray((tmp_path / "a.avi").read_bytes())
     length = data.index(b"strh") + 8 + 32  # dwLength of the stream
     total = data.index(b"avih") + 8 + 16  # dwTotalFrames
-    for place in (length, total):
-        assert int.from_bytes(data[place : place + 4], "little") == 30
-        data[place : place + 4] = (2**31 - 1).to_bytes(4, "little")
+    for offset in (length, total):
+        assert int.from_bytes(data[offset : offset + 4], "little") == 30
+        data[offset : offset + 4] = (2**31 - 1).to_bytes(4, "little")
     (tmp_path / "b.avi").write_bytes(data)
     lying = probe_video(tmp_path / "b.avi")
     assert [record.sha256 for record in lying] == [record.sha256 for record in honest]

@@ -37,7 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path / "val"
 
 
-def shown(dataset: Dataset) -> list[tuple[str, str]]:
+def list_labels(dataset: Dataset) -> list[tuple[str, str]]:
     return [
         (Path(image.path).name, dataset.names[label])
         for image, label in zip(dataset.images, dataset.labels.tolist(), strict=True)
@@ -46,11 +46,11 @@ def shown(dataset: Dataset) -> list[tuple[str, str]]:
 
 def test_a_folder_per_class_comes_in_turns(folder: Path) -> None:
     dataset = read_imagefolder(folder, NAMES)
-    assert shown(dataset) == [("a.png", "cat"), ("z.png", "dog"), ("b.png", "cat"), ("c.PNG", "cat")]
+    assert list_labels(dataset) == [("a.png", "cat"), ("z.png", "dog"), ("b.png", "cat"), ("c.PNG", "cat")]
     assert [image.id for image in dataset.images] == [1, 2, 3, 4]
     assert dataset.notes == ("1 of 3 classes have no image, for example 'great white shark'",)
     assert dataset.box.tolist() == [[0, 0, 40, 20]] * 4
-    assert shown(read_imagefolder(folder, NAMES, limit=2)) == shown(dataset)[:2]
+    assert list_labels(read_imagefolder(folder, NAMES, limit=2)) == list_labels(dataset)[:2]
 
 
 def test_folders_that_are_no_classes(folder: Path, tmp_path: Path) -> None:
@@ -72,12 +72,12 @@ def test_a_list_names_classes_in_four_ways(folder: Path, tmp_path: Path) -> None
     write_image(folder / "my images" / "sea 7.png")
     listed.write_bytes("\ufeffcat/a.png 1\r\n\ncat/b.png\tdog\nmy images/sea 7.png great white shark\ncat/c.PNG\n".encode())
     dataset = read_list(listed, folder, NAMES)
-    assert shown(dataset) == [("a.png", "dog"), ("b.png", "dog"), ("sea 7.png", "great white shark"), ("c.PNG", "cat")]
+    assert list_labels(dataset) == [("a.png", "dog"), ("b.png", "dog"), ("sea 7.png", "great white shark"), ("c.PNG", "cat")]
     assert len(read_list(listed, folder, NAMES, limit=3).images) == 3
     listed.write_text("cat/a.png\n")
-    assert shown(read_list(listed, folder, ("a", "cat/a"))) == [("a.png", "cat/a")]
+    assert list_labels(read_list(listed, folder, ("a", "cat/a"))) == [("a.png", "cat/a")]
     listed.write_text(f"{folder}/dog/z.png\n")
-    assert shown(read_list(listed, Path("/elsewhere"), NAMES)) == [("z.png", "dog")]
+    assert list_labels(read_list(listed, Path("/elsewhere"), NAMES)) == [("z.png", "dog")]
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_classifications_survive_their_file_bit_for_bit(folder: Path, tmp_path: 
     dataset = read_imagefolder(folder, NAMES)
     scores = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
     scores[0] = 0.1  # equal scores by rising class
-    found = best_classes(scores)
-    assert found.category[0].tolist() == [0, 1, 2]
+    classifications = best_classes(scores)
+    assert classifications.category[0].tolist() == [0, 1, 2]
     path = tmp_path / "predictions.json"
-    path.write_bytes(predictions_json(found, dataset))
+    path.write_bytes(predictions_json(classifications, dataset))
     back = read_predictions(path, dataset)
-    assert np.array_equal(back.category, found.category)
-    assert np.array_equal(back.score, found.score)
+    assert np.array_equal(back.category, classifications.category)
+    assert np.array_equal(back.score, classifications.score)
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("original", "replacement", "message"),
     [
         ('"image_id":2', '"image_id":7', r"\[1\]: image_id 7 where the data set has 2"),
         ('"category_ids":[', '"category_ids":[9,', "'category_ids' must be a list of 3"),
@@ -158,11 +158,11 @@ def test_classifications_survive_their_file_bit_for_bit(folder: Path, tmp_path: 
         ('"scores":[1,0,0]', '"scores":[0,0,1]', "run again"),
     ],
 )
-def test_a_damaged_file_is_named(folder: Path, tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_a_damaged_file_is_named(folder: Path, tmp_path: Path, original: str, replacement: str, message: str) -> None:
     dataset = read_imagefolder(folder, NAMES)
     text = predictions_json(best_classes(np.eye(4, 3, dtype=np.float32)), dataset).decode()
     path = tmp_path / "predictions.json"
-    path.write_text(text.replace(old, new, 1))
+    path.write_text(text.replace(original, replacement, 1))
     with pytest.raises(FormatError, match=message) as excinfo:
         read_predictions(path, dataset)
     assert len(str(excinfo.value).splitlines()) == 1

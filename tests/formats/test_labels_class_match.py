@@ -57,9 +57,9 @@ def test_position_decides_only_where_no_name_contradicts_it() -> None:
     )
     with pytest.raises(DataError, match=r"x\.json: class 'auto' \(and 1 more\), with 2 objects, is none of the network's 5"):
         match(["bicycle", "person", "auto", "moped", "traffic light"])
-    only = match(["bicycle", "person", "auto", "motorbike", "traffic light"])
-    assert only.class_indices == (1, 0, 2, 3, 4)
-    assert "'auto' as 'car'" in only.notes[0]
+    matched = match(["bicycle", "person", "auto", "motorbike", "traffic light"])
+    assert matched.class_indices == (1, 0, 2, 3, 4)
+    assert "'auto' as 'car'" in matched.notes[0]
 
 
 def test_names_that_have_nothing_in_common_go_by_order_aloud_or_not_at_all() -> None:

@@ -41,8 +41,8 @@ def plain(root: Path) -> Dataset:
     return read_yolo(root / "set" / "images" / "val", root / "set" / "labels" / "val", NAMES)
 
 
-def images(root: Path, under: str = "set/images/val") -> list[str]:
-    return [f"{under}/{file.name}" for file in sorted((root / "set" / "images" / "val").glob("*.png"))]
+def images(root: Path, folder: str = "set/images/val") -> list[str]:
+    return [f"{folder}/{file.name}" for file in sorted((root / "set" / "images" / "val").glob("*.png"))]
 
 
 def test_darknets_data_file(root: Path, plain: Dataset, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -51,9 +51,9 @@ def test_darknets_data_file(root: Path, plain: Dataset, monkeypatch: pytest.Monk
     (root / "set" / "street.data").write_text(
         "classes= 3\ntrain  = set/train.txt\nvalid  = set/valid.txt  # five\nnames = set/street.names\nbackup = backup\n"
     )
-    found = read_listed(root / "set" / "street.data")
-    assert found.digest == plain.digest
-    assert found.notes == ()
+    dataset = read_listed(root / "set" / "street.data")
+    assert dataset.digest == plain.digest
+    assert dataset.notes == ()
     assert read_listed(root / "set" / "valid.txt", names=NAMES).digest == plain.digest
     assert read_listed(root / "set" / "street.data", limit=2).digest == plain.subset([0, 1]).digest
     # Names of the model go before the file's.
@@ -86,17 +86,17 @@ def test_ultralytics_data_yaml(root: Path, plain: Dataset, text: str) -> None:
         shutil.copytree(root / "set", root / "datasets" / "set")
     (root / "set" / "valid.txt").write_text("\n".join(images(root, "./images/val")))
     (root / "set" / "data.yaml").write_text(text)
-    found = load_dataset("ultralytics", None, labels=root / "set" / "data.yaml")
-    assert (found.digest, found.notes) == (plain.digest, ())
+    dataset = load_dataset("ultralytics", None, labels=root / "set" / "data.yaml")
+    assert (dataset.digest, dataset.notes) == (plain.digest, ())
 
 
 def test_an_image_without_labels_is_empty_and_said(root: Path, plain: Dataset) -> None:
     (root / "set" / "labels" / "val" / "scene-0.txt").unlink()
     (root / "set" / "data.yaml").write_text("val: images/val\nnames: [circle, square, bar]\n")
-    found = read_listed(root / "set" / "data.yaml")
-    assert len(found.images) == 5
-    assert 0 not in found.image_index
-    assert found.notes == ("1 of 5 images have no label file and count as empty, for example 'scene-0.png'",)
+    dataset = read_listed(root / "set" / "data.yaml")
+    assert len(dataset.images) == 5
+    assert 0 not in dataset.image_index
+    assert dataset.notes == ("1 of 5 images have no label file and count as empty, for example 'scene-0.png'",)
 
 
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -120,7 +120,7 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, t
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "said"),
+    ("name", "text", "message"),
     [
         ("a.data", "classes 3\n", "a.data:1: 'classes 3' is not of the form key = value"),
         ("a.data", "names = street.names\n", "names no `valid` list"),
@@ -137,10 +137,10 @@ def test_whatever_stands_there_is_read_or_refused(tmp_path: Path, suffix: str, t
         ("a.txt", "none/x.png\n", "x.png: cannot be read"),
     ],
 )
-def test_what_is_wrong_is_one_line(root: Path, name: str, text: str, said: str) -> None:
+def test_what_is_wrong_is_one_line(root: Path, name: str, text: str, message: str) -> None:
     (root / "set" / "valid.txt").write_text("\n".join(images(root)))
     (root / "set" / name).write_text(text)
     with pytest.raises(MpnetError) as excinfo:
         read_listed(root / "set" / name, names=NAMES if name == "a.txt" else None)
-    assert said in str(excinfo.value)
+    assert message in str(excinfo.value)
     assert "\n" not in str(excinfo.value)

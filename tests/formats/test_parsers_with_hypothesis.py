@@ -21,10 +21,10 @@ from mpnet.model.weights import random_weights
 
 VALID = (Path(__file__).resolve().parents[2] / "cfg" / "yolov3-tiny-mixed.cfg").read_bytes()
 LINES = VALID.splitlines(keepends=True)
-SMALL = parse_cfg(
+SMALL_NETWORK = parse_cfg(
     "[net]\nwidth=8\nheight=8\n[convolutional]\nbatch_normalize=1\nfilters=4\nsize=3\n[convolutional]\ngroups=2\nfilters=2\n"
 )
-SMALL_WEIGHTS = weights_content(random_weights(SMALL), SMALL)
+SMALL_WEIGHTS = weights_content(random_weights(SMALL_NETWORK), SMALL_NETWORK)
 
 
 T = TypeVar("T")
@@ -86,13 +86,13 @@ def test_weights_of_arbitrary_bytes(content: bytes) -> None:
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(SMALL_WEIGHTS) - 1), st.integers(0, 255), st.integers(0, 3))
-def test_weights_with_a_changed_byte_or_length(position: int, byte: int, cut: int) -> None:
+def test_weights_with_a_changed_byte_or_length(position: int, byte: int, removed_bytes: int) -> None:
     content = SMALL_WEIGHTS[:position] + bytes([byte]) + SMALL_WEIGHTS[position + 1 :]
-    check_weights(content[: len(content) - cut])
+    check_weights(content[: len(content) - removed_bytes])
 
 
 def check_weights(content: bytes) -> None:
-    weights = outcome(lambda: parse_weights(content, SMALL, "t.weights"))
+    weights = outcome(lambda: parse_weights(content, SMALL_NETWORK, "t.weights"))
     if isinstance(weights, MpnetError):
         assert str(weights).startswith("t.weights: ")
         assert "\n" not in str(weights)

@@ -30,7 +30,7 @@ def test_text_has_one_line_per_tensor() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "message"),
+    ("original", "replacement", "message"),
     [
         ('"max": 3.4000001', '"max": -3', r"tensors\[1\]: range of tensor 4 \(conv \"4\"\): min -0.1.* > max -3.0"),
         ('"max": 3.4000001', '"max": 1e39', r"tensors\[1\]: .*is not finite"),
@@ -44,11 +44,11 @@ def test_text_has_one_line_per_tensor() -> None:
         ('"digests": {', '"digests": {"data": 3, ', "'digests' must be an object of texts"),
     ],
 )
-def test_broken_files_are_named(tmp_path: Path, old: str, new: str, message: str) -> None:
+def test_broken_files_are_named(tmp_path: Path, original: str, replacement: str, message: str) -> None:
     text = ranges_json(RANGES)
-    assert old in text
+    assert original in text
     path = tmp_path / "ranges.json"
-    path.write_text(text.replace(old, new))
+    path.write_text(text.replace(original, replacement))
     with pytest.raises(FormatError, match=message) as excinfo:
         read_ranges(path)
     assert "\n" not in str(excinfo.value)

@@ -20,7 +20,7 @@ KIND = Fields(
         "first": Many(str, 1),
     },
 )
-WHOLE: dict[str, Any] = {
+VALID_DOCUMENT: dict[str, Any] = {
     "name": "a",
     "rows": [{"index": 1, "ms": None}, {"index": -2, "ms": 0.5, "more": "x"}],
     "key": "ab",
@@ -34,7 +34,7 @@ WHOLE: dict[str, Any] = {
 
 
 def test_what_fits_is_not_mentioned() -> None:
-    assert mismatch(WHOLE, KIND, "it") is None
+    assert mismatch(VALID_DOCUMENT, KIND, "it") is None
 
 
 @pytest.mark.parametrize(
@@ -58,7 +58,7 @@ def test_what_fits_is_not_mentioned() -> None:
     ],
 )
 def test_the_first_place_that_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
-    assert mismatch({**WHOLE, **change}, KIND, "it") == message
+    assert mismatch({**VALID_DOCUMENT, **change}, KIND, "it") == message
 
 
 def test_counts_have_no_end() -> None:

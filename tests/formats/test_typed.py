@@ -67,7 +67,7 @@ _FULL_TEXT = (
     f'"space": {2**120}, "options": {{"weights": {{"bits": [8, null]}}}}, "open": true, "further": ["x", {{"y": 1}}], '
     '"notes": ["a note"]}'
 )
-_LEAST = {"key": "f", "AP": 3.5, "steps": []}
+_MINIMAL_DOCUMENT = {"key": "f", "AP": 3.5, "steps": []}
 
 
 def test_keys_are_written_in_the_order_of_the_fields() -> None:
@@ -80,11 +80,11 @@ def test_what_was_written_is_read_again() -> None:
 
 
 def test_keys_that_older_documents_lack_have_their_defaults() -> None:
-    assert from_json(_Run, _LEAST, "run") == _Run("f", {"AP": 3.5}, steps=())
+    assert from_json(_Run, _MINIMAL_DOCUMENT, "run") == _Run("f", {"AP": 3.5}, steps=())
 
 
 def test_default_values_are_left_out_only_where_that_is_declared() -> None:
-    document = as_json(from_json(_Run, _LEAST, "run"))
+    document = as_json(from_json(_Run, _MINIMAL_DOCUMENT, "run"))
     assert "notes" not in document
     assert "held_out" not in document
     assert document["front"] == []
@@ -92,7 +92,7 @@ def test_default_values_are_left_out_only_where_that_is_declared() -> None:
 
 
 def test_keys_of_newer_documents_are_ignored() -> None:
-    document = {**_LEAST, "later": object(), "steps": [{"name": "conv", "later": 1}]}
+    document = {**_MINIMAL_DOCUMENT, "later": object(), "steps": [{"name": "conv", "later": 1}]}
     assert from_json(_Run, document, "run") == _Run("f", {"AP": 3.5}, steps=(_Step("conv"),))
 
 
@@ -116,14 +116,14 @@ def test_keys_of_newer_documents_are_ignored() -> None:
 )
 def test_the_first_place_that_does_not_fit_is_named(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match="run") as error:
-        from_json(_Run, {**_LEAST, **change}, "run")
+        from_json(_Run, {**_MINIMAL_DOCUMENT, **change}, "run")
     assert str(error.value) == message
 
 
 @pytest.mark.parametrize("name", ["key", "AP", "steps"])
 def test_a_key_without_a_default_must_be_there(name: str) -> None:
     with pytest.raises(ValueError, match="missing") as error:
-        from_json(_Run, {key: value for key, value in _LEAST.items() if key != name}, "run")
+        from_json(_Run, {key: value for key, value in _MINIMAL_DOCUMENT.items() if key != name}, "run")
     assert str(error.value) == f"run.{name} is missing"
     with pytest.raises(ValueError, match=r"run must be an object, not \[\]"):
         from_json(_Run, [], "run")
@@ -151,9 +151,9 @@ def test_a_class_says_what_its_documents_may_hold() -> None:
 
 def test_a_type_that_json_cannot_hold_is_refused() -> None:
     @dataclass(frozen=True)
-    class Wrong:
+    class Unsupported:
         value: complex
 
-    Wrong.__annotations__["value"] = complex
+    Unsupported.__annotations__["value"] = complex
     with pytest.raises(TypeError, match="has no form in JSON"):
-        kind_of(Wrong)
+        kind_of(Unsupported)

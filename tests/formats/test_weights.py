@@ -48,24 +48,24 @@ def test_writing_and_reading_give_the_same(tmp_path: Path) -> None:
     weights = random_weights(NETWORK, seed=3)
     path = tmp_path / "t.weights"
     path.write_bytes(weights_content(weights, NETWORK))
-    again = read_weights(path, NETWORK)
-    assert weights_content(again, NETWORK) == path.read_bytes()
+    weights_read_back = read_weights(path, NETWORK)
+    assert weights_content(weights_read_back, NETWORK) == path.read_bytes()
     for index, layer in weights.layers.items():
-        assert np.array_equal(layer.weights, again.layers[index].weights)
+        assert np.array_equal(layer.weights, weights_read_back.layers[index].weights)
     assert [p.name for p in tmp_path.iterdir()] == ["t.weights"]
 
 
 HEADER = struct.pack("<3iQ", 0, 2, 5, 7)
 SIZE = len(HEADER) + 4 * COUNT
-NEEDED = f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belong to this cfg, or download them again"
+SIZE_REMEDY = f", but t.cfg needs {SIZE} ({COUNT} values); use the weights that belong to this cfg, or download them again"
 
 
 @pytest.mark.parametrize(
     ("content", "message"),
     [
         (b"", "0 bytes are too few for the header of a weights file; is it complete?"),
-        (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{NEEDED}"),
-        (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{NEEDED}"),
+        (numbered(HEADER)[:-4], f"too short: {SIZE - 4} bytes{SIZE_REMEDY}"),
+        (numbered(HEADER) + b"\0" * 8, f"too long: {SIZE + 8} bytes{SIZE_REMEDY}"),
         (numbered(struct.pack("<3iQ", 0, 2000, 5, 7)), "version (0, 2000, 5) in the header; this is no Darknet weights file"),
     ],
 )
@@ -111,15 +111,15 @@ CONNECTED = parse_cfg(
 def test_matrices_come_before_batch_norm_and_in_darknets_order(header: bytes) -> None:
     """Inputs are (c, h, w) in the file and (h, w, c) here; versions above 1000 store the matrix the other way round."""
     values = np.arange(4 + 48 + 12, dtype="<f4")
-    own = parse_weights(header + values.tobytes(), CONNECTED).layers[0]
+    layer_weights = parse_weights(header + values.tobytes(), CONNECTED).layers[0]
     matrix = values[4:52].reshape(4, 12) if len(header) == 20 else values[4:52].reshape(12, 4).T
-    assert own.biases.tolist() == [0, 1, 2, 3]
-    assert own.variances is not None
-    assert own.variances.tolist() == [60, 61, 62, 63]
+    assert layer_weights.biases.tolist() == [0, 1, 2, 3]
+    assert layer_weights.variances is not None
+    assert layer_weights.variances.tolist() == [60, 61, 62, 63]
     for y in range(3):
         for x in range(2):
             for c in range(2):
-                assert own.weights[:, (y * 2 + x) * 2 + c, 0, 0].tolist() == matrix[:, (c * 3 + y) * 2 + x].tolist()
+                assert layer_weights.weights[:, (y * 2 + x) * 2 + c, 0, 0].tolist() == matrix[:, (c * 3 + y) * 2 + x].tolist()
 
 
 def test_what_other_layers_have_in_the_file() -> None:

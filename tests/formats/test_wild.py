@@ -37,26 +37,26 @@ def test_categories_in_any_order_and_number_are_those_of_their_names(wild: Path,
     names = read_names(shared_data / "yolo-fastest" / "coco.names")
     images = shared_data / "coco" / "images"
     original = read_coco(shared_data / "coco" / "instances_dev.json", images, names=names)
-    changed = read_coco(wild / "coco" / f"{file}.json", images, names=names)
+    mapped = read_coco(wild / "coco" / f"{file}.json", images, names=names)
     position = {image.id: index for index, image in enumerate(original.images)}
 
     def objects(dataset, index_of):
         rows = zip(dataset.image_index.tolist(), dataset.category.tolist(), dataset.box.tolist(), strict=True)
         return sorted((dataset.images[image].id, category, box) for image, category, box in rows if index_of(image))
 
-    present = {image.id for image in changed.images}
+    present = {image.id for image in mapped.images}
     expected = objects(original, lambda image: original.images[image].id in present)
-    assert objects(changed, lambda image: True) == expected
+    assert objects(mapped, lambda image: True) == expected
     assert len(expected) > 60
     assert position.keys() >= present
-    assert any("spells otherwise" in note and "as motorbike" in note for note in changed.notes) or file == "usedcats"
+    assert any("spells otherwise" in note and "as motorbike" in note for note in mapped.notes) or file == "usedcats"
 
 
 def test_one_name_that_no_class_has_is_refused_where_the_order_differs(wild: Path, shared_data: Path, tmp_path: Path) -> None:
     names = read_names(shared_data / "yolo-fastest" / "coco.names")
     document = json.loads((wild / "coco" / "alpha.json").read_text())
-    used = {annotation["category_id"] for annotation in document["annotations"]}
-    renamed = [category for category in document["categories"] if category["id"] in used][:2]
+    used_ids = {annotation["category_id"] for annotation in document["annotations"]}
+    renamed = [category for category in document["categories"] if category["id"] in used_ids][:2]
     for number, category in enumerate(renamed):
         category["name"] = f"Ding {number}"
     (tmp_path / "alpha.json").write_text(json.dumps(document))

@@ -45,8 +45,8 @@ def test_moving_average_weighs_images_in_their_order() -> None:
 def test_percentile_keeps_at_least_its_share_and_not_a_bin_more(percentile: float, scheme: ActivationScheme) -> None:
     x = heavy_tailed(1)
     low, high = estimate(CalibrationMethod("percentile", percentile), x, scheme)
-    inside = np.mean((x >= np.float32(low)) & (x <= np.float32(high)))
-    assert inside >= percentile / 100
+    kept_share = np.mean((x >= np.float32(low)) & (x <= np.float32(high)))
+    assert kept_share >= percentile / 100
     bin_width = 2 * np.abs(x).max() / HALF_BINS
     if percentile < 100:
         fewer = np.mean((x > low + bin_width) & (x < high - bin_width))
@@ -92,11 +92,11 @@ def test_entropy_leaves_a_uniform_tensor_alone() -> None:
 @pytest.mark.parametrize("method", [m for m in CALIBRATION_METHODS if m != "moving_average"])
 def test_batches_and_order_do_not_matter(method: str) -> None:
     x = heavy_tailed(4, 6) * np.float32([1, 1e-3, 20, 3, 1e4, 1e-30]).reshape(6, 1, 1)
-    whole = estimate(CalibrationMethod(method), x)
+    expected = estimate(CalibrationMethod(method), x)
     estimator = RangeEstimator(CalibrationMethod(method), AFFINE)
     for i in (4, 0, 5, 2, 1, 3):
         estimator.observe(x[i : i + 1])
-    assert estimator.range() == whole
+    assert estimator.range() == expected
 
 
 @pytest.mark.slow
@@ -104,14 +104,14 @@ def test_batches_and_order_do_not_matter(method: str) -> None:
 @settings(max_examples=200, deadline=None)
 def test_histogram_depends_on_values_alone(values: list[float], seed: int) -> None:
     x = np.array(values, np.float32)
-    whole, parts = GrowingHistogram(), GrowingHistogram()
-    whole.observe(x)
+    at_once, by_value = GrowingHistogram(), GrowingHistogram()
+    at_once.observe(x)
     for value in np.random.default_rng(seed).permutation(x):
-        parts.observe(np.array([value]))
-    assert whole.exponent == parts.exponent
-    np.testing.assert_array_equal(whole.counts, parts.counts)
-    assert whole.total == len(values)
-    centres, counts = whole.filled()
+        by_value.observe(np.array([value]))
+    assert at_once.exponent == by_value.exponent
+    np.testing.assert_array_equal(at_once.counts, by_value.counts)
+    assert at_once.total == len(values)
+    centres, counts = at_once.filled()
     assert counts.sum() == len(values)
     assert (centres >= x.min()).all()
     assert (centres <= x.max()).all()
@@ -134,11 +134,11 @@ def test_an_empty_set_is_an_error(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", CALIBRATION_METHODS)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_names_its_tensor(method: str, bad: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_names_its_tensor(method: str, value: float) -> None:
     calibrator = Calibrator({-1: (CalibrationMethod(method), AFFINE)}, {-1: "picture"})
     with pytest.raises(DataError, match=r"tensor -1 \(picture\): activations hold NaN or infinity"):
-        calibrator.observe(-1, np.array([[1.0, bad]], np.float32))
+        calibrator.observe(-1, np.array([[1.0, value]], np.float32))
 
 
 def test_no_int8_layer_is_an_error() -> None:
@@ -151,11 +151,11 @@ def test_result_lists_every_tensor_with_its_method() -> None:
     calibrator = Calibrator(methods, {0: "a", 2: "b"})
     for tensor in (0, 1, 2):
         calibrator.observe(tensor, np.arange(-3, 5, dtype=np.float32).reshape(2, 4))
-    found = calibrator.result({"network": "ab"})
-    assert found.images == 2
-    assert [(t.tensor, t.name, t.method) for t in found.tensors] == [(0, "a", "percentile 99.9"), (2, "b", "min_max")]
-    assert found.by_tensor()[2] == (-3.0, 4.0)
-    assert (found.tensors[0].seen_minimum, found.tensors[0].seen_maximum) == (-3.0, 4.0)
+    calibration = calibrator.result({"network": "ab"})
+    assert calibration.images == 2
+    assert [(t.tensor, t.name, t.method) for t in calibration.tensors] == [(0, "a", "percentile 99.9"), (2, "b", "min_max")]
+    assert calibration.by_tensor()[2] == (-3.0, 4.0)
+    assert (calibration.tensors[0].seen_minimum, calibration.tensors[0].seen_maximum) == (-3.0, 4.0)
 
 
 @pytest.mark.parametrize(

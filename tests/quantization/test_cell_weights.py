@@ -30,6 +30,6 @@ def test_means_of_what_heads_read_follow_their_cells_and_no_others_do() -> None:
     network = tiny_yolo()
     prepared = Prepared(network, random_weights(network, 1), kernels())
     images = [np.random.default_rng(2).random((2, *network.in_shape), np.float32)]
-    plain, weighed = (channel_means(prepared, images, weighed=own) for own in (False, True))
+    plain, weighed = (channel_means(prepared, images, weighed=are_cells_weighed) for are_cells_weighed in (False, True))
     heads = {yolo.inputs[0] for yolo in network.yolos}
     assert heads == {index for index in plain if not np.array_equal(plain[index], weighed[index])}

@@ -21,21 +21,21 @@ def covariance(seed: int, depth: int, causes: int = 3) -> Reals:
     mixed = random.standard_normal((400, causes)) @ random.standard_normal((causes, depth))
     x = mixed + 0.3 * random.standard_normal((400, depth))
     products = x.T @ x
-    whole: Reals = np.rint(products * (2.0**22 / products.max()))
-    order = np.argsort(np.diag(whole), kind="stable")
-    return whole[np.ix_(order, order)]
+    integers: Reals = np.rint(products * (2.0**22 / products.max()))
+    order = np.argsort(np.diag(integers), kind="stable")
+    return integers[np.ix_(order, order)]
 
 
 def weights(seed: int, depth: int, filters: int, largest: int = 7) -> Reals:
     return np.rint(np.random.default_rng(seed).uniform(-largest, largest, (depth, filters)) * 1024)
 
 
-def harm(error: Reals, of: Reals) -> Reals:
-    return np.einsum("if,ij,jf->f", error, of, error)
+def harm(error: Reals, covariance_of_inputs: Reals) -> Reals:
+    return np.einsum("if,ij,jf->f", error, covariance_of_inputs, error)
 
 
-def parts(wanted: Reals) -> Reals:
-    return np.full_like(wanted, 1024.0)
+def equal_steps(values: Reals) -> Reals:
+    return np.full_like(values, 1024.0)
 
 
 @pytest.mark.parametrize("depth", [1, 63, 64, 65, 150])
@@ -59,40 +59,40 @@ def test_the_factor_of_what_is_not_positive_is_finite_and_bounded() -> None:
 
 def test_where_all_ways_are_kept_the_codes_are_the_best_of_all() -> None:
     """64 ways of two codes each; the third code of an input is the best in few filters."""
-    c, wanted = covariance(2, 6), weights(3, 6, 20, largest=1)
-    found = harm(search(wanted, parts(wanted), triangular_factor(c), 1, 64), c)
+    c, values = covariance(2, 6), weights(3, 6, 20, largest=1)
+    harms = harm(search(values, equal_steps(values), triangular_factor(c), 1, 64), c)
     every = np.array(list(itertools.product((-1, 0, 1), repeat=6)), np.float64) * 1024
-    best = np.min([harm(wanted - codes[:, None], c) for codes in every], axis=0)
-    assert (found >= best).all()
-    assert (found == best).mean() >= 0.9
+    best = np.min([harm(values - codes[:, None], c) for codes in every], axis=0)
+    assert (harms >= best).all()
+    assert (harms == best).mean() >= 0.9
 
 
 def test_more_ways_err_less() -> None:
-    c, wanted = covariance(4, 150), weights(5, 150, 40)
-    errors = [harm(search(wanted, parts(wanted), triangular_factor(c), 7, beams), c).sum() for beams in (1, 2, 8)]
+    c, values = covariance(4, 150), weights(5, 150, 40)
+    errors = [harm(search(values, equal_steps(values), triangular_factor(c), 7, beams), c).sum() for beams in (1, 2, 8)]
     assert errors[0] > errors[1] > errors[2]
-    nearest = wanted - np.clip(np.rint(wanted / 1024), -7, 7) * 1024
+    nearest = values - np.clip(np.rint(values / 1024), -7, 7) * 1024
     assert errors[0] < 0.5 * harm(nearest, c).sum()
 
 
 @pytest.mark.parametrize("beams", [1, 8])
 def test_codes_stay_in_their_range_and_on_their_steps(beams: int) -> None:
-    wanted = weights(6, 70, 9, largest=12)
-    steps = np.random.default_rng(7).integers(1, 5, wanted.shape) * 256.0
-    codes = (wanted - search(wanted, steps, triangular_factor(covariance(8, 70)), 3, beams)) / steps
+    values = weights(6, 70, 9, largest=12)
+    steps = np.random.default_rng(7).integers(1, 5, values.shape) * 256.0
+    codes = (values - search(values, steps, triangular_factor(covariance(8, 70)), 3, beams)) / steps
     assert np.array_equal(codes, np.rint(codes))
     assert np.abs(codes).max() == 3
 
 
 @pytest.mark.parametrize("beams", [1, 8])
 def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_nearest(beams: int) -> None:
-    wanted = weights(9, 130, 5, largest=9)
-    error = search(wanted, parts(wanted), triangular_factor(np.diag(np.arange(1.0, 131.0))), 7, beams)
-    assert np.array_equal(wanted - error, np.clip(np.rint(wanted / 1024), -7, 7) * 1024)
+    values = weights(9, 130, 5, largest=9)
+    error = search(values, equal_steps(values), triangular_factor(np.diag(np.arange(1.0, 131.0))), 7, beams)
+    assert np.array_equal(values - error, np.clip(np.rint(values / 1024), -7, 7) * 1024)
 
 
 def test_how_filters_are_split_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    c, wanted = covariance(10, 130), weights(11, 130, 23)
-    whole = search(wanted, parts(wanted), triangular_factor(c), 7, 4)
+    c, values = covariance(10, 130), weights(11, 130, 23)
+    expected = search(values, equal_steps(values), triangular_factor(c), 7, 4)
     monkeypatch.setattr(code_search, "_STATE", 130 * 4 * 5)
-    assert np.array_equal(search(wanted, parts(wanted), triangular_factor(c), 7, 4), whole)
+    assert np.array_equal(search(values, equal_steps(values), triangular_factor(c), 7, 4), expected)

@@ -20,7 +20,7 @@ REAL = np.concatenate([DRAWS.uniform(-700, 700, 200), DRAWS.uniform(-1, 1, 50), 
 
 
 ANGLES = np.concatenate([DRAWS.uniform(-1000, 1000, 200), DRAWS.uniform(-1, 1, 50), [0.0, 1e5]])
-SMALL = np.concatenate([DRAWS.uniform(-20, 20, 100), DRAWS.normal(0, 0.1, 50), [0.0, 1e-6]])
+SMALL_ARGUMENTS = np.concatenate([DRAWS.uniform(-20, 20, 100), DRAWS.normal(0, 0.1, 50), [0.0, 1e-6]])
 
 
 def true_sine(x: Decimal) -> Decimal:
@@ -49,8 +49,8 @@ def true_logistic(x: Decimal) -> Decimal:
     [
         (log, POSITIVE, Decimal.ln, 3),
         (exp, REAL, Decimal.exp, 2),
-        (tanh, SMALL, true_tangent, 4),
-        (logistic, SMALL, true_logistic, 3),
+        (tanh, SMALL_ARGUMENTS, true_tangent, 4),
+        (logistic, SMALL_ARGUMENTS, true_logistic, 3),
     ],
 )
 def test_values_are_those_of_the_function_to_a_few_units_in_the_last_place(
@@ -62,8 +62,8 @@ def test_values_are_those_of_the_function_to_a_few_units_in_the_last_place(
     values = function(x)
     with localcontext() as context:
         context.prec = 70
-        for value, at in zip(values.tolist(), x.tolist(), strict=True):
-            exact = true(Decimal(at))
+        for value, argument in zip(values.tolist(), x.tolist(), strict=True):
+            exact = true(Decimal(argument))
             assert abs(Decimal(value) - exact) <= units * Decimal(float(np.spacing(abs(float(exact)))))
     np.testing.assert_array_equal(values, [function(x[i : i + 1])[0] for i in range(len(x))])
 
@@ -79,14 +79,14 @@ def test_waves_are_those_of_the_function_to_four_units_in_the_last_place_of_one(
     values = function(ANGLES)
     with localcontext() as context:
         context.prec = 70
-        for value, at in zip(values.tolist(), ANGLES.tolist(), strict=True):
-            assert abs(Decimal(value) - true(Decimal(at))) <= 4 * Decimal(2.0**-53)
+        for value, argument in zip(values.tolist(), ANGLES.tolist(), strict=True):
+            assert abs(Decimal(value) - true(Decimal(argument))) <= 4 * Decimal(2.0**-53)
     np.testing.assert_array_equal(values, [function(ANGLES[i : i + 1])[0] for i in range(len(ANGLES))])
 
 
 def test_values_outside_a_function_are_infinite_or_no_numbers() -> None:
-    outside = np.array([0.0, -1.0, np.inf, np.nan])
-    np.testing.assert_array_equal(log(outside), [-np.inf, np.nan, np.inf, np.nan])
+    arguments = np.array([0.0, -1.0, np.inf, np.nan])
+    np.testing.assert_array_equal(log(arguments), [-np.inf, np.nan, np.inf, np.nan])
     np.testing.assert_array_equal(exp(np.array([800.0, np.inf, np.nan])), [np.inf, np.inf, np.nan])
     np.testing.assert_array_equal(tanh(np.array([np.inf, -np.inf, -0.0])), [1.0, -1.0, -0.0])
     np.testing.assert_array_equal(np.isnan(sin(np.array([np.inf, np.nan, 1e300]))), [True, True, True])

@@ -40,10 +40,10 @@ def leaky(x: np.ndarray) -> np.ndarray:
 
 def conv(x: np.ndarray, layer: FoldedConvolution, groups: int = 1) -> np.ndarray:
     """1x1 convolution of (pixels, channels) in float32, depth in one fixed order."""
-    out, per_group = layer.weights.shape[:2]
-    result = np.zeros((len(x), out), np.float32)
-    for o in range(out):
-        start = o // (out // groups) * per_group
+    filters, per_group = layer.weights.shape[:2]
+    result = np.zeros((len(x), filters), np.float32)
+    for o in range(filters):
+        start = o // (filters // groups) * per_group
         total = np.full(len(x), layer.bias[o], np.float32)
         for k in range(per_group):
             total = total + x[:, start + k] * layer.weights[o, k, 0, 0]
@@ -51,12 +51,12 @@ def conv(x: np.ndarray, layer: FoldedConvolution, groups: int = 1) -> np.ndarray
     return result
 
 
-def folded(seed: int, out: int, per_group: int) -> FoldedConvolution:
+def folded(seed: int, filters: int, per_group: int) -> FoldedConvolution:
     print("seed", seed)
     rng = np.random.default_rng(seed)
-    sizes = 10.0 ** rng.uniform(-2, 1, (out, 1, 1, 1))
+    sizes = 10.0 ** rng.uniform(-2, 1, (filters, 1, 1, 1))
     return FoldedConvolution(
-        (rng.normal(0, 1, (out, per_group, 1, 1)) * sizes).astype(np.float32), rng.normal(0, 1, out).astype(np.float32)
+        (rng.normal(0, 1, (filters, per_group, 1, 1)) * sizes).astype(np.float32), rng.normal(0, 1, filters).astype(np.float32)
     )
 
 
@@ -71,17 +71,17 @@ def test_power_of_two_scaling_changes_no_bit(groups: int) -> None:
     factors = pair_factors(first, [(second, groups)])
     assert (np.frexp(factors)[0] == 0.5).all()
     assert (factors != 1).any()
-    before = conv(leaky(conv(x, first)), second, groups)
-    after = conv(leaky(conv(x, scale_outputs(first, factors))), scale_inputs(second, groups, factors), groups)
-    np.testing.assert_array_equal(before, after)
+    expected = conv(leaky(conv(x, first)), second, groups)
+    actual = conv(leaky(conv(x, scale_outputs(first, factors))), scale_inputs(second, groups, factors), groups)
+    np.testing.assert_array_equal(expected, actual)
 
 
 def test_free_factors_balance_every_channel() -> None:
     first, second = folded(4, 6, 4), folded(5, 3, 6)
     factors = pair_factors(first, [(second, 1)], exact=False)
-    written = np.abs(scale_outputs(first, factors).weights).max(axis=(1, 2, 3))
-    read = np.abs(scale_inputs(second, 1, factors).weights).max(axis=(0, 2, 3))
-    np.testing.assert_allclose(written, read, rtol=4 * 2.0**-24)  # two roundings on each side
+    output_maxima = np.abs(scale_outputs(first, factors).weights).max(axis=(1, 2, 3))
+    input_maxima = np.abs(scale_inputs(second, 1, factors).weights).max(axis=(0, 2, 3))
+    np.testing.assert_allclose(output_maxima, input_maxima, rtol=4 * 2.0**-24)  # two roundings on each side
 
 
 def test_dead_channels_are_left_alone() -> None:
@@ -93,10 +93,10 @@ def test_dead_channels_are_left_alone() -> None:
 
 
 def test_weights_that_are_not_finite_are_named() -> None:
-    first = folded(8, 2, 2)
-    first.weights[0, 0] = np.nan
+    layer = folded(8, 2, 2)
+    layer.weights[0, 0] = np.nan
     with pytest.raises(PrecisionError, match="weights of layer 5 or of its reader hold NaN"):
-        pair_factors(first, [(folded(9, 2, 2), 1)], name="5")
+        pair_factors(layer, [(folded(9, 2, 2), 1)], name="5")
 
 
 def network() -> NetworkSpec:
@@ -176,12 +176,12 @@ def test_bias_correction_restores_the_mean_exactly_but_for_roundings(groups: int
     means.observe(x[200:].reshape(3, 10, 10, 6))
     np.testing.assert_allclose(means.result(), x.mean(axis=0, dtype=np.float64), rtol=1e-14)
     fixed = bias + bias_shift(weights, rounded, means.result(), groups)
-    wanted = conv(x, FoldedConvolution(weights, bias), groups).mean(axis=0, dtype=np.float64)
-    before = conv(x, FoldedConvolution(rounded, bias), groups).mean(axis=0, dtype=np.float64)
-    after = conv(x, FoldedConvolution(rounded, fixed), groups).mean(axis=0, dtype=np.float64)
+    exact_mean = conv(x, FoldedConvolution(weights, bias), groups).mean(axis=0, dtype=np.float64)
+    rounded_mean = conv(x, FoldedConvolution(rounded, bias), groups).mean(axis=0, dtype=np.float64)
+    corrected_mean = conv(x, FoldedConvolution(rounded, fixed), groups).mean(axis=0, dtype=np.float64)
     # float32 sums of up to seven terms below 16 in magnitude.
-    assert np.abs(after - wanted).max() < 7 * 16 * 2.0**-24
-    assert np.abs(before - wanted).max() > 1e-3
+    assert np.abs(corrected_mean - exact_mean).max() < 7 * 16 * 2.0**-24
+    assert np.abs(rounded_mean - exact_mean).max() > 1e-3
 
 
 def test_bias_correction_checks_its_arguments() -> None:

@@ -39,49 +39,51 @@ def golden(repository: Path) -> dict[str, np.ndarray]:
 def inputs(golden: dict[str, np.ndarray]) -> Inputs:
     """x (3, size) of every input, and the least and greatest real of its three ranges."""
     ends = np.cumsum(3 * golden["size"].astype(int))
-    parts = np.split(golden["x"], ends[:-1])
-    return [(part.reshape(3, -1), *rows.T) for part, rows in zip(parts, golden["ranges"], strict=True)]
+    input_values = np.split(golden["x"], ends[:-1])
+    return [(values.reshape(3, -1), *rows.T) for values, rows in zip(input_values, golden["ranges"], strict=True)]
 
 
 def answers(flat: np.ndarray, inputs: Inputs, cases: int) -> Iterator[np.ndarray]:
-    at = 0
+    offset = 0
     for x, _, _ in inputs:
         for _ in range(cases):
-            yield flat[at : at + x.size].reshape(x.shape)
-            at += x.size
-    assert at == flat.size
+            yield flat[offset : offset + x.size].reshape(x.shape)
+            offset += x.size
+    assert offset == flat.size
 
 
-def assert_bits(found: np.ndarray, expected: np.ndarray, what: str) -> None:
-    np.testing.assert_array_equal(found.view(np.uint32), expected.view(np.uint32), err_msg=what)
+def assert_bits(actual: np.ndarray, expected: np.ndarray, description: str) -> None:
+    np.testing.assert_array_equal(actual.view(np.uint32), expected.view(np.uint32), err_msg=description)
 
 
 def test_fake_quant_equals_tensorflow(golden: dict[str, np.ndarray], inputs: Inputs) -> None:
     cases = golden["fake_cases"].tolist()
-    whole, channel = (answers(golden[name], inputs, len(cases)) for name in ("fake_whole", "fake_channel"))
+    tensor_answers, channel_answers = (answers(golden[name], inputs, len(cases)) for name in ("fake_whole", "fake_channel"))
     for x, low, high in inputs:
         for bits, narrow in cases:
-            what = f"[{low}, {high}], {bits} bits, narrow {narrow}"
-            found = fake_quant_with_min_max_vars(x, low[0], high[0], bits, bool(narrow))
-            assert_bits(found, next(whole), what)
-            found = fake_quant_with_min_max_vars_per_channel(x.T, low, high, bits, bool(narrow)).T
-            assert_bits(np.ascontiguousarray(found), next(channel), what)
+            description = f"[{low}, {high}], {bits} bits, narrow {narrow}"
+            actual = fake_quant_with_min_max_vars(x, low[0], high[0], bits, bool(narrow))
+            assert_bits(actual, next(tensor_answers), description)
+            actual = fake_quant_with_min_max_vars_per_channel(x.T, low, high, bits, bool(narrow)).T
+            assert_bits(np.ascontiguousarray(actual), next(channel_answers), description)
 
 
 def test_quantize_and_dequantize_equals_tensorflow(golden: dict[str, np.ndarray], inputs: Inputs) -> None:
     cases = golden["both_cases"].tolist()
     even = [case for case in cases if case[-1] == 0]
-    whole = answers(golden["both_whole"], inputs, len(cases))
-    slices = answers(golden["both_slices"], inputs, len(even))
+    tensor_answers = answers(golden["both_whole"], inputs, len(cases))
+    slice_answers = answers(golden["both_slices"], inputs, len(even))
     refused = checked = 0
     for x, low, high in inputs:
         for case in cases:
-            bits, narrow, signed, given, mode = case
-            said = (bool(signed), bits, bool(given), str(golden["round_modes"][mode]), bool(narrow))
-            asked = [(next(whole), low[0], high[0], None)] + ([(next(slices), low, high, 0)] if case in even else [])
-            for expected, least, most, axis in asked:
+            bits, narrow, signed, is_range_given, mode = case
+            options = (bool(signed), bits, bool(is_range_given), str(golden["round_modes"][mode]), bool(narrow))
+            calls = [(next(tensor_answers), low[0], high[0], None)] + (
+                [(next(slice_answers), low, high, 0)] if case in even else []
+            )
+            for expected, range_low, range_high, axis in calls:
                 try:
-                    found = quantize_and_dequantize(x, least, most, *said, axis=axis)
+                    actual = quantize_and_dequantize(x, range_low, range_high, *options, axis=axis)
                 except PrecisionError as error:
                     # Codes without sign for a range with nothing above 0.
                     assert "no finite scale" in str(error)
@@ -89,7 +91,7 @@ def test_quantize_and_dequantize_equals_tensorflow(golden: dict[str, np.ndarray]
                     refused += 1
                     continue
                 checked += 1
-                assert_bits(np.ascontiguousarray(found), expected, f"[{least}, {most}] {said} axis {axis}")
+                assert_bits(np.ascontiguousarray(actual), expected, f"[{range_low}, {range_high}] {options} axis {axis}")
     assert checked > 10 * refused > 0
 
 
@@ -101,17 +103,17 @@ def test_equals_tensorflow_installed_here(tensorflow_here: Any) -> None:
         low, high = np.sort(10.0 ** rng.uniform(-5, 5, (3, 1)) * rng.uniform(-1, 1, (3, 2)), axis=1).T.astype(np.float32)
         x = rng.uniform(1.3 * low - 0.1, 1.3 * high + 0.1, (int(rng.integers(1, 2000)), 3)).astype(np.float32)
         x[::3] = (np.rint(x[::3] / (high - low) * 255) + np.float32(0.5)) * ((high - low) / np.float32(255))
-        bits, narrow, given = int(rng.integers(2, 17)), bool(rng.integers(2)), bool(rng.integers(2))
+        bits, narrow, is_range_given = int(rng.integers(2, 17)), bool(rng.integers(2)), bool(rng.integers(2))
         theirs = tf.quantization.fake_quant_with_min_max_vars(x, low[0], high[0], bits, narrow).numpy()
         assert_bits(fake_quant_with_min_max_vars(x, low[0], high[0], bits, narrow), theirs, "whole")
         theirs = tf.quantization.fake_quant_with_min_max_vars_per_channel(x, low, high, bits, narrow).numpy()
         assert_bits(fake_quant_with_min_max_vars_per_channel(x, low, high, bits, narrow), theirs, "per channel")
         for word in ("HALF_TO_EVEN", "HALF_UP"):
             theirs = tf.quantization.quantize_and_dequantize_v2(
-                x, low[0], high[0], True, bits, given, word, narrow_range=narrow
+                x, low[0], high[0], True, bits, is_range_given, word, narrow_range=narrow
             ).numpy()
-            found = quantize_and_dequantize(x, low[0], high[0], True, bits, given, word, narrow)
-            assert_bits(found, theirs, f"quantize_and_dequantize {word}")
+            actual = quantize_and_dequantize(x, low[0], high[0], True, bits, is_range_given, word, narrow)
+            assert_bits(actual, theirs, f"quantize_and_dequantize {word}")
 
 
 X = np.zeros((2, 3), np.float32)
@@ -145,14 +147,16 @@ def test_refuses_with_one_line(call: Callable[[], object], message: str) -> None
 def test_the_scheme_of_its_name_gives_the_operation_s_bits(mode: str, narrow: bool, inputs: Inputs) -> None:
     """But for the sign of zeros, which codes do not keep."""
     for x, low, high in inputs:
-        least, most = min(low[0], np.float32(0)), max(high[0], np.float32(0))
+        range_low, range_high = min(low[0], np.float32(0)), max(high[0], np.float32(0))
         for rounding in MODES[mode].roundings:
-            params = range_to_params(least, most, ActivationScheme(mode, rounding, narrow))
+            params = range_to_params(range_low, range_high, ActivationScheme(mode, rounding, narrow))
             if mode == "quantize_and_dequantize":
                 word = {"half_to_even": "HALF_TO_EVEN", "half_up": "HALF_UP"}[rounding]
-                expected = quantize_and_dequantize(x, least, most, range_given=True, round_mode=word, narrow_range=narrow)
+                expected = quantize_and_dequantize(
+                    x, range_low, range_high, range_given=True, round_mode=word, narrow_range=narrow
+                )
             else:
-                expected = fake_quant_with_min_max_vars(x, least, most, narrow_range=narrow)
+                expected = fake_quant_with_min_max_vars(x, range_low, range_high, narrow_range=narrow)
             np.testing.assert_array_equal(dequantize_step(quantize_activation(x, params), params), expected)
 
 
@@ -160,14 +164,14 @@ def test_the_scheme_of_its_name_gives_the_operation_s_bits(mode: str, narrow: bo
 def test_weights_get_the_operation_s_bits(granularity: str, inputs: Inputs) -> None:
     for x, _, _ in inputs:
         w = np.clip(x, -1e6, 1e6)
-        most = np.abs(w).max(axis=1) if granularity == "per_channel" else np.abs(w).max()
+        magnitude = np.abs(w).max(axis=1) if granularity == "per_channel" else np.abs(w).max()
         for method in FAKE_MODES:
             real = dequantize_weights(*quantize_weights(w, WeightScheme(granularity, method)))
             if method == "quantize_and_dequantize":
                 axis = 0 if granularity == "per_channel" else None
-                expected = quantize_and_dequantize(w, -most, most, range_given=True, narrow_range=True, axis=axis)
+                expected = quantize_and_dequantize(w, -magnitude, magnitude, range_given=True, narrow_range=True, axis=axis)
             elif granularity == "per_channel":
-                expected = fake_quant_with_min_max_vars_per_channel(w.T, -most, most, narrow_range=True).T
+                expected = fake_quant_with_min_max_vars_per_channel(w.T, -magnitude, magnitude, narrow_range=True).T
             else:
-                expected = fake_quant_with_min_max_vars(w, -most, most, narrow_range=True)
+                expected = fake_quant_with_min_max_vars(w, -magnitude, magnitude, narrow_range=True)
             np.testing.assert_array_equal(real, expected)

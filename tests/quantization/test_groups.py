@@ -26,8 +26,8 @@ def weights(filters: int, channels: int, size: int) -> NDArray[np.float32]:
     return w.astype(np.float32)
 
 
-def squared_error(w: NDArray[np.float32], found: tuple[NDArray[np.int8], NDArray[np.float32]]) -> float:
-    return float(((dequantize_weights(*found).astype(np.float64) - w) ** 2).sum())
+def squared_error(w: NDArray[np.float32], quantized: tuple[NDArray[np.int8], NDArray[np.float32]]) -> float:
+    return float(((dequantize_weights(*quantized).astype(np.float64) - w) ** 2).sum())
 
 
 @pytest.mark.slow
@@ -37,27 +37,27 @@ def squared_error(w: NDArray[np.float32], found: tuple[NDArray[np.int8], NDArray
 def test_they_come_nearer_and_kernels_take_them(bits: int, channels: int, size: int, method: str) -> None:
     w = weights(6, channels, size)
     grouped = quantize_weights(w, WeightScheme("per_group", method, NEAREST, bits))
-    whole = quantize_weights(w, WeightScheme("per_channel", method, NEAREST, bits))
-    assert squared_error(w, grouped) < squared_error(w, whole)
+    ungrouped = quantize_weights(w, WeightScheme("per_channel", method, NEAREST, bits))
+    assert squared_error(w, grouped) < squared_error(w, ungrouped)
     assert grouped[1].shape == (6,)
     shape = ConvShape(4, 4, channels, 6, size)
     ReferenceKernels().pack_conv(shape, precision(f"int{bits}"), grouped[0])
     learnt = learn_codes(w, np.eye(channels * size**2)[None] * 1000, WeightScheme("per_group", method, LEARNT, bits))
     if method != "mse":
         assert np.array_equal(learnt[1], grouped[1])
-    assert squared_error(w, learnt) < squared_error(w, whole)
+    assert squared_error(w, learnt) < squared_error(w, ungrouped)
     ReferenceKernels().pack_conv(shape, precision(f"int{bits}"), learnt[0])
 
 
 def test_a_group_reads_32_channels_at_one_tap() -> None:
     scales, multipliers = group_steps(weights(5, 70, 3), WeightScheme("per_group", "mse", NEAREST, 4))
-    parts = multipliers.reshape(5, 70, 9)
+    tap_multipliers = multipliers.reshape(5, 70, 9)
     assert scales.shape == (5,)
-    assert set(np.unique(parts)) <= set(range(1, 17))
-    for first in (0, 32, 64):
-        own = parts[:, first : first + 32]
-        assert (own == own[:, :1]).all()
-    assert len(np.unique(parts)) > 3
+    assert set(np.unique(tap_multipliers)) <= set(range(1, 17))
+    for start in (0, 32, 64):
+        group = tap_multipliers[:, start : start + 32]
+        assert (group == group[:, :1]).all()
+    assert len(np.unique(tap_multipliers)) > 3
 
 
 def test_filters_of_one_channel_have_one_step() -> None:

@@ -23,15 +23,15 @@ def activations(seed: int, images: int = 6, channels: int = 8) -> NDArray[np.flo
     return np.maximum(mixed, 0.1 * mixed).astype(np.float32)
 
 
-def products(x: NDArray[np.float32], size: int = 3, padding: int = 1, groups: int = 1, **more: int) -> InputProducts:
-    geometry = {"stride": 1, "dilation": 1, **more}
+def products(x: NDArray[np.float32], size: int = 3, padding: int = 1, groups: int = 1, **keywords: int) -> InputProducts:
+    geometry = {"stride": 1, "dilation": 1, **keywords}
     return InputProducts(x.shape[-1], float(np.abs(x).max()), size=size, padding=padding, groups=groups, **geometry)
 
 
 def observed(x: NDArray[np.float32], groups: int = 1) -> NDArray[np.float64]:
-    own = products(x, groups=groups)
-    own.observe(x)
-    return own.covariance()
+    input_products = products(x, groups=groups)
+    input_products.observe(x)
+    return input_products.covariance()
 
 
 def weights(seed: int, filters: int = 12, inputs: int = 8) -> NDArray[np.float32]:
@@ -43,8 +43,8 @@ def test_the_output_has_a_smaller_error_than_that_of_the_nearest_codes() -> None
     covariance = observed(x)
 
     def error(codes: NDArray[np.int8], scales: NDArray[np.float32]) -> NDArray[np.float64]:
-        off = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
-        return np.einsum("fi,ij,fj->f", off, covariance[0], off)
+        differences = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
+        return np.einsum("fi,ij,fj->f", differences, covariance[0], differences)
 
     learnt, nearest = learn_codes(w, covariance, SCHEME), quantize_weights(w, NEAREST)
     assert np.abs(learnt[0]).max() <= 7
@@ -64,23 +64,23 @@ def test_no_filter_errs_more_than_by_descent_alone_and_all_together_far_less(bit
     steps = (w.reshape(24, -1) / scales[:, None]).astype(np.float64)
     alone = descend(steps, covariance[0], 2 ** (bits - 1) - 1).harm
     error = np.rint(steps * 1024) - codes.reshape(24, -1) * 1024.0
-    found = np.einsum("fi,ij,fj->f", error, covariance[0], error)
-    assert (found <= alone * (1 + 1e-9)).all()  # the two are added in different orders
-    assert found.sum() < 0.9 * alone.sum()
+    squared_errors = np.einsum("fi,ij,fj->f", error, covariance[0], error)
+    assert (squared_errors <= alone * (1 + 1e-9)).all()  # the two are added in different orders
+    assert squared_errors.sum() < 0.9 * alone.sum()
 
 
 def test_descent_goes_on_from_given_codes_and_never_makes_them_worse() -> None:
     covariance = observed(activations(13))[0]
     steps = np.random.default_rng(14).uniform(-7, 7, (5, 72))
     nearest = np.rint(steps * 1024) - np.rint(steps) * 1024
-    before = descend(steps, covariance, 7, sweeps=0, error=nearest)
-    after = descend(steps, covariance, 7, error=nearest)
-    assert np.array_equal(before.codes, np.rint(steps))
-    assert np.array_equal(before.pull, nearest @ covariance)
-    assert np.array_equal(after.pull, after.error @ covariance)
-    assert (after.harm <= before.harm).all()
-    again = descend(steps, covariance, 7, error=after.error)
-    assert np.array_equal(again.codes, after.codes)
+    start = descend(steps, covariance, 7, sweeps=0, error=nearest)
+    descended = descend(steps, covariance, 7, error=nearest)
+    assert np.array_equal(start.codes, np.rint(steps))
+    assert np.array_equal(start.pull, nearest @ covariance)
+    assert np.array_equal(descended.pull, descended.error @ covariance)
+    assert (descended.harm <= start.harm).all()
+    second_descent = descend(steps, covariance, 7, error=descended.error)
+    assert np.array_equal(second_descent.codes, descended.codes)
 
 
 def test_only_a_scale_that_may_clip_is_chosen() -> None:
@@ -106,17 +106,17 @@ def test_inputs_that_have_nothing_to_do_with_each_other_are_rounded_to_nearest()
 def test_how_images_are_shown_changes_nothing() -> None:
     """Sums are exact, so neither batches nor their order count."""
     x = activations(4)
-    parts = products(x)
+    one_by_one = products(x)
     for image in reversed(range(len(x))):
-        parts.observe(x[image : image + 1])
-    assert np.array_equal(parts.covariance(), observed(x))
+        one_by_one.observe(x[image : image + 1])
+    assert np.array_equal(one_by_one.covariance(), observed(x))
 
 
 def test_products_are_those_of_the_convolutions_windows() -> None:
     """Against a filter bank run tap by tap: stride, padding and dilation."""
     x = activations(5, images=2, channels=2)
-    own = products(x, size=2, padding=1, stride=2, dilation=3)
-    own.observe(x)
+    input_products = products(x, size=2, padding=1, stride=2, dilation=3)
+    input_products.observe(x)
     codes = np.rint(x / np.float32(np.abs(x).max() / 2047)).astype(np.float64)
     padded = np.pad(codes, ((0, 0), (1, 1), (1, 1), (0, 0)))
     rows = np.array(
@@ -127,19 +127,19 @@ def test_products_are_those_of_the_convolutions_windows() -> None:
             for z in range(0, 9, 2)
         ]
     )
-    assert np.array_equal(own._products[0], rows.T @ rows)
+    assert np.array_equal(input_products._products[0], rows.T @ rows)
 
 
 def test_groups_learn_on_their_own() -> None:
     x, w = activations(6), weights(7, inputs=4)
     codes, _ = learn_codes(w, observed(x, groups=2), SCHEME)
     for group in range(2):
-        half = np.ascontiguousarray(x[..., 4 * group : 4 * group + 4])
-        own = products(x, groups=2)  # the same steps for both halves
-        own.observe(x)
-        alone = products(half)
-        alone._step = own._step
-        alone.observe(half)
+        group_channels = np.ascontiguousarray(x[..., 4 * group : 4 * group + 4])
+        input_products = products(x, groups=2)  # the same steps for both halves
+        input_products.observe(x)
+        alone = products(group_channels)
+        alone._step = input_products._step
+        alone.observe(group_channels)
         filters = slice(6 * group, 6 * group + 6)
         assert np.array_equal(codes[filters], learn_codes(w[filters], alone.covariance(), SCHEME)[0])
 
@@ -166,39 +166,39 @@ def test_few_positions_are_not_searched_by_heart() -> None:
     x, w = activations(21), weights(22)
     scheme = WeightScheme("per_channel", "min_max", LEARNT, 4)
     depth, covariance = w[0].size, observed(x)
-    few, scales = learn_codes(w, covariance, scheme, positions=2 * depth)
+    few_codes, scales = learn_codes(w, covariance, scheme, positions=2 * depth)
     alone = descend((w.reshape(len(w), -1) / scales[:, None]).astype(np.float64), covariance[0], 7).codes
-    assert np.array_equal(few.reshape(alone.shape), alone)
-    many = learn_codes(w, covariance, scheme, positions=3 * depth)[0]
-    assert np.array_equal(many, learn_codes(w, covariance, scheme)[0])
-    assert not np.array_equal(many, few)
+    assert np.array_equal(few_codes.reshape(alone.shape), alone)
+    many_codes = learn_codes(w, covariance, scheme, positions=3 * depth)[0]
+    assert np.array_equal(many_codes, learn_codes(w, covariance, scheme)[0])
+    assert not np.array_equal(many_codes, few_codes)
 
 
 def test_what_few_positions_taught_errs_less_on_other_images() -> None:
     """The same few, shown often enough, are believed, and learnt by heart. Causes of many strengths, as in a deep layer."""
     random = np.random.default_rng(24)
     mixed = random.standard_normal((27, 9, 10, 16)) @ (random.standard_normal((16, 16)) / np.arange(1, 17)[:, None])
-    seen, others = np.split(mixed.astype(np.float32), [1])
-    few, many = products(seen), products(seen)
-    few.observe(seen)
+    learnt_images, other_images = np.split(mixed.astype(np.float32), [1])
+    few_positions, many_positions = products(learnt_images), products(learnt_images)
+    few_positions.observe(learnt_images)
     for _ in range(5):
-        many.observe(seen)
-    w, others_covariance = weights(25, inputs=16), observed(others)
-    assert few.positions < 2 * w[0].size < many.positions
+        many_positions.observe(learnt_images)
+    w, other_covariance = weights(25, inputs=16), observed(other_images)
+    assert few_positions.positions < 2 * w[0].size < many_positions.positions
 
     def error(covariance: NDArray[np.float64]) -> float:
-        codes, scales = learn_codes(w, covariance, SCHEME, few.positions)
-        off = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
-        return float(np.einsum("fi,ij,fj->", off, others_covariance[0], off))
+        codes, scales = learn_codes(w, covariance, SCHEME, few_positions.positions)
+        differences = (dequantize_weights(codes, scales).astype(np.float64) - w).reshape(len(w), -1)
+        return float(np.einsum("fi,ij,fj->", differences, other_covariance[0], differences))
 
-    assert error(few.covariance()) < 0.95 * error(many.covariance())
+    assert error(few_positions.covariance()) < 0.95 * error(many_positions.covariance())
 
 
 def test_a_position_counts_once_however_often_it_is_weighed() -> None:
     x = activations(23)
-    own = products(x)
-    own.observe(x, np.full(x.shape[:3], 7.0))
-    assert own.positions == x[..., 0].size
+    input_products = products(x)
+    input_products.observe(x, np.full(x.shape[:3], 7.0))
+    assert input_products.positions == x[..., 0].size
 
 
 @pytest.mark.parametrize("method", ["min_max", "mse", "power_of_two"])
@@ -211,8 +211,8 @@ def test_codes_of_eight_bits_err_less_than_the_nearest(method: str) -> None:
     w = rng.normal(0, 1, (20, 12, 1, 1)).astype(np.float32)
 
     def error(codes: np.ndarray, scales: np.ndarray) -> float:
-        off = (dequantize_weights(codes, scales) - w).reshape(20, 12).astype(np.float64)
-        return float(np.einsum("fi,ij,fj->", off, covariance[0], off))
+        differences = (dequantize_weights(codes, scales) - w).reshape(20, 12).astype(np.float64)
+        return float(np.einsum("fi,ij,fj->", differences, covariance[0], differences))
 
     learnt = learn_codes(w, covariance, WeightScheme("per_channel", method, LEARNT))
     nearest = quantize_weights(w, WeightScheme("per_channel", method, "half_to_even"))
@@ -221,9 +221,9 @@ def test_codes_of_eight_bits_err_less_than_the_nearest(method: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("granularity", "method", "named"),
+    ("granularity", "method", "message"),
     [("per_tensor", "min_max", "has no per_tensor"), ("per_channel", "quantize_and_dequantize", "has no method")],
 )
-def test_what_cannot_be_learnt_is_refused(granularity: str, method: str, named: str) -> None:
-    with pytest.raises(PrecisionError, match=named):
+def test_what_cannot_be_learnt_is_refused(granularity: str, method: str, message: str) -> None:
+    with pytest.raises(PrecisionError, match=message):
         WeightScheme(granularity, method, LEARNT)

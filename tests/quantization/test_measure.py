@@ -22,39 +22,39 @@ def test_rounding_alone_gives_rmse_of_289_thousandths_of_a_step() -> None:
     codes = quantize_activation(x, params)
     meter = ErrorMeter()
     meter.observe(dequantize_activation(codes, params), x, scale=params.scale, codes=codes)
-    found = meter.result()
-    assert found.rmse_per_scale is not None
+    measured = meter.result()
+    assert measured.rmse_per_scale is not None
     # The mean of 400,000 squares of uniform errors deviates by a share of sqrt(0.8 / 400000) per standard deviation.
-    assert abs(found.rmse_per_scale * math.sqrt(12) - 1) < 5 * math.sqrt(0.8 / 400000) / 2
+    assert abs(measured.rmse_per_scale * math.sqrt(12) - 1) < 5 * math.sqrt(0.8 / 400000) / 2
     # Half of a step of 255 rounds to each end.
-    assert found.saturated == pytest.approx(1 / 255, rel=0.1)
+    assert measured.saturated == pytest.approx(1 / 255, rel=0.1)
     # Uniform signal on [-1, 3]: mean square 7/3, noise (4/255)^2 / 12.
-    assert found.sqnr_db == pytest.approx(10 * math.log10(7 / 3 * 12 * (255 / 4) ** 2), abs=0.1)
-    assert found.elements == 400000
+    assert measured.sqnr_db == pytest.approx(10 * math.log10(7 / 3 * 12 * (255 / 4) ** 2), abs=0.1)
+    assert measured.elements == 400000
 
 
 def test_known_numbers() -> None:
     meter = ErrorMeter()
     meter.observe(np.array([3.0, 5.0]), np.array([3.0, 4.0]))
-    found = meter.result()
-    assert found.sqnr_db == pytest.approx(10 * math.log10(25))
-    assert found.cosine == pytest.approx(29 / (5 * math.sqrt(34)))
-    assert (found.rmse, found.mean_error, found.max_abs_error) == (math.sqrt(0.5), 0.5, 1.0)
-    assert (found.minimum, found.maximum) == (3.0, 4.0)
-    assert found.rmse_per_scale is None
-    assert found.saturated is None
+    measured = meter.result()
+    assert measured.sqnr_db == pytest.approx(10 * math.log10(25))
+    assert measured.cosine == pytest.approx(29 / (5 * math.sqrt(34)))
+    assert (measured.rmse, measured.mean_error, measured.max_abs_error) == (math.sqrt(0.5), 0.5, 1.0)
+    assert (measured.minimum, measured.maximum) == (3.0, 4.0)
+    assert measured.rmse_per_scale is None
+    assert measured.saturated is None
 
 
 def test_batches_add_up() -> None:
     rng = np.random.default_rng(2)
     print("seed 2")
     x, r = rng.normal(size=(2, 3, 50))
-    whole, parts = ErrorMeter(), ErrorMeter()
-    whole.observe(x, r, scale=0.5)
+    at_once, by_row = ErrorMeter(), ErrorMeter()
+    at_once.observe(x, r, scale=0.5)
     for i in range(3):
-        parts.observe(x[i], r[i], scale=0.5)
-    for name, value in vars(whole.result()).items():
-        assert vars(parts.result())[name] == (value if value is None else pytest.approx(value, rel=1e-12)), name
+        by_row.observe(x[i], r[i], scale=0.5)
+    for name, value in vars(at_once.result()).items():
+        assert vars(by_row.result())[name] == (value if value is None else pytest.approx(value, rel=1e-12)), name
 
 
 @pytest.mark.parametrize(
@@ -87,9 +87,11 @@ def test_decibels_are_rounded_once() -> None:
     assert [decibels(ratio) for ratio in (1.0, 10.0, 1000.0, 1e-300, 2.0)] == [0, 10, 30, -3000, 3.010299956639812]
     for ratio in np.random.default_rng(3).uniform(0.001, 1000, 200).tolist():
         # Of the powers of ten of a decibel and its neighbours, its own is nearest to the ratio.
-        found = decibels(ratio)
-        near = [Fraction(value) for value in (math.nextafter(found, -math.inf), found, math.nextafter(found, math.inf))]
-        assert min(near, key=lambda value: abs(_power_of_ten(value / 10) - Fraction(ratio))) == Fraction(found)
+        rounded = decibels(ratio)
+        neighbours = [
+            Fraction(value) for value in (math.nextafter(rounded, -math.inf), rounded, math.nextafter(rounded, math.inf))
+        ]
+        assert min(neighbours, key=lambda value: abs(_power_of_ten(value / 10) - Fraction(ratio))) == Fraction(rounded)
 
 
 def _power_of_ten(exponent: Fraction) -> Fraction:

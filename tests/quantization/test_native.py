@@ -88,10 +88,10 @@ def test_codes_and_reals_equal_numpy(kind: ActivationScheme, threads: int) -> No
     step = native.dequantize_activations(q, params, threads=threads)
     linear = native.dequantize_activations(q, params, tensorflow=False, threads=threads)
     for i in range(len(x)):
-        one = native.quant_params(params, i)
-        np.testing.assert_array_equal(q[i], scheme.quantize_activation(x[i], one), err_msg=str(one))
-        np.testing.assert_array_equal(step[i].view(np.uint32), scheme.dequantize_step(q[i], one).view(np.uint32))
-        expected = scheme.dequantize_activation(q[i], one)
+        image_params = native.quant_params(params, i)
+        np.testing.assert_array_equal(q[i], scheme.quantize_activation(x[i], image_params), err_msg=str(image_params))
+        np.testing.assert_array_equal(step[i].view(np.uint32), scheme.dequantize_step(q[i], image_params).view(np.uint32))
+        expected = scheme.dequantize_activation(q[i], image_params)
         np.testing.assert_array_equal(linear[i].view(np.uint32), expected.view(np.uint32))
 
 
@@ -118,18 +118,18 @@ def test_codes_and_reals_equal_tensorflow(mode: str, narrow: bool, round_mode: s
 def test_pieces_and_threads_do_not_change_bits() -> None:
     params = native.ranges_to_params(np.array([[-1, 3], [-0.2, 0.1]], np.float32), ActivationScheme())
     x = np.random.default_rng(16).uniform(-1, 3, (2, 50001)).astype(np.float32)
-    one = native.quantize_activations(x, params, threads=1)
+    single_thread = native.quantize_activations(x, params, threads=1)
     for threads in (2, 5):
-        np.testing.assert_array_equal(native.quantize_activations(x, params, threads=threads), one)
-    np.testing.assert_array_equal(one[1], native.quantize_activations(x[1:], params[1:])[0])
+        np.testing.assert_array_equal(native.quantize_activations(x, params, threads=threads), single_thread)
+    np.testing.assert_array_equal(single_thread[1], native.quantize_activations(x[1:], params[1:])[0])
 
 
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_what_is_not_finite_is_refused(mode: str, bad: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_what_is_not_finite_is_refused(mode: str, value: float) -> None:
     params = native.ranges_to_params(np.array([[0, 1]], np.float32), ActivationScheme(mode))
     x = np.zeros((1, 40000), np.float32)
-    x[0, 39998] = bad
+    x[0, 39998] = value
     with pytest.raises(PrecisionError, match="NaN or infinity"):
         native.quantize_activations(x, params, threads=2)
 

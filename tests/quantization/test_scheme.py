@@ -66,9 +66,9 @@ def test_codes_of_16_bits_lie_around_zero_and_reach_32767() -> None:
 def test_what_has_no_codes_of_16_bits_becomes_symmetric() -> None:
     assert ActivationScheme("affine").of_bits(16) == ActivationScheme("symmetric", bits=16)
     assert ActivationScheme("SCALED", "half_to_even").of_bits(16) == ActivationScheme("symmetric", bits=16)
-    kept = ActivationScheme("power_of_two", "half_away")
-    assert kept.of_bits(16) == ActivationScheme("power_of_two", "half_away", bits=16)
-    assert kept.of_bits(8) is kept
+    power_of_two = ActivationScheme("power_of_two", "half_away")
+    assert power_of_two.of_bits(16) == ActivationScheme("power_of_two", "half_away", bits=16)
+    assert power_of_two.of_bits(8) is power_of_two
 
 
 def test_power_of_two_truncates_as_the_reference_program_does() -> None:
@@ -174,10 +174,10 @@ def test_impossible_schemes_are_refused(options: dict[str, object], message: str
         ActivationScheme(**options)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
-def test_activations_that_are_not_finite_are_refused(bad: float) -> None:
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_activations_that_are_not_finite_are_refused(value: float) -> None:
     with pytest.raises(PrecisionError, match="NaN or infinity"):
-        quantize_activation(np.array([1.0, bad], np.float32), range_to_params(0, 1, ActivationScheme()))
+        quantize_activation(np.array([1.0, value], np.float32), range_to_params(0, 1, ActivationScheme()))
 
 
 def test_params_to_quant_keeps_one_image_per_row() -> None:
@@ -187,12 +187,12 @@ def test_params_to_quant_keeps_one_image_per_row() -> None:
 
 
 def test_half_away_equals_exact_rounding_on_every_half_and_its_neighbours() -> None:
-    halves = np.arange(-300, 301, dtype=np.float32) + np.float32(0.5)
+    ties = np.arange(-300, 301, dtype=np.float32) + np.float32(0.5)
     x = np.concatenate(
         [
-            halves,
-            np.nextafter(halves, np.float32(-np.inf)),
-            np.nextafter(halves, np.float32(np.inf)),
+            ties,
+            np.nextafter(ties, np.float32(-np.inf)),
+            np.nextafter(ties, np.float32(np.inf)),
             np.float32([0.49999997, 8388607.5, 8388609.0, 16777217.0, 0.0]),
         ]
     )

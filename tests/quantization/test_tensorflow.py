@@ -40,7 +40,7 @@ def golden_input(golden: dict[str, np.ndarray], i: int) -> tuple[np.ndarray, Any
 
 @pytest.mark.parametrize("kind", TYPE_NAMES)
 def test_quantize_equals_tensorflow_golden(golden: dict[str, np.ndarray], kind: str) -> None:
-    wrong, checked, code_at, range_at = [], 0, 0, 0
+    differences, checked, code_at, range_at = [], 0, 0, 0
     expected_codes = golden[f"codes_{kind}"]
     for i, t, m, r, n, e in golden["quantize_cases"].tolist():
         x, low, high, axis = golden_input(golden, i)
@@ -57,10 +57,10 @@ def test_quantize_equals_tensorflow_golden(golden: dict[str, np.ndarray], kind: 
         checked += 1
         returned = np.stack([np.atleast_1d(minimum), np.atleast_1d(maximum)], axis=1)
         if not (np.array_equal(codes, expected) and np.array_equal(bits(returned), bits(expected_range))):
-            wrong.append((low, high, options, x.tolist(), codes.tolist(), expected.tolist(), returned, expected_range))
+            differences.append((low, high, options, x.tolist(), codes.tolist(), expected.tolist(), returned, expected_range))
     assert code_at == expected_codes.size
     assert checked > 4000
-    assert wrong[:3] == []
+    assert differences[:3] == []
 
 
 @pytest.mark.parametrize("kind", TYPE_NAMES)
@@ -95,7 +95,7 @@ def test_equals_tensorflow_installed_here(kind: str, tensorflow_here: Any) -> No
         for mode in QUANTIZE_MODES:
             for round_mode in ROUND_MODES if mode == "SCALED" else ["HALF_AWAY_FROM_ZERO"]:
                 narrow = bool(rng.integers(2))
-                least = float(rng.choice([0.0, 0.01, 0.5]))
+                minimum_range = float(rng.choice([0.0, 0.01, 0.5]))
                 theirs = tf.raw_ops.QuantizeV2(
                     input=x,
                     min_range=low,
@@ -105,9 +105,9 @@ def test_equals_tensorflow_installed_here(kind: str, tensorflow_here: Any) -> No
                     round_mode=round_mode,
                     narrow_range=narrow,
                     axis=-1,
-                    ensure_minimum_range=least,
+                    ensure_minimum_range=minimum_range,
                 )
-                ours = quantize(x, low, high, kind, mode, round_mode, narrow, None, least)
+                ours = quantize(x, low, high, kind, mode, round_mode, narrow, None, minimum_range)
                 np.testing.assert_array_equal(ours[0], theirs[0].numpy())
                 np.testing.assert_array_equal(bits(ours[1]), bits(theirs[1].numpy()))
                 np.testing.assert_array_equal(bits(ours[2]), bits(theirs[2].numpy()))
@@ -140,8 +140,8 @@ def test_a_whole_image_equals_its_slices() -> None:
     low, high = x.min(axis=(0, 2)), x.max(axis=(0, 2))
     codes, minima, maxima = quantize(x, low, high, "qint8", "SCALED", axis=-2)
     for k in range(6):
-        one, minimum, maximum = quantize(x[:, k], low[k], high[k], "qint8", "SCALED")
-        np.testing.assert_array_equal(codes[:, k], one)
+        slice_codes, minimum, maximum = quantize(x[:, k], low[k], high[k], "qint8", "SCALED")
+        np.testing.assert_array_equal(codes[:, k], slice_codes)
         assert (minimum, maximum) == (minima[k], maxima[k])
     real = dequantize(codes, minima, maxima, "SCALED", axis=1)
     np.testing.assert_array_equal(real[:, 2], dequantize(codes[:, 2], minima[2], maxima[2], "SCALED"))

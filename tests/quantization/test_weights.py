@@ -44,9 +44,9 @@ def test_error_is_half_a_step_unless_clipped(granularity: str, method: str) -> N
     w = weights(3)
     codes, scales = quantize_weights(w, WeightScheme(granularity, method))
     steps = np.abs(dequantize_weights(codes, scales).astype(np.float64) - w) / scales[:, None, None, None]
-    inside = np.abs(codes) < 127
+    is_unclipped = np.abs(codes) < 127
     # 1e-4: the float32 roundings of 1 / scale and of the product, at most 127 steps * 3 * 2^-24.
-    assert steps[inside].max() <= 0.5 + 1e-4
+    assert steps[is_unclipped].max() <= 0.5 + 1e-4
 
 
 def test_mse_is_never_worse_than_min_max() -> None:
@@ -95,10 +95,10 @@ def test_narrow_weights_keep_all_127_steps() -> None:
 
 def test_small_pieces_give_the_same_scales(monkeypatch: pytest.MonkeyPatch) -> None:
     w = weights(6, (3, 700))
-    whole = quantize_weights(w, WeightScheme(method="mse"))
+    unsplit = quantize_weights(w, WeightScheme(method="mse"))
     monkeypatch.setattr("mpnet.quantization.weights._PIECE", 64)
     pieces = quantize_weights(w, WeightScheme(method="mse"))
-    assert whole[1].tolist() == pieces[1].tolist()
+    assert unsplit[1].tolist() == pieces[1].tolist()
 
 
 @pytest.mark.parametrize(

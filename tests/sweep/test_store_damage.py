@@ -31,7 +31,7 @@ from mpnet.sweep.store.documents import DOCUMENTS
 from mpnet.sweep.store.records import read_records
 from mpnet.sweep.store.ruled_out import RuledOut
 from mpnet.sweep.store.salvage import salvage
-from tests.formats.changed_json import changed, paths_of
+from tests.formats.changed_json import paths_of, replace_at
 from tests.report.made_store import CONTEXT, SUBJECT, make_store
 
 DAMAGES: dict[str, tuple[str, str]] = {
@@ -141,7 +141,9 @@ def test_a_value_of_any_type_in_any_document_is_read_or_refused_in_one_line(stor
         for path, value in itertools.product(paths_of(document), ("x", -1, 1.5, 1 << 70, True, None, [], {}, [{}])):
             with closing(sqlite3.connect(store_path, isolation_level=None)) as direct:
                 direct.execute("PRAGMA synchronous = OFF")
-                direct.execute("UPDATE meta SET value = ? WHERE name = ?", (json.dumps(changed(document, path, value)), name))
+                direct.execute(
+                    "UPDATE meta SET value = ? WHERE name = ?", (json.dumps(replace_at(document, path, value)), name)
+                )
             refused += is_refused(store_path)
         change(store_path, f"UPDATE meta SET value = '{text}' WHERE name = '{name}'")
     assert refused > 100
