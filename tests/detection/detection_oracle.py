@@ -14,7 +14,7 @@ def logistic(x):
     return (1 / (1 + np.exp(-x.astype(np.float64)))).astype(F)
 
 
-def decode(head, yolo, places, confidence):
+def decode(head, yolo, geometry, confidence):
     """[(image, category, score, (cx, cy, w, h))] in no particular order; loops over everything."""
     rows = []
     images, grid_h, grid_w, _ = head.shape
@@ -27,7 +27,7 @@ def decode(head, yolo, places, confidence):
                     size = (raw[2:4] * raw[2:4] * F(4)) if yolo.new_coords else np.exp(raw[2:4].astype(np.float64))
                     stretch = F(yolo.scale_x_y)
                     x, y = (F(v[i]) * stretch - F(0.5) * (stretch - F(1)) for i in (0, 1))
-                    ox, oy, width, height = places[n]
+                    ox, oy, width, height = geometry[n]
                     box = (
                         (F(c + x) / grid_w - ox) / width,
                         (F(r + y) / grid_h - oy) / height,
@@ -43,9 +43,9 @@ def decode(head, yolo, places, confidence):
 
 def overlap(a, b, kind, beta):
     """IoU of two centre boxes in double, less the distance term."""
-    left, right = max(a[0] - a[2] / 2, b[0] - b[2] / 2), min(a[0] + a[2] / 2, b[0] + b[2] / 2)
-    top, bottom = max(a[1] - a[3] / 2, b[1] - b[3] / 2), min(a[1] + a[3] / 2, b[1] + b[3] / 2)
-    shared = max(right - left, 0) * max(bottom - top, 0)
+    x1, x2 = max(a[0] - a[2] / 2, b[0] - b[2] / 2), min(a[0] + a[2] / 2, b[0] + b[2] / 2)
+    y1, y2 = max(a[1] - a[3] / 2, b[1] - b[3] / 2), min(a[1] + a[3] / 2, b[1] + b[3] / 2)
+    shared = max(x2 - x1, 0) * max(y2 - y1, 0)
     union = a[2] * a[3] + b[2] * b[3] - shared
     iou = shared / union if union > 0 else 0.0
     if kind == "default":
@@ -58,15 +58,15 @@ def overlap(a, b, kind, beta):
 
 def suppress(rows, kind, threshold, beta):
     """Those kept of [(category, score, box)] of one image, best first per class, in the order of equals."""
-    kept = []
+    survivors = []
     for category in sorted({row[0] for row in rows}):
         mine = sorted((row for row in rows if row[0] == category), key=lambda row: -row[1])
         winners = []
         for row in mine:
             if all(overlap(best[2], row[2], kind, beta) <= threshold for best in winners):
                 winners.append(row)
-        kept += winners
-    return kept
+        survivors += winners
+    return survivors
 
 
 def fma(a, b, c):
@@ -78,6 +78,6 @@ def round_to_float32(value):
     """The float32 nearest to a rational number, ties to even."""
     if value == 0:
         return F(0)
-    near = F(float(value))  # float(Fraction) rounds correctly to double, so near is off by one at most
-    best = [near, np.nextafter(near, F(-np.inf)), np.nextafter(near, F(np.inf))]
+    nearest = F(float(value))  # float(Fraction) rounds correctly to double, so this is off by one at most
+    best = [nearest, np.nextafter(nearest, F(-np.inf)), np.nextafter(nearest, F(np.inf))]
     return min(best, key=lambda f: (abs(Fraction(float(f)) - value), int(f.view(np.uint32)) & 1))

@@ -45,16 +45,16 @@ def test_the_same_bits_everywhere(name: str) -> None:
 @pytest.mark.parametrize("name", CONDITIONS)
 def test_a_higher_severity_changes_more(name: str) -> None:
     image = scene()
-    changed = [np.abs(Condition(name, s).apply(image, "1").astype(int) - image).mean() for s in range(1, SEVERITIES + 1)]
-    assert changed[0] > 0
-    assert changed == sorted(changed)
+    mean_changes = [np.abs(Condition(name, s).apply(image, "1").astype(int) - image).mean() for s in range(1, SEVERITIES + 1)]
+    assert mean_changes[0] > 0
+    assert mean_changes == sorted(mean_changes)
 
 
 @pytest.mark.parametrize("name", ["noise", "fog", "night"])
 def test_what_is_drawn_follows_the_image(name: str) -> None:
-    one, other = (Condition(name, 3).apply(scene(), digest) for digest in ("a", "b"))
-    assert (one != other).any()
-    assert (one == Condition(name, 3).apply(scene(), "a")).all()
+    first, second = (Condition(name, 3).apply(scene(), digest) for digest in ("a", "b"))
+    assert (first != second).any()
+    assert (first == Condition(name, 3).apply(scene(), "a")).all()
 
 
 def test_noise_is_as_strong_as_said() -> None:
@@ -71,9 +71,9 @@ def test_jpeg_loses_what_jpeg_loses(severity: int) -> None:
     quality = (25, 18, 15, 10, 7)[severity - 1]
     _, data = cv2.imencode(".jpg", image[:, :, ::-1], [cv2.IMWRITE_JPEG_QUALITY, quality])
     expected = cv2.imdecode(data, cv2.IMREAD_COLOR)[:, :, ::-1].astype(int)
-    own = Condition("jpeg", severity).apply(image, "").astype(int)
+    actual = Condition("jpeg", severity).apply(image, "").astype(int)
     # A coefficient just between two steps may go to either.
-    assert np.abs(own - expected).mean() < 0.15 * np.abs(expected - image).mean()
+    assert np.abs(actual - expected).mean() < 0.15 * np.abs(expected - image).mean()
 
 
 @pytest.mark.parametrize("shape", [(1, 1), (1, 40), (7, 9), (8, 8)])
@@ -84,7 +84,7 @@ def test_small_images_stay_images(shape: tuple[int, int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("rain", "'rain' is no condition; known are noise, blur"),
         ("fog:6", "a severity is 1 to 5"),
@@ -92,10 +92,10 @@ def test_small_images_stay_images(shape: tuple[int, int]) -> None:
         ("", "is no condition"),
     ],
 )
-def test_what_is_no_condition_is_said(text: str, said: str) -> None:
+def test_what_is_no_condition_is_said(text: str, message: str) -> None:
     with pytest.raises(ConfigError, match=r"^here: ") as error:
         condition(text, "here")
-    assert said in str(error.value)
+    assert message in str(error.value)
 
 
 def test_a_severity_may_be_left_out() -> None:

@@ -62,12 +62,12 @@ def yolo26(x: Doubles) -> Decoded:
 def oriented(x: Doubles, linear: bool) -> Decoded:
     """Ultralytics' dist2rbox: the centre turns with the axes. The corners' upright box."""
     cells = x.reshape(ROWS * COLUMNS, -1)
-    near, far, last = cells[:, :2], cells[:, 2:4], cells[:, -1]
-    angle = last if linear else (s(last) - 0.25) * np.pi
+    left_top, right_bottom, angle_values = cells[:, :2], cells[:, 2:4], cells[:, -1]
+    angle = angle_values if linear else (s(angle_values) - 0.25) * np.pi
     turn = np.stack([np.stack([np.cos(angle), -np.sin(angle)], 1), np.stack([np.sin(angle), np.cos(angle)], 1)], 1)
-    centre = grid() + 0.5 + (turn @ ((far - near) / 2)[..., None])[..., 0]
-    half = np.stack([signs * (near + far) / 2 for signs in np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])])
-    corners = (turn @ half[..., None])[..., 0]
+    centre = grid() + 0.5 + (turn @ ((right_bottom - left_top) / 2)[..., None])[..., 0]
+    half_corners = np.stack([signs * (left_top + right_bottom) / 2 for signs in np.array([[1, 1], [1, -1], [-1, 1], [-1, -1]])])
+    corners = (turn @ half_corners[..., None])[..., 0]
     return np.concatenate([centre, np.ptp(corners, axis=0)], -1)[:, None] * STRIDE, s(cells[:, None, 4:-1])
 
 
@@ -120,18 +120,18 @@ def test_boxes_are_those_of_the_other_program(name: str) -> None:
     x = np.random.default_rng(5).normal(0, 2, (1, ROWS, COLUMNS, channels)).astype(np.float32)
     boxes, scores = formula(x[0].astype(float))
     [head] = yolo_heads(network)
-    found = decode_head(x, head, [plan_geometry(WIDTH, HEIGHT, WIDTH, HEIGHT, "stretch")], 0.1)
+    candidates = decode_head(x, head, [plan_geometry(WIDTH, HEIGHT, WIDTH, HEIGHT, "stretch")], 0.1)
     number, category = np.nonzero(scores.reshape(-1, CLASSES) > 0.1)
     order = np.lexsort((number, -scores.reshape(-1, CLASSES)[number, category], category))
     number, category = number[order], category[order]
-    assert len(found) == len(number) > 20
-    assert found.category.tolist() == category.tolist()
+    assert len(candidates) == len(number) > 20
+    assert candidates.category.tolist() == category.tolist()
     # Some thirty float32 roundings of values up to 10.
-    np.testing.assert_allclose(found.score, scores.reshape(-1, CLASSES)[number, category], rtol=4e-6)
+    np.testing.assert_allclose(candidates.score, scores.reshape(-1, CLASSES)[number, category], rtol=4e-6)
     sides = np.maximum(boxes[..., 2:], 0)  # the file of detections and metrics know no sides below nothing
     boxes = np.concatenate([boxes[..., :2], sides], -1)
     relative = boxes.reshape(-1, 4)[number] / np.array([WIDTH, HEIGHT, WIDTH, HEIGHT])
-    np.testing.assert_allclose(found.box, relative, rtol=8e-6, atol=8e-6)
+    np.testing.assert_allclose(candidates.box, relative, rtol=8e-6, atol=8e-6)
 
 
 def test_decoder_none_hands_tensors_out_and_finds_nothing() -> None:

@@ -37,8 +37,8 @@ def scene(width: int, height: int, seed: int = 0) -> NDArray[np.uint8]:
 def encode(image: NDArray[np.uint8], **options: int) -> bytes:
     """JPEG bytes of an RGB or grey image; options by the ends of OpenCV's names."""
     flags = [value for name, setting in options.items() for value in (getattr(cv2, f"IMWRITE_JPEG_{name}"), setting)]
-    done, data = cv2.imencode(".jpg", image[:, :, ::-1] if image.ndim == 3 else image, flags)
-    assert done
+    succeeded, data = cv2.imencode(".jpg", image[:, :, ::-1] if image.ndim == 3 else image, flags)
+    assert succeeded
     return bytes(data.tobytes())
 
 
@@ -56,9 +56,9 @@ def test_pixels_are_opencvs_but_for_roundings(sampling: str, size: tuple[int, in
     difference = np.abs(image - opencv(data))
     # One step in luma and one in each chroma, whose largest coefficient is 1.772. libjpeg interpolates 4:1:1, 4:4:0 and
     # very narrow chroma in other ways, so there only the mean is close.
-    alike = sampling in ("444", "422", "420") and size[0] > 4
-    assert difference.mean() < (0.35 if alike else 3.0)
-    if alike:
+    has_same_upsampling = sampling in ("444", "422", "420") and size[0] > 4
+    assert difference.mean() < (0.35 if has_same_upsampling else 3.0)
+    if has_same_upsampling:
         inner = difference[:, :-2] if sampling != "444" else difference
         assert inner.max() <= 4
 
@@ -70,10 +70,10 @@ def test_restart_markers_change_nothing(interval: int, progressive: int) -> None
     plain = decode_jpeg(encode(image, PROGRESSIVE=progressive), 90, 70)
     marked = encode(image, PROGRESSIVE=progressive, RST_INTERVAL=interval)
     assert b"\xff\xd1" in marked
-    found = decode_jpeg(marked, 90, 70)
-    assert found is not None
+    decoded = decode_jpeg(marked, 90, 70)
+    assert decoded is not None
     assert plain is not None
-    np.testing.assert_array_equal(found, plain)
+    np.testing.assert_array_equal(decoded, plain)
 
 
 def test_progressive_and_baseline_hold_the_same_pixels() -> None:
@@ -126,5 +126,5 @@ def test_damaged_files_are_decoded_or_declined(data: st.DataObject) -> None:
 )
 def test_network_inputs_equal_the_reference_programs_bit_for_bit(shared_data: Path, file: str, golden: str) -> None:
     expected = np.load(shared_data / "golden" / golden)["input"].transpose(1, 2, 0)
-    found, _ = preprocess(read_image(shared_data / file), 320, 320)
-    np.testing.assert_array_equal(found[0], expected)
+    network_input, _ = preprocess(read_image(shared_data / file), 320, 320)
+    np.testing.assert_array_equal(network_input[0], expected)

@@ -31,9 +31,9 @@ def ulps(actual, exact):
 def samples():
     """A million values of the whole range, many around zero and around the bounds of the range reduction."""
     random = np.random.RandomState(7)
-    halves = (np.arange(-126, 128)[:, None] + 0.5 + np.linspace(-1e-5, 1e-5, 21)) * np.log(2)
+    midpoints = (np.arange(-126, 128)[:, None] + 0.5 + np.linspace(-1e-5, 1e-5, 21)) * np.log(2)
     values = np.concatenate(
-        [random.uniform(LOW, HIGH, 800_000), random.normal(0, 1, 150_000), random.normal(0, 1e-4, 50_000), halves.ravel()]
+        [random.uniform(LOW, HIGH, 800_000), random.normal(0, 1, 150_000), random.normal(0, 1e-4, 50_000), midpoints.ravel()]
     )
     return np.clip(values.astype(np.float32), LOW, HIGH)
 
@@ -65,8 +65,8 @@ def test_special_values():
 @pytest.fixture(scope="module")
 def constants(repository: Path):
     text = (repository / "csrc" / "mp_math.h").read_text()
-    found = re.findall(r"#define MP_EXP_(\w+) (\S+?)f ", text.replace("\n", " \n"))
-    return {name: F(float.fromhex(value) if "x" in value else float(value)) for name, value in found}
+    definitions = re.findall(r"#define MP_EXP_(\w+) (\S+?)f ", text.replace("\n", " \n"))
+    return {name: F(float.fromhex(value) if "x" in value else float(value)) for name, value in definitions}
 
 
 def test_exp_has_the_bits_of_its_formula(constants):

@@ -33,8 +33,8 @@ def candidates(per_image) -> Candidates:
 # Coarse grids: scores tie often, boxes touch, coincide and contain each other.
 scores = st.integers(1, 20).map(lambda n: float(np.float32(n / 20)))
 sides = st.integers(0, 8).map(lambda n: n / 16)
-places = st.integers(0, 16).map(lambda n: n / 16)
-boxes = st.tuples(places, places, sides, sides)
+centres = st.integers(0, 16).map(lambda n: n / 16)
+boxes = st.tuples(centres, centres, sides, sides)
 images = st.lists(st.tuples(st.integers(0, 2), scores, boxes), max_size=12)
 
 
@@ -58,16 +58,16 @@ def test_equals_the_plain_version(pair, kind, threshold, beta):
                     if value == threshold and threshold not in (0.0, 1.0):
                         return
     sizes = np.array([[64, 32]] * len(pair), np.float32)
-    found = suppress(
+    detections = suppress(
         [candidates([p[0] for p in pair]), candidates([p[1] for p in pair])], sizes, NmsOptions(kind, threshold, beta)
     )
     for image, rows in enumerate(everything):
-        kept = plain(rows, kind, threshold, exponent)
-        mine = found.image_index == image
-        assert found.category[mine].tolist() == [row[0] for row in kept]
-        assert found.score[mine].tolist() == [row[1] for row in kept]
-        expected = [[(x - w / 2) * 64, (y - h / 2) * 32, w * 64, h * 32] for _, _, (x, y, w, h) in kept]
-        assert found.box[mine].tolist() == expected  # exact: all numbers are sixteenths
+        survivors = plain(rows, kind, threshold, exponent)
+        mine = detections.image_index == image
+        assert detections.category[mine].tolist() == [row[0] for row in survivors]
+        assert detections.score[mine].tolist() == [row[1] for row in survivors]
+        expected = [[(x - w / 2) * 64, (y - h / 2) * 32, w * 64, h * 32] for _, _, (x, y, w, h) in survivors]
+        assert detections.box[mine].tolist() == expected  # exact: all numbers are sixteenths
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -81,30 +81,30 @@ def test_many_boxes_of_one_class(kind: str, count: int) -> None:
             random.rand(count), np.concatenate([random.rand(count, 2), 0.3 * random.rand(count, 2)], axis=1), strict=True
         )
     ]
-    found = suppress([candidates([rows, rows[:3]])], np.array([[1, 1]] * 2, np.float32), NmsOptions(kind, 0.3))
-    kept = plain(rows, kind, 0.3, GREEDY_BETA)
-    assert found.score[found.image_index == 0].tolist() == [row[1] for row in kept]
-    assert found.box[found.image_index == 0][:, 2:].tolist() == [list(row[2][2:]) for row in kept]
+    detections = suppress([candidates([rows, rows[:3]])], np.array([[1, 1]] * 2, np.float32), NmsOptions(kind, 0.3))
+    survivors = plain(rows, kind, 0.3, GREEDY_BETA)
+    assert detections.score[detections.image_index == 0].tolist() == [row[1] for row in survivors]
+    assert detections.box[detections.image_index == 0][:, 2:].tolist() == [list(row[2][2:]) for row in survivors]
 
 
 def test_greedynms_ignores_beta_and_diounms_uses_it() -> None:
     # IoU 1/3; d2 = 0.04, c2 = 0.36 + 0.16: (1/13)^0.6 = 0.2147, (1/13)^3 = 0.0005
     pair = candidates([[(0, 0.9, (0.4, 0.5, 0.4, 0.4)), (0, 0.8, (0.6, 0.5, 0.4, 0.4))]])
     size = np.array([[10, 10]], np.float32)
-    for kind, beta, kept in (
+    for kind, beta, count in (
         ("greedynms", 3.0, 2),
         ("greedynms", 0.6, 2),
         ("diounms", 3.0, 1),
         ("diounms", 0.6, 2),
         ("default", 3.0, 1),
     ):
-        assert len(suppress([pair], size, NmsOptions(kind, 0.2, beta))) == kept, (kind, beta)
+        assert len(suppress([pair], size, NmsOptions(kind, 0.2, beta))) == count, (kind, beta)
 
 
 def test_classes_do_not_suppress_each_other() -> None:
     box = (0.5, 0.5, 0.2, 0.2)
-    found = suppress([candidates([[(0, 0.9, box), (1, 0.8, box), (1, 0.7, box)]])], np.array([[10, 10]], np.float32))
-    assert found.category.tolist() == [0, 1]
+    detections = suppress([candidates([[(0, 0.9, box), (1, 0.8, box), (1, 0.7, box)]])], np.array([[10, 10]], np.float32))
+    assert detections.category.tolist() == [0, 1]
 
 
 def test_equal_scores_keep_the_first_head() -> None:
@@ -115,16 +115,16 @@ def test_equal_scores_keep_the_first_head() -> None:
 
 
 def test_no_candidates() -> None:
-    found = suppress([candidates([[], []])], np.array([[10, 10]] * 2, np.float32))
-    assert (len(found), found.image_count, found.offsets.tolist()) == (0, 2, [0, 0, 0])
+    detections = suppress([candidates([[], []])], np.array([[10, 10]] * 2, np.float32))
+    assert (len(detections), detections.image_count, detections.offsets.tolist()) == (0, 2, [0, 0, 0])
 
 
 def test_wrong_arguments() -> None:
-    one, two = candidates([[]]), candidates([[], []])
+    one_image, two_images = candidates([[]]), candidates([[], []])
     with pytest.raises(DataError, match="different sets of images"):
-        suppress([one, two], np.zeros((1, 2), np.float32))
+        suppress([one_image, two_images], np.zeros((1, 2), np.float32))
     with pytest.raises(DataError, match="different sets of images"):
-        suppress([one], np.zeros((2, 2), np.float32))
+        suppress([one_image], np.zeros((2, 2), np.float32))
     with pytest.raises(ConfigError, match="1 to 16 heads"):
         suppress([], np.zeros((1, 2), np.float32))
     with pytest.raises(ConfigError, match="nms_kind"):

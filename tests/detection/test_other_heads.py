@@ -32,25 +32,25 @@ def logistic(x: float) -> float:
 
 
 def softmax(values: list[float]) -> list[float]:
-    parts = [math.exp(v) for v in values]
-    return [p / sum(parts) for p in parts]
+    exponentials = [math.exp(v) for v in values]
+    return [p / sum(exponentials) for p in exponentials]
 
 
 def decoded(head: np.ndarray, yolo: YoloHead, confidence: float = 0.05) -> dict[tuple[int, ...], tuple[float, list[float]]]:
     """{(class, number): (score, box)} in the decoder's order."""
-    found: Candidates = decode_head(head, yolo, [plan_geometry(WIDTH, HEIGHT, WIDTH, HEIGHT, "stretch")], confidence)
-    rows = zip(found.category.tolist(), found.score.tolist(), found.box.tolist(), strict=True)
+    candidates: Candidates = decode_head(head, yolo, [plan_geometry(WIDTH, HEIGHT, WIDTH, HEIGHT, "stretch")], confidence)
+    rows = zip(candidates.category.tolist(), candidates.score.tolist(), candidates.box.tolist(), strict=True)
     return {(k, number): (score, box) for number, (k, score, box) in enumerate(rows)}
 
 
-def check(found: dict[tuple[int, ...], tuple[float, list[float]]], wanted: list[tuple[int, float, list[float]]]) -> None:
-    wanted = sorted(wanted, key=lambda row: (row[0], -row[1]))
-    assert len(found) == len(wanted) > 3
-    for (key, (score, box)), (k, exact, place) in zip(found.items(), wanted, strict=True):
+def check(actual: dict[tuple[int, ...], tuple[float, list[float]]], expected: list[tuple[int, float, list[float]]]) -> None:
+    expected = sorted(expected, key=lambda row: (row[0], -row[1]))
+    assert len(actual) == len(expected) > 3
+    for (key, (score, box)), (k, exact, expected_box) in zip(actual.items(), expected, strict=True):
         assert key[0] == k
         # Some thirty float32 roundings of values up to 10.
         assert score == pytest.approx(exact, rel=4e-6)
-        assert box == pytest.approx(place, rel=4e-6, abs=4e-6)
+        assert box == pytest.approx(expected_box, rel=4e-6, abs=4e-6)
 
 
 def cells(head: np.ndarray, values: int) -> list[tuple[int, int, int, list[float]]]:
@@ -70,8 +70,8 @@ def random_head(channels: int) -> np.ndarray:
 @pytest.mark.parametrize(("softmaxed", "dialect"), [(1, "darknet"), (1, "alexeyab"), (0, "darknet"), (0, "alexeyab")])
 def test_region(softmaxed: int, dialect: str) -> None:
     (yolo,) = yolo_heads(parse_cfg(f"{REGION}{softmaxed}\n", "t.cfg", dialect))
-    head, wanted = random_head(24), []
-    for y, x, a, (tx, ty, tw, th, to, *raw) in cells(head, 12):
+    head, expected = random_head(24), []
+    for y, x, a, (tx, ty, tw, th, objectness_logit, *raw) in cells(head, 12):
         anchor = ((1.5, 2.0), (0.5, 1.0))[a]
         box = [
             (x + logistic(tx)) / COLUMNS,
@@ -81,24 +81,24 @@ def test_region(softmaxed: int, dialect: str) -> None:
         ]
         alone = raw if dialect == "alexeyab" else [logistic(v) for v in raw]
         classes = softmax(raw) if softmaxed else alone
-        scores = [logistic(to) * p for p in classes]
-        wanted += [(k, score, box) for k, score in enumerate(scores) if logistic(to) > 0.05 and score > 0.05]
-    check(decoded(head, yolo), wanted)
+        scores = [logistic(objectness_logit) * p for p in classes]
+        expected += [(k, score, box) for k, score in enumerate(scores) if logistic(objectness_logit) > 0.05 and score > 0.05]
+    check(decoded(head, yolo), expected)
 
 
 @pytest.mark.parametrize("mapped", [(), (6, 2)])
 def test_region_with_a_tree(mapped: tuple[int, ...]) -> None:
     (plain,) = yolo_heads(parse_cfg(f"{REGION}1\n", "t.cfg"))
     assert plain.other is not None
-    other = replace(plain.other, classes_by="tree", tree=TREE, map=mapped)
-    yolo = replace(plain, other=other, classes=len(mapped) or CLASSES)
-    head, wanted = 3 * random_head(24), []
-    for y, x, a, (tx, ty, tw, th, to, *raw) in cells(head, 12):
+    tree_head = replace(plain.other, classes_by="tree", tree=TREE, map=mapped)
+    yolo = replace(plain, other=tree_head, classes=len(mapped) or CLASSES)
+    head, expected = 3 * random_head(24), []
+    for y, x, a, (tx, ty, tw, th, objectness_logit, *raw) in cells(head, 12):
         node = softmax(raw[0:2]) + softmax(raw[2:4]) + softmax(raw[4:6]) + softmax(raw[6:7])
         for k, parent in enumerate(TREE.parents):
             node[k] *= 1 if parent < 0 else node[parent]
         if mapped:
-            scores = {k: logistic(to) * node[n] for k, n in enumerate(mapped)}
+            scores = {k: logistic(objectness_logit) * node[n] for k, n in enumerate(mapped)}
         else:
             sure = [k for k in range(CLASSES) if node[k] > 0.5]
             scores = {sure[-1]: node[sure[-1]]} if sure else {}
@@ -109,16 +109,16 @@ def test_region_with_a_tree(mapped: tuple[int, ...]) -> None:
             math.exp(tw) * anchor[0] / COLUMNS,
             math.exp(th) * anchor[1] / ROWS,
         ]
-        wanted += [(k, score, box) for k, score in scores.items() if logistic(to) > 0.05 and score > 0.05]
-    found = decoded(head, yolo)
-    check(found, wanted)
+        expected += [(k, score, box) for k, score in scores.items() if logistic(objectness_logit) > 0.05 and score > 0.05]
+    actual = decoded(head, yolo)
+    check(actual, expected)
 
 
 @pytest.mark.parametrize("point", ["center", "left_top", "right_bottom"])
 def test_gaussian_yolo(point: str) -> None:
     (yolo,) = yolo_heads(parse_cfg(f"{GAUSSIAN}{point}\n", "t.cfg"))
-    head, wanted = random_head(32), []
-    for y, x, a, (tx, sx, ty, sy, tw, sw, th, sh, to, *raw) in cells(head, 16):
+    head, expected = random_head(32), []
+    for y, x, a, (tx, sx, ty, sy, tw, sw, th, sh, objectness_logit, *raw) in cells(head, 16):
         anchor = ((10.0, 14.0), (81.0, 82.0))[a]
         width, height = math.exp(tw) * anchor[0] / WIDTH, math.exp(th) * anchor[1] / HEIGHT
         side = {"center": 0, "left_top": 0.5, "right_bottom": -0.5}[point]
@@ -129,16 +129,16 @@ def test_gaussian_yolo(point: str) -> None:
             height,
         ]
         sure = 1 - sum(map(logistic, (sx, sy, sw, sh))) / 4
-        scores = [logistic(to) * logistic(v) * sure for v in raw]
-        wanted += [(k, score, box) for k, score in enumerate(scores) if logistic(to) > 0.05 and score > 0.05]
-    check(decoded(head, yolo), wanted)
+        scores = [logistic(objectness_logit) * logistic(v) * sure for v in raw]
+        expected += [(k, score, box) for k, score in enumerate(scores) if logistic(objectness_logit) > 0.05 and score > 0.05]
+    check(decoded(head, yolo), expected)
 
 
 def test_new_coords() -> None:
     yolo = YoloHead(((10.0, 14.0), (81.0, 82.0)), CLASSES, WIDTH, HEIGHT, 2.0, new_coords=True)
     head = (1 / (1 + np.exp(-random_head(24)))).astype(np.float32)
-    wanted = []
-    for y, x, a, (tx, ty, tw, th, to, *raw) in cells(head, 12):
+    expected = []
+    for y, x, a, (tx, ty, tw, th, objectness, *raw) in cells(head, 12):
         anchor = ((10.0, 14.0), (81.0, 82.0))[a]
         box = [
             (x + 2 * tx - 0.5) / COLUMNS,
@@ -146,8 +146,8 @@ def test_new_coords() -> None:
             (2 * tw) ** 2 * anchor[0] / WIDTH,
             (2 * th) ** 2 * anchor[1] / HEIGHT,
         ]
-        wanted += [(k, to * v, box) for k, v in enumerate(raw) if to > 0.05 and to * v > 0.05]
-    check(decoded(head, yolo), wanted)
+        expected += [(k, objectness * v, box) for k, v in enumerate(raw) if objectness > 0.05 and objectness * v > 0.05]
+    check(decoded(head, yolo), expected)
 
 
 @pytest.mark.parametrize("root", [0, 1])
@@ -159,12 +159,12 @@ def test_detection_of_the_first_yolo(root: int) -> None:
     )
     (yolo,) = yolo_heads(parse_cfg(text, "t.cfg"))
     flat = np.random.Generator(np.random.PCG64(1)).uniform(0.1, 1, 68).astype(np.float32)
-    wanted = []
+    expected = []
     for cell in range(4):
         for box in range(2):
             classes = flat[7 * cell : 7 * cell + 7].astype(float)
             objectness = float(flat[28 + 2 * cell + box])
             x, y, w, h = flat[36 + 4 * (2 * cell + box) :][:4].astype(float).tolist()
-            place = [(x + cell % 2) / 2, (y + cell // 2) / 2, *([w * w, h * h] if root else [w, h])]
-            wanted += [(k, objectness * p, place) for k, p in enumerate(classes) if objectness * p > 0.05]
-    check(decoded(flat.reshape(1, 1, 1, 68), yolo), wanted)
+            expected_box = [(x + cell % 2) / 2, (y + cell // 2) / 2, *([w * w, h * h] if root else [w, h])]
+            expected += [(k, objectness * p, expected_box) for k, p in enumerate(classes) if objectness * p > 0.05]
+    check(decoded(flat.reshape(1, 1, 1, 68), yolo), expected)

@@ -18,22 +18,22 @@ def plain_resize(image: np.ndarray, width: int, height: int) -> np.ndarray:
     """Pixel by pixel in float32, horizontal pass first, the last row without its second term."""
     source = (image / 255.0).astype(F)
     in_h, in_w, _ = source.shape
-    part = np.empty((in_h, width, 3), F)
+    widened = np.empty((in_h, width, 3), F)
     for c in range(width):
         x = F(c) * (F(in_w - 1) / F(width - 1)) if width > 1 else F(0)
         i = int(x)
         d = F(x - F(i))
         last = c == width - 1 or in_w == 1
-        part[:, c] = source[:, in_w - 1] if last else (F(1) - d) * source[:, i] + d * source[:, i + 1]
-    out = np.empty((height, width, 3), F)
+        widened[:, c] = source[:, in_w - 1] if last else (F(1) - d) * source[:, i] + d * source[:, i + 1]
+    result = np.empty((height, width, 3), F)
     for r in range(height):
         y = F(r) * (F(in_h - 1) / F(height - 1)) if height > 1 else F(0)
         i = int(y)
         d = F(y - F(i))
-        out[r] = (F(1) - d) * part[i]
+        result[r] = (F(1) - d) * widened[i]
         if r < height - 1 and in_h > 1:
-            out[r] += d * part[i + 1]
-    return out
+            result[r] += d * widened[i + 1]
+    return result
 
 
 @pytest.mark.parametrize(
@@ -61,19 +61,19 @@ def test_the_last_row_is_whole_for_other_heights(height: int) -> None:
 
 def test_stretch_fills_the_input() -> None:
     image = np.random.RandomState(0).randint(0, 256, (20, 40, 3), dtype=np.uint8)
-    out, geometry = preprocess(image, 32, 16)
-    assert out.shape == (1, 16, 32, 3)
-    assert out.dtype == np.float32
-    np.testing.assert_array_equal(out[0], resize(image, 32, 16))
+    network_input, geometry = preprocess(image, 32, 16)
+    assert network_input.shape == (1, 16, 32, 3)
+    assert network_input.dtype == np.float32
+    np.testing.assert_array_equal(network_input[0], resize(image, 32, 16))
     assert geometry.relative == (0.0, 0.0, 1.0, 1.0)
 
 
 def test_letterbox_keeps_the_aspect_and_fills_with_half() -> None:
     image = np.full((20, 40, 3), 255, dtype=np.uint8)
-    out, geometry = preprocess(image, 32, 32, "letterbox")
+    network_input, geometry = preprocess(image, 32, 32, "letterbox")
     assert (geometry.content_width, geometry.content_height) == (32, 16)
     assert geometry.relative == (0.0, 0.25, 1.0, 0.5)
-    rows = out[0, :, 0, 0]
+    rows = network_input[0, :, 0, 0]
     np.testing.assert_array_equal(rows, [0.5] * 8 + [1.0] * 16 + [0.5] * 8)
 
 
@@ -119,11 +119,11 @@ def darknet_crop(image: np.ndarray, net_width: int, net_height: int) -> np.ndarr
     """AlexeyAB's resize_min and crop_image, step by step: the whole image resized, then cut, the border repeated."""
     height, width = image.shape[:2]
     wide, high = (net_width, height * net_width // width) if width < height else (width * net_width // height, net_width)
-    whole = preprocess(image, wide, high)[0][0]
+    resized = preprocess(image, wide, high)[0][0]
     left, top = int((wide - net_width) / 2), int((high - net_height) / 2)
     rows = np.clip(np.arange(top, top + net_height), 0, high - 1)
     columns = np.clip(np.arange(left, left + net_width), 0, wide - 1)
-    return whole[rows][:, columns]
+    return resized[rows][:, columns]
 
 
 @pytest.mark.parametrize(("width", "height"), [(40, 30), (30, 41), (24, 24), (7, 90), (200, 3), (1, 1), (25, 24)])
@@ -149,10 +149,10 @@ def opencv_letterbox(image: np.ndarray, width: int, height: int) -> tuple[np.nda
     if content != (in_w, in_h):
         image = cv2.resize(image, content, interpolation=cv2.INTER_LINEAR)
     left, top = (width - content[0]) / 2, (height - content[1]) / 2
-    out = np.full((height, width, 3), 114, np.uint8)
+    canvas = np.full((height, width, 3), 114, np.uint8)
     x, y = round(left - 0.1), round(top - 0.1)
-    out[y : y + content[1], x : x + content[0]] = image
-    return out, x, y
+    canvas[y : y + content[1], x : x + content[0]] = image
+    return canvas, x, y
 
 
 @pytest.mark.parametrize(
@@ -173,8 +173,8 @@ def opencv_letterbox(image: np.ndarray, width: int, height: int) -> tuple[np.nda
 def test_letterbox_opencv_has_the_bytes_of_opencv(in_h: int, in_w: int, out_h: int, out_w: int) -> None:
     image = np.random.RandomState(in_h + in_w).randint(0, 256, (in_h, in_w, 3), dtype=np.uint8)
     expected, left, top = opencv_letterbox(image, out_w, out_h)
-    out, geometry = preprocess(image, out_w, out_h, "letterbox_opencv")
-    np.testing.assert_array_equal(out[0], (expected / 255.0).astype(F))
+    network_input, geometry = preprocess(image, out_w, out_h, "letterbox_opencv")
+    np.testing.assert_array_equal(network_input[0], (expected / 255.0).astype(F))
     gain = min(out_h / in_h, out_w / in_w)
     relative = (left / out_w, top / out_h, in_w * gain / out_w, in_h * gain / out_h)
     np.testing.assert_array_equal(np.array(geometry.relative, F), np.array(relative, F))

@@ -53,21 +53,21 @@ def pycocotools_summary(dataset: Dataset, detections: Detections) -> dict[str, f
             )
         ],
     }
-    found = [
+    results = [
         {"image_id": dataset.images[index].id, "category_id": dataset.categories[category].id, "bbox": box, "score": score}
         for index, category, box, score in zip(
             clipped.image_index.tolist(), clipped.category.tolist(), clipped.box.tolist(), clipped.score.tolist(), strict=True
         )
     ]
-    if not found:  # COCO.loadRes cannot take an empty list
-        counted = bool(len(dataset.image_index) and not dataset.crowd.all())
-        summary = CocoEvaluator(dataset).evaluate(detections).summary if counted else dict.fromkeys(STATS, -1.0)
+    if not results:  # COCO.loadRes cannot take an empty list
+        has_truths = bool(len(dataset.image_index) and not dataset.crowd.all())
+        summary = CocoEvaluator(dataset).evaluate(detections).summary if has_truths else dict.fromkeys(STATS, -1.0)
         return {name: summary[name] for name in STATS}
     with contextlib.redirect_stdout(io.StringIO()):
         coco = COCO()
         coco.dataset = truth
         coco.createIndex()
-        evaluation = COCOeval(coco, coco.loadRes(found), "bbox")
+        evaluation = COCOeval(coco, coco.loadRes(results), "bbox")
         evaluation.evaluate()
         evaluation.accumulate()
         evaluation.summarize()

@@ -30,12 +30,12 @@ def random_detections(dataset: Dataset, seed: int, noise: float = 0.15, extra: i
     index, category, box = [], [], []
     for image, kind, truth in zip(dataset.image_index, dataset.category, dataset.box, strict=True):
         for _ in range(random.randint(0, 4)):
-            moved = truth.copy()
-            moved[:2] += random.normal(0, noise, 2) * truth[2:]
-            moved[2:] *= np.exp(random.normal(0, noise, 2))
+            detected = truth.copy()
+            detected[:2] += random.normal(0, noise, 2) * truth[2:]
+            detected[2:] *= np.exp(random.normal(0, noise, 2))
             index.append(image)
             category.append(kind if random.rand() < 0.9 else random.randint(0, count))
-            box.append(moved if random.rand() < 0.9 else truth)
+            box.append(detected if random.rand() < 0.9 else truth)
     for _ in range(extra):
         index.append(random.randint(0, len(dataset.images)))
         category.append(random.randint(0, count))

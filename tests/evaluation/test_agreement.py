@@ -24,9 +24,11 @@ def test_a_run_agrees_with_itself() -> None:
 
 def test_equals_pycocotools_with_the_sure_detections_as_truth() -> None:
     dataset = random_dataset(3)
-    baseline, other = random_detections(dataset, 4), random_detections(dataset, 4, noise=0.2)
+    baseline, detections = random_detections(dataset, 4), random_detections(dataset, 4, noise=0.2)
     # Boxes wholly outside the image are left out on both sides.
-    baseline, other = (run.select((run.clipped(dataset.sizes).box[:, 2:] > 0).all(axis=1)) for run in (baseline, other))
+    baseline, detections = (
+        run.select((run.clipped(dataset.sizes).box[:, 2:] > 0).all(axis=1)) for run in (baseline, detections)
+    )
     sure = baseline.select(baseline.score >= 0.25).clipped(dataset.sizes)
     truth = Dataset.of(
         dataset.images,
@@ -36,8 +38,8 @@ def test_equals_pycocotools_with_the_sure_detections_as_truth() -> None:
             for i, c, b in zip(sure.image_index, sure.category, sure.box, strict=True)
         ],
     )
-    expected = pycocotools_summary(truth, other)
-    actual = Agreement(baseline, dataset.sizes, 4).measure(other)
+    expected = pycocotools_summary(truth, detections)
+    actual = Agreement(baseline, dataset.sizes, 4).measure(detections)
     for name in ("AP", "AP50", "AP75"):
         assert abs(actual[name] - expected[name]) <= 1e-9
     assert actual["AP50"] >= actual["AP75"] >= actual["AP95"] >= 0
@@ -59,17 +61,17 @@ def test_nothing_sure_in_the_baseline_is_minus_one() -> None:
 
 
 def test_other_images_are_an_error() -> None:
-    one, two = Detections.of(1, [], [], [], []), Detections.of(2, [], [], [], [])
+    one_image, two_images = Detections.of(1, [], [], [], []), Detections.of(2, [], [], [], [])
     with pytest.raises(DataError, match="has 2 images, the other run 1"):
-        Agreement(one, np.ones((2, 2), np.float32), 3)
+        Agreement(one_image, np.ones((2, 2), np.float32), 3)
     with pytest.raises(DataError, match="has 1 images, the other run 2"):
-        Agreement(one, np.ones((1, 2), np.float32), 3).measure(two)
+        Agreement(one_image, np.ones((1, 2), np.float32), 3).measure(two_images)
 
 
 def test_in_one_list_a_class_with_many_objects_counts_as_many_times() -> None:
     """Of ten classes nine have one object each, which is detected; of the tenth's nine objects none is."""
-    sizes, places = np.array([[100, 100]] * 18, np.float32), [[10, 10, 30, 30]] * 18
-    baseline = Detections.of(18, list(range(18)), [*range(9), *[9] * 9], [0.9] * 18, places)
+    sizes, boxes = np.array([[100, 100]] * 18, np.float32), [[10, 10, 30, 30]] * 18
+    baseline = Detections.of(18, list(range(18)), [*range(9), *[9] * 9], [0.9] * 18, boxes)
     (averaged, _), (pooled, resampled) = Agreement(baseline, sizes, 10).resampled(
         baseline.select(baseline.category < 9), draw_images(18)
     )

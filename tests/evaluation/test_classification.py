@@ -16,8 +16,8 @@ from mpnet.trial.classification import ClassMeter, measure_classifications
 
 LABELS = np.array([0, 0, 1, 6], np.int32)
 # Best first: right, second, right, sixth and so not kept.
-FIRST = [[0, 1, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 6, 5]]
-SECOND = [[1, 0, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [2, 1, 0, 3, 6, 4, 5]]
+FIRST_ORDERS = [[0, 1, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 6, 5]]
+SECOND_ORDERS = [[1, 0, 2, 3, 4, 5, 6], [0, 1, 2, 3, 4, 5, 6], [1, 0, 2, 3, 4, 5, 6], [2, 1, 0, 3, 6, 4, 5]]
 
 
 def run(orders: list[list[int]]) -> Classifications:
@@ -36,15 +36,19 @@ def data() -> Dataset:
 
 
 def test_top_one_and_five() -> None:
-    found = run(FIRST)
-    assert right(found, LABELS, 1).tolist() == [True, False, True, False]
-    assert right(found, LABELS, 5).tolist() == [True, True, True, False]
-    assert ClassMeter(data(), run(SECOND)).values(found) == {"top1": 50.0, "top5": 75.0, "agreement_top1": 25.0}
-    assert agreement(found, found) == 100.0
+    classifications = run(FIRST_ORDERS)
+    assert right(classifications, LABELS, 1).tolist() == [True, False, True, False]
+    assert right(classifications, LABELS, 5).tolist() == [True, True, True, False]
+    assert ClassMeter(data(), run(SECOND_ORDERS)).values(classifications) == {
+        "top1": 50.0,
+        "top5": 75.0,
+        "agreement_top1": 25.0,
+    }
+    assert agreement(classifications, classifications) == 100.0
     assert share(np.zeros(0, bool)) == -1.0
-    assert per_class(found, LABELS, 7)[0] == {"truths": 2, "top1": 50.0, "top5": 100.0}
-    assert per_class(found, LABELS, 7)[3] == {"truths": 0, "top1": -1.0, "top5": -1.0}
-    assert as_json(measure_classifications(found, data())[1][6]) == {
+    assert per_class(classifications, LABELS, 7)[0] == {"truths": 2, "top1": 50.0, "top5": 100.0}
+    assert per_class(classifications, LABELS, 7)[3] == {"truths": 0, "top1": -1.0, "top5": -1.0}
+    assert as_json(measure_classifications(classifications, data())[1][6]) == {
         "id": 7,
         "name": "class 6",
         "truths": 1,
@@ -52,11 +56,11 @@ def test_top_one_and_five() -> None:
         "top5": 0.0,
     }
     with pytest.raises(DataError, match="the run has 4 images, the data set 3"):
-        right(found, LABELS[:3], 1)
+        right(classifications, LABELS[:3], 1)
 
 
 def test_a_pair_says_what_was_lost_gained_and_moved() -> None:
-    pair = ClassPairing(data(), run(FIRST)).pair(run(SECOND))
+    pair = ClassPairing(data(), run(FIRST_ORDERS)).pair(run(SECOND_ORDERS))
     assert [(c.kind, c.image, c.name, c.before.name, c.after.name) for c in pair.changes] == [  # type: ignore[attr-defined]
         ("lost", "0.png", "class 0", "class 0", "class 1"),
         ("gained", "1.png", "class 0", "class 1", "class 0"),

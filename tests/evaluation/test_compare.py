@@ -24,9 +24,9 @@ def results(seed: int = 0) -> tuple[CocoResult, CocoResult]:
     )
 
 
-def paired_bootstrap(baseline: CocoResult, other: CocoResult, draws: int, seed: int = 0) -> Differences:
+def paired_bootstrap(baseline: CocoResult, candidate: CocoResult, draws: int, seed: int = 0) -> Differences:
     weight = draw_images(len(baseline.matches.positives), draws, seed)
-    return compare(baseline, bootstrap(baseline, weight), other, bootstrap(other, weight))
+    return compare(baseline, bootstrap(baseline, weight), candidate, bootstrap(candidate, weight))
 
 
 def test_draws_take_as_many_images_as_there_are_and_depend_on_the_seed_alone() -> None:
@@ -47,7 +47,7 @@ def test_a_run_differs_from_itself_by_nothing_but_other_images_might_show() -> N
 
 
 @pytest.mark.parametrize(
-    ("name", "interval", "said"),
+    ("name", "interval", "expected"),
     [
         ("AP", Interval(-0.2, -0.6, 0.2), "noise"),
         ("AP", Interval(-0.9, -1.4, -0.4), "loss"),
@@ -58,25 +58,25 @@ def test_a_run_differs_from_itself_by_nothing_but_other_images_might_show() -> N
         ("head_sqnr_db", Interval(-1.0, -2.0, -0.5), None),
     ],
 )
-def test_what_cannot_exceed_the_baselines_value_has_no_verdict(name: str, interval: Interval, said: str | None) -> None:
-    assert verdict(measure(name), interval) == said
+def test_what_cannot_exceed_the_baselines_value_has_no_verdict(name: str, interval: Interval, expected: str | None) -> None:
+    assert verdict(measure(name), interval) == expected
 
 
 def test_a_clear_difference_is_real_and_the_interval_holds_it() -> None:
-    good, bad = results()
-    interval = paired_bootstrap(good, bad, draws=500).metrics["AP"]
-    assert interval.difference == bad.summary["AP"] - good.summary["AP"] < -5
+    better, worse = results()
+    interval = paired_bootstrap(better, worse, draws=500).metrics["AP"]
+    assert interval.difference == worse.summary["AP"] - better.summary["AP"] < -5
     assert interval.low < interval.difference < interval.high < 0
     assert not interval.noise
-    assert paired_bootstrap(bad, good, draws=500).metrics["AP"].low == pytest.approx(-interval.high, abs=1e-9)
+    assert paired_bootstrap(worse, better, draws=500).metrics["AP"].low == pytest.approx(-interval.high, abs=1e-9)
 
 
 def test_draws_are_the_metric_of_the_drawn_images() -> None:
-    good, _ = results()
+    baseline, _ = results()
     weight = draw_images(30, draws=300, seed=1)
-    draws = bootstrap(good, weight)
+    draws = bootstrap(baseline, weight)
     for row in (0, 251, 299):
-        precision, recall = good.matches.average_precision(weight[row])
+        precision, recall = baseline.matches.average_precision(weight[row])
         present = precision[:, 0] > -1
         assert draws.summary["AP"].drawn[row] == pytest.approx(100 * precision[present].mean(), abs=1e-10)
         assert draws.summary["AR100"].drawn[row] == pytest.approx(100 * recall[present].mean(), abs=1e-10)
@@ -84,13 +84,13 @@ def test_draws_are_the_metric_of_the_drawn_images() -> None:
 
 
 def test_per_class_has_none_where_fewer_than_two_images_have_truths() -> None:
-    good, bad = results()
-    comparison = paired_bootstrap(good, bad, draws=100)
-    images = (good.matches.positives > 0).sum(axis=0)
+    better, worse = results()
+    comparison = paired_bootstrap(better, worse, draws=100)
+    images = (better.matches.positives > 0).sum(axis=0)
     assert [interval is None for interval in comparison.per_class["AP"]] == [n < 2 for n in images]
-    first = comparison.per_class["AP50"][0]
-    assert isinstance(first, Interval)
-    assert first.difference == bad.per_class()[0]["AP50"] - good.per_class()[0]["AP50"]
+    first_class = comparison.per_class["AP50"][0]
+    assert isinstance(first_class, Interval)
+    assert first_class.difference == worse.per_class()[0]["AP50"] - better.per_class()[0]["AP50"]
 
 
 # The simulated world: images with two objects; both runs find most of them, with boxes that are off by a random
@@ -102,22 +102,22 @@ OFF_A, OFF_B = 0.10, 0.13  # standard deviation of the offset, in box widths
 def simulated(random: np.random.RandomState, images: int) -> tuple[CocoResult, CocoResult]:
     index = np.repeat(np.arange(images), 2)
     box = np.tile(OBJECTS, (images, 1))
-    none = np.zeros(len(index), np.int32)
+    categories = np.zeros(len(index), np.int32)
     sizes = np.full((images, 2), 210, np.float32)
-    evaluator = CocoEvaluator(Truths.of(sizes, 1, index.astype(np.int32), none, box))
+    evaluator = CocoEvaluator(Truths.of(sizes, 1, index.astype(np.int32), categories, box))
     hard = np.exp(np.repeat(random.normal(0, 0.3, images), 2))
     shared, score = random.normal(0, 1, (len(index), 2)), random.rand(len(index))
     invented_in, invented_score = random.randint(0, images, images), random.rand(images) * 0.8
     pair = []
-    for off in (OFF_A, OFF_B):
+    for offset_scale in (OFF_A, OFF_B):
         offset = 0.8 * shared + 0.6 * random.normal(0, 1, shared.shape)
-        moved = box.copy()
-        moved[:, :2] += offset * (off * hard * 40)[:, None]
-        found = random.rand(len(index)) < 0.9
-        where = np.concatenate([index[found], invented_in])
-        scores = np.concatenate([score[found], invented_score])
-        boxes = np.concatenate([moved[found], np.tile([[0.0, 150.0, 20.0, 20.0]], (images, 1))])
-        run = Detections.of(images, where, np.zeros(len(where)), scores, boxes)
+        detected_box = box.copy()
+        detected_box[:, :2] += offset * (offset_scale * hard * 40)[:, None]
+        is_found = random.rand(len(index)) < 0.9
+        image_indices = np.concatenate([index[is_found], invented_in])
+        scores = np.concatenate([score[is_found], invented_score])
+        boxes = np.concatenate([detected_box[is_found], np.tile([[0.0, 150.0, 20.0, 20.0]], (images, 1))])
+        run = Detections.of(images, image_indices, np.zeros(len(image_indices)), scores, boxes)
         pair.append(evaluator.evaluate(run, sizes=False))
     return pair[0], pair[1]
 
@@ -142,21 +142,21 @@ def test_found_objects() -> None:
     sizes = np.array([[100, 100]] * 2, np.float32)
     box = np.array([[0, 0, 20, 20], [50, 50, 20, 20], [0, 0, 20, 20], [70, 70, 20, 20]], float)
     truths = Truths.of(sizes, 2, np.array([0, 0, 1, 1], np.int32), np.array([1, 0, 0, 0], np.int32), box)
-    before = Detections.of(2, [0, 0, 1], [1, 0, 0], [0.9, 0.5, 0.2], box[:3])  # the third is not sure enough
-    after = Detections.of(2, [0, 1, 1], [0, 0, 0], [0.9, 0.8, 0.7], box[[1, 3, 3]])
-    assert found_objects(before, truths).tolist() == [1, 0, -1, -1]  # detections by image, then class
-    assert found_objects(after, truths).tolist() == [-1, 0, -1, 1]
+    baseline = Detections.of(2, [0, 0, 1], [1, 0, 0], [0.9, 0.5, 0.2], box[:3])  # the third is not sure enough
+    candidate = Detections.of(2, [0, 1, 1], [0, 0, 0], [0.9, 0.8, 0.7], box[[1, 3, 3]])
+    assert found_objects(baseline, truths).tolist() == [1, 0, -1, -1]  # detections by image, then class
+    assert found_objects(candidate, truths).tolist() == [-1, 0, -1, 1]
 
 
 def test_wrong_arguments() -> None:
-    good, bad = results(0)
+    better, worse = results(0)
     elsewhere, _ = results(1)
     with pytest.raises(DataError, match="different data sets"):
-        paired_bootstrap(good, elsewhere, draws=100)
+        paired_bootstrap(better, elsewhere, draws=100)
     with pytest.raises(ConfigError, match="99 draws"):
-        paired_bootstrap(good, bad, draws=99)
+        paired_bootstrap(better, worse, draws=99)
     with pytest.raises(DataError, match="at least one image"):
         draw_images(0)
-    first, second = (bootstrap(r, draw_images(30, 100, seed)) for seed, r in enumerate((good, bad)))
+    first, second = (bootstrap(r, draw_images(30, 100, seed)) for seed, r in enumerate((better, worse)))
     with pytest.raises(DataError, match="drawn differently"):
-        compare(good, first, bad, second)
+        compare(better, first, worse, second)

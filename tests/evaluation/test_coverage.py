@@ -22,24 +22,24 @@ def benchmark(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 def test_the_whole_pool_is_the_truth_and_intervals_are_those_of_compare(benchmark: ModuleType) -> None:
     dataset, runs = benchmark.synthetic(6, 40, 3)
-    found = [detections for _, detections in runs[:2]]
-    counted, again = (benchmark.simulate(dataset, found, 20, 2, 100, 5) for _ in range(2))
-    assert asdict(counted) == asdict(again)  # a seed gives one table
-    results = [CocoEvaluator(dataset).evaluate(run, sizes=False) for run in found]
+    pool_detections = [detections for _, detections in runs[:2]]
+    coverage, repeated = (benchmark.simulate(dataset, pool_detections, 20, 2, 100, 5) for _ in range(2))
+    assert asdict(coverage) == asdict(repeated)  # a seed gives one table
+    results = [CocoEvaluator(dataset).evaluate(run, sizes=False) for run in pool_detections]
     for name in benchmark.METRICS:
-        before, after = (result.summary[name] for result in results)
-        assert [tally[name].truth for tally in counted.values] == [before, after]
-        assert counted.differences[0][name].truth == after - before
-    for tally in (*counted.values[0].values(), *counted.differences[0].values(), *counted.agreements[0].values()):
+        baseline, candidate = (result.summary[name] for result in results)
+        assert [tally[name].truth for tally in coverage.values] == [baseline, candidate]
+        assert coverage.differences[0][name].truth == candidate - baseline
+    for tally in (*coverage.values[0].values(), *coverage.differences[0].values(), *coverage.agreements[0].values()):
         assert tally.held + tally.above + tally.below == len(tally.values) == 2
 
 
 def test_all_images_of_the_pool_once_are_the_pool(benchmark: ModuleType) -> None:
     dataset, runs = benchmark.synthetic(6, 30, 4)
-    whole = range(len(dataset.images))
-    positions = benchmark.np.array(whole)
+    image_numbers = range(len(dataset.images))
+    positions = benchmark.np.array(image_numbers)
     truths = benchmark.truths_of(dataset, positions)
-    weight = draw_images(len(whole), 100, 0)
+    weight = draw_images(len(image_numbers), 100, 0)
     pairs = []
     for evaluator, pick in (
         (CocoEvaluator(dataset), lambda run: run),

@@ -11,8 +11,8 @@ from mpnet.evaluation.intervals import Resampled, difference_interval, left_out,
 
 
 def mean_of(x: np.ndarray, draws: int = 20_000) -> Resampled:
-    drawn, left = (w @ x / w.sum(axis=1) for w in (draw_images(len(x), draws), left_out(len(x))))
-    return Resampled(drawn, left, len(x))
+    draws_of_mean, jackknife = (w @ x / w.sum(axis=1) for w in (draw_images(len(x), draws), left_out(len(x))))
+    return Resampled(draws_of_mean, jackknife, len(x))
 
 
 @pytest.mark.parametrize(
@@ -32,9 +32,9 @@ def test_of_a_mean_they_are_students_interval(images: int) -> None:
     """Uniform values have kurtosis 1.8, so the degrees of freedom are n - 1. The ends are where the distance is t times
     an error that grows as what is missing from 100. Tolerance: 20,000 draws know the mean to 0.7 % of its error."""
     x = 60 + 20 * np.random.RandomState(3).uniform(-1, 1, images)
-    half = t_quantile(images - 1, 0.025) * x.std(ddof=1) / np.sqrt(images)
+    half_width = t_quantile(images - 1, 0.025) * x.std(ddof=1) / np.sqrt(images)
     for end in value_interval(float(x.mean()), mean_of(x)):
-        assert abs(end - x.mean()) == pytest.approx(half * np.sqrt((100 - end) / (100 - x.mean())), rel=0.03)
+        assert abs(end - x.mean()) == pytest.approx(half_width * np.sqrt((100 - end) / (100 - x.mean())), rel=0.03)
 
 
 def test_where_little_is_missing_more_may_be() -> None:
@@ -57,8 +57,8 @@ def test_one_decisive_image_widens() -> None:
     """Equal variances; in one set a single image of fifty makes all of it: its kurtosis is 48 + 1 / 49."""
     even, single = np.where(np.arange(50) % 2, 1.0, -1.0), np.zeros(50)
     single[0] += even.std() / np.sqrt((1 / 50) * (49 / 50))
-    none = mean_of(np.zeros(50))
-    widths = [np.subtract(*difference_interval(0.0, none, mean_of(x))[::-1]) for x in (even, single)]
+    no_change = mean_of(np.zeros(50))
+    widths = [np.subtract(*difference_interval(0.0, no_change, mean_of(x))[::-1]) for x in (even, single)]
     t = [t_quantile(degrees, 0.025) for degrees in (49, 100 / (47 + 1 / 49))]
     assert widths[1] / widths[0] == pytest.approx(t[1] / t[0], rel=0.02)  # but for the widening, an own variance of so little
 
@@ -74,33 +74,33 @@ def test_of_runs_that_differ_nowhere_three_more_images_may(images: int) -> None:
 def test_what_was_not_seen_counts_less_the_more_was_seen() -> None:
     """Satterthwaite's sum: nothing but what was not seen at one end, Student's interval of what was seen at the other."""
     random = np.random.RandomState(6)
-    before, change = mean_of(random.uniform(20, 80, 50)), random.uniform(-1, 1, 50)
+    baseline, change = mean_of(random.uniform(20, 80, 50)), random.uniform(-1, 1, 50)
 
-    def half(scale: float) -> float:
-        after = Resampled(before.drawn + scale * mean_of(change).drawn, before.left + scale * mean_of(change).left, 50)
-        low, high = difference_interval(0.0, before, after)
+    def compute_half_width(scale: float) -> float:
+        candidate = Resampled(baseline.drawn + scale * mean_of(change).drawn, baseline.left + scale * mean_of(change).left, 50)
+        low, high = difference_interval(0.0, baseline, candidate)
         return (high - low) / 2
 
-    nothing = 3 * np.sqrt(before.variance() / 50)
-    assert half(0) == pytest.approx(nothing)
-    assert half(1e-3) == pytest.approx(nothing, rel=1e-3)
+    nothing = 3 * np.sqrt(baseline.variance() / 50)
+    assert compute_half_width(0) == pytest.approx(nothing)
+    assert compute_half_width(1e-3) == pytest.approx(nothing, rel=1e-3)
     student = t_quantile(49, 0.025) * np.sqrt(mean_of(change).variance())
-    assert half(100) == pytest.approx(100 * student, rel=0.03)
+    assert compute_half_width(100) == pytest.approx(100 * student, rel=0.03)
 
 
 def test_a_difference_that_one_image_makes_is_less_sure_the_larger_it_is() -> None:
-    before = mean_of(np.random.RandomState(7).uniform(20, 80, 50))
+    baseline = mean_of(np.random.RandomState(7).uniform(20, 80, 50))
     single = mean_of(np.eye(50)[0] * 20)
-    halves = [
-        difference_interval(0.0, before, Resampled(before.drawn + k * single.drawn, before.left + k * single.left, 50))[1]
+    half_widths = [
+        difference_interval(0.0, baseline, Resampled(baseline.drawn + k * single.drawn, baseline.left + k * single.left, 50))[1]
         for k in (0, 1, 2)
     ]
-    assert halves == sorted(halves)
+    assert half_widths == sorted(half_widths)
 
 
 def test_nothing_is_claimed_of_one_image_and_nothing_beyond_what_can_be() -> None:
-    one = Resampled(np.full(100, 70.0), np.array([np.nan]), 1)  # without it there is none
-    assert value_interval(70.0, one) == (0.0, 100.0)
-    assert difference_interval(0.0, one, one) == (-100.0, 100.0)
+    single_image = Resampled(np.full(100, 70.0), np.array([np.nan]), 1)  # without it there is none
+    assert value_interval(70.0, single_image) == (0.0, 100.0)
+    assert difference_interval(0.0, single_image, single_image) == (-100.0, 100.0)
     assert value_interval(100.0, mean_of(np.full(32, 100.0)))[1] == 100.0
     assert value_interval(99.0, mean_of(np.array([100.0] * 9 + [90.0])), measure_variance=400.0)[1] == 100.0

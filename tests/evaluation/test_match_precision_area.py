@@ -27,33 +27,33 @@ def outcomes(matched: list[int], image: list[int], truths: list[int], thresholds
 
 def test_each_truth_counts_with_the_best_precision_from_there_on() -> None:
     # At the first threshold right, wrong, right, right of four truths: 1, 3/4, 3/4; at the second the first alone.
-    made = outcomes([3, 0, 1, 1], [0, 0, 1, 1], [2, 2])
-    assert made.precision_area() == pytest.approx([((1 + 0.75 + 0.75) / 4 + 1 / 4) / 2])
+    matches = outcomes([3, 0, 1, 1], [0, 0, 1, 1], [2, 2])
+    assert matches.precision_area() == pytest.approx([((1 + 0.75 + 0.75) / 4 + 1 / 4) / 2])
 
 
 def test_an_image_that_counts_twice_is_there_twice() -> None:
-    made = outcomes([3, 0, 1, 1], [0, 0, 1, 1], [2, 2])
+    matches = outcomes([3, 0, 1, 1], [0, 0, 1, 1], [2, 2])
     # Right, right, wrong, wrong, right, right of six truths; and the two at the second threshold.
-    assert made.precision_area(np.array([[2, 1], [0, 0]], np.int32)) == pytest.approx(
+    assert matches.precision_area(np.array([[2, 1], [0, 0]], np.int32)) == pytest.approx(
         [((2 + 2 * 4 / 6) / 6 + 2 / 6) / 2, np.nan], nan_ok=True
     )
 
 
 def test_what_is_ignored_is_neither_right_nor_wrong() -> None:
-    made = outcomes([0, 1], [0, 0], [1], thresholds=1)
-    made.ignored[0] = 1
-    assert made.precision_area() == [1.0]
+    matches = outcomes([0, 1], [0, 0], [1], thresholds=1)
+    matches.ignored[0] = 1
+    assert matches.precision_area() == [1.0]
 
 
 def test_one_lost_truth_of_many_costs_its_share_and_not_a_point() -> None:
-    made = outcomes([1] * 399, [0] * 399, [400], thresholds=1)
-    assert made.precision_area() == pytest.approx([399 / 400])
-    assert made.average_precision()[0][0, 0] == pytest.approx(100 / 101)
+    matches = outcomes([1] * 399, [0] * 399, [400], thresholds=1)
+    assert matches.precision_area() == pytest.approx([399 / 400])
+    assert matches.average_precision()[0][0, 0] == pytest.approx(100 / 101)
 
 
 def test_of_many_truths_it_is_the_mean_of_101_points() -> None:
     random = np.random.RandomState(3)
-    made = outcomes(random.randint(0, 4, 3000).tolist(), random.randint(0, 40, 3000).tolist(), [80] * 40)
+    matches = outcomes(random.randint(0, 4, 3000).tolist(), random.randint(0, 40, 3000).tolist(), [80] * 40)
     weight = draw_images(40, 100)
-    points = made.average_precision(weight)[0][:, 0].mean(axis=-1)
-    assert np.abs(made.precision_area(weight) - points).max() < 0.01
+    points = matches.average_precision(weight)[0][:, 0].mean(axis=-1)
+    assert np.abs(matches.precision_area(weight) - points).max() < 0.01

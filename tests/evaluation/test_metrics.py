@@ -47,7 +47,7 @@ def test_per_class_equals_the_evaluation_of_that_class() -> None:
     table = CocoEvaluator(dataset).evaluate(detections).per_class()
     for c, row in enumerate(table):
         keep = dataset.category == c
-        only = Dataset(
+        class_dataset = Dataset(
             dataset.images,
             dataset.categories,
             dataset.image_index[keep],
@@ -56,8 +56,8 @@ def test_per_class_equals_the_evaluation_of_that_class() -> None:
             dataset.area[keep],
             dataset.crowd[keep],
         )
-        assert row["truths"] == int((~only.crowd).sum())
-        expected = pycocotools_summary(only, detections.select(detections.category == c))
+        assert row["truths"] == int((~class_dataset.crowd).sum())
+        expected = pycocotools_summary(class_dataset, detections.select(detections.category == c))
         for name in ("AP", "AP50", "AP75", "AR100"):
             assert abs(row[name] - expected[name]) <= EQUAL, (c, name)
 
@@ -95,11 +95,11 @@ def test_boxes_are_clipped_to_the_image() -> None:
 def test_weights_of_zero_and_one_equal_the_evaluation_of_a_part() -> None:
     dataset = random_dataset(7)
     detections = random_detections(dataset, 8)
-    part = np.array([0, 2, 3, 8, 11])
+    subset = np.array([0, 2, 3, 8, 11])
     weight = np.zeros(len(dataset.images), np.int32)
-    weight[part] = 1
+    weight[subset] = 1
     matches = CocoEvaluator(dataset).evaluate(detections).matches
-    expected = CocoEvaluator(dataset.subset(part)).evaluate(detections.of_images(part)).summary
+    expected = CocoEvaluator(dataset.subset(subset)).evaluate(detections.of_images(subset)).summary
     precision, recall = matches.average_precision(weight)
     assert mean_of_present(precision) == expected["AP"]
     assert mean_of_present(recall) == expected["AR100"]
@@ -118,17 +118,17 @@ def test_weights_equal_repeated_images() -> None:
         detections.box,
     )
     weight = np.random.RandomState(11).randint(0, 4, len(dataset.images)).astype(np.int32)
-    rows, parts, records = [], [], []
+    rows, columns, records = [], [], []
     for image, times in enumerate(weight):
         for _ in range(times):
-            new = len(records)
-            records.append(ImageRecord(new + 1, "", 640, 480, ""))
+            copy_index = len(records)
+            records.append(ImageRecord(copy_index + 1, "", 640, 480, ""))
             for k in np.flatnonzero(dataset.image_index == image):
-                rows.append((new, int(dataset.category[k]), dataset.box[k], dataset.area[k], dataset.crowd[k]))
+                rows.append((copy_index, int(dataset.category[k]), dataset.box[k], dataset.area[k], dataset.crowd[k]))
             mine = detections.select(detections.image_index == image)
-            parts.append((np.full(len(mine), new), mine.category, mine.score, mine.box))
+            columns.append((np.full(len(mine), copy_index), mine.category, mine.score, mine.box))
     copies = Dataset.of(records, dataset.categories, rows)
-    copied = Detections.of(len(records), *(np.concatenate(column) for column in zip(*parts, strict=True)))
+    copied = Detections.of(len(records), *(np.concatenate(column) for column in zip(*columns, strict=True)))
     precision, recall = CocoEvaluator(dataset).evaluate(detections).matches.average_precision(weight)
     expected = pycocotools_summary(copies, copied)
     assert abs(mean_of_present(precision) - expected["AP"]) <= EQUAL

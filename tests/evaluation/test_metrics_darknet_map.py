@@ -14,7 +14,7 @@ from mpnet.formats.labels.dataset import load_dataset
 from mpnet.formats.labels.yolo import read_names
 
 TRUTH = [10.0, 10.0, 20.0, 20.0]
-FAR = [70.0, 70.0, 10.0, 10.0]
+DISTANT_BOX = [70.0, 70.0, 10.0, 10.0]
 
 
 def dataset(boxes: list, crowd: bool = False) -> Dataset:
@@ -25,22 +25,28 @@ def dataset(boxes: list, crowd: bool = False) -> Dataset:
     )
 
 
-def ap(truths: list, found: list[tuple[float, list]], category: int = 0) -> float:
+def ap(truths: list, scored_boxes: list[tuple[float, list]], category: int = 0) -> float:
     detections = Detections.of(
-        1, [0] * len(found), [category] * len(found), [score for score, _ in found], [box for _, box in found]
+        1,
+        [0] * len(scored_boxes),
+        [category] * len(scored_boxes),
+        [score for score, _ in scored_boxes],
+        [box for _, box in scored_boxes],
     )
     return float(darknet_ap50(detections, dataset(truths))[0])
 
 
 def test_a_repeated_match_does_not_count_at_all() -> None:
-    other = [50.0, 50.0, 20.0, 20.0]
-    assert ap([TRUTH, other], [(0.9, TRUTH), (0.8, TRUTH), (0.7, other)]) == 100.0
+    second_truth = [50.0, 50.0, 20.0, 20.0]
+    assert ap([TRUTH, second_truth], [(0.9, TRUTH), (0.8, TRUTH), (0.7, second_truth)]) == 100.0
 
 
 def test_a_false_one_lowers_the_precision_after_it() -> None:
     # Precision 1 up to recall 0.5 (points 0 to 0.5, as 5 * 0.1 is 0.5), then 2/3 for the five beyond.
-    other = [50.0, 50.0, 20.0, 20.0]
-    assert ap([TRUTH, other], [(0.9, TRUTH), (0.8, FAR), (0.7, other)]) == pytest.approx((6 + 5 * 2 / 3) / 11 * 100)
+    second_truth = [50.0, 50.0, 20.0, 20.0]
+    assert ap([TRUTH, second_truth], [(0.9, TRUTH), (0.8, DISTANT_BOX), (0.7, second_truth)]) == pytest.approx(
+        (6 + 5 * 2 / 3) / 11 * 100
+    )
 
 
 def test_the_third_point_is_slightly_above_0_3() -> None:

@@ -15,21 +15,23 @@ from mpnet.evaluation.noninferiority import ERROR, Loss, accuracy_loss, agreemen
 
 
 def resampled(values: np.ndarray) -> Resampled:
-    weight, left = draw_images(len(values)), left_out(len(values))
+    weight, jackknife_weight = draw_images(len(values)), left_out(len(values))
     with np.errstate(invalid="ignore"):  # of one image nothing is left
-        return Resampled(weight @ values / weight.sum(axis=1), left @ values / left.sum(axis=1), len(values))
+        return Resampled(
+            weight @ values / weight.sum(axis=1), jackknife_weight @ values / jackknife_weight.sum(axis=1), len(values)
+        )
 
 
 def test_the_upper_end_is_above_the_loss_as_often_as_it_says() -> None:
     """A twentieth of the images loses 40 points: fewer than one in 20 intervals of 60 images is below the truth, 2."""
     random = np.random.default_rng(5)
-    below = 0
+    miss_count = 0
     for _ in range(400):
         values = np.where(random.random(60) < 0.05, 60.0, 100.0)
         loss = agreement_loss(float(values.mean()), resampled(values), None)
         assert loss is not None
-        below += loss.bounds()[1] < 2
-    assert below <= ERROR * 400
+        miss_count += loss.bounds()[1] < 2
+    assert miss_count <= ERROR * 400
 
 
 def test_the_upper_end_of_a_skewed_loss_is_the_farther_one() -> None:
@@ -38,8 +40,8 @@ def test_the_upper_end_of_a_skewed_loss_is_the_farther_one() -> None:
     values[[3, 7]] = 60.0
     loss = agreement_loss(98.0, resampled(values), None)
     assert loss is not None
-    least, most = loss.bounds()
-    assert most - loss.loss > 1.5 * (loss.loss - least) > 0
+    lower, upper = loss.bounds()
+    assert upper - loss.loss > 1.5 * (loss.loss - lower) > 0
     even = replace(loss, skewness=0.0).bounds()
     assert even[1] - loss.loss == pytest.approx(loss.loss - even[0]) or even[0] == 0
 
@@ -56,8 +58,8 @@ def test_a_loss_that_one_image_brings_ends_where_one_event_does(images: int) -> 
 
 
 def test_where_nothing_differs_the_end_is_that_of_the_rule_of_three() -> None:
-    same = resampled(np.full(50, 100.0))
-    loss = agreement_loss(100.0, same, None)
+    unchanged = resampled(np.full(50, 100.0))
+    loss = agreement_loss(100.0, unchanged, None)
     assert loss is not None
     assert loss.bounds()[1] == pytest.approx(20 * 3 / 50, rel=0.01)  # images are taken to differ by 20 points
     assert loss.bounds(0.001)[1] > 2 * loss.bounds()[1]
@@ -71,30 +73,30 @@ def test_nothing_to_agree_with_shows_nothing() -> None:
 
 def test_states_and_how_many_images_would_tell() -> None:
     loss = Loss(100, 2.0, 1.0, 0.0, share=True)
-    least, most = loss.bounds()
-    assert loss.state(most) == "met"
-    assert loss.state(least - 0.01) == "not met"
-    assert loss.state((least + most) / 2) == "unclear"
-    needed = loss.images_to_tell(3.0)
-    assert needed is not None
-    assert loss.with_images(needed).state(3.0) == "met"
-    assert loss.with_images(needed - 1).state(3.0) == "unclear"
+    lower, upper = loss.bounds()
+    assert loss.state(upper) == "met"
+    assert loss.state(lower - 0.01) == "not met"
+    assert loss.state((lower + upper) / 2) == "unclear"
+    required_images = loss.images_to_tell(3.0)
+    assert required_images is not None
+    assert loss.with_images(required_images).state(3.0) == "met"
+    assert loss.with_images(required_images - 1).state(3.0) == "unclear"
     assert loss.images_to_tell(2.001) is None
 
 
 def test_a_paired_loss_is_symmetric() -> None:
     random = np.random.default_rng(1)
-    first = resampled(random.normal(50, 20, 80))
-    loss = accuracy_loss(-1.0, first, Resampled(first.drawn - 1, first.left - 1, first.images))
+    baseline = resampled(random.normal(50, 20, 80))
+    loss = accuracy_loss(-1.0, baseline, Resampled(baseline.drawn - 1, baseline.left - 1, baseline.images))
     assert loss is not None
-    least, most = loss.bounds()
-    assert (least + most) / 2 == pytest.approx(1.0)
+    lower, upper = loss.bounds()
+    assert (lower + upper) / 2 == pytest.approx(1.0)
 
 
 def test_shares_of_images() -> None:
     loss = Loss(200, 1.0, pairs=(3, 1))
-    least, most = loss.bounds()
-    assert least < 1.0 < most < 4
+    lower, upper = loss.bounds()
+    assert lower < 1.0 < upper < 4
     assert Loss(200, 0.0, pairs=(0, 0)).bounds()[1] == pytest.approx(1.33, abs=0.05)  # z ** 2 / n
 
 

@@ -28,8 +28,8 @@ def likeliest_share(lost: int, gained: int, images: int, difference: float) -> f
     low, high = max(0.0, -difference), (1 - difference) / 2
 
     def likelihood(q: float) -> float:
-        parts = ((gained, q + difference), (lost, q), (images - lost - gained, 1 - 2 * q - difference))
-        return sum(count * np.log(max(share, 1e-300)) for count, share in parts if count)
+        count_shares = ((gained, q + difference), (lost, q), (images - lost - gained, 1 - 2 * q - difference))
+        return sum(count * np.log(max(share, 1e-300)) for count, share in count_shares if count)
 
     for _ in range(200):
         a, b = low + (high - low) / 3, high - (high - low) / 3

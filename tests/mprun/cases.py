@@ -157,9 +157,9 @@ def draw_quantization(draw: random.Random) -> QuantizationOptions:
 
 
 def _options(network: NetworkSpec, draw: random.Random) -> EngineOptions:
-    one = draw.choice(network.convolutions).name
+    layer_name = draw.choice(network.convolutions).name
     ranges = {index: (-draw.uniform(0.2, 3.0), draw.uniform(0.5, 4.0)) for index in range(-1, len(network.layers))}
-    return resolve_options(network, draw_quantization(draw), [(one, draw_quantization(draw))], ranges=ranges)
+    return resolve_options(network, draw_quantization(draw), [(layer_name, draw_quantization(draw))], ranges=ranges)
 
 
 def configuration(network: NetworkSpec, seed: int) -> Configuration:
@@ -238,10 +238,10 @@ def compare(folder: Path) -> list[str]:
     """The bundles whose tensors differ from the session's, removing what was found."""
     differing = []
     for expected in sorted(folder.glob("*.expected")):
-        found = expected.with_suffix(".found")
-        if not found.exists() or found.read_bytes() != expected.read_bytes():
+        actual = expected.with_suffix(".found")
+        if not actual.exists() or actual.read_bytes() != expected.read_bytes():
             differing.append(expected.stem)
-        found.unlink(missing_ok=True)
+        actual.unlink(missing_ok=True)
     return differing
 
 

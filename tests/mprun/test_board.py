@@ -62,11 +62,11 @@ def prepared(work: Path, board: Path) -> None:
 def test_every_command_of_the_page(repository: Path, tmp_path: Path) -> None:
     work, board = tmp_path / "work", tmp_path / "board"
     prepared(work, board)
-    seen = []
+    prompts = []
     for line in commands((repository / "docs" / "board.md").read_text(encoding="utf-8")):
-        seen.append(line.split()[0])
-        built = line.startswith("make") or "build/" in line
-        folder = board if line.startswith("board$ ") else repository if built else work
+        prompts.append(line.split()[0])
+        is_build = line.startswith("make") or "build/" in line
+        folder = board if line.startswith("board$ ") else repository if is_build else work
         command = line.removeprefix("board$ ").replace("./mprun", f"{EMULATOR} ./mprun")
         command = re.sub(r"^scp board:(\S+)", rf"cp {board}/\1", command)
         command = re.sub(r"^scp (\S+) board:$", rf"cp \1 {board}/", command)
@@ -77,8 +77,8 @@ def test_every_command_of_the_page(repository: Path, tmp_path: Path) -> None:
             repository,
             (0, 1) if "--profile" in command else (0,),
         )
-    assert seen.count("board$") == 6
-    assert {"make", "scp", "mpnet"} <= set(seen)
+    assert prompts.count("board$") == 6
+    assert {"make", "scp", "mpnet"} <= set(prompts)
     assert json.loads((board / "board.json").read_text(encoding="utf-8"))["machine"]["isa"] == "neon"
     # What the board found is what the workstation finds.
     run("mpnet export street.sqlite:chosen --to cfg -o chosen.cfg", work, repository)

@@ -88,8 +88,8 @@ def test_the_table_is_one_that_sweeps_in_integers_take(mprun: Program, tmp_path:
     table = read_table(tmp_path / "board.json")
     table.check(configurations[0].network, ("int8", "int16"), error=math.inf)
     assert len(table.checks) == 8
-    for one in configurations:
-        assert predicted_ms(one.plan, table.step_ms) > 0
+    for configuration in configurations:
+        assert predicted_ms(configuration.plan, table.step_ms) > 0
 
 
 def test_programs_that_cannot_be_scaled_are_left_out() -> None:
@@ -115,8 +115,8 @@ class BundleFile:
     def records(self, section: int, kind: str) -> list[Any]:
         """The records of a section."""
         row = self.sections[section]
-        first = ffi.cast(f"{kind} *", self._start + row.at)
-        return [first + number for number in range(row.bytes // ffi.sizeof(kind))]
+        first_record = ffi.cast(f"{kind} *", self._start + row.at)
+        return [first_record + number for number in range(row.bytes // ffi.sizeof(kind))]
 
     def bytes_of(self, piece: Any) -> Any:
         """A piece's numbers, as int32."""
@@ -125,7 +125,7 @@ class BundleFile:
     def with_crcs(self) -> bytes:
         """The file with its CRCs made right."""
         pieces = [step.values for step in self.records(lib.MPB_STEPS, "mpb_step")]
-        pieces += [one.bias for one in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
+        pieces += [convolution.bias for convolution in self.records(lib.MPB_CONVOLUTIONS, "mpb_convolution")]
         for piece in pieces:
             piece.crc = crc32c(ffi.buffer(self.bytes_of(piece), piece.bytes)) if piece.bytes else 0
         for number in range(lib.MPB_DATA):

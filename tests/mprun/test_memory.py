@@ -34,13 +34,13 @@ COMMANDS = ("main", "evaluate", "bench", "profile", "info", "output")  # of the 
 def test_the_core_takes_memory_from_its_callers(mprun: Program) -> None:
     """Of all that mpnet calls, JPEG included, nothing allocates: there is no n-th allocation to fail. mprun does."""
     objects = mprun.path.parent / "objects"
-    found = {}
+    allocators_of = {}
     for path in sorted(objects.rglob("*.o")):
         text = subprocess.run(["nm", "-u", "-f", "posix", str(path)], check=True, capture_output=True, text=True).stdout
-        if used := ALLOCATING & {line.split()[0].split("@")[0] for line in text.splitlines()}:
-            found[str(path.relative_to(objects))] = used
-    assert found
-    assert {name for name in found if not name.startswith("mprun/")} == set()
+        if allocators := ALLOCATING & {line.split()[0].split("@")[0] for line in text.splitlines()}:
+            allocators_of[str(path.relative_to(objects))] = allocators
+    assert allocators_of
+    assert {name for name in allocators_of if not name.startswith("mprun/")} == set()
 
 
 @pytest.fixture(scope="module")
@@ -90,16 +90,16 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ids=lambda words: " ".join(words),
 )
 def test_any_request_that_fails(failing: Path, bundle: Path, images: Path, words: tuple[str, ...], tmp_path: Path) -> None:
-    out = tmp_path / "out" / "out.json"
+    output = tmp_path / "out" / "out.json"
     listed = tmp_path / "list"
     listed.write_text("".join(f"{path}\n" for path in sorted(images.iterdir())))
-    filled = [word.format(folder=images, out=out, list=listed) for word in words]
+    filled = [word.format(folder=images, out=output, list=listed) for word in words]
     # A table asks for the same again and again, and may say that the machine is busy.
     step, well = (7, (0, 1)) if "--profile" in words else (1, (0,))
 
     def run(number: int) -> tuple[int, str, list[str], int]:
-        shutil.rmtree(out.parent, ignore_errors=True)
-        out.parent.mkdir()
+        shutil.rmtree(output.parent, ignore_errors=True)
+        output.parent.mkdir()
         completed = subprocess.run(
             [str(failing), str(bundle), "--threads", "2", *filled],
             capture_output=True,
@@ -115,14 +115,14 @@ def test_any_request_that_fails(failing: Path, bundle: Path, images: Path, words
     code, whole_output, messages, requests = run(0)
     assert code in well
     assert len(messages) == code
-    content = out.read_bytes() if out.exists() else b""
+    content = output.read_bytes() if output.exists() else b""
     for number in range(1, requests + 1, step):
         code, printed, messages, _ = run(number)
         assert code in (*well, 2), f"request {number}"
         assert len(messages) == (code > 0), f"request {number}: {messages}"
         assert all(re.match(r"mprun: .", line) for line in messages)
         if code == 2:
-            assert list(out.parent.iterdir()) == []
+            assert list(output.parent.iterdir()) == []
         elif not {"--bench", "--profile", "--info"} & set(words):  # times differ, and a CPU without its name
-            assert (printed, out.read_bytes() if out.exists() else b"") == (whole_output, content)
+            assert (printed, output.read_bytes() if output.exists() else b"") == (whole_output, content)
     assert requests > 5

@@ -171,6 +171,6 @@ def test_a_signal_leaves_no_part_of_a_file(mprun: Program, bundle: Path, images:
 
 
 def test_an_unknown_level_cannot_be_packed_for(mixed_cfg: Path, tmp_path: Path) -> None:
-    said = mpnet("export", mixed_cfg, "--to", "bundle", "-o", tmp_path / "x.mpnet", "--packed", "mmx", "--no-profile", code=2)
-    assert "unknown ISA level" in said
+    error = mpnet("export", mixed_cfg, "--to", "bundle", "-o", tmp_path / "x.mpnet", "--packed", "mmx", "--no-profile", code=2)
+    assert "unknown ISA level" in error
     assert not (tmp_path / "x.mpnet").exists()

@@ -70,9 +70,9 @@ def test_boxes_of_every_kind_of_head(mprun: Program, kind: str, images: Path, tm
         # Without a connected layer before it the tensor lies in another order.
         "flat": ("detection", "[connected]\noutput=48\n", "[convolutional]\nfilters=8\nstride=2\nsize=3\n"),
     }
-    name, old, new = variants.get(kind, (kind, "", ""))
-    text = family_cfg(name).replace(old, new, 1)
-    assert new in text
+    name, original, replacement = variants.get(kind, (kind, "", ""))
+    text = family_cfg(name).replace(original, replacement, 1)
+    assert replacement in text
     write_network(tmp_path, seed=2, text=text)
     (tmp_path / "net.names").write_text("a\nb\n", encoding="utf-8")
     bundle = _export(tmp_path / "net.cfg", tmp_path / "net.mpnet")

@@ -33,8 +33,8 @@ def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder / "net.mpnet"
 
 
-def filled(words: tuple[str, ...], images: Path, out: Path) -> list[str]:
-    return [word.format(images=images, out=out) for word in words]
+def filled(words: tuple[str, ...], images: Path, output: Path) -> list[str]:
+    return [word.format(images=images, out=output) for word in words]
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=" ".join)
@@ -57,9 +57,9 @@ def test_closed_and_full_streams(
 def test_little_memory(mprun: Program, bundle: Path, images: Path, words: tuple[str, ...], tmp_path: Path) -> None:
     """64 MB of addresses are enough; with less it ends in one line."""
     for megabytes in (64, 24, 12, 8, 6, 4):
-        out = tmp_path / "out.json"
+        output = tmp_path / "out.json"
         completed = subprocess.run(
-            [str(mprun.path), str(bundle), "--threads", "2", *filled(words, images, out)],
+            [str(mprun.path), str(bundle), "--threads", "2", *filled(words, images, output)],
             capture_output=True,
             text=True,
             timeout=60,
@@ -72,22 +72,24 @@ def test_little_memory(mprun: Program, bundle: Path, images: Path, words: tuple[
         assert [path.name for path in tmp_path.iterdir()] in ([], ["out.json"])
 
 
-@pytest.mark.parametrize("sent", [signal.SIGTERM, signal.SIGHUP], ids=lambda sent: sent.name)
-def test_a_signal_at_any_system_call(mprun: Program, bundle: Path, images: Path, tmp_path: Path, sent: signal.Signals) -> None:
-    out = tmp_path / "out.json"
-    words = [str(mprun.path), str(bundle), "--threads", "1", "--evaluate", str(images), "-o", str(out)]
+@pytest.mark.parametrize("signal_number", [signal.SIGTERM, signal.SIGHUP], ids=lambda signal_number: signal_number.name)
+def test_a_signal_at_any_system_call(
+    mprun: Program, bundle: Path, images: Path, tmp_path: Path, signal_number: signal.Signals
+) -> None:
+    output = tmp_path / "out.json"
+    words = [str(mprun.path), str(bundle), "--threads", "1", "--evaluate", str(images), "-o", str(output)]
     subprocess.run(words, check=True)
-    content = out.read_bytes()
+    content = output.read_bytes()
     assert len(content) > 100
 
     def check(killed: bool) -> None:
         remaining = sorted(path.name for path in tmp_path.iterdir())
         assert remaining in (["out.json"], [] if killed else ["out.json"])
-        assert not out.exists() or out.read_bytes() == content
+        assert not output.exists() or output.read_bytes() == content
 
     def start() -> None:
-        signal.signal(sent, signal.SIG_DFL)  # nohup hands an ignored SIGHUP down
+        signal.signal(signal_number, signal.SIG_DFL)  # nohup hands an ignored SIGHUP down
         os.execv(words[0], words)
 
-    stops = every_stop(lambda: out.unlink(missing_ok=True), start, check, 5, sent)
+    stops = every_stop(lambda: output.unlink(missing_ok=True), start, check, 5, signal_number)
     assert stops > 50
