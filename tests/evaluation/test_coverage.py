@@ -21,7 +21,7 @@ def benchmark(repository: Path, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
 
 
 def test_the_whole_pool_is_the_truth_and_intervals_are_those_of_compare(benchmark: ModuleType) -> None:
-    dataset, runs = benchmark.synthetic(6, 40, 3)
+    dataset, runs = benchmark.make_synthetic_data(6, 40, 3)
     pool_detections = [detections for _, detections in runs[:2]]
     coverage, repeated = (benchmark.simulate(dataset, pool_detections, 20, 2, 100, 5) for _ in range(2))
     assert asdict(coverage) == asdict(repeated)  # a seed gives one table
@@ -31,11 +31,11 @@ def test_the_whole_pool_is_the_truth_and_intervals_are_those_of_compare(benchmar
         assert [tally[name].truth for tally in coverage.values] == [baseline, candidate]
         assert coverage.differences[0][name].truth == candidate - baseline
     for tally in (*coverage.values[0].values(), *coverage.differences[0].values(), *coverage.agreements[0].values()):
-        assert tally.held + tally.above + tally.below == len(tally.values) == 2
+        assert tally.covering + tally.above + tally.below == len(tally.values) == 2
 
 
 def test_all_images_of_the_pool_once_are_the_pool(benchmark: ModuleType) -> None:
-    dataset, runs = benchmark.synthetic(6, 30, 4)
+    dataset, runs = benchmark.make_synthetic_data(6, 30, 4)
     image_numbers = range(len(dataset.images))
     positions = benchmark.np.array(image_numbers)
     truths = benchmark.truths_of(dataset, positions)
