@@ -32,11 +32,11 @@ def mpnet(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest
         with monkeypatch.context() as patch:
             patch.chdir(cwd)
             patch.setattr(sys, "argv", command)
-            with pytest.raises(SystemExit) as left:
+            with pytest.raises(SystemExit) as exit_info:
                 main(command[1:])
         signal.signal(signal.SIGTERM, handler)
-        out, err = capfd.readouterr()
-        return subprocess.CompletedProcess(command, int(left.value.code or 0), out, err)
+        output, errors = capfd.readouterr()
+        return subprocess.CompletedProcess(command, int(exit_info.value.code or 0), output, errors)
 
     return call
 

@@ -28,8 +28,8 @@ def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg:
         "bench", cfg, "--precisions", "fp32,int8,mixed", "--threads", "1,2", "--isa", "all", "--repeats", 3, "--json"
     )
     document = document_of(result)
-    found = {(case["isa"], case["threads"], case["precision"]) for case in document["cases"]}
-    assert found == {
+    combinations = {(case["isa"], case["threads"], case["precision"]) for case in document["cases"]}
+    assert combinations == {
         (isa, threads, precision) for isa in usable_levels() for threads in (1, 2) for precision in ("fp32", "int8", "mixed")
     }
     assert set(document["peaks"]) == set(usable_levels())
@@ -45,8 +45,8 @@ def test_every_combination_is_measured_whole_and_step_by_step(mpnet: Mpnet, cfg:
 def test_mixed_is_what_the_demo_and_init_begin_with(mpnet: Mpnet, cfg: Path, tmp_path: Path) -> None:
     mixed = bench_key(read_cfg(cfg), "mixed")
     assert mpnet("init", "--cfg", cfg, "--images", "images", "-o", "made.yaml").returncode == 0
-    written = read_experiment(tmp_path / "made.yaml")
-    assert key_of(written) == mixed
+    experiment = read_experiment(tmp_path / "made.yaml")
+    assert key_of(experiment) == mixed
     project = write_project(tmp_path / "demo", scenes=1)
     assert key_of(read_experiment(project.experiment)) == bench_key(read_cfg(project.folder / "model/demo.cfg"), "mixed")
 
@@ -60,7 +60,7 @@ def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "message"),
+    ("options", "message"),
     [
         (["--threads", "0"], "--threads 0: must be from 1 to 1024"),
         (["--threads", "two"], "--threads two: use whole numbers with commas, such as 1,2"),
@@ -70,8 +70,8 @@ def test_the_table_names_layers_and_precisions(mpnet: Mpnet, cfg: Path) -> None:
         (["--weights", "none.weights"], "none.weights: cannot be read (No such file or directory); check the path"),
     ],
 )
-def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, more: list[str], message: str) -> None:
-    result = mpnet("bench", cfg, *more)
+def test_impossible_requests_are_one_line(mpnet: Mpnet, cfg: Path, options: list[str], message: str) -> None:
+    result = mpnet("bench", cfg, *options)
     assert result.returncode == 2
     assert result.stdout == ""
     assert message in result.stderr

@@ -20,21 +20,23 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "cache" / "prepared"
 
 
-def detect(mpnet: Mpnet, model: DemoModel, weights: Path, *more: str) -> object:
+def detect(mpnet: Mpnet, model: DemoModel, weights: Path, *options: str) -> object:
     image = sorted(model.images.iterdir())[0]
-    return document_of(mpnet("detect", "--cfg", model.cfg, "--weights", weights, "--default", "int8", image, "--json", *more))
+    return document_of(
+        mpnet("detect", "--cfg", model.cfg, "--weights", weights, "--default", "int8", image, "--json", *options)
+    )
 
 
 def test_commands_share_what_was_prepared(mpnet: Mpnet, demo_model: DemoModel, folder: Path) -> None:
-    first = detect(mpnet, demo_model, demo_model.weights)
-    kept = {path.name for path in folder.iterdir()}
-    assert kept
-    assert detect(mpnet, demo_model, demo_model.weights) == first
-    assert {path.name for path in folder.iterdir()} == kept
-    used = document_of(mpnet("info", "--json"))["prepared"]
-    assert used == {
+    document = detect(mpnet, demo_model, demo_model.weights)
+    names = {path.name for path in folder.iterdir()}
+    assert names
+    assert detect(mpnet, demo_model, demo_model.weights) == document
+    assert {path.name for path in folder.iterdir()} == names
+    prepared = document_of(mpnet("info", "--json"))["prepared"]
+    assert prepared == {
         "folder": str(folder),
-        "entries": len(kept),
+        "entries": len(names),
         "limit_bytes": 2 * 10**9,
         "size_bytes": sum(path.stat().st_size for path in folder.iterdir()),
     }
@@ -49,12 +51,12 @@ def test_new_weights_in_the_same_place_are_noticed(
     weights = tmp_path / "net.weights"
     content = demo_model.weights.read_bytes()
     weights.write_bytes(content)
-    first = detect(mpnet, demo_model, weights)
-    assert detect(mpnet, demo_model, weights) == first
+    document = detect(mpnet, demo_model, weights)
+    assert detect(mpnet, demo_model, weights) == document
     times = weights.stat()
     weights.write_bytes(content[:20] + 8 * b"\0\0\xa0\x40" + content[52:])  # biases of 5
     os.utime(weights, ns=(times.st_atime_ns, times.st_mtime_ns))
-    assert detect(mpnet, demo_model, weights) == detect(mpnet, demo_model, weights, "--no-cache") != first
+    assert detect(mpnet, demo_model, weights) == detect(mpnet, demo_model, weights, "--no-cache") != document
 
 
 def test_no_cache(mpnet: Mpnet, demo_model: DemoModel, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

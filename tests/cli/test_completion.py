@@ -27,9 +27,9 @@ def test_scripts_ask_mpnet(mpnet: Mpnet, shell: str) -> None:
     ("words", "expected"), [("mpnet sw", "sweep"), ("mpnet sweep --sal", "--salvage"), ("mpnet show --j", "--json")]
 )
 def test_commands_and_options_are_completed(words: str, expected: str) -> None:
-    asked = {"_MPNET_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    request = {"_MPNET_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     answer = subprocess.run(
-        [sys.executable, "-m", "mpnet"], env={**os.environ, **asked}, capture_output=True, text=True, check=False
+        [sys.executable, "-m", "mpnet"], env={**os.environ, **request}, capture_output=True, text=True, check=False
     )
     assert answer.stderr == ""
     assert f"plain,{expected}" in answer.stdout.splitlines()

@@ -28,10 +28,10 @@ def test_a_condition_is_part_of_a_results_name(mpnet: Mpnet, experiment: Path) -
     arguments = ("run", experiment, "--set", "precision.default=int8", "--json")
     clean = document_of(mpnet(*arguments))
     dark = document_of(mpnet(*arguments, "--set", "data.condition=dark"))
-    named = document_of(mpnet(*arguments, "--set", "data.condition=dark:3"))
+    by_condition = document_of(mpnet(*arguments, "--set", "data.condition=dark:3"))
     assert "condition" not in clean["protocol"]
     assert dark["protocol"]["condition"] == "dark:3"
-    assert dark["id"] == named["id"] != clean["id"]
+    assert dark["id"] == by_condition["id"] != clean["id"]
     assert dark["digests"]["data"] == clean["digests"]["data"]
     assert dark["agreement"]["head_sqnr_db"] != clean["agreement"]["head_sqnr_db"]
 
@@ -48,9 +48,9 @@ def test_calibration_sees_images_as_they_are(mpnet: Mpnet, experiment: Path) -> 
 @pytest.mark.slow
 def test_a_sweep_measures_each_condition_as_a_run_does(mpnet: Mpnet, experiment: Path) -> None:
     swept = document_of(mpnet("sweep", experiment, *SWEEP))
-    part = swept["conditions"]
-    assert part["conditions"] == ["blur:2", "dark:3"]
-    row = next(row for row in part["rows"] if row["trial"] != swept["baseline"]["trial"])
+    conditions = swept["conditions"]
+    assert conditions["conditions"] == ["blur:2", "dark:3"]
+    row = next(row for row in conditions["rows"] if row["trial"] != swept["baseline"]["trial"])
     for name, extra in (
         ("clean", ()),
         ("blur:2", ("--set", "data.condition=blur:2")),
@@ -59,35 +59,35 @@ def test_a_sweep_measures_each_condition_as_a_run_does(mpnet: Mpnet, experiment:
         run = document_of(mpnet("run", f"{swept['store']}:{row['precision']}", *extra, "--json"))
         assert row["under"][name]["AP"] == run["metrics"]["AP"]
         assert row["under"][name]["agreement_AP"] == run["agreement"]["AP"]
-    both = [row["under"][name]["agreement_AP"] for name in part["conditions"]]
-    assert row["under"]["mean"]["agreement_AP"] == sum(both) / 2
-    assert row["under"]["worst"]["agreement_AP"] == min(both)
-    known = {row["precision"] for row in part["rows"]}
-    for front in part["front"].values():
-        assert set(front) <= known
-    assert set(part["picks"]["clean"]) == {"balanced", "smallest"}
+    agreements = [row["under"][name]["agreement_AP"] for name in conditions["conditions"]]
+    assert row["under"]["mean"]["agreement_AP"] == sum(agreements) / 2
+    assert row["under"]["worst"]["agreement_AP"] == min(agreements)
+    precisions = {row["precision"] for row in conditions["rows"]}
+    for front in conditions["front"].values():
+        assert set(front) <= precisions
+    assert set(conditions["picks"]["clean"]) == {"balanced", "smallest"}
 
 
 @pytest.mark.slow
 def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = document_of(mpnet("sweep", experiment, *SWEEP))
     monkeypatch.setattr("mpnet.sweep.choose.conditions.predict", None)
-    again = document_of(mpnet("sweep", experiment, *SWEEP))
-    assert again["conditions"] == first["conditions"]
-    shown = mpnet("sweep", experiment, *SWEEP[:-1])
-    assert shown.returncode == 0, shown.stderr
-    assert "Under other conditions" in shown.stdout
-    assert "blur:2" in shown.stdout
-    assert "ran under conditions" not in shown.stdout
+    second = document_of(mpnet("sweep", experiment, *SWEEP))
+    assert second["conditions"] == first["conditions"]
+    process = mpnet("sweep", experiment, *SWEEP[:-1])
+    assert process.returncode == 0, process.stderr
+    assert "Under other conditions" in process.stdout
+    assert "blur:2" in process.stdout
+    assert "ran under conditions" not in process.stdout
     # Of a front that is thinned: how many ran is counted, whichever of them are on the front of all images.
-    part = {**again["conditions"], "of_front": 40, "front": {**again["conditions"]["front"], "clean": []}}
+    conditions = {**second["conditions"], "of_front": 40, "front": {**second["conditions"]["front"], "clean": []}}
     printed = StringIO()
-    print_conditions(build(SweepResult, {**again, "conditions": part}), Console(file=printed, width=200))
-    assert f"{len(again['front'])} of the front's 40 ran under conditions" in printed.getvalue()
+    print_conditions(build(SweepResult, {**second, "conditions": conditions}), Console(file=printed, width=200))
+    assert f"{len(second['front'])} of the front's 40 ran under conditions" in printed.getvalue()
 
 
 @pytest.mark.parametrize(
-    ("conditions", "said"),
+    ("conditions", "message"),
     [
         ("[rain]", "'rain' is no condition"),
         ("[fog, fog:3]", "comes twice"),
@@ -96,14 +96,14 @@ def test_what_was_measured_under_conditions_is_kept(mpnet: Mpnet, experiment: Pa
     ],
 )
 def test_conditions_that_do_not_exist_are_said_before_anything_runs(
-    mpnet: Mpnet, experiment: Path, conditions: str, said: str
+    mpnet: Mpnet, experiment: Path, conditions: str, message: str
 ) -> None:
     sweep = f"sweep={{strategy: one_at_a_time, conditions: {conditions}}}"
     refused = mpnet("sweep", experiment, "--set", sweep)
     assert refused.returncode == 2
     assert refused.stdout == ""
     assert refused.stderr.count("\n") == 1
-    assert said in refused.stderr
+    assert message in refused.stderr
 
 
 @pytest.mark.slow
@@ -117,5 +117,5 @@ def test_reports_and_comparisons_show_images_under_their_condition(mpnet: Mpnet,
     compared = mpnet("compare", *(run["folder"] for run in runs), "--images", experiment.parent / "changes")
     assert compared.returncode == 0, compared.stderr
     clean = document_of(mpnet("run", experiment, "--set", "precision.default=int8", "--json"))
-    both = document_of(mpnet("compare", runs[1]["folder"], clean["folder"], "--json"))
-    assert any("condition" in str(line) for line in both["protocol_differences"])
+    comparison = document_of(mpnet("compare", runs[1]["folder"], clean["folder"], "--json"))
+    assert any("condition" in str(line) for line in comparison["protocol_differences"])

@@ -32,14 +32,14 @@ LATENCY = {
 }
 
 
-def refused(file: Path, whole: Any, read: Callable[[], object]) -> int:
+def refused(file: Path, intact: Any, read_document: Callable[[], object]) -> int:
     """How many of some documents are refused, all in one line that names the file; any other error fails the test."""
-    cases = list(itertools.product(paths_of(whole), VALUES))
+    cases = list(itertools.product(paths_of(intact), VALUES))
     count = 0
     for path, value in random.Random(5).sample(cases, min(CASES, len(cases))):
-        file.write_text(json.dumps(replace_at(whole, path, value)), encoding="utf-8")
+        file.write_text(json.dumps(replace_at(intact, path, value)), encoding="utf-8")
         try:
-            read()
+            read_document()
         except MpnetError as error:
             assert "\n" not in str(error), (path, value)
             assert len(str(error)) < 1_000, (path, value)
@@ -51,8 +51,8 @@ def refused(file: Path, whole: Any, read: Callable[[], object]) -> int:
 def test_results(mpnet: Mpnet, tmp_path: Path) -> None:
     assert mpnet("run", write_experiment(tmp_path, small_cfg()), "--threads", 1, "-q").returncode == 0
     file = min(tmp_path.glob("runs/*/*/result.json"))
-    whole = json.loads(file.read_text(encoding="utf-8"))
-    assert refused(file, whole, lambda: find_configuration(str(file.parent))) > CASES / 3
+    intact = json.loads(file.read_text(encoding="utf-8"))
+    assert refused(file, intact, lambda: find_configuration(str(file.parent))) > CASES / 3
 
 
 def test_latency_tables(tmp_path: Path) -> None:

@@ -17,9 +17,9 @@ from tests.cli.conftest import Mpnet, document_of
 def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Path) -> None:
     process = mpnet("demo", "--scenes", "12", "--out", "demo", "--quiet")
     assert process.returncode == 0, process.stderr
-    shown = [shlex.split(line[2:]) for line in process.stdout.splitlines() if line.startswith("$ ")]
+    commands = [shlex.split(line[2:]) for line in process.stdout.splitlines() if line.startswith("$ ")]
     # Where mpnet is not on PATH, its commands begin with where it lies.
-    assert [[Path(line[0]).name, line[1]] for line in shown] == [
+    assert [[Path(line[0]).name, line[1]] for line in commands] == [
         ["mpnet", "run"],
         ["mpnet", "run"],
         ["mpnet", "run"],
@@ -28,45 +28,45 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
         ["mpnet", "sweep"],
         ["mpnet", "report"],
     ]
-    results = [read_result(tmp_path / folder) for folder in shown[4][2:]]
+    results = [read_result(tmp_path / folder) for folder in commands[4][2:]]
     assert [(r.name, r.document["precision"]["key"]) for r in results] == [
         ("fp32", "f" * 13),
         ("fp16", "h" * 13),
         ("int8", "q" * 13),
         ("mixed", "qqqqqqqqqhqqh"),
     ]
-    assert [shlex.split(r.document["command"])[1:4] for r in results] == [line[1:4] for line in shown[:4]]
+    assert [shlex.split(r.document["command"])[1:4] for r in results] == [line[1:4] for line in commands[:4]]
     assert (tmp_path / "demo" / "report.html").stat().st_size > 10_000
     end = process.stdout.partition("mpnet is not on PATH")[0]
-    done = end[end.index("Done in") :]
-    told, export = " ".join(done.split()), end.splitlines()[-1]
-    assert "demo/report.html" in done
+    summary = end[end.index("Done in") :]
+    summary_text, export = " ".join(summary.split()), end.splitlines()[-1]
+    assert "demo/report.html" in summary
     assert process.stdout.count("\n") <= 62
 
     # What was shown can be typed, and finds everything finished.
-    again = document_of(mpnet(*shown[0][1:], "--json"))
-    assert (again["id"], again["reused"]) == (results[0].id, True)
-    sweep = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1"))
+    repeated = document_of(mpnet(*commands[0][1:], "--json"))
+    assert (repeated["id"], repeated["reused"]) == (results[0].id, True)
+    sweep = document_of(mpnet(*commands[5][1:], "--json", "--workers", "1"))
     assert sweep["computed"] == 0
     assert sorted({layer for row in sweep["layers"] for layer in row["layers"]}) == [
         layer["index"] for layer in results[0].document["precision"]["layers"] if layer["parameters"]
     ]
 
     # It ends with a decision: what was found, what that costs, and the command that takes it away.
-    chosen = sweep["recommended"]
-    assert f"({chosen['precision']}): {chosen['reason']}." in told
-    assert "AP changes by" in told
-    assert "bit operations" in told
-    assert "ms an image" in told
+    recommended = sweep["recommended"]
+    assert f"({recommended['precision']}): {recommended['reason']}." in summary_text
+    assert "AP changes by" in summary_text
+    assert "bit operations" in summary_text
+    assert "ms an image" in summary_text
     assert "demo:recommended" in export
     assert mpnet(*shlex.split(export)[1:]).returncode == 0
     shown_cfg = document_of(mpnet("show", "demo/mixed.cfg", "--json"))
-    assert shown_cfg["precision_key"] == chosen["precision"]
+    assert shown_cfg["precision_key"] == recommended["precision"]
 
     # What the demo has in its own experiment file does not beat it, on the same images.
     by_hand = document_of(
         mpnet(
-            *shown[5][1:],
+            *commands[5][1:],
             "--json",
             "--workers",
             "1",
@@ -77,10 +77,10 @@ def test_demo_runs_shown_commands_and_leaves_a_report(mpnet: Mpnet, tmp_path: Pa
         )
     )
     assert by_hand["computed"] > 0
-    again = document_of(mpnet(*shown[5][1:], "--json", "--workers", "1"))
-    assert again["known"] > sweep["known"]
-    assert again["recommended"]["precision"] == chosen["precision"] != "hqqqqqqqqhqqh"
-    assert chosen["metrics"]["agreement_AP"] >= 98
+    repeated = document_of(mpnet(*commands[5][1:], "--json", "--workers", "1"))
+    assert repeated["known"] > sweep["known"]
+    assert repeated["recommended"]["precision"] == recommended["precision"] != "hqqqqqqqqhqqh"
+    assert recommended["metrics"]["agreement_AP"] >= 98
 
 
 def test_demo_names_an_output_that_cannot_be(mpnet: Mpnet, tmp_path: Path) -> None:

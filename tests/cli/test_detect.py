@@ -46,15 +46,15 @@ def test_every_image_of_a_folder(mpnet: Mpnet, folder: Path) -> None:
 
 
 def test_copies_get_boxes_and_originals_stay(mpnet: Mpnet, folder: Path) -> None:
-    before = (folder / "images" / "scene-0.png").read_bytes()
+    content = (folder / "images" / "scene-0.png").read_bytes()
     document = document_of(
         mpnet("detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", "--out", "found", "--json", cwd=folder)
     )
     assert document["files"][0]["out"] == "found/scene-0.png"
-    drawn, original = (cv2.imread(str(folder / name / "scene-0.png")) for name in ("found", "images"))
-    assert drawn.shape == original.shape
-    assert (drawn != original).any()
-    assert (folder / "images" / "scene-0.png").read_bytes() == before
+    drawing, original = (cv2.imread(str(folder / name / "scene-0.png")) for name in ("found", "images"))
+    assert drawing.shape == original.shape
+    assert (drawing != original).any()
+    assert (folder / "images" / "scene-0.png").read_bytes() == content
     assert [path.name for path in (folder / "found").iterdir()] == ["scene-0.png"]
 
 
@@ -90,8 +90,8 @@ def test_a_video_frame_by_frame(mpnet: Mpnet, folder: Path) -> None:
 def test_precision_changes_what_is_computed(mpnet: Mpnet, folder: Path) -> None:
     arguments = ("detect", *MODEL, "images", "--confidence", "0.1", "--json")
     documents = [
-        document_of(mpnet(*arguments, *more, cwd=folder))
-        for more in ((), ("--default", "int8"), ("--default", "int8", "--layer", "all=fp32"))
+        document_of(mpnet(*arguments, *options, cwd=folder))
+        for options in ((), ("--default", "int8"), ("--default", "int8", "--layer", "all=fp32"))
     ]
     assert [document["precision"] for document in documents] == ["f" * 13, "q" * 13, "f" * 13]
     assert documents[0]["files"] == documents[2]["files"]
@@ -100,8 +100,8 @@ def test_precision_changes_what_is_computed(mpnet: Mpnet, folder: Path) -> None:
 
 def test_text_lists_boxes(mpnet: Mpnet, folder: Path) -> None:
     result = mpnet("detect", *MODEL, "images/scene-0.png", "--confidence", "0.1", cwd=folder)
-    first, *rest = result.stdout.splitlines()
-    assert first == f"images/scene-0.png: {len(rest)} objects"
+    heading, *box_lines = result.stdout.splitlines()
+    assert heading == f"images/scene-0.png: {len(box_lines)} objects"
 
 
 @pytest.mark.parametrize(
@@ -138,14 +138,14 @@ def test_the_others_are_looked_at_when_some_are_broken(mpnet_program: Mpnet, fol
         (folder / "images" / name).write_bytes(b"\x00broken" * 50)
     result = mpnet_program("detect", *MODEL, "images", "--out", "found", "-q", *["--json"] * as_json, cwd=folder)
     assert result.returncode == 2
-    *named, last = result.stderr.splitlines()
-    assert [line.split(": ")[:2] for line in named] == [["error", f"images/{name}"] for name in broken]
-    assert last == "error: 3 of 7 files could not be looked at; they are named above"
+    *file_lines, last_line = result.stderr.splitlines()
+    assert [line.split(": ")[:2] for line in file_lines] == [["error", f"images/{name}"] for name in broken]
+    assert last_line == "error: 3 of 7 files could not be looked at; they are named above"
     assert sorted(path.name for path in (folder / "found").iterdir()) == [f"scene-{n}.png" for n in (0, 1, 3, 4)]
     if as_json:
         document = json.loads(result.stdout)
         assert [file["path"] for file in document["files"]] == [f"images/scene-{n}.png" for n in (0, 1, 3, 4)]
-        assert [f"error: {file['reason']}" for file in document["failed"]] == named
+        assert [f"error: {file['reason']}" for file in document["failed"]] == file_lines
     else:
         assert [line for line in result.stdout.splitlines() if line.startswith("images/")] != []
 
@@ -165,9 +165,9 @@ def assert_refused(result: subprocess.CompletedProcess[str], message: str) -> No
 def test_labels_stay_inside_small_images() -> None:
     image = np.zeros((24, 40, 3), dtype=np.uint8)
     labels = [DrawnBox((-30.0, -40.0, 1e9, 1e9), 3, "a name longer than the image 99%"), DrawnBox((5, 5, 9, 9), 4, "é")]
-    drawn = draw_labels(image, labels)
-    assert drawn.shape == image.shape
-    assert drawn.any()
+    drawing = draw_labels(image, labels)
+    assert drawing.shape == image.shape
+    assert drawing.any()
     assert not image.any()
 
 

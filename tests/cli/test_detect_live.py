@@ -58,12 +58,12 @@ def test_a_video_says_how_fast_it_was(mpnet: Mpnet, stream: Path) -> None:
 
 
 def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
-    seen = 0
+    frame_count = 0
 
     def find(image: NDArray[np.uint8]) -> list[Box]:
-        nonlocal seen
-        seen += 1
-        if seen == 4:
+        nonlocal frame_count
+        frame_count += 1
+        if frame_count == 4:
             raise KeyboardInterrupt
         return []
 
@@ -84,9 +84,9 @@ def test_ctrl_c_ends_a_camera_and_keeps_what_was_seen(stream: Path) -> None:
 )
 def test_texts_do_not_cover_each_other(boxes: list[tuple[float, float, float, float]]) -> None:
     labels = [DrawnBox(box, number, f"class {number} 90%") for number, box in enumerate(boxes)]
-    drawn = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels)
+    drawing = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels)
     alone = draw_labels(np.full((240, 320, 3), 7, np.uint8), labels[:1])
     ground = np.count_nonzero((alone == class_colour(0)).all(axis=2))
     for label in labels:
         # The ground of each text is there; a line of another box may cross it, letters are as many as in the first.
-        assert np.count_nonzero((drawn == class_colour(label.category)).all(axis=2)) > 0.4 * ground
+        assert np.count_nonzero((drawing == class_colour(label.category)).all(axis=2)) > 0.4 * ground

@@ -37,12 +37,12 @@ SPACE = "{strategy: additive, precisions: [fp32, int8], holdout: 0, latency_erro
 NCNN = ("--set", "name=ncnn", "--set", "quantization.activations={ranges: calibrated, mode: symmetric}")
 
 
-def here(words: list[str]) -> list[str]:
+def adapt_command(words: list[str]) -> list[str]:
     """A command with what a page only invents: the digits of stores and runs, and networks by other names."""
     stores = [str(path) for path in sorted(Path("runs").glob("*/sweep-*.sqlite"))]
     name = "ncnn" if "ncnn" in words else "tiny"  # a run in ncnn's own mode
     runs = [str(path.parent) for path in sorted(Path("runs", name).glob("*/result.json"))]
-    told = []
+    adapted = []
     for word in words:
         if stores:
             word = re.sub(r"runs/\w+/sweep-0123456789ab\.sqlite", stores[0], word)
@@ -52,30 +52,30 @@ def here(words: list[str]) -> list[str]:
         word = {"cfg/yolov3-tiny-int8.cfg": "net.cfg", "yolov3-tiny.weights": "net.weights", "coco.names": "net.names"}.get(
             word, word
         )
-        told.append(word.replace(":safe", ":recommended"))  # five images show nothing
-    return told
+        adapted.append(word.replace(":safe", ":recommended"))  # five images show nothing
+    return adapted
 
 
 def engines_of(words: list[str]) -> list[str]:
     """Engines that a command names, in its options or by the form that it writes."""
     forms = {"tflite": "litert", "ncnn": "ncnn", "onnx": "onnxruntime"}
-    named = [forms.get(word, word) for option, word in pairwise(words) if option in ("--engine", "--to")]
-    named += [one for option, word in pairwise(words) if option == "--backends" for one in word.split(",")]
-    return [one for one in named if one in backends()]
+    requested = [forms.get(word, word) for option, word in pairwise(words) if option in ("--engine", "--to")]
+    requested += [engine for option, word in pairwise(words) if option == "--backends" for engine in word.split(",")]
+    return [engine for engine in requested if engine in backends()]
 
 
 def test_every_page_with_commands_is_replayed_or_says_why_not(repository: Path) -> None:
-    shown = {
+    pages_with_commands = {
         block.page for block in blocks(repository) if block.language == "sh" or (block.page, block.language) not in REPLAYED
     }
     pages = {
         page
-        for page in shown
+        for page in pages_with_commands
         for block in blocks(repository)
         if block.page == page and block.language in ("sh", "console") and any(w[0] == "mpnet" for w in lines(block))
     }
-    left = {page for page in pages if page not in PAGES and not page.startswith(tuple(ELSEWHERE))}
-    assert left - {page for page, _ in REPLAYED} == set()
+    unexplained = {page for page in pages if page not in PAGES and not page.startswith(tuple(ELSEWHERE))}
+    assert unexplained - {page for page, _ in REPLAYED} == set()
     assert set(PAGES) <= pages
 
 
@@ -97,7 +97,7 @@ def test_the_commands_of_a_page_run_in_order(
         assumed.append(["profile", "net.cfg", "-o", "board.json", "--repeats", "3"])
     for command in assumed:
         assert mpnet(*command, "-q").returncode in (0, 1), command
-    ran = 0
+    run_count = 0
     for block in (block for block in blocks(repository) if block.page == page and block.language in ("sh", "console")):
         for words in lines(block):
             if words[0] != "mpnet" or NOT_HERE.keys() & set(words):
@@ -107,10 +107,10 @@ def test_the_commands_of_a_page_run_in_order(
                     require(engine, backends()[engine].packages, backends()[engine].extra)
             except ConfigError:
                 continue
-            command = here(words[1:])
-            done = mpnet(*command)
-            assert done.returncode == 0 or (command[0] == "profile" and done.returncode == 1), (
-                f"{shlex.join(command)}\n{done.stderr}"
+            command = adapt_command(words[1:])
+            process = mpnet(*command)
+            assert process.returncode == 0 or (command[0] == "profile" and process.returncode == 1), (
+                f"{shlex.join(command)}\n{process.stderr}"
             )
-            ran += 1
-    assert ran
+            run_count += 1
+    assert run_count

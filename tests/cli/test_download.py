@@ -31,9 +31,9 @@ class Handler(BaseHTTPRequestHandler):
         """Stay quiet."""
 
     def do_GET(self) -> None:
-        wanted = self.headers.get("Range")
-        self.ranges.append(wanted)
-        start = int(wanted.removeprefix("bytes=").rstrip("-")) if wanted else 0
+        requested_range = self.headers.get("Range")
+        self.ranges.append(requested_range)
+        start = int(requested_range.removeprefix("bytes=").rstrip("-")) if requested_range else 0
         kind = self.path.strip("/")
         if kind == "forbidden":
             self.send_error(403)
@@ -167,8 +167,8 @@ def test_every_failure_is_named_and_nothing_is_taken_for_the_file(server: str, t
 def test_two_downloads_do_not_write_one_file(server: str, tmp_path: Path) -> None:
     import fcntl
 
-    with (tmp_path / "net.weights.part").open("ab") as other:
-        fcntl.flock(other, fcntl.LOCK_EX)
+    with (tmp_path / "net.weights.part").open("ab") as partial_file:
+        fcntl.flock(partial_file, fcntl.LOCK_EX)
         with pytest.raises(DownloadError, match="is being written by another download"):
             fetch(remote(f"{server}/whole"), tmp_path)
 

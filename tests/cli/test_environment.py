@@ -24,26 +24,29 @@ from tests.cli.conftest import Mpnet, document_of
 from tests.report.made_store import make_store
 
 
-def start(*arguments: object, shell: str = 'exec "$@"', **more: Any) -> subprocess.CompletedProcess[bytes]:
+def start(*arguments: object, shell: str = 'exec "$@"', **keywords: Any) -> subprocess.CompletedProcess[bytes]:
     """The program in a process of its own; shell: a script that starts it as "$@"."""
     return subprocess.run(
-        ["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)], capture_output=True, timeout=60, **more
+        ["sh", "-c", shell, "-", sys.executable, "-m", "mpnet", *map(str, arguments)],
+        capture_output=True,
+        timeout=60,
+        **keywords,
     )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
-def test_closed_streams(experiment: Path, closed: str) -> None:
-    done = start("show", experiment.parent / "net.cfg", shell=f'exec "$@" {closed}')
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert start("show", "missing.cfg", shell=f'exec "$@" {closed}').returncode == 2
+@pytest.mark.parametrize("redirections", [">&-", "2>&-", "<&-", ">&- 2>&- <&-"])
+def test_closed_streams(experiment: Path, redirections: str) -> None:
+    process = start("show", experiment.parent / "net.cfg", shell=f'exec "$@" {redirections}')
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert start("show", "missing.cfg", shell=f'exec "$@" {redirections}').returncode == 2
 
 
 def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
-    done = start("show", experiment.parent / "net.cfg", shell='exec "$@" >/dev/full')
-    assert done.returncode == 2
-    assert done.stderr.endswith(b"No space left on device; free some space or choose another folder\n")
-    assert done.stderr.count(b"\n") == 1
+    process = start("show", experiment.parent / "net.cfg", shell='exec "$@" >/dev/full')
+    assert process.returncode == 2
+    assert process.stderr.endswith(b"No space left on device; free some space or choose another folder\n")
+    assert process.stderr.count(b"\n") == 1
 
 
 @pytest.mark.slow
@@ -55,9 +58,9 @@ def test_a_full_disk_behind_standard_output(experiment: Path) -> None:
     ],
 )
 def test_odd_variables(experiment: Path, variables: dict[str, str]) -> None:
-    done = start("run", experiment, "--json", "-q", env={**os.environ, **variables})
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert json.loads(done.stdout)
+    process = start("run", experiment, "--json", "-q", env={**os.environ, **variables})
+    assert (process.returncode, process.stderr) == (0, b"")
+    assert json.loads(process.stdout)
 
 
 def test_names_of_half_characters_are_shown(experiment: Path, mpnet: Mpnet) -> None:
@@ -90,10 +93,10 @@ def test_names_of_half_characters_are_shown(experiment: Path, mpnet: Mpnet) -> N
         "-q",
         cwd=folder,
     )
-    where = document_of(run)
-    assert mpnet("report", folder_of(where), "--no-compute", "-q", "-o", f"{name}.html", cwd=folder).returncode == 0
+    document = document_of(run)
+    assert mpnet("report", folder_of(document), "--no-compute", "-q", "-o", f"{name}.html", cwd=folder).returncode == 0
     assert "\\ud800" in (folder / f"{name}.html").read_text(encoding="utf-8")
-    assert mpnet("compare", folder_of(where), folder_of(where), cwd=folder).returncode == 0
+    assert mpnet("compare", folder_of(document), folder_of(document), cwd=folder).returncode == 0
 
 
 def classes(folder: Path) -> int:
@@ -123,22 +126,22 @@ def test_stopped_at_any_moment_of_its_start(experiment: Path, number: signal.Sig
         child.stdout.readline()
         time.sleep(delay + 0.02)
         os.killpg(child.pid, number)
-        _, said = child.communicate(timeout=60)
-        assert "Traceback" not in said, f"{delay} s: {said}"
+        _, errors = child.communicate(timeout=60)
+        assert "Traceback" not in errors, f"{delay} s: {errors}"
         assert child.returncode in (0, 2, 128 + number, -number), f"{delay} s: {child.returncode}"
 
 
 @pytest.mark.slow
 def test_a_memory_limit(experiment: Path) -> None:
-    done = start(
+    process = start(
         "run",
         experiment,
         "-q",
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_AS, (260 << 20, 260 << 20)),
         env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
     )
-    assert done.returncode in (0, 2), done.stderr
-    assert done.stderr.count(b"\n") <= 1 or b"OpenBLAS" in done.stderr
+    assert process.returncode in (0, 2), process.stderr
+    assert process.stderr.count(b"\n") <= 1 or b"OpenBLAS" in process.stderr
 
 
 def test_a_file_that_takes_too_much_memory_is_refused() -> None:
@@ -152,8 +155,8 @@ def test_a_message_is_one_line_of_bounded_length() -> None:
 
 
 def test_a_kernel_table_of_the_file_is_not_blamed_on_an_option(experiment: Path, mpnet: Mpnet) -> None:
-    said = mpnet("run", experiment, "--set", "runtime.isa=mmx").stderr
-    assert said.startswith("error: runtime.isa (or --isa): unknown ISA level 'mmx'")
+    errors = mpnet("run", experiment, "--set", "runtime.isa=mmx").stderr
+    assert errors.startswith("error: runtime.isa (or --isa): unknown ISA level 'mmx'")
 
 
 def test_a_damaged_jpeg_that_is_repaired_is_mentioned(experiment: Path, mpnet: Mpnet) -> None:
@@ -169,9 +172,9 @@ def test_a_damaged_jpeg_that_is_repaired_is_mentioned(experiment: Path, mpnet: M
     run = document_of(mpnet("run", experiment, "--json", "-q"))
     notes = json.loads((Path(folder_of(run)) / "result.json").read_text())["notes"]
     assert f"1 damaged JPEGs were decoded by OpenCV, which guesses what is missing: {damaged.name}" in notes
-    model = [f"--{part}={folder / 'net'}.{part}" for part in ("cfg", "weights")]
-    said = mpnet("detect", *model, damaged)
-    assert (said.returncode, said.stderr.count("a damaged JPEG, decoded by OpenCV")) == (0, 1)
+    model = [f"--{kind}={folder / 'net'}.{kind}" for kind in ("cfg", "weights")]
+    process = mpnet("detect", *model, damaged)
+    assert (process.returncode, process.stderr.count("a damaged JPEG, decoded by OpenCV")) == (0, 1)
 
 
 def test_inputs_that_are_pipes_are_refused_at_once(experiment: Path, tmp_path: Path, mpnet: Mpnet) -> None:
@@ -191,8 +194,8 @@ def test_inputs_that_are_pipes_are_refused_at_once(experiment: Path, tmp_path: P
         ("sweep", experiment, "--store", pipe),
         ("show", pipe),
     ):
-        done = mpnet(*arguments)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), arguments
+        process = mpnet(*arguments)
+        assert (process.returncode, process.stderr.count("\n")) == (2, 1), arguments
 
 
 def test_a_store_is_left_alone_by_what_reads_it(tmp_path: Path, mpnet: Mpnet) -> None:

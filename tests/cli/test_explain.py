@@ -29,9 +29,9 @@ def test_objects_and_sentences(mpnet: Mpnet, tmp_path: Path) -> None:
     printed = mpnet(*arguments, "--object", row["object"])
     assert printed.returncode == 0
     assert row["object"] in printed.stdout
-    said = sentence(from_json(ObjectRow, row, "row"))
-    assert said in printed.stdout
-    assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in said
+    object_sentence = sentence(from_json(ObjectRow, row, "row"))
+    assert object_sentence in printed.stdout
+    assert f"to fp32 {'together ' * (len(row['raise']['layers']) > 1)}bring" in object_sentence
 
 
 @pytest.mark.slow
@@ -41,22 +41,22 @@ def test_a_report_says_which_layers_lose_an_object(mpnet: Mpnet, tmp_path: Path)
     # What fp32 finds is what is labelled, so that there are lost objects; a random network finds thousands that are less sure.
     sure = ("--set", "detection.confidence=0.1", "--set", "quantization.weights=per_tensor")
     data = ("--set", "data={unlabelled: images}", *sure)
-    found = document_of(mpnet("run", "experiment.yaml", "--set", "precision.default=fp32", *data, "--json"))
+    run_document = document_of(mpnet("run", "experiment.yaml", "--set", "precision.default=fp32", *data, "--json"))
     names = sorted((tmp_path / "images").iterdir())
     by_image: dict[int, list[dict[str, Any]]] = {}
-    for one in json.loads((tmp_path / found["folder"] / "detections.json").read_text()):
-        if one["score"] >= 0.25:
-            by_image.setdefault(one["image_id"], []).append(one)
-    for image_id, ones in by_image.items():
+    for detection in json.loads((tmp_path / run_document["folder"] / "detections.json").read_text()):
+        if detection["score"] >= 0.25:
+            by_image.setdefault(detection["image_id"], []).append(detection)
+    for image_id, image_detections in by_image.items():
         image = cv2.imread(str(names[image_id - 1]))
         assert image is not None
         height, width = image.shape[:2]
         lines = []
-        for one in sorted(ones, key=lambda one: -float(one["score"]))[:40]:
-            x, y, w, h = one["bbox"]
-            x, y, right, bottom = max(x, 0), max(y, 0), min(x + w, width), min(y + h, height)
-            centre = ((x + right) / 2 / width, (y + bottom) / 2 / height)
-            lines.append(f"{one['category_id'] - 1} {centre[0]} {centre[1]} {(right - x) / width} {(bottom - y) / height}")
+        for detection in sorted(image_detections, key=lambda detection: -float(detection["score"]))[:40]:
+            x, y, w, h = detection["bbox"]
+            x, y, right_edge, bottom_edge = max(x, 0), max(y, 0), min(x + w, width), min(y + h, height)
+            centre, sides = ((x + right_edge) / 2 / width, (y + bottom_edge) / 2 / height), (right_edge - x, bottom_edge - y)
+            lines.append(f"{detection['category_id'] - 1} {centre[0]} {centre[1]} {sides[0] / width} {sides[1] / height}")
         (tmp_path / "labels" / f"{names[image_id - 1].stem}.txt").write_text("\n".join(lines) + "\n")
     explained = document_of(mpnet("explain", "experiment.yaml", *sure, "--worst", 3, "--json"))["objects"]
     assert [row["kind"] for row in explained] == ["lost", "moved", "doubled"]

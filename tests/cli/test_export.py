@@ -28,19 +28,19 @@ CALIBRATED = (
 @pytest.mark.slow
 def test_every_source_names_the_same_configuration(mpnet: Mpnet, experiment: Path) -> None:
     sweep = "sweep={strategy: greedy, precisions: [fp32, int8], budget: {trials: 3}}"
-    found = document_of(mpnet("sweep", experiment, "--set", sweep, *CALIBRATED, "--workers", 1, "-q", "--json"))
+    sweep_document = document_of(mpnet("sweep", experiment, "--set", sweep, *CALIBRATED, "--workers", 1, "-q", "--json"))
     run = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
     sources = {
         "experiment.onnx": (experiment, *CALIBRATED),
         "run.onnx": (run["folder"],),
-        "store.onnx": (f"{found['store']}:{found['front'][0]['precision']}",),
+        "store.onnx": (f"{sweep_document['store']}:{sweep_document['front'][0]['precision']}",),
     }
     exported = {
         name: document_of(mpnet("export", *arguments, "--to", "onnx", "--flavour", "openvino", "-o", name, "--json"))
         for name, arguments in sources.items()
     }
     assert exported["run.onnx"]["precision"] == exported["experiment.onnx"]["precision"] == run["precision"]["key"]
-    assert exported["store.onnx"]["precision"] == found["front"][0]["precision"]
+    assert exported["store.onnx"]["precision"] == sweep_document["front"][0]["precision"]
     for name, document in exported.items():
         assert list(document["files"]) == [name]
         assert (experiment.parent / name).stat().st_size == document["files"][name]
@@ -61,28 +61,32 @@ def test_a_cfg_takes_the_weights_beside_it(mpnet: Mpnet, experiment: Path) -> No
     document = document_of(mpnet("export", "net.cfg", "--to", "onnx", "-o", "net.onnx", "--json"))
     assert document["precision"] == "f" * 13
     (folder / "net.weights").rename(folder / "moved.weights")
-    failed = mpnet("export", "net.cfg", "--to", "onnx", "-o", "other.onnx")
-    assert (failed.returncode, failed.stderr) == (2, "error: net.weights: no such file; name the weights with --weights\n")
+    process = mpnet("export", "net.cfg", "--to", "onnx", "-o", "other.onnx")
+    assert (process.returncode, process.stderr) == (2, "error: net.weights: no such file; name the weights with --weights\n")
     assert not (folder / "other.onnx").exists()
     assert mpnet("export", "net.cfg", "--to", "onnx", "--weights", "moved.weights", "-o", "other.onnx").returncode == 0
     assert mpnet("export", "net.cfg", "--to", "cfg").returncode == 0
 
 
-@pytest.mark.parametrize(("missing", "flavour"), [((), "openvino"), (("openvino",), "onnxruntime"), (("onnx",), "openvino")])
-def test_a_file_is_for_the_engine_that_is_here(missing: tuple[str, ...], flavour: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mpnet.packages.version_of", lambda package: None if package in missing else "9999")
-    taken, why = flavour_here("onnx", target("onnx").flavours)
-    assert (taken, why.startswith("the first")) == (flavour, "onnx" in missing)
+@pytest.mark.parametrize(
+    ("missing_packages", "flavour"), [((), "openvino"), (("openvino",), "onnxruntime"), (("onnx",), "openvino")]
+)
+def test_a_file_is_for_the_engine_that_is_here(
+    missing_packages: tuple[str, ...], flavour: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mpnet.packages.version_of", lambda package: None if package in missing_packages else "9999")
+    flavour_taken, reason = flavour_here("onnx", target("onnx").flavours)
+    assert (flavour_taken, reason.startswith("the first")) == (flavour, "onnx" in missing_packages)
 
 
 def test_export_says_which_flavour_it_took(mpnet: Mpnet, experiment: Path) -> None:
-    said = mpnet("export", "net.cfg", "--to", "onnx", "-o", "net.onnx", "--no-time").stderr
-    assert re.search(r"--flavour (openvino|onnxruntime) is taken \(.+\); others are ", said)
+    errors = mpnet("export", "net.cfg", "--to", "onnx", "-o", "net.onnx", "--no-time").stderr
+    assert re.search(r"--flavour (openvino|onnxruntime) is taken \(.+\); others are ", errors)
     assert "--flavour" not in mpnet("export", "net.cfg", "--to", "onnx", "--flavour", "openvino", "-o", "net.onnx").stderr
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--to", "onnx"), "name a file with -o"),
         (("--to", "onnx", "-o", "x.onnx", "--flavour", "no"), "known are openvino"),
@@ -90,23 +94,28 @@ def test_export_says_which_flavour_it_took(mpnet: Mpnet, experiment: Path) -> No
         (("--to", "tflite", "-o", "x.onnx"), ".onnx is a file of --to onnx; name it x.tflite"),
     ],
 )
-def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
-    failed = mpnet("export", "net.cfg", *arguments)
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert said in failed.stderr
+def test_what_cannot_be_exported_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], message: str) -> None:
+    process = mpnet("export", "net.cfg", *arguments)
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert message in process.stderr
 
 
 @pytest.mark.slow
 def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     document = document_of(mpnet("targets", "--json"))
-    asked = {(row["operation"], row["precision"]): row["reasons"] for row in document["support"]}
-    assert asked["conv 3x3", "int8"]["onnx/openvino"] == asked["conv 3x3", "int8"]["ncnn"] == ""
-    assert "half" in asked["conv 3x3", "fp16_half"]["onnx/openvino"]
-    names = list(asked["conv 3x3", "int8"])
+    reasons_of = {(row["operation"], row["precision"]): row["reasons"] for row in document["support"]}
+    assert reasons_of["conv 3x3", "int8"]["onnx/openvino"] == reasons_of["conv 3x3", "int8"]["ncnn"] == ""
+    assert "half" in reasons_of["conv 3x3", "fp16_half"]["onnx/openvino"]
+    names = list(reasons_of["conv 3x3", "int8"])
     assert [line.split()[0] for line in mpnet("targets").stdout.splitlines()[3 : 3 + len(names)]] == names
     for name in ("ncnn", "onnx", "tflite/litert"):
         printed = mpnet("targets", name).stdout
-        for reason in {why for reasons in asked.values() for column, why in reasons.items() if column.startswith(name)}:
+        for reason in {
+            column_reason
+            for reasons in reasons_of.values()
+            for column, column_reason in reasons.items()
+            if column.startswith(name)
+        }:
             assert reason in printed
     unknown = mpnet("targets", "caffe")
     assert (unknown.returncode, unknown.stderr.count("\n")) == (2, 1)
@@ -114,8 +123,8 @@ def test_targets_says_what_each_can_hold(mpnet: Mpnet) -> None:
     assert set(document["engines"]) >= {"onnxruntime", "openvino", "litert", "ncnn"}
 
 
-@pytest.mark.parametrize("own", [True, False])
-def test_names_are_those_that_detect_prints(mpnet: Mpnet, experiment: Path, own: bool) -> None:
+@pytest.mark.parametrize("has_names", [True, False])
+def test_names_are_those_that_detect_prints(mpnet: Mpnet, experiment: Path, has_names: bool) -> None:
     """Those of model.names, where a data set spells them in another way; else the data set's."""
     import onnx
 
@@ -128,13 +137,13 @@ def test_names_are_those_that_detect_prints(mpnet: Mpnet, experiment: Path, own:
     text = experiment.read_text()
     data = "data: {format: coco, images: images, annotations: instances.json}"
     text = re.sub(r"^data: .*$", data, text, flags=re.MULTILINE)
-    experiment.write_text(text if own else re.sub(r", names: [^}]*", "", text))
+    experiment.write_text(text if has_names else re.sub(r", names: [^}]*", "", text))
     mpnet("export", experiment, "--to", "onnx", "-o", folder / "net.onnx")
     properties = {entry.key: entry.value for entry in onnx.load(folder / "net.onnx").metadata_props}
     document = document_of(mpnet("detect", experiment, folder / "images", "--confidence", "0.01", "--json"))
     printed = {(box["category"], box["name"]) for file in document["files"] for box in file["detections"]}
     names = json.loads(properties["names"])
-    assert names == (["circle", "square", "bar"] if own else ["disc", "box", "bar"])
+    assert names == (["circle", "square", "bar"] if has_names else ["disc", "box", "bar"])
     assert printed
     assert printed <= set(enumerate(names))
 

@@ -30,56 +30,56 @@ def swept(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return document
 
 
-def stored(path: str) -> dict[tuple[str, str], dict[str, float]]:
+def read_values(path: str) -> dict[tuple[str, str], dict[str, float]]:
     with TrialStore.read(path) as store:
         options = {number: str(document["options"]) for number, document in store.contexts().items()}
         return {(t.key, options[n]): dict(t.values) for n in options for t in store.trials(n)}
 
 
 def test_csv_has_every_trial_and_every_bit(mpnet: Mpnet, swept: dict[str, Any], tmp_path: Path) -> None:
-    out = tmp_path / "all" / "trials.csv"
-    written = document_of(mpnet("export", swept["store"], "-o", out, "--json"))
-    known = stored(swept["store"])
-    assert written["trials"] == len(known) == swept["known"]
-    assert len({options for _, options in known}) == 2
-    with open(out, encoding="utf-8", newline="") as file:
+    table_path = tmp_path / "all" / "trials.csv"
+    document = document_of(mpnet("export", swept["store"], "-o", table_path, "--json"))
+    stored_values = read_values(swept["store"])
+    assert document["trials"] == len(stored_values) == swept["known"]
+    assert len({options for _, options in stored_values}) == 2
+    with open(table_path, encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file))
-    found = {}
+    table_values = {}
     for row in rows:
         layers = [row[name] for name in row if name.startswith("conv-")]
         assert "".join({"fp32": "f", "int8": "q"}[name] for name in layers) == row["precision"]
         key = (row["precision"], row["options"])
-        found[key] = {name: float(row[name]) for name in known[key]}
-    assert found == known
-    about = json.loads(out.with_suffix(".json").read_text(encoding="utf-8"))
-    assert about["digests"]["weights"]
-    assert about["protocol"]["images"] == swept["images"]
-    assert len(about["contexts"]) == 2
+        table_values[key] = {name: float(row[name]) for name in stored_values[key]}
+    assert table_values == stored_values
+    description = json.loads(table_path.with_suffix(".json").read_text(encoding="utf-8"))
+    assert description["digests"]["weights"]
+    assert description["protocol"]["images"] == swept["images"]
+    assert len(description["contexts"]) == 2
 
 
 @pytest.mark.slow
 def test_parquet_and_data_frames_have_the_same(mpnet: Mpnet, swept: dict[str, Any], tmp_path: Path) -> None:
     parquet = pytest.importorskip("pyarrow.parquet")
     pytest.importorskip("pandas")
-    out = tmp_path / "trials.parquet"
-    assert mpnet("export", swept["store"], "-o", out).returncode == 0
-    table = parquet.read_table(out)
-    about = json.loads(table.schema.metadata[b"mpnet"])
+    table_path = tmp_path / "trials.parquet"
+    assert mpnet("export", swept["store"], "-o", table_path).returncode == 0
+    table = parquet.read_table(table_path)
+    description = json.loads(table.schema.metadata[b"mpnet"])
     frame = trials(swept["store"])
-    assert frame.attrs["mpnet"] == about
-    known = stored(swept["store"])
+    assert frame.attrs["mpnet"] == description
+    stored_values = read_values(swept["store"])
     for rows in (table.to_pylist(), frame.to_dict("records")):
-        found = {(row["precision"], row["options"]): row for row in rows}
-        assert found.keys() == known.keys()
-        for key, values in known.items():
-            assert {name: found[key][name] for name in values} == values
+        row_of = {(row["precision"], row["options"]): row for row in rows}
+        assert row_of.keys() == stored_values.keys()
+        for key, values in stored_values.items():
+            assert {name: row_of[key][name] for name in values} == values
     layers = [name for name in table.column_names if name.startswith("conv-")]
     assert {value for name in layers for value in table[name].to_pylist()} == {"fp32", "int8"}
 
 
 def test_a_table_of_nothing_is_said(mpnet: Mpnet, swept: dict[str, Any], experiment: Path, tmp_path: Path) -> None:
     store = swept["store"]
-    for source, extra, said in (
+    for source, extra, message in (
         (experiment, ("-o", tmp_path / "x.csv"), "is no store of a sweep"),
         (f"{store}:smallest", ("-o", tmp_path / "x.csv"), "a table is of all trials"),
         (f"{store}:7", ("-o", tmp_path / "x.csv"), "has no sweep 7"),
@@ -89,7 +89,7 @@ def test_a_table_of_nothing_is_said(mpnet: Mpnet, swept: dict[str, Any], experim
         refused = mpnet("export", source, *extra)
         assert refused.returncode == 2
         assert refused.stderr.count("\n") == 1
-        assert said in refused.stderr
+        assert message in refused.stderr
     assert not list(tmp_path.glob("x.*"))
 
 
@@ -98,11 +98,11 @@ def test_a_damaged_store_leaves_no_half_table(mpnet: Mpnet, swept: dict[str, Any
     shutil.copy(swept["store"], copy)
     with TrialStore.open(copy) as store:
         store._db.execute("UPDATE trials SET AP = 12.5 WHERE key LIKE 'q%'")
-    out = tmp_path / "trials.csv"
-    refused = mpnet("export", copy, "-o", out)
+    table_path = tmp_path / "trials.csv"
+    refused = mpnet("export", copy, "-o", table_path)
     assert refused.returncode == 2
     assert refused.stderr.count("\n") == 1
-    assert not out.exists()
-    assert not out.with_suffix(".json").exists()
+    assert not table_path.exists()
+    assert not table_path.with_suffix(".json").exists()
     with pytest.raises(StoreError):
         trials(tmp_path)

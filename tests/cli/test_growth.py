@@ -72,18 +72,18 @@ def boxes_of_report(folder: Path, size: int) -> list[str]:
     lines = [f"{n % 3} {x:.4f} {y:.4f} 0.01 0.01\n" for n, (x, y) in enumerate(random.uniform(0.1, 0.9, (10 * size, 2)))]
     (folder / "labels" / "scene-0.txt").write_text("".join(lines), encoding="ascii")
     cli.main(["run", str(experiment), "--threads=1", "-q", "--set", "data.limit=2"], standalone_mode=False)
-    made = min(folder.glob("runs/tiny/*/result.json"))
-    return ["report", str(made.parent), "-o", str(folder / "page.html")]
+    result_path = min(folder.glob("runs/tiny/*/result.json"))
+    return ["report", str(result_path.parent), "-o", str(folder / "page.html")]
 
 
 def results(folder: Path, size: int, name: str = "tiny") -> list[str]:
     experiment = write_experiment(folder, small_cfg())
     cli.main(["run", str(experiment), "--threads=1", "-q", "--set", f"name={name[:40]}"], standalone_mode=False)
-    made = min(folder.glob("runs/*/*/result.json"))
-    document = json.loads(made.read_text(encoding="utf-8")) | {"name": name}
+    result_path = min(folder.glob("runs/*/*/result.json"))
+    document = json.loads(result_path.read_text(encoding="utf-8")) | {"name": name}
     for number in range(2 * size):
-        copy = made.parent.with_name(f"{number:016x}")
-        shutil.copytree(made.parent, copy)
+        copy = result_path.parent.with_name(f"{number:016x}")
+        shutil.copytree(result_path.parent, copy)
         (copy / "result.json").write_text(json.dumps(document), encoding="utf-8")
     return ["list", str(folder / "runs")]
 
@@ -119,16 +119,16 @@ def layers_of_export(folder: Path, size: int) -> list[str]:
 def deep_run(folder: Path, size: int) -> list[str]:
     """Three times `size` layers of one kind before the head."""
     head = small_cfg().index("[convolutional]", small_cfg().index("[convolutional]") + 1)
-    same = 3 * size * CONV.replace("linear", "logistic")  # linear ones grow beyond all bounds
-    experiment = write_experiment(folder, small_cfg()[:head] + same + small_cfg()[head:])
+    layers = 3 * size * CONV.replace("linear", "logistic")  # linear ones grow beyond all bounds
+    experiment = write_experiment(folder, small_cfg()[:head] + layers + small_cfg()[head:])
     return ["run", str(experiment), *FEW_BOXES, "--set", "data.limit=2"]
 
 
-def images_of_run(folder: Path, size: int, each: int = 3) -> list[str]:
+def images_of_run(folder: Path, size: int, factor: int = 3) -> list[str]:
     experiment = write_experiment(folder, small_cfg())
     for kind in ("images", "labels"):
         shutil.rmtree(folder / kind)
-    images(folder, each * size)
+    images(folder, factor * size)
     return ["run", str(experiment), *FEW_BOXES]
 
 
@@ -145,8 +145,8 @@ def images_of_detect(folder: Path, size: int) -> list[str]:
 
 
 def boxes_of_compare(folder: Path, size: int) -> list[str]:
-    made = boxes_of_report(folder, size)[1]
-    return ["compare", made, made]
+    run_folder = boxes_of_report(folder, size)[1]
+    return ["compare", run_folder, run_folder]
 
 
 def images_of_analyze(folder: Path, size: int) -> list[str]:
@@ -184,9 +184,9 @@ def work(arguments: list[str]) -> tuple[int, int]:
         cli.main(arguments, standalone_mode=False)
     finally:
         profile.disable()
-        _, most = tracemalloc.get_traced_memory()
+        _, peak_bytes = tracemalloc.get_traced_memory()
         tracemalloc.stop()
-    return sum(entry.callcount for entry in profile.getstats()), most
+    return sum(entry.callcount for entry in profile.getstats()), peak_bytes
 
 
 @pytest.mark.slow
@@ -225,12 +225,12 @@ def test_work_grows_with_the_input(
     # On a busy machine latencies are taken longer, and again.
     monkeypatch.setattr("mpnet.speed.steps.ATTEMPTS", 1)
     monkeypatch.setattr("mpnet.speed.steps.LATENCY_SECONDS", 0.0)
-    done = []
+    measures = []
     for size in (1, 1, 10, 100):  # the first fills caches and imports
-        folder = tmp_path / f"{len(done)}"
+        folder = tmp_path / f"{len(measures)}"
         folder.mkdir()
-        done.append(work(command(folder, size)))
+        measures.append(work(command(folder, size)))
         capsys.readouterr()
-    _, one, ten, hundred = done
-    assert hundred[0] - ten[0] <= LINEAR * 10 * (ten[0] - one[0]) + FEW_CALLS
-    assert hundred[1] <= LINEAR * 10 * ten[1]
+    _, size_1, size_10, size_100 = measures
+    assert size_100[0] - size_10[0] <= LINEAR * 10 * (size_10[0] - size_1[0]) + FEW_CALLS
+    assert size_100[1] <= LINEAR * 10 * size_10[1]

@@ -27,9 +27,9 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.mark.slow
 def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_path: Path, mpnet: Mpnet) -> None:
-    told = mpnet("import", model, "-o", "net", "--json")
-    assert told.returncode == 0, told.stderr
-    document = json.loads(told.stdout)
+    import_process = mpnet("import", model, "-o", "net", "--json")
+    assert import_process.returncode == 0, import_process.stderr
+    document = json.loads(import_process.stdout)
     assert document["layers"] == 118
     assert {Path(name).name for name in document["files"]} == {"model.cfg", "model.weights", "model.names", "model.yaml"}
     became = {row["node"]: row["became"] for row in document["nodes"]}
@@ -39,10 +39,10 @@ def test_an_imported_network_is_shown_edited_run_and_exported(model: Path, tmp_p
     write_images(tmp_path / "net", 3)
     cfg = tmp_path / "net/model.cfg"
     cfg.write_text(cfg.read_text(encoding="utf-8").replace("filters=4\n", "filters=4\nint8=1\n", 1), encoding="utf-8")
-    shown = mpnet("show", cfg, "--json")
-    assert json.loads(shown.stdout)["precision_key"].startswith("qff")
-    ran = mpnet("run", "net/model.yaml", "--json", "--set", "runtime.threads=1")
-    assert ran.returncode == 0, ran.stderr
+    show_process = mpnet("show", cfg, "--json")
+    assert json.loads(show_process.stdout)["precision_key"].startswith("qff")
+    run_process = mpnet("run", "net/model.yaml", "--json", "--set", "runtime.threads=1")
+    assert run_process.returncode == 0, run_process.stderr
     assert mpnet("export", cfg, "--to", "onnx", "-o", "again.onnx").returncode == 0
 
 
@@ -71,15 +71,15 @@ def test_a_sweep_over_an_imported_network_ends_in_a_front(tmp_path: Path, mpnet:
     # And out again, as it was decided, and in once more.
     assert mpnet("export", "net/runs/tiny:smallest", "--to", "onnx", "-o", "mixed.onnx").returncode == 0
     assert mpnet("import", "mixed.onnx", "-o", "again").returncode == 0
-    shown = json.loads(mpnet("show", "again/mixed.cfg", "--json").stdout)
-    assert shown["precision_key"].count("q") == max(key.count("q") for key in keys)
+    network_document = json.loads(mpnet("show", "again/mixed.cfg", "--json").stdout)
+    assert network_document["precision_key"].count("q") == max(key.count("q") for key in keys)
 
 
 def test_the_table_names_every_node(model: Path, mpnet: Mpnet) -> None:
-    told = mpnet("import", model, "-o", "net")
-    assert told.returncode == 0
-    assert "[convolutional]" in told.stdout
-    assert "boxes: decoded as yolov8 does" in told.stderr
+    process = mpnet("import", model, "-o", "net")
+    assert process.returncode == 0
+    assert "[convolutional]" in process.stdout
+    assert "boxes: decoded as yolov8 does" in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_the_table_names_every_node(model: Path, mpnet: Mpnet) -> None:
 )
 def test_what_cannot_be_is_one_line(arguments: tuple[str, ...], message: str, model: Path, mpnet: Mpnet) -> None:
     (model.parent / "model.bin").write_bytes(b"")
-    told = mpnet("import", *arguments, "-o", "net")
-    assert told.returncode == 2
-    assert len(told.stderr.splitlines()) == 1
-    assert message in told.stderr
+    process = mpnet("import", *arguments, "-o", "net")
+    assert process.returncode == 2
+    assert len(process.stderr.splitlines()) == 1
+    assert message in process.stderr
     assert not (model.parent / "net").exists()
 
 
@@ -125,9 +125,9 @@ def test_layers_keep_the_names_of_their_nodes_and_recipes_speak_them(mpnet: Mpne
     # What quantises all that it is not told to leave hears of additions and of the decoder's convolution too.
     additions = [layer["source"][0] for layer in layers if layer["type"] == "shortcut"]
     assert {names[name] for name in additions} == {"Add"}
-    kept = {*convolutions, *additions, decoder}
+    node_names = {*convolutions, *additions, decoder}
     mpnet("export", tmp_path / "net" / "net.cfg", "--to", "recipe", "--flavour", "nncf", "-o", tmp_path / "n.recipe.json")
     patterns = json.loads((tmp_path / "n.recipe.json").read_text())["ignored_scope"]["patterns"]
     assert [name for name in names if any(re.match(pattern, name) for pattern in patterns)] == [
-        name for name in names if name in kept
+        name for name in names if name in node_names
     ]

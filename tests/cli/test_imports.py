@@ -48,13 +48,13 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
 
 def imported_by(folder: Path, *arguments: str) -> set[str]:
     """The heavy modules that a command imports."""
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-c", PROGRAM, " ".join(HEAVY), *arguments], cwd=folder, capture_output=True, text=True, check=False
     )
-    assert done.returncode == 0, done.stderr
-    [*_, last] = done.stdout.splitlines()
-    assert last.startswith("imported:")
-    return set(last.split()[1:])
+    assert process.returncode == 0, process.stderr
+    [*_, last_line] = process.stdout.splitlines()
+    assert last_line.startswith("imported:")
+    return set(last_line.split()[1:])
 
 
 @pytest.fixture
@@ -66,7 +66,7 @@ def folder(experiment: Path) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("arguments", "used"),
+    ("arguments", "packages"),
     [
         ("--help", ()),
         ("detect --help", ()),
@@ -91,9 +91,9 @@ def folder(experiment: Path) -> Path:
         ),
     ],
 )
-def test_nothing_is_imported_that_a_command_does_not_use(folder: Path, arguments: str, used: tuple[str, ...]) -> None:
+def test_nothing_is_imported_that_a_command_does_not_use(folder: Path, arguments: str, packages: tuple[str, ...]) -> None:
     words = arguments.replace("{model}", " ".join(MODEL)).split()
-    assert imported_by(folder, *words) <= set(used)
+    assert imported_by(folder, *words) <= set(packages)
 
 
 def test_the_api_imports_what_is_asked_for() -> None:

@@ -18,7 +18,7 @@ MODEL = ("--cfg", "net.cfg", "--weights", "net.weights")
 
 
 @pytest.fixture
-def own(experiment: Path) -> Path:
+def user_folder(experiment: Path) -> Path:
     """A network and images in several forms, in the folder of the tiny experiment."""
     folder = experiment.parent
     images = sorted((folder / "images").iterdir())
@@ -66,12 +66,12 @@ def own(experiment: Path) -> Path:
         ("--images", "images", "--annotations", "instances.json"),
     ],
 )
-def test_what_it_writes_runs(mpnet: Mpnet, own: Path, images: tuple[str, ...]) -> None:
-    said = document_of(mpnet("init", *MODEL, *images, "-o", "made/street.yaml", "--json"))
-    assert said == {"experiment": "made/street.yaml", "images": 5, "boxes": 9, "classes": list(NAMES), "warnings": []}
-    text = (own / "made" / "street.yaml").read_text()
+def test_what_it_writes_runs(mpnet: Mpnet, user_folder: Path, images: tuple[str, ...]) -> None:
+    document = document_of(mpnet("init", *MODEL, *images, "-o", "made/street.yaml", "--json"))
+    assert document == {"experiment": "made/street.yaml", "images": 5, "boxes": 9, "classes": list(NAMES), "warnings": []}
+    text = (user_folder / "made" / "street.yaml").read_text()
     assert text.count("#") > 8
-    experiment = read_experiment(own / "made" / "street.yaml")
+    experiment = read_experiment(user_folder / "made" / "street.yaml")
     assert (experiment.name, experiment.precision.default, experiment.sweep is not None) == ("street", "int8", True)
     run = document_of(mpnet("run", "made/street.yaml", "-q", "--json"))
     assert run["precision"]["key"] == "qqqqqqqqqhqqh"
@@ -87,45 +87,45 @@ def test_what_it_writes_runs(mpnet: Mpnet, own: Path, images: tuple[str, ...]) -
 
 
 @pytest.mark.slow
-def test_a_sweep_of_what_it_writes(mpnet: Mpnet, own: Path) -> None:
-    said = mpnet("init", *MODEL, "--images", "street.data")
-    assert said.stdout == "net.yaml: 5 images, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
+def test_a_sweep_of_what_it_writes(mpnet: Mpnet, user_folder: Path) -> None:
+    process = mpnet("init", *MODEL, "--images", "street.data")
+    assert process.stdout == "net.yaml: 5 images, 9 labelled objects, 3 classes. Next: mpnet run net.yaml\n"
     document = document_of(mpnet("sweep", "net.yaml", "--workers", 1, "-q", "--json"))
     assert (document["strategy"], document["holdout"]) == ("auto", {"selecting": 3, "held_out": 2})
-    found = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
-    assert {box["name"] for box in found["files"][0]["detections"]} <= set(NAMES)
+    detect_document = document_of(mpnet("detect", "net.yaml", "images/scene-0.png", "--conf", "0.1", "--json"))
+    assert {box["name"] for box in detect_document["files"][0]["detections"]} <= set(NAMES)
     # Without images those of the data set are looked at, whoever names them.
     own_images = document_of(mpnet("detect", "net.yaml", "--json"))
     assert [Path(file["path"]).name for file in own_images["files"]] == [f"scene-{n}.png" for n in range(5)]
 
 
 @pytest.mark.parametrize("engine", [*backends(), *READERS, "mprun"])
-def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, own: Path, engine: str) -> None:
+def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, user_folder: Path, engine: str) -> None:
     assert mpnet("init", *MODEL, "--images", "street.data", "--target", engine).returncode == 0
-    experiment = read_experiment(own / "net.yaml")
+    experiment = read_experiment(user_folder / "net.yaml")
     assert experiment.sweep is not None
     assert experiment.sweep.precisions == ("fp32", "fp16", "int8")
-    asked = experiment.quantization.options.activations
+    activations = experiment.quantization.options.activations
     mode = reader(engine).mode["activations"] if engine != "mprun" else {"ranges": "dynamic"}
-    assert {key: getattr(asked, key) for key in mode} == dict(mode)
+    assert {key: getattr(activations, key) for key in mode} == dict(mode)
     # Single keys of what it wrote can be set.
-    shown = mpnet("show", "net.yaml", "--set", "quantization.activations.mode=symmetric", "--json")
-    assert shown.returncode == 0, shown.stderr
+    process = mpnet("show", "net.yaml", "--set", "quantization.activations.mode=symmetric", "--json")
+    assert process.returncode == 0, process.stderr
 
 
-def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:
-    (own / "net.yaml").write_text("mine")
+def test_files_that_are_there_stay(mpnet: Mpnet, user_folder: Path) -> None:
+    (user_folder / "net.yaml").write_text("mine")
     refused = mpnet("init", *MODEL, "--images", "street.data")
     assert (refused.returncode, refused.stderr) == (
         2,
         "error: net.yaml: exists already; name another file with -o, or replace it with --force\n",
     )
-    assert (own / "net.yaml").read_text() == "mine"
+    assert (user_folder / "net.yaml").read_text() == "mine"
     assert mpnet("init", *MODEL, "--images", "street.data", "--force").returncode == 0
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--images", "none"), "none: no such folder"),
         (("--images", "images", "--labels", "none"), "none: the folder of labels cannot be read"),
@@ -134,41 +134,41 @@ def test_files_that_are_there_stay(mpnet: Mpnet, own: Path) -> None:
         (("--images", "none.yaml"), "none.yaml: cannot be read"),
     ],
 )
-def test_what_does_not_fit_is_one_line(mpnet: Mpnet, own: Path, arguments: tuple[str, ...], said: str) -> None:
-    (own / "runs").mkdir()
+def test_what_does_not_fit_is_one_line(mpnet: Mpnet, user_folder: Path, arguments: tuple[str, ...], message: str) -> None:
+    (user_folder / "runs").mkdir()
     refused = mpnet("init", *MODEL, *arguments, "--names", "net.names")
     assert (refused.returncode, refused.stdout, refused.stderr.count("\n")) == (2, "", 1)
-    assert said in refused.stderr
-    assert not (own / "net.yaml").exists()
+    assert message in refused.stderr
+    assert not (user_folder / "net.yaml").exists()
 
 
-def test_images_with_capital_suffixes_have_labels(mpnet: Mpnet, own: Path) -> None:
-    for number, file in enumerate(sorted((own / "images").iterdir())):
+def test_images_with_capital_suffixes_have_labels(mpnet: Mpnet, user_folder: Path) -> None:
+    for number, file in enumerate(sorted((user_folder / "images").iterdir())):
         file.rename(file.with_suffix((".PNG", ".Png")[number % 2]))
-    written = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "capital.yaml", cwd=own)
-    assert written.returncode == 0, written.stderr
-    assert "labelled objects" in written.stderr + written.stdout
+    process = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "capital.yaml", cwd=user_folder)
+    assert process.returncode == 0, process.stderr
+    assert "labelled objects" in process.stderr + process.stdout
 
 
-def test_images_of_a_kind_that_is_not_read_are_named(mpnet: Mpnet, own: Path) -> None:
-    (own / "scans").mkdir()
+def test_images_of_a_kind_that_is_not_read_are_named(mpnet: Mpnet, user_folder: Path) -> None:
+    (user_folder / "scans").mkdir()
     for number in range(3):
-        (own / "scans" / f"{number}.TIF").write_bytes(b"II*")
-    refused = mpnet("init", *MODEL, "--names", "net.names", "--images", "scans", "-o", "scans.yaml", cwd=own)
+        (user_folder / "scans" / f"{number}.TIF").write_bytes(b"II*")
+    refused = mpnet("init", *MODEL, "--names", "net.names", "--images", "scans", "-o", "scans.yaml", cwd=user_folder)
     assert refused.returncode == 2
     assert "holds no image that mpnet reads" in refused.stderr
     assert "but 3 .tif files" in refused.stderr
 
 
-def test_a_network_that_says_letterbox_is_fitted_so_everywhere(mpnet: Mpnet, own: Path) -> None:
-    cfg = own / "net.cfg"
+def test_a_network_that_says_letterbox_is_fitted_so_everywhere(mpnet: Mpnet, user_folder: Path) -> None:
+    cfg = user_folder / "net.cfg"
     cfg.write_text(cfg.read_text().replace("[net]", "[net]\nletter_box=1", 1))
-    written = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "letter.yaml", cwd=own)
-    assert written.returncode == 0, written.stderr
-    experiment = read_experiment(own / "letter.yaml")
+    process = mpnet("init", *MODEL, "--names", "net.names", "--images", "images", "-o", "letter.yaml", cwd=user_folder)
+    assert process.returncode == 0, process.stderr
+    experiment = read_experiment(user_folder / "letter.yaml")
     assert experiment.detection.resize == "letterbox"
-    image = next(iter(sorted((own / "images").iterdir())))
-    by_default = mpnet("detect", *MODEL, image, "--json", cwd=own)
-    by_name = mpnet("detect", *MODEL, image, "--json", "--resize", "letterbox", cwd=own)
+    image = next(iter(sorted((user_folder / "images").iterdir())))
+    by_default = mpnet("detect", *MODEL, image, "--json", cwd=user_folder)
+    by_name = mpnet("detect", *MODEL, image, "--json", "--resize", "letterbox", cwd=user_folder)
     assert document_of(by_default)["protocol"]["resize"] == "letterbox"
     assert document_of(by_default)["protocol"] == document_of(by_name)["protocol"]

@@ -40,11 +40,15 @@ def test_every_option_reaches_its_command(name: str) -> None:
     command = cli_main.cli.get_command(click.Context(cli_main.cli), name)
     assert command is not None
     assert command.callback is not None
-    taken = inspect.signature(inspect.unwrap(command.callback)).parameters
-    rest = {name for name, one in taken.items() if one.kind is inspect.Parameter.VAR_KEYWORD}
-    named = {str(parameter.name) for parameter in command.params if parameter.expose_value}
-    assert named >= set(taken) - rest
-    assert rest or named == set(taken)
+    signature_parameters = inspect.signature(inspect.unwrap(command.callback)).parameters
+    keyword_parameters = {
+        name
+        for name, signature_parameter in signature_parameters.items()
+        if signature_parameter.kind is inspect.Parameter.VAR_KEYWORD
+    }
+    option_names = {str(parameter.name) for parameter in command.params if parameter.expose_value}
+    assert option_names >= set(signature_parameters) - keyword_parameters
+    assert keyword_parameters or option_names == set(signature_parameters)
 
 
 def test_help_lists_every_command() -> None:
@@ -157,10 +161,10 @@ except BaseException as raised:
 
 
 def test_a_closed_pipe_is_silent() -> None:
-    read, write = os.pipe()
-    os.close(read)
-    with os.fdopen(write, "w") as closed:
-        result = subprocess.run([*MPNET, "--help"], stdout=closed, stderr=subprocess.PIPE, text=True, check=False)
+    read_end, write_end = os.pipe()
+    os.close(read_end)
+    with os.fdopen(write_end, "w") as pipe:
+        result = subprocess.run([*MPNET, "--help"], stdout=pipe, stderr=subprocess.PIPE, text=True, check=False)
     assert result.stderr == ""
 
 
@@ -177,7 +181,7 @@ def test_a_command_to_copy_has_no_line_end_of_ours(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(sys, "stdout", os.fdopen(follower, "w", encoding="utf-8"))
     print_command("$ mpnet " + "--set name=value " * 10)
     sys.stdout.close()
-    shown = os.read(leader, 4096).decode()
+    text = os.read(leader, 4096).decode()
     os.close(leader)
-    assert shown.count("\n") == 1
-    assert shown.count("--set name=value") == 10
+    assert text.count("\n") == 1
+    assert text.count("--set name=value") == 10

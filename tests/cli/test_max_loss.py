@@ -16,9 +16,9 @@ SWEEP = ("--set", "sweep={strategy: one_at_a_time, precisions: [fp32, int8], hol
 
 @pytest.mark.slow
 def test_five_images_show_nothing(mpnet: Mpnet, experiment: Path) -> None:
-    told = mpnet("sweep", experiment, *SWEEP, "--max-loss", "1 agreement", "--json")
-    document = json.loads(told.stdout)
-    assert told.returncode == 1
+    process = mpnet("sweep", experiment, *SWEEP, "--max-loss", "1 agreement", "--json")
+    document = json.loads(process.stdout)
+    assert process.returncode == 1
     assert document["safety"]["margin"] == {"agreement_AP": 1.0}
     assert document["safety"]["safe"] is None
     assert {row["state"] for row in document["safety"]["tested"]} <= {"cannot be told", "not met"}
@@ -37,8 +37,8 @@ def test_a_budget_that_everything_keeps_takes_the_cheapest(mpnet: Mpnet, experim
     assert {row["state"] for row in tested} == {"met"}
     assert "agreement_AP" in document["picks"]["safe"]["losses"]["held_out"]
     # Another budget judges nothing again, and computes nothing.
-    again = json.loads(mpnet("sweep", experiment, *SWEEP, "--max-loss", "0 agreement", "--json").stdout)
-    assert again["computed"] == 0
+    second_document = json.loads(mpnet("sweep", experiment, *SWEEP, "--max-loss", "0 agreement", "--json").stdout)
+    assert second_document["computed"] == 0
 
 
 @pytest.mark.slow
@@ -66,8 +66,8 @@ def test_a_forecast_says_how_surely_losses_will_be_known_and_stores_nothing(mpne
     keys = [row["precision"] for row in document["configurations"]]
     assert keys == ["q" * 13, "q" * 12 + "f", "q" * 6 + "f" * 7, "f" * 6 + "q" * 7]
     for row in document["configurations"]:
-        for of in row["losses"].values():
-            assert of["half_widths"] == sorted(of["half_widths"], reverse=True)
+        for measure_losses in row["losses"].values():
+            assert measure_losses["half_widths"] == sorted(measure_losses["half_widths"], reverse=True)
     text = mpnet("sweep", experiment, *SWEEP[:2], "--forecast", "-q").stdout
     assert "A forecast from" in text
     assert re.search(f"int8 everywhere +{'q' * 13} +agreement AP", text)
@@ -79,6 +79,6 @@ def test_a_sweep_says_what_twice_as_many_images_would_bring(mpnet: Mpnet, experi
     document = document_of(mpnet("sweep", experiment, *SWEEP, "--json"))
     twice = document["safety"]["twice"]
     assert twice["images"] == 2 * document["safety"]["images"]
-    assert all(of["twice"] <= of["now"] for of in twice["half_widths"].values())
+    assert all(half_width["twice"] <= half_width["now"] for half_width in twice["half_widths"].values())
     status = mpnet("sweep", "--status", document["store"], "--json")
     assert json.loads(status.stdout)["findings"]["safety"]["twice"] == twice

@@ -20,16 +20,16 @@ DATA = "--set", "data.calibration.count=3"
 
 @pytest.mark.slow
 def test_every_level_and_any_number_of_threads_give_the_same(mpnet: Mpnet, experiment: Path) -> None:
-    found = [
+    documents = [
         document_of(mpnet("run", experiment, *MIXED, *DATA, "--json", "--force", "--isa", level, "--threads", threads))
         for level, threads in [*((level, 1) for level in usable_levels()), (usable_levels()[0], 3)]
     ]
-    assert {code for code in found[0]["precision"]["key"]} == set("f456")
-    assert found[0]["digests"]["lessons"]
-    assert found[0]["calibration"] == {"count": 3, "seed": 0}
-    for other in found[1:]:
-        for part in ("metrics", "agreement", "digests", "per_class"):
-            assert other[part] == found[0][part]
+    assert {code for code in documents[0]["precision"]["key"]} == set("f456")
+    assert documents[0]["digests"]["lessons"]
+    assert documents[0]["calibration"] == {"count": 3, "seed": 0}
+    for document in documents[1:]:
+        for section in ("metrics", "agreement", "digests", "per_class"):
+            assert document[section] == documents[0][section]
 
 
 @pytest.mark.slow
@@ -68,7 +68,7 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
 
 @pytest.mark.slow
 def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment: Path) -> None:
-    said = (
+    option_texts = (
         "narrow={}",
         "narrow=nearest",
         "narrow.bias_correction=false",
@@ -79,10 +79,10 @@ def test_options_of_narrow_weights_decide_the_identity(mpnet: Mpnet, experiment:
         document_of(
             mpnet("run", experiment, *DATA, "--json", "--set", "precision.default=int4", "--set", f"quantization.{text}")
         )
-        for text in said
+        for text in option_texts
     ]
-    assert len({trial["digests"]["trial"] for trial in trials}) == len(said)
-    assert len({tuple(trial["agreement"]["head_sqnr_db"]) for trial in trials}) == len(said)
+    assert len({trial["digests"]["trial"] for trial in trials}) == len(option_texts)
+    assert len({tuple(trial["agreement"]["head_sqnr_db"]) for trial in trials}) == len(option_texts)
 
 
 def test_other_images_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
@@ -99,10 +99,10 @@ def test_other_images_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
 @pytest.mark.parametrize(("target", "bits"), [("onnx", 5), ("ncnn", 4), ("tflite", 6)])
 def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, experiment: Path, target: str, bits: int) -> None:
     experiment.write_text(experiment.read_text().replace("default: int8", f"default: fp32, layers: {{last: int{bits}}}"))
-    found = mpnet("export", experiment, "--to", target, "-o", "out")
-    assert found.returncode == 2
-    assert f"(conv-13/yolo-2) as int{bits}: it has no weights of {bits} bits" in found.stderr
-    assert "the nearest configuration that can be exported is ffffffffffff" in found.stderr
+    process = mpnet("export", experiment, "--to", target, "-o", "out")
+    assert process.returncode == 2
+    assert f"(conv-13/yolo-2) as int{bits}: it has no weights of {bits} bits" in process.stderr
+    assert "the nearest configuration that can be exported is ffffffffffff" in process.stderr
 
 
 @pytest.mark.slow
@@ -112,19 +112,19 @@ def test_exports_that_lack_them_name_the_layer_and_the_nearest(mpnet: Mpnet, exp
 def test_exports_that_have_them_say_so(mpnet: Mpnet, experiment: Path, target: str, package: str) -> None:
     pytest.importorskip(package)
     experiment.write_text(experiment.read_text().replace("default: int8", "default: fp32, layers: {last: int4}"))
-    out = experiment.with_suffix(f".out{targets()[target].suffix}")
-    document = document_of(mpnet("export", experiment, "--to", target, "-o", out, "--json"))
-    assert out.stat().st_size > 0
-    asked = [layer for layer in document["layers"] if layer["asked"] == "int4"]
-    assert {layer["written"] for layer in asked} == (set() if target == "yaml" else {"int4"})
+    exported_path = experiment.with_suffix(f".out{targets()[target].suffix}")
+    document = document_of(mpnet("export", experiment, "--to", target, "-o", exported_path, "--json"))
+    assert exported_path.stat().st_size > 0
+    requested_layers = [layer for layer in document["layers"] if layer["asked"] == "int4"]
+    assert {layer["written"] for layer in requested_layers} == (set() if target == "yaml" else {"int4"})
 
 
 def test_commands_without_calibration_images_round_to_nearest(mpnet: Mpnet, experiment: Path) -> None:
     cfg, weights = experiment.parent / "net.cfg", experiment.parent / "net.weights"
     image = next(path for path in experiment.parent.rglob("*.png"))
-    found = mpnet("detect", "--cfg", cfg, "--weights", weights, image, "--default", "int4")
-    assert found.returncode == 0, found.stderr
-    assert "rounded to nearest" in found.stderr
+    process = mpnet("detect", "--cfg", cfg, "--weights", weights, image, "--default", "int4")
+    assert process.returncode == 0, process.stderr
+    assert "rounded to nearest" in process.stderr
 
 
 def test_a_result_says_that_its_images_calibrated(mpnet: Mpnet, experiment: Path) -> None:

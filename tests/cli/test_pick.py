@@ -41,9 +41,9 @@ def test_all_budgets_are_kept_and_without_a_loss_the_most_accurate_is_picked(mpn
     for text, limit in (("1.5x", 1.5 * size[int8]), ("40%", 0.4 * size[fp32]), (f"{size[int8] / 1e3 + 1}kB", size[int8] + 1e3)):
         row = document_of(mpnet("pick", store, "--max-bytes", text, "--json"))["pick"]
         assert agreement[table.keys.index(row["precision"])] == np.max(agreement[size <= limit * (1 + 1e-9)])
-    both = document_of(mpnet("pick", store, "--max-loss", "6 agreement", "--max-bytes", "50 %", "--json"))["pick"]
-    assert size[table.keys.index(both["precision"])] <= size[fp32] / 2
-    assert 100 - agreement[table.keys.index(both["precision"])] <= 6
+    constrained = document_of(mpnet("pick", store, "--max-loss", "6 agreement", "--max-bytes", "50 %", "--json"))["pick"]
+    assert size[table.keys.index(constrained["precision"])] <= size[fp32] / 2
+    assert 100 - agreement[table.keys.index(constrained["precision"])] <= 6
 
 
 @pytest.mark.parametrize(
@@ -53,13 +53,13 @@ def test_looser_and_tighter_budgets_give_what_they_promise(mpnet: Mpnet, store: 
     def picked(options: dict[str, str]) -> Any:
         return document_of(mpnet("pick", store, *(word for item in options.items() for word in item), "--json"))
 
-    given = dict(zip(budgets[::2], budgets[1::2], strict=True))
-    document = picked(given)
+    budget_of = dict(zip(budgets[::2], budgets[1::2], strict=True))
+    document = picked(budget_of)
     assert document["looser"]
     assert document["tighter"]
-    for other in (*document["looser"], *document["tighter"]):
-        again = picked({**given, other["option"]: other["budget"]})
-        assert again["pick"]["precision"] == other["row"]["precision"] != document["pick"]["precision"]
+    for alternative in (*document["looser"], *document["tighter"]):
+        changed_pick = picked({**budget_of, alternative["option"]: alternative["budget"]})
+        assert changed_pick["pick"]["precision"] == alternative["row"]["precision"] != document["pick"]["precision"]
 
 
 def test_a_table_says_what_was_picked_and_how_to_take_it(mpnet: Mpnet, store: Path) -> None:

@@ -23,16 +23,16 @@ def ranges_files(experiment: Path) -> list[Path]:
 
 @pytest.mark.slow
 def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) -> None:
-    first = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
-    assert first["digests"]["calibration"] is not None
+    document = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    assert document["digests"]["calibration"] is not None
     (path,) = ranges_files(experiment)
     content = json.loads(path.read_text(encoding="utf-8"))
     assert content["images"] == 5
     assert content["tensors"][0]["name"] == "picture"
-    written = path.stat().st_mtime_ns
-    again = document_of(mpnet("run", experiment, *CALIBRATED, "--force", "--json"))
-    assert (again["id"], again["metrics"]) == (first["id"], first["metrics"])
-    assert path.stat().st_mtime_ns == written
+    modification_time = path.stat().st_mtime_ns
+    second_document = document_of(mpnet("run", experiment, *CALIBRATED, "--force", "--json"))
+    assert (second_document["id"], second_document["metrics"]) == (document["id"], document["metrics"])
+    assert path.stat().st_mtime_ns == modification_time
     document_of(mpnet("run", experiment, *CALIBRATED, "--set", "data.calibration.count=2", "--json"))
     document_of(mpnet("run", experiment, *CALIBRATED, "--set", "quantization.activations.method=mse", "--json"))
     assert len(ranges_files(experiment)) == 3
@@ -40,25 +40,25 @@ def test_ranges_are_kept_as_text_and_used_again(mpnet: Mpnet, experiment: Path) 
 
 def test_calibration_on_images_that_are_evaluated_is_said(mpnet: Mpnet, experiment: Path, tmp_path: Path) -> None:
     names = sorted(path.name for path in (experiment.parent / "images").iterdir())
-    own = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
-    [note] = [note for note in own["notes"] if "calibration" in note]
+    overlapping = document_of(mpnet("run", experiment, *CALIBRATED, "--json"))
+    [note] = [note for note in overlapping["notes"] if "calibration" in note]
     assert note == (
         f"calibration also used {len(names)} of the evaluated images, so ranges fit these better than other "
         f"images: {', '.join(names[:5])}; name others in data.calibration.images"
     )
-    others = tmp_path / "others"
-    others.mkdir()
+    other_images = tmp_path / "others"
+    other_images.mkdir()
     for number, name in enumerate(names):
         image = cv2.imread(str(experiment.parent / "images" / name))
-        cv2.imwrite(str(others / f"{number}.png"), image[::-1])
+        cv2.imwrite(str(other_images / f"{number}.png"), image[::-1])
     # The same bytes under another name are the same image.
-    shutil.copy(experiment.parent / "images" / names[2], others / "copy.png")
-    mixed = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
+    shutil.copy(experiment.parent / "images" / names[2], other_images / "copy.png")
+    mixed = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={other_images}", "--json"))
     [note] = [note for note in mixed["notes"] if "calibration" in note]
     assert note.startswith("calibration also used 1 of the evaluated images, so")
     assert "images: copy.png;" in note
-    (others / "copy.png").unlink()
-    apart = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={others}", "--json"))
+    (other_images / "copy.png").unlink()
+    apart = document_of(mpnet("run", experiment, *CALIBRATED, "--set", f"data.calibration.images={other_images}", "--json"))
     assert not [note for note in apart.get("notes", []) if "calibration" in note]
 
 
@@ -69,13 +69,13 @@ def test_dynamic_runs_have_no_calibration(mpnet: Mpnet, experiment: Path) -> Non
 
 def test_corrections_change_the_identity_and_the_result(mpnet: Mpnet, experiment: Path) -> None:
     plain = document_of(mpnet("run", experiment, "--json"))
-    seen = {plain["id"]}
+    ids = {plain["id"]}
     for option in ("bias_correction", "equalisation"):
         document = document_of(mpnet("run", experiment, "--set", f"quantization.{option}=true", "--json"))
         assert document["protocol"]["quantization"][option] is True
         assert document["agreement"]["head_sqnr_db"] != plain["agreement"]["head_sqnr_db"]
-        seen.add(document["id"])
-    assert len(seen) == 3
+        ids.add(document["id"])
+    assert len(ids) == 3
 
 
 def test_a_word_that_is_no_way_to_equalise_is_one_line(mpnet: Mpnet, experiment: Path) -> None:
@@ -88,9 +88,11 @@ def test_equalising_by_activations_takes_calibration_images(mpnet: Mpnet, experi
     document = document_of(mpnet("run", experiment, "--set", "quantization.equalisation=activations", "--json"))
     assert document["protocol"]["quantization"]["equalisation"] == "activations"
     assert document["digests"]["calibration"] is not None
-    again = document_of(mpnet("run", experiment, "--set", "quantization.equalisation=activations", "--json", "--force"))
-    assert again["metrics"] == document["metrics"]
-    assert again["id"] == document["id"]
+    second_document = document_of(
+        mpnet("run", experiment, "--set", "quantization.equalisation=activations", "--json", "--force")
+    )
+    assert second_document["metrics"] == document["metrics"]
+    assert second_document["id"] == document["id"]
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_what_analyze_says_to_keep_can_be_pasted(mpnet: Mpnet, experiment: Path)
     key, _, value = keep["yaml"].partition(": ")
     assert key == "precision"
     run = document_of(mpnet("run", experiment, "--set", f"precision={value}", "--json"))
-    kept = [layer["index"] for layer in run["precision"]["layers"] if layer["precision"] == "fp16" and layer["macs"]]
-    assert kept == keep["layers"]
+    kept_layers = [layer["index"] for layer in run["precision"]["layers"] if layer["precision"] == "fp16" and layer["macs"]]
+    assert kept_layers == keep["layers"]
     assert run["cost"]["int8_macs"] >= 0.7 * run["cost"]["macs"]
 
 
@@ -178,18 +180,18 @@ def test_what_analyze_proposes_stays_within_its_share_and_agrees_no_less(mpnet: 
         keep, rows = document["keep"], {row["layer"]: row for row in document["layers"]}
         assert keep["raised"]["macs_percent"] == pytest.approx(sum(rows[index]["macs_percent"] for index in keep["layers"]))
         assert keep["raised"]["macs_percent"] <= share
-        for other in filter(None, (keep["given"], keep["heads"])):
-            assert keep["raised"]["agreement"] >= other["agreement"]
-        added = sum(rows[index]["raised_bit_operations_percent"] for index in keep["layers"]) / 100
-        assert keep["raised"]["bit_operations"] == pytest.approx((1 + added) * keep["given"]["bit_operations"])
+        for configuration in filter(None, (keep["given"], keep["heads"])):
+            assert keep["raised"]["agreement"] >= configuration["agreement"]
+        added_share = sum(rows[index]["raised_bit_operations_percent"] for index in keep["layers"]) / 100
+        assert keep["raised"]["bit_operations"] == pytest.approx((1 + added_share) * keep["given"]["bit_operations"])
 
 
 @pytest.mark.slow
 def test_analyze_drops_no_choice_of_the_users(mpnet: Mpnet, experiment: Path) -> None:
-    given = "precision={default: int8, layers: {first: fp16, 8: fp16, heads: int8}}"
-    process = mpnet("analyze", experiment, "--set", given, "--keep-macs", "30")
+    precision = "precision={default: int8, layers: {first: fp16, 8: fp16, heads: int8}}"
+    process = mpnet("analyze", experiment, "--set", precision, "--keep-macs", "30")
     assert "the given configuration stays: default int8, first: fp16, 8: fp16, heads: int8" in process.stdout
-    keep = document_of(mpnet("analyze", experiment, "--set", given, "--keep-macs", "30", "--json"))["keep"]
+    keep = document_of(mpnet("analyze", experiment, "--set", precision, "--keep-macs", "30", "--json"))["keep"]
     proposed = yaml.safe_load(keep["yaml"])["precision"]
     assert proposed["default"] == "int8"
     assert {"first": "fp16", "heads": "int8"}.items() <= proposed["layers"].items()

@@ -13,7 +13,7 @@ from tests.cli.conftest import Mpnet, document_of
 
 DATA = "--set", "data.calibration.count=3"
 LEARNT = "--set", "quantization.weights.rounding=learnt"
-WHOLE = (
+INTEGER_ONLY = (
     "--set",
     "quantization={activations: calibrated, integer_only: true, bias_correction: true, weights: {rounding: learnt}}",
 )
@@ -22,15 +22,15 @@ WHOLE = (
 @pytest.mark.slow
 def test_every_level_gives_the_same_and_it_is_another_trial(mpnet: Mpnet, experiment: Path) -> None:
     levels = usable_levels()
-    found = [document_of(mpnet("run", experiment, *LEARNT, *DATA, "--json", "--force", "--isa", level)) for level in levels]
+    documents = [document_of(mpnet("run", experiment, *LEARNT, *DATA, "--json", "--force", "--isa", level)) for level in levels]
     plain = document_of(mpnet("run", experiment, *DATA, "--json"))
-    assert found[0]["digests"]["lessons"]
+    assert documents[0]["digests"]["lessons"]
     assert "lessons" not in plain["digests"]
-    assert found[0]["digests"]["trial"] != plain["digests"]["trial"]
-    assert found[0]["agreement"]["head_sqnr_db"] != plain["agreement"]["head_sqnr_db"]
-    for other in found[1:]:
-        for part in ("metrics", "agreement", "digests"):
-            assert other[part] == found[0][part]
+    assert documents[0]["digests"]["trial"] != plain["digests"]["trial"]
+    assert documents[0]["agreement"]["head_sqnr_db"] != plain["agreement"]["head_sqnr_db"]
+    for document in documents[1:]:
+        for section in ("metrics", "agreement", "digests"):
+            assert document[section] == documents[0][section]
 
 
 def test_other_images_are_another_trial(mpnet: Mpnet, experiment: Path) -> None:
@@ -50,13 +50,15 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
             "space: {tied: [['0..6'], ['8..22']]}}\n"
         )
     document = document_of(
-        mpnet("sweep", experiment, *WHOLE, *DATA, "--set", "sweep.precisions=[int16, int8]", "--workers", "1", "--json")
+        mpnet("sweep", experiment, *INTEGER_ONLY, *DATA, "--set", "sweep.precisions=[int16, int8]", "--workers", "1", "--json")
     )
     with TrialStore.read(document["store"]) as store:
         trials = {trial.key: (trial.values, store.trial_digest(1, trial.key)) for trial in store.trials(1)}
     key = next(key for key in trials if key[0] + key[-1] == "qi")
     layers = "{0..6: int8, 8..22: int16}"
-    run = document_of(mpnet("run", experiment, *WHOLE, *DATA, "--json", "--verify", "--set", f"precision.layers={layers}"))
+    run = document_of(
+        mpnet("run", experiment, *INTEGER_ONLY, *DATA, "--json", "--verify", "--set", f"precision.layers={layers}")
+    )
     assert run["precision"]["key"] == key
     assert run["digests"]["trial"] == trials[key][1]
     assert run["metrics"]["AP"] == trials[key][0]["AP"]
@@ -67,8 +69,8 @@ def test_a_swept_configuration_is_what_a_run_of_it_gives(mpnet: Mpnet, experimen
 def test_exports_have_them(mpnet: Mpnet, experiment: Path, target: str, package: str) -> None:
     pytest.importorskip(package)
     document = document_of(mpnet("export", experiment, *LEARNT, *DATA, "--to", target, "-o", "out.file", "--json"))
-    asked = [layer for layer in document["layers"] if layer["asked"] == "int8"]
-    assert {layer["written"] for layer in asked} == {"int8"}
+    requested_layers = [layer for layer in document["layers"] if layer["asked"] == "int8"]
+    assert {layer["written"] for layer in requested_layers} == {"int8"}
 
 
 def test_one_scale_per_tensor_is_refused(mpnet: Mpnet, experiment: Path) -> None:

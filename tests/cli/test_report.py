@@ -36,15 +36,15 @@ def store(tmp_path: Path, mpnet: Mpnet) -> Path:
     """A finished sweep over three layers of the tiny network."""
     path = write_experiment(tmp_path)
     path.write_text(path.read_text().replace("precision: {default: int8}\n", "") + SWEEP)
-    found = document_of(mpnet("sweep", path, "--workers", 1, "--json"))
-    assert found["trials"] == 8
-    return tmp_path / found["store"]
+    document = document_of(mpnet("sweep", path, "--workers", 1, "--json"))
+    assert document["trials"] == 8
+    return tmp_path / document["store"]
 
 
 def embedded(html: Path) -> dict[str, Any]:
-    found = re.search(r'id="data">(.*?)</script>', html.read_text(encoding="utf-8"), re.DOTALL)
-    assert found is not None
-    document = json.loads(found[1])
+    match = re.search(r'id="data">(.*?)</script>', html.read_text(encoding="utf-8"), re.DOTALL)
+    assert match is not None
+    document = json.loads(match[1])
     assert isinstance(document, dict)
     return document
 
@@ -56,9 +56,9 @@ def column(page: dict[str, Any], name: str) -> list[float]:
 
 def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> None:
     run = document_of(mpnet("run", experiment, "--json"))
-    found = document_of(mpnet("report", run["folder"], "-o", "page.html", "--figures", "f", "--data", "d", "--json"))
-    assert found["missing"] == []
-    assert (experiment.parent / "page.html").stat().st_size == found["bytes"]
+    report_document = document_of(mpnet("report", run["folder"], "-o", "page.html", "--figures", "f", "--data", "d", "--json"))
+    assert report_document["missing"] == []
+    assert (experiment.parent / "page.html").stat().st_size == report_document["bytes"]
     table = embedded(experiment.parent / "page.html")["table"]
     assert table["keys"] == ["f" * 13, "q" * 13]
     assert {"error-sqnr.svg", "time.svg", "bytes.svg"} <= {path.name for path in (experiment.parent / "f").iterdir()}
@@ -67,12 +67,12 @@ def test_report_of_a_run_brings_its_baseline(mpnet: Mpnet, experiment: Path) -> 
 
 def test_a_report_of_runs_has_the_agreement_and_the_intervals_of_compare(mpnet: Mpnet, experiment: Path) -> None:
     fp32 = document_of(mpnet("run", experiment, "--set", "name=a", "--set", "precision={default: fp32}", "--json"))
-    beside = document_of(mpnet("run", experiment, "--json"))
+    mixed = document_of(mpnet("run", experiment, "--json"))
     alone = document_of(
         mpnet("run", experiment, "--set", "name=c", "--set", "precision={default: fp16}", "--no-baseline", "--json")
     )
-    for first, *others in ([fp32, beside, alone], [alone, fp32, beside], [beside, alone]):
-        folders = [run["folder"] for run in (first, *others)]
+    for reference, *candidates in ([fp32, mixed, alone], [alone, fp32, mixed], [mixed, alone]):
+        folders = [run["folder"] for run in (reference, *candidates)]
         compared = document_of(mpnet("compare", *folders, "--json"))["runs"]
         mpnet("report", *folders, "-o", "page.html")
         html = (experiment.parent / "page.html").read_text(encoding="utf-8")
@@ -91,8 +91,8 @@ def test_a_report_of_runs_has_the_agreement_and_the_intervals_of_compare(mpnet: 
 @pytest.mark.slow
 def test_report_of_a_sweep_shows_what_the_store_lacks_too(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     key = "fq" + "f" * 11
-    found = document_of(mpnet("report", store, "-o", "page.html", "--choose", key, "--draws", 100, "--json"))
-    assert found["missing"] == []
+    report_document = document_of(mpnet("report", store, "-o", "page.html", "--choose", key, "--draws", 100, "--json"))
+    assert report_document["missing"] == []
     document = embedded(tmp_path / "page.html")
     table = document["table"]
     assert table["keys"][table["chosen"]] == key
@@ -122,48 +122,48 @@ def test_intervals_are_of_the_images_that_their_figures_are_of(mpnet: Mpnet, sto
     document = embedded(tmp_path / "page.html")
     table = document["table"]
     columns = {name: np.frombuffer(base64.b64decode(text), dtype="<f8") for name, text in table["columns"].items()}
-    seen = set()
-    for row, found in document["intervals"].items():
-        for name, (difference, _, _) in found.items():
+    names = set()
+    for row, intervals in document["intervals"].items():
+        for name, (difference, _, _) in intervals.items():
             if name in columns and np.isfinite(columns[name]).all():
                 start = columns[name][table["baseline"]]
                 assert difference == pytest.approx(columns[name][int(row)] - start, abs=1e-9)
-                seen.add(name)
-    assert {"agreement_AP", "held_out_agreement_AP", "AP", "held_out_AP"} <= seen
+                names.add(name)
+    assert {"agreement_AP", "held_out_agreement_AP", "AP", "held_out_AP"} <= names
     assert [table["keys"][row] for row in sorted(table["front"])] == sorted(row["precision"] for row in swept["front"])
 
 
 def test_report_says_why_something_is_missing(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
     with (tmp_path / "net.weights").open("ab") as file:
         file.write(b"\0\0\0\0")
-    found = document_of(mpnet("report", store, "--json"))
-    assert len(found["missing"]) == 1
-    assert "net.weights" in found["missing"][0]["why"]
+    report_document = document_of(mpnet("report", store, "--json"))
+    assert len(report_document["missing"]) == 1
+    assert "net.weights" in report_document["missing"][0]["why"]
 
 
 def test_compare_configurations_of_a_sweep(mpnet: Mpnet, store: Path) -> None:
-    found = document_of(mpnet("compare", f"{store}:baseline", f"{store}:qqq{'f' * 10}", "--draws", 100, "--json"))
-    assert [run["precision"] for run in found["runs"]] == ["f" * 13, "qqq" + "f" * 10]
-    assert found["runs"][1]["agreement"]["AP"] < 100
-    assert [row["index"] for row in found["layers"] if row["differs"]][:3] == [0, 2, 4]
+    comparison = document_of(mpnet("compare", f"{store}:baseline", f"{store}:qqq{'f' * 10}", "--draws", 100, "--json"))
+    assert [run["precision"] for run in comparison["runs"]] == ["f" * 13, "qqq" + "f" * 10]
+    assert comparison["runs"][1]["agreement"]["AP"] < 100
+    assert [row["index"] for row in comparison["layers"] if row["differs"]][:3] == [0, 2, 4]
 
 
 def test_a_limit_decides_the_exit_code(mpnet: Mpnet, store: Path) -> None:
     runs = (f"{store}:baseline", f"{store}:qqq{'f' * 10}", "--draws", 100)
     assert mpnet("compare", *runs, "--fail-under", "agreement_AP=-100").returncode == 0
-    failed = mpnet("compare", *runs, "--fail-under", "agreement_AP=0")
-    assert failed.returncode == 1
-    assert "agreement_AP differs by -" in failed.stderr
-    wrong = mpnet("compare", *runs, "--fail-under", "AP")
-    assert (wrong.returncode, "METRIC=DIFFERENCE" in wrong.stderr) == (2, True)
+    process = mpnet("compare", *runs, "--fail-under", "agreement_AP=0")
+    assert process.returncode == 1
+    assert "agreement_AP differs by -" in process.stderr
+    invalid = mpnet("compare", *runs, "--fail-under", "AP")
+    assert (invalid.returncode, "METRIC=DIFFERENCE" in invalid.stderr) == (2, True)
 
 
 def test_export_changes_precision_keys_only(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
-    before = (tmp_path / "net.cfg").read_text()
-    found = mpnet("export", f"{store}:fq{'f' * 11}", "--to", "cfg")
-    assert found.returncode == 0, found.stderr
-    changed = [line for line in difflib.ndiff(before.splitlines(), found.stdout.splitlines()) if line[0] in "+-"]
-    assert changed == [f"+ {name}={int(name == 'int8')}" for name in USUAL_NAMES]
+    text = (tmp_path / "net.cfg").read_text()
+    process = mpnet("export", f"{store}:fq{'f' * 11}", "--to", "cfg")
+    assert process.returncode == 0, process.stderr
+    changed_lines = [line for line in difflib.ndiff(text.splitlines(), process.stdout.splitlines()) if line[0] in "+-"]
+    assert changed_lines == [f"+ {name}={int(name == 'int8')}" for name in USUAL_NAMES]
 
 
 def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: Path, tmp_path: Path) -> None:
@@ -177,7 +177,7 @@ def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: P
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("report", "nowhere"), "holds no result"),
         (("export", "nowhere", "--to", "cfg"), "holds no result"),
@@ -185,12 +185,12 @@ def test_an_exported_cfg_runs_to_the_figures_of_its_trial(mpnet: Mpnet, store: P
         (("compare", "a"), "at least two runs"),
     ],
 )
-def test_bad_sources_are_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
-    failed = mpnet(*arguments)
-    assert failed.returncode == 2
-    assert failed.stderr.count("\n") == 1
-    assert "Traceback" not in failed.stderr
-    assert said in failed.stderr or said == "at least two runs"
+def test_bad_sources_are_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], message: str) -> None:
+    process = mpnet(*arguments)
+    assert process.returncode == 2
+    assert process.stderr.count("\n") == 1
+    assert "Traceback" not in process.stderr
+    assert message in process.stderr or message == "at least two runs"
 
 
 def keys(count: int) -> list[str]:

@@ -37,9 +37,9 @@ class Stages:
         yield lambda _: None
 
 
-def collected(*sources: Path, **asked: Any) -> tuple[ReportData, list[str]]:
+def collected(*sources: Path, **options: Any) -> tuple[ReportData, list[str]]:
     stages = Stages()
-    return collect(sources, progress=stages, **asked), stages.names
+    return collect(sources, progress=stages, **options), stages.names
 
 
 def timeless(data: ReportData) -> str:
@@ -49,40 +49,40 @@ def timeless(data: ReportData) -> str:
 @pytest.mark.slow
 def test_the_same_report_of_a_sweep_runs_nothing_again(mpnet: Mpnet, experiment: Path) -> None:
     store = experiment.parent / document_of(mpnet("sweep", experiment, *SWEEP, "--json"))["store"]
-    first, begun = collected(store)
-    assert "front" in begun
-    assert first.omissions == ()
-    again, begun = collected(store)
-    assert "front" not in begun
-    assert timeless(again) == timeless(first)
-    table = first.configurations
+    report, stage_names = collected(store)
+    assert "front" in stage_names
+    assert report.omissions == ()
+    second_report, stage_names = collected(store)
+    assert "front" not in stage_names
+    assert timeless(second_report) == timeless(report)
+    table = report.configurations
     other_key = next(key for key in table.keys if key != table.keys[table.chosen])
-    for asked in ({"draws": 100}, {"score": 0.5}, {"choose": other_key}):
-        other, begun = collected(store, **asked)
-        assert "front" in begun, asked
-        assert timeless(other) != timeless(first), asked
+    for options in ({"draws": 100}, {"score": 0.5}, {"choose": other_key}):
+        other_report, stage_names = collected(store, **options)
+        assert "front" in stage_names, options
+        assert timeless(other_report) != timeless(report), options
     # What is not there any more, or is not what was measured, is said and not taken from the cache.
     label = next((experiment.parent / "labels").iterdir())
     label.write_text("0 0.5 0.5 0.1 0.1\n")
-    changed, _ = collected(store)
-    assert any("changed" in omission.reason for omission in changed.omissions)
-    assert changed.changes == ()
+    changed_report, _ = collected(store)
+    assert any("changed" in omission.reason for omission in changed_report.omissions)
+    assert changed_report.changes == ()
 
 
 @pytest.mark.slow
 def test_the_same_report_of_runs_compares_nothing_again(mpnet: Mpnet, experiment: Path, cache: Path) -> None:
     run = document_of(mpnet("run", experiment, "--json"))
     folder = experiment.parent / run["folder"]
-    first, _ = collected(folder)
+    report, _ = collected(folder)
     entries = set((cache / "prepared").iterdir())
-    again, _ = collected(folder)
-    assert timeless(again) == timeless(first)
+    second_report, _ = collected(folder)
+    assert timeless(second_report) == timeless(report)
     busy = {entry for entry in (cache / "prepared").iterdir() if entry not in entries}
     assert len(busy) <= 1  # times, where the machine was busy before
     detections = folder / "detections.json"
     text = detections.read_text()
     detections.write_text("[]")
-    without, _ = collected(folder)
-    assert timeless(without) != timeless(first)
+    uncached_report, _ = collected(folder)
+    assert timeless(uncached_report) != timeless(report)
     detections.write_text(text)
-    assert timeless(collected(folder)[0]) == timeless(first)
+    assert timeless(collected(folder)[0]) == timeless(report)

@@ -26,9 +26,9 @@ STORES = {
 def test_damaged_results(name: str, shared_data: Path, mpnet: Mpnet) -> None:
     run = shared_data / "hostile" / f"result-{name}"
     for command in (("report", run, "--no-compute"), ("compare", run, run), ("export", run, "--to", "cfg")):
-        done = mpnet(*command)
-        assert (done.returncode, done.stderr.count("\n")) == (2, 1), done.stderr
-        assert "result.json: a damaged result of mpnet: " in done.stderr
+        process = mpnet(*command)
+        assert (process.returncode, process.stderr.count("\n")) == (2, 1), process.stderr
+        assert "result.json: a damaged result of mpnet: " in process.stderr
 
 
 @pytest.mark.parametrize("name", STORES)
@@ -38,10 +38,10 @@ def test_store_damage(name: str, shared_data: Path, tmp_path: Path, mpnet: Mpnet
     store.chmod(0o644)
     commands = (("sweep", "--status", store), ("report", store, "--no-compute", "-q"))
     for command, code in zip(commands, STORES[name], strict=True):
-        done = mpnet(*command)
-        assert done.returncode == code, done.stderr
-        assert done.stderr.count("\n") == (1 if code else 0)
-        assert code == 0 or "the store is damaged: " in done.stderr
+        process = mpnet(*command)
+        assert process.returncode == code, process.stderr
+        assert process.stderr.count("\n") == (1 if code else 0)
+        assert code == 0 or "the store is damaged: " in process.stderr
     if name != "context-empty":  # its trials belong to nothing
         assert document_of(mpnet("sweep", "--salvage", store, "--json"))["trials"] in (27, 28)
 
@@ -50,7 +50,7 @@ def test_a_store_whose_log_is_not_merged(shared_data: Path, tmp_path: Path, mpne
     folder = tmp_path / "wal-store"
     shutil.copytree(shared_data / "hostile" / "wal-store", folder)
     folder.chmod(0o755)
-    done = mpnet("sweep", "--status", folder / "s.sqlite")
+    process = mpnet("sweep", "--status", folder / "s.sqlite")
     # SQLite's own program finds no trial in it either; tests/sweep/test_store_damage.py has a store with 64.
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "interrupted, 0 trials" in done.stdout
+    assert (process.returncode, process.stderr) == (0, "")
+    assert "interrupted, 0 trials" in process.stdout

@@ -25,19 +25,21 @@ def folders(experiment: Path) -> list[str]:
 
 def test_a_run_stores_what_it_prints(mpnet: Mpnet, experiment: Path) -> None:
     document = document_of(mpnet("run", experiment, "--json"))
-    stored = json.loads((Path(document["folder"]) / "result.json").read_text(encoding="utf-8"))
-    assert {key: value for key, value in document.items() if key not in ("folder", "reused", "operating_point")} == stored
-    assert stored["id"] == Path(document["folder"]).name == stored["digests"]["trial"][:16]
-    assert stored["versions"]["mpnet"] == __version__
-    assert stored["precision"]["key"] == "q" * 13
-    assert [layer["precision"] for layer in stored["precision"]["layers"]].count("int8") == 13
-    assert (stored["protocol"]["images"], stored["protocol"]["resize"]) == (5, "stretch")
-    assert len(stored["per_class"]) == 3
-    assert sum(row["truths"] for row in stored["per_class"]) == stored["protocol"]["boxes"]
-    assert stored["cost"]["int8_macs"] == stored["cost"]["macs"]
-    assert all(-1 <= value <= 100 for value in stored["metrics"].values())
-    assert stored["latency"]["threads"] == 1
-    assert set(stored["agreement"]) == {"baseline", "AP", "AP75", "AP95", "head_sqnr_db"}
+    result_document = json.loads((Path(document["folder"]) / "result.json").read_text(encoding="utf-8"))
+    assert {
+        key: value for key, value in document.items() if key not in ("folder", "reused", "operating_point")
+    } == result_document
+    assert result_document["id"] == Path(document["folder"]).name == result_document["digests"]["trial"][:16]
+    assert result_document["versions"]["mpnet"] == __version__
+    assert result_document["precision"]["key"] == "q" * 13
+    assert [layer["precision"] for layer in result_document["precision"]["layers"]].count("int8") == 13
+    assert (result_document["protocol"]["images"], result_document["protocol"]["resize"]) == (5, "stretch")
+    assert len(result_document["per_class"]) == 3
+    assert sum(row["truths"] for row in result_document["per_class"]) == result_document["protocol"]["boxes"]
+    assert result_document["cost"]["int8_macs"] == result_document["cost"]["macs"]
+    assert all(-1 <= value <= 100 for value in result_document["metrics"].values())
+    assert result_document["latency"]["threads"] == 1
+    assert set(result_document["agreement"]) == {"baseline", "AP", "AP75", "AP95", "head_sqnr_db"}
 
 
 @pytest.mark.parametrize(
@@ -49,9 +51,9 @@ def test_every_precision_can_be_asked_for(mpnet: Mpnet, experiment: Path, precis
     weighted = [layer for layer in document["precision"]["layers"] if layer["parameters"]]
     assert [layer["precision"] for layer in weighted] == [precision.name] * 13
     assert document["agreement"] is None or document["agreement"]["AP"] >= 0
-    shown = document_of(mpnet("show", experiment.parent / "net.cfg", "--json", "--default", precision))
-    assert shown["precision_key"] == document["precision"]["key"]
-    assert shown["totals"]["weight_bytes"] == document["cost"]["weight_bytes"]
+    network_document = document_of(mpnet("show", experiment.parent / "net.cfg", "--json", "--default", precision))
+    assert network_document["precision_key"] == document["precision"]["key"]
+    assert network_document["totals"]["weight_bytes"] == document["cost"]["weight_bytes"]
 
 
 def test_detections_are_coco_results_inside_the_images(mpnet: Mpnet, experiment: Path) -> None:
@@ -77,10 +79,10 @@ def test_the_baseline_runs_along_and_is_stored(mpnet: Mpnet, experiment: Path) -
 
 def test_a_finished_trial_is_not_computed_again(mpnet: Mpnet, experiment: Path) -> None:
     first = document_of(mpnet("run", experiment, "--json"))
-    again = mpnet("run", experiment, "--json")
-    assert "finished before" in again.stderr
+    second = mpnet("run", experiment, "--json")
+    assert "finished before" in second.stderr
     # A busy machine's milliseconds are measured again.
-    assert document_of(again) == {**first, "reused": True, "latency": document_of(again)["latency"]}
+    assert document_of(second) == {**first, "reused": True, "latency": document_of(second)["latency"]}
     forced = document_of(mpnet("run", experiment, "--json", "--force"))
     assert (forced["reused"], forced["metrics"], forced["digests"]) == (False, first["metrics"], first["digests"])
     assert len(folders(experiment)) == 2
@@ -112,8 +114,8 @@ def test_an_experiments_folder_stands_for_its_latest_result(mpnet: Mpnet, experi
 )
 def test_whatever_decides_the_result_changes_the_identity(mpnet: Mpnet, experiment: Path, override: str) -> None:
     plain = document_of(mpnet("run", experiment, "--json", "--no-baseline"))
-    other = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", override))
-    assert plain["id"] != other["id"]
+    changed_run = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", override))
+    assert plain["id"] != changed_run["id"]
 
 
 @pytest.mark.slow
@@ -123,9 +125,13 @@ def test_whatever_decides_the_result_changes_the_identity(mpnet: Mpnet, experime
 def test_what_decides_nothing_changes_nothing(mpnet: Mpnet, experiment: Path, arguments: list[str]) -> None:
     plain = document_of(mpnet("run", experiment, "--json", "--force"))
     detections = (Path(plain["folder"]) / "detections.json").read_bytes()
-    other = document_of(mpnet("run", experiment, "--json", "--force", *arguments))
-    assert (other["id"], other["metrics"], other["agreement"]) == (plain["id"], plain["metrics"], plain["agreement"])
-    assert (Path(other["folder"]) / "detections.json").read_bytes() == detections
+    changed_run = document_of(mpnet("run", experiment, "--json", "--force", *arguments))
+    assert (changed_run["id"], changed_run["metrics"], changed_run["agreement"]) == (
+        plain["id"],
+        plain["metrics"],
+        plain["agreement"],
+    )
+    assert (Path(changed_run["folder"]) / "detections.json").read_bytes() == detections
 
 
 def test_no_more_detections_than_asked_for(mpnet: Mpnet, experiment: Path) -> None:
@@ -133,10 +139,10 @@ def test_no_more_detections_than_asked_for(mpnet: Mpnet, experiment: Path) -> No
     best = document_of(mpnet("run", experiment, "--json", "--no-baseline", "--set", "detection.max_detections=3"))
 
     def per_image(document: dict[str, str]) -> dict[int, list[float]]:
-        found: dict[int, list[float]] = {}
+        scores_of: dict[int, list[float]] = {}
         for detection in json.loads((Path(document["folder"]) / "detections.json").read_text(encoding="utf-8")):
-            found.setdefault(detection["image_id"], []).append(detection["score"])
-        return found
+            scores_of.setdefault(detection["image_id"], []).append(detection["score"])
+        return scores_of
 
     expected = {image: sorted(scores, reverse=True)[:3] for image, scores in per_image(everything).items()}
     assert {image: sorted(scores, reverse=True) for image, scores in per_image(best).items()} == expected
@@ -299,9 +305,9 @@ def test_a_run_counts_errors_at_the_threshold_in_use_and_stores_nothing_of_it(mp
     printed = mpnet("run", experiment, "--set", "detection.deployed=0.3", "-q").stdout
     assert "objects missed" not in printed  # a table's row is called as in --json
     assert "at score 0.300 (as asked for), IoU 0.5" in printed
-    failed = mpnet("run", experiment, "--set", "detection.deployed=3")
-    assert failed.returncode == 2
-    assert "detection.deployed" in failed.stderr
+    refused = mpnet("run", experiment, "--set", "detection.deployed=3")
+    assert refused.returncode == 2
+    assert "detection.deployed" in refused.stderr
 
 
 def test_compare_counts_errors_at_the_threshold_that_is_named(mpnet: Mpnet, experiment: Path) -> None:
@@ -320,9 +326,9 @@ def test_the_threshold_to_deploy_with_travels_only_where_it_is_asked_for(mpnet: 
     run = document_of(mpnet("run", experiment, "--json"))["folder"]
     folder = experiment.parent
     for suffix in ("mpnet", "cfg", "yaml"):
-        for name, more in (("plain", ()), ("number", ("--score", "0.25"))):
-            done = mpnet("export", run, "-o", f"{name}.{suffix}", *more)
-            assert done.returncode == 0, done.stderr
+        for name, options in (("plain", ()), ("number", ("--score", "0.25"))):
+            process = mpnet("export", run, "-o", f"{name}.{suffix}", *options)
+            assert process.returncode == 0, process.stderr
         plain, number = ((folder / f"{name}.{suffix}").read_bytes() for name in ("plain", "number"))
         assert plain != number
         assert b"0.25" not in plain or suffix == "mpnet"
@@ -330,7 +336,7 @@ def test_the_threshold_to_deploy_with_travels_only_where_it_is_asked_for(mpnet: 
             suffix
         ] in number
     for text, source in (("often", run), ("1.5", run), ("recall", experiment)):
-        failed = mpnet("export", source, "-o", "other.cfg", "--score", text)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-        assert text in failed.stderr
+        refused = mpnet("export", source, "-o", "other.cfg", "--score", text)
+        assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+        assert text in refused.stderr
     assert not (folder / "other.cfg").exists()

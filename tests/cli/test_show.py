@@ -85,18 +85,18 @@ def in_terminal(cfg: Path, columns: int, **environment: str) -> str:
         env={**os.environ, "COLUMNS": str(columns), "TERM": "xterm", **environment},
     )
     os.close(follower)
-    parts = []
+    chunks = []
     while True:
         try:
-            part = os.read(leader, 65536)
+            chunk = os.read(leader, 65536)
         except OSError:  # Linux's way to say that the other end is closed
             break
-        if not part:
+        if not chunk:
             break
-        parts.append(part)
+        chunks.append(chunk)
     os.close(leader)
     assert process.wait() == 0
-    return b"".join(parts).decode()
+    return b"".join(chunks).decode()
 
 
 def test_a_terminal_gets_colours(cfg: Path) -> None:

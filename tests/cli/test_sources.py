@@ -39,7 +39,7 @@ def test_every_command_takes_a_sweeps_configuration(mpnet: Mpnet, experiment: Pa
     assert run["precision"]["key"] == KEY
     # Beside the sweep, and the same trial as an experiment file that says all of it.
     assert Path(run["folder"]).parent == store.parent
-    same = document_of(
+    described_run = document_of(
         mpnet(
             "run",
             experiment,
@@ -51,17 +51,21 @@ def test_every_command_takes_a_sweeps_configuration(mpnet: Mpnet, experiment: Pa
             "precision={default: fp32, layers: {4: int8}}",
         )
     )
-    assert (same["id"], same["digests"]) == (run["id"], run["digests"])
+    assert (described_run["id"], described_run["digests"]) == (run["id"], run["digests"])
     assert document_of(mpnet("show", source, "--json"))["precision_key"] == KEY
     assert document_of(mpnet("analyze", source, "--images", 1, "-q", "--json"))["precision_key"] == KEY
-    measured = document_of(mpnet("bench", source, "--repeats", 3, "-q", "--json"))
-    assert [case["precision"] for case in measured["cases"]][:2] == [KEY, "fp32"]
-    found = document_of(mpnet("detect", source, "images/scene-0.png", "--conf", "0.05", "--json"))
-    assert (found["precision"], found["protocol"]["confidence"], found["protocol"]["nms"]) == (KEY, 0.05, 0.45)
+    bench_document = document_of(mpnet("bench", source, "--repeats", 3, "-q", "--json"))
+    assert [case["precision"] for case in bench_document["cases"]][:2] == [KEY, "fp32"]
+    detect_document = document_of(mpnet("detect", source, "images/scene-0.png", "--conf", "0.05", "--json"))
+    assert (detect_document["precision"], detect_document["protocol"]["confidence"], detect_document["protocol"]["nms"]) == (
+        KEY,
+        0.05,
+        0.45,
+    )
     # As the run has it, whose detections begin above the same score.
-    assert len(found["files"][0]["detections"]) > 0
-    again = document_of(mpnet("run", run["folder"], "-q", "--json"))
-    assert (again["id"], again["reused"]) == (run["id"], True)
+    assert len(detect_document["files"][0]["detections"]) > 0
+    second_run = document_of(mpnet("run", run["folder"], "-q", "--json"))
+    assert (second_run["id"], second_run["reused"]) == (run["id"], True)
 
 
 @pytest.mark.slow
@@ -73,18 +77,18 @@ def test_a_folder_stands_for_its_latest_sweep(mpnet: Mpnet, experiment: Path, st
     assert mpnet("report", folder, "-o", "page.html", "--no-compute", "-q").returncode == 0
     # A page is about the configuration that is named.
     page = mpnet("report", f"{folder}:{KEY}", "-o", "named.html", "--no-compute", "-q", "--json")
-    asked = mpnet("report", store, "--choose", KEY, "-o", "asked.html", "--no-compute", "-q", "--json")
-    assert document_of(page)["summary"] == document_of(asked)["summary"]
+    named_page = mpnet("report", store, "--choose", KEY, "-o", "asked.html", "--no-compute", "-q", "--json")
+    assert document_of(page)["summary"] == document_of(named_page)["summary"]
     assert (folder.parent.parent / "named.html").read_bytes() == (folder.parent.parent / "asked.html").read_bytes()
     # Other data, another store: the later one is meant.
-    other = Path(document_of(mpnet("sweep", experiment, *SWEEP, "--set", "data.limit=4"))["store"])
-    assert other.parent == folder
-    assert other != store
-    assert document_of(mpnet("sweep", "--status", folder, "--json"))["store"] == str(other)
+    later_store = Path(document_of(mpnet("sweep", experiment, *SWEEP, "--set", "data.limit=4"))["store"])
+    assert later_store.parent == folder
+    assert later_store != store
+    assert document_of(mpnet("sweep", "--status", folder, "--json"))["store"] == str(later_store)
     (folder / "latest.sqlite").unlink()
-    failed = mpnet("sweep", "--status", folder)
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert "holds 2 sweeps" in failed.stderr
+    refused = mpnet("sweep", "--status", folder)
+    assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
+    assert "holds 2 sweeps" in refused.stderr
 
 
 @pytest.mark.slow
@@ -96,17 +100,19 @@ def test_precisions_go_back_into_an_experiment_file(mpnet: Mpnet, experiment: Pa
 
 def _section(mpnet: Mpnet, store: Path, key: str) -> str:
     if key == KEY:
-        said = mpnet("export", f"{store}:{key}", "--to", "yaml").stdout
+        yaml_text = mpnet("export", f"{store}:{key}", "--to", "yaml").stdout
     else:
         folder = store.parent.parent.parent
         edited = folder / "edited.cfg"
         assert mpnet("export", f"{store}:{KEY}", "-o", edited).returncode == 0
         (folder / "edited.weights").write_bytes((folder / "net.weights").read_bytes())
-        made = folder / "made.yaml"
-        made.write_text(f"name: made\nmodel: {{cfg: net.cfg, weights: net.weights}}\nprecision: {{layers: {_layers(key)}}}\n")
-        said = mpnet("export", made, "--to", "yaml").stdout
+        experiment_path = folder / "made.yaml"
+        experiment_path.write_text(
+            f"name: made\nmodel: {{cfg: net.cfg, weights: net.weights}}\nprecision: {{layers: {_layers(key)}}}\n"
+        )
+        yaml_text = mpnet("export", experiment_path, "--to", "yaml").stdout
     path = store.with_name("section.yaml")
-    path.write_text("name: x\nmodel: {cfg: a, weights: b}\n" + said)
+    path.write_text("name: x\nmodel: {cfg: a, weights: b}\n" + yaml_text)
     section = read_experiment(path).precision
     layers = ", ".join(f'"{selector}": {precision}' for selector, precision in section.layers)
     return f"{{default: {section.default}, layers: {{{layers}}}}}"
@@ -123,9 +129,9 @@ def test_a_suffix_says_what_to_write(mpnet: Mpnet, experiment: Path) -> None:
     assert mpnet("export", experiment, "-o", "out.cfg").returncode == 0
     assert (experiment.parent / "out.cfg").read_bytes() == mpnet("export", experiment, "--to", "cfg").stdout.encode()
     for arguments in (("-o", "out.bin"), ()):
-        failed = mpnet("export", experiment, *arguments)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-        assert "--to" in failed.stderr
+        process = mpnet("export", experiment, *arguments)
+        assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+        assert "--to" in process.stderr
     assert not (experiment.parent / "out.bin").exists()
 
 
@@ -134,15 +140,15 @@ def test_an_experiment_file_is_enough_to_detect(mpnet: Mpnet, experiment: Path) 
     assert document["precision"] == "q" * 13
     assert [Path(file["path"]).name for file in document["files"]] == [f"scene-{n}.png" for n in range(5)]
     model = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--default", "int8", "--conf", "0.1")
-    named = document_of(mpnet("detect", *model, "images", "--json"))
-    assert [file["detections"] for file in document["files"]] == [file["detections"] for file in named["files"]]
+    by_options = document_of(mpnet("detect", *model, "images", "--json"))
+    assert [file["detections"] for file in document["files"]] == [file["detections"] for file in by_options["files"]]
     other_way = document_of(mpnet("detect", experiment, "--dialect", "alexeyab", "--layer", "first=fp16", "--json"))
     assert (other_way["protocol"]["dialect"], other_way["precision"]) == ("alexeyab", "h" + "q" * 12)
     # Quantised as the experiment says, calibrated ranges included.
     calibrated = experiment.parent / "calibrated.yaml"
     calibrated.write_text(experiment.read_text() + "quantization: {activations: calibrated}\n")
-    other = document_of(mpnet("detect", calibrated, "--conf", "0.1", "--json"))
-    assert other["files"][0]["detections"] != document["files"][0]["detections"]
+    calibrated_document = document_of(mpnet("detect", calibrated, "--conf", "0.1", "--json"))
+    assert calibrated_document["files"][0]["detections"] != document["files"][0]["detections"]
 
 
 def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
@@ -151,18 +157,18 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
     alone = document_of(mpnet("detect", "net.cfg", "images/scene-0.png", "--names", "net.names", "--conf", "0.1", "--json"))
     assert file["beside"] == {"precision": "fp32", "detections": alone["files"][0]["detections"]}
     assert file["beside"]["detections"] != file["detections"]
-    drawn = cv2.imread(str(experiment.parent / "found" / "scene-0.png"))
-    assert drawn.shape[1] == 2 * file["width"]
-    assert drawn.shape[0] > file["height"]
+    drawing = cv2.imread(str(experiment.parent / "found" / "scene-0.png"))
+    assert drawing.shape[1] == 2 * file["width"]
+    assert drawing.shape[0] > file["height"]
     by_key = document_of(mpnet(*arguments, "--force", "--beside", "f" * 13))["files"][0]["beside"]
     assert by_key["detections"] == file["beside"]["detections"]
-    for wrong in ("fp12", "f" * 12):
-        failed = mpnet("detect", experiment, "images/scene-0.png", "--beside", wrong)
-        assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
+    for key in ("fp12", "f" * 12):
+        process = mpnet("detect", experiment, "images/scene-0.png", "--beside", key)
+        assert (process.returncode, process.stderr.count("\n")) == (2, 1)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("run", "net.cfg"), "key 'data' is missing"),
         (("detect", "images/scene-0.png"), "no network is named"),
@@ -173,8 +179,8 @@ def test_two_precisions_side_by_side(mpnet: Mpnet, experiment: Path) -> None:
         (("show", "images:safe"), "images: holds no sweep, so 'safe' names nothing"),
     ],
 )
-def test_what_names_nothing_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], said: str) -> None:
+def test_what_names_nothing_is_one_line(mpnet: Mpnet, experiment: Path, arguments: tuple[str, ...], message: str) -> None:
     (experiment.parent / "empty").mkdir()
-    failed = mpnet(*arguments)
-    assert (failed.returncode, failed.stdout, failed.stderr.count("\n")) == (2, "", 1)
-    assert said in failed.stderr
+    process = mpnet(*arguments)
+    assert (process.returncode, process.stdout, process.stderr.count("\n")) == (2, "", 1)
+    assert message in process.stderr

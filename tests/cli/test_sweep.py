@@ -29,7 +29,7 @@ from mpnet.sweep.store import TrialStore
 from tests.cli.conftest import Mpnet, document_of
 
 WEIGHTED = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
-SMALL = ("--set", "sweep.precisions=[fp32, int8]", "--set", "sweep.space.tied=[['2..6'], ['8..21']]", "--workers", "1")
+SMALL_SPACE = ("--set", "sweep.precisions=[fp32, int8]", "--set", "sweep.space.tied=[['2..6'], ['8..21']]", "--workers", "1")
 
 
 @pytest.fixture
@@ -40,7 +40,7 @@ def sweep_file(experiment: Path) -> Path:
 
 
 def test_the_document_says_what_was_found(mpnet: Mpnet, sweep_file: Path) -> None:
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
     assert (document["trials"], document["computed"], document["space"]) == (16, 16, 16)
     # The baseline's pass was run for the workers, so that theory holds what only it would have cost: its last layer.
     assert 0 < document["forward_equivalents_theory"] - document["forward_equivalents"] < 0.01
@@ -57,7 +57,7 @@ def test_the_document_says_what_was_found(mpnet: Mpnet, sweep_file: Path) -> Non
 
 def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None:
     """Equal metrics, costs, agreement and identity: nothing tells a swept configuration from a run of it."""
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
     with TrialStore.read(document["store"]) as store:
         trials = {trial.key: trial for trial in store.trials(1)}
         digests = {key: store.trial_digest(1, key) for key in trials}
@@ -79,41 +79,43 @@ def test_every_trial_is_what_a_run_gives(mpnet: Mpnet, sweep_file: Path) -> None
 
 
 def test_running_again_computes_nothing(mpnet: Mpnet, sweep_file: Path) -> None:
-    first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    again = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    assert (again["computed"], again["forward_equivalents"]) == (0, 0)
-    assert again["front"] == first["front"]
-    assert again["forward_equivalents_store"] == first["forward_equivalents"]
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    second_document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    assert (second_document["computed"], second_document["forward_equivalents"]) == (0, 0)
+    assert second_document["front"] == document["front"]
+    assert second_document["forward_equivalents_store"] == document["forward_equivalents"]
 
 
 @pytest.mark.slow
 def test_worker_processes_change_nothing(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
-    alone = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--store", tmp_path / "a.sqlite"))
-    two = document_of(mpnet("sweep", sweep_file, *SMALL, "--workers", "2", "--json", "--store", tmp_path / "b.sqlite"))
-    assert two["front"] == alone["front"]
-    assert two["computed"] == 16
+    one_worker = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--store", tmp_path / "a.sqlite"))
+    two_workers = document_of(
+        mpnet("sweep", sweep_file, *SMALL_SPACE, "--workers", "2", "--json", "--store", tmp_path / "b.sqlite")
+    )
+    assert two_workers["front"] == one_worker["front"]
+    assert two_workers["computed"] == 16
 
 
 @pytest.mark.slow
 def test_a_proxy_is_compared_with_the_exact_front(mpnet: Mpnet, sweep_file: Path) -> None:
-    exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    greedy = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=greedy"))
+    exact = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    greedy = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--set", "sweep.strategy=greedy"))
     assert exact["gap"]["hypervolume_ratio"] == 1
     assert (greedy["computed"], greedy["gap"]["exact_points"]) == (0, len(exact["front"]))
     assert 0 < greedy["gap"]["hypervolume_ratio"] <= 1
-    assert "of its hypervolume" in mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.strategy=greedy").stdout
+    assert "of its hypervolume" in mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.strategy=greedy").stdout
 
 
 def test_a_front_is_of_everything_that_the_store_knows(mpnet: Mpnet, sweep_file: Path) -> None:
-    exact = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    one = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=one_at_a_time"))
-    assert [row["precision"] for row in one["front"]] == [row["precision"] for row in exact["front"]]
-    assert (one["trials"] < 16, one["known"]) == (True, 16)
-    assert {row["precision"] for row in one["front"] if row["tried"]} <= set(one["own_front"])
+    exact = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    short_sweep = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--set", "sweep.strategy=one_at_a_time"))
+    assert [row["precision"] for row in short_sweep["front"]] == [row["precision"] for row in exact["front"]]
+    assert (short_sweep["trials"] < 16, short_sweep["known"]) == (True, 16)
+    assert {row["precision"] for row in short_sweep["front"] if row["tried"]} <= set(short_sweep["own_front"])
 
 
 def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.holdout=0.4"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--set", "sweep.holdout=0.4"))
     picks = document["picks"]
     assert {"balanced", "smallest"} <= set(picks) <= {"safe", "balanced", "smallest"}
     assert picks["smallest"]["precision"] == "q" * 13
@@ -122,7 +124,7 @@ def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp
     assert document["intervals_by"] == METHOD
     cost = [pick["costs"]["bit_operations"] for pick in document["front"]]
     assert min(cost) <= picks["balanced"]["costs"]["bit_operations"] <= max(cost)
-    text = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4").stdout
+    text = mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.holdout=0.4").stdout
     assert "What you could take" in text
     assert re.search(r"\nrecommended.* int8 everywhere +[+-]", text)
     assert mpnet("export", f"{document['store']}:smallest", "--to", "cfg", "-o", tmp_path / "s.cfg").returncode == 0
@@ -132,7 +134,7 @@ def test_picks_are_named_and_can_be_exported(mpnet: Mpnet, sweep_file: Path, tmp
 
 def test_a_loss_is_that_of_two_runs(mpnet: Mpnet, sweep_file: Path) -> None:
     """The interval of a pick is what `mpnet compare` says of a run of it."""
-    pick = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))["picks"]["smallest"]
+    pick = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))["picks"]["smallest"]
     run = document_of(mpnet("run", sweep_file, "--json", "--set", "precision.default=int8"))
     folder = sweep_file.parent / "runs" / run["name"]
     compared = document_of(mpnet("compare", folder / run["agreement"]["baseline"], folder / run["id"], "--json"))
@@ -145,7 +147,7 @@ def test_a_loss_is_from_each_sweeps_own_baseline(mpnet: Mpnet, sweep_file: Path)
     """Two sweeps of one store judge the same configuration beside different baselines."""
     differences = set()
     for high in ("fp32", "int8"):
-        document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", f"sweep.precisions=[{high}, int6]"))
+        document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--set", f"sweep.precisions=[{high}, int6]"))
         pick = document["picks"]["smallest"]
         difference = pick["losses"]["all"]["AP"]["difference"]
         assert difference == pytest.approx(pick["metrics"]["AP"] - document["baseline"]["metrics"]["AP"], abs=1e-9)
@@ -154,7 +156,7 @@ def test_a_loss_is_from_each_sweeps_own_baseline(mpnet: Mpnet, sweep_file: Path)
 
 
 def test_limits_that_nothing_meets_are_said(mpnet: Mpnet, sweep_file: Path) -> None:
-    limits = (*SMALL, "--set", "sweep.constraints={weight_bytes: 10, ap_drop: 3}")
+    limits = (*SMALL_SPACE, "--set", "sweep.constraints={weight_bytes: 10, ap_drop: 3}")
     result = mpnet("sweep", sweep_file, *limits, "--json")
     document = json.loads(result.stdout)
     assert (result.returncode, document["best"], document["picks"]) == (1, None, {})
@@ -165,35 +167,35 @@ def test_limits_that_nothing_meets_are_said(mpnet: Mpnet, sweep_file: Path) -> N
     assert (refused.returncode, refused.stdout) == (2, "")
     assert "nothing meets the limits" in refused.stderr
     # What comes nearest has a name, and its key needs not be typed.
-    named = document_of(mpnet("show", f"{document['store']}:nearest", "--json"))
-    assert named["precision_key"] == document["nearest"]["precision"]
+    nearest = document_of(mpnet("show", f"{document['store']}:nearest", "--json"))
+    assert nearest["precision_key"] == document["nearest"]["precision"]
     assert f"{document['store']}:nearest" in text.stdout
-    met = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    assert "this sweep's limits are met" in mpnet("show", f"{met['store']}:nearest").stderr
+    document_of_met_limits = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    assert "this sweep's limits are met" in mpnet("show", f"{document_of_met_limits['store']}:nearest").stderr
 
 
 def test_text_shows_the_front_and_says_that_nothing_was_held_out(mpnet: Mpnet, sweep_file: Path) -> None:
-    result = mpnet("sweep", sweep_file, *SMALL)
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE)
     assert "16 of 16 configurations (16 computed now)" in result.stdout
     assert "fffffffffffff" in result.stdout
     assert "No image was held out" in result.stdout
     assert "16 configurations, 5 images (all select; none is held out)" in result.stderr
-    assert mpnet("sweep", sweep_file, *SMALL, "--quiet").stderr == ""
+    assert mpnet("sweep", sweep_file, *SMALL_SPACE, "--quiet").stderr == ""
 
 
 def test_held_out_images_report_beside_those_that_select(mpnet: Mpnet, sweep_file: Path) -> None:
-    held = (*SMALL, "--set", "sweep.holdout=0.4")
-    document = document_of(mpnet("sweep", sweep_file, *held, "--json"))
+    arguments = (*SMALL_SPACE, "--set", "sweep.holdout=0.4")
+    document = document_of(mpnet("sweep", sweep_file, *arguments, "--json"))
     assert document["holdout"] == {"selecting": 3, "held_out": 2}
     assert all("AP" in row["held_out"] for row in document["front"])
-    text = mpnet("sweep", sweep_file, *held).stdout
+    text = mpnet("sweep", sweep_file, *arguments).stdout
     assert "on the 3 images that select, and on the 2 held out" in " ".join(text.split())
     assert " held " in text
     assert "No image was held out" not in text
 
 
 def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
     status = document_of(mpnet("sweep", "--status", document["store"], "--json"))
     assert (status["state"], status["trials"], status["strategy"]) == ("finished", 16, "exhaustive")
     assert status["findings"]["front"] == document["front"]
@@ -203,9 +205,16 @@ def test_status_reads_a_store(mpnet: Mpnet, sweep_file: Path) -> None:
 @pytest.mark.slow
 def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     """After a sweep with a holdout the one before it is listed, reported and exported; a key is found wherever it is."""
-    first = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    few = ("--set", "sweep.holdout=0.4", "--set", "sweep.strategy=one_at_a_time", "--set", "sweep.precisions=[fp32, fp16]")
-    second = document_of(mpnet("sweep", sweep_file, *SMALL, *few, "--json"))
+    first = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    smaller_sweep = (
+        "--set",
+        "sweep.holdout=0.4",
+        "--set",
+        "sweep.strategy=one_at_a_time",
+        "--set",
+        "sweep.precisions=[fp32, fp16]",
+    )
+    second = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, *smaller_sweep, "--json"))
     store = second["store"]
     status = document_of(mpnet("sweep", "--status", store, "--json"))
     assert [(row["sweep"], row["trials"], row["holdout"]) for row in status["sweeps"]] == [
@@ -217,8 +226,8 @@ def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_p
     assert (older["findings"], older["trials"], older["state"]) == (first, 16, "finished")
     assert "Sweeps of this store" in mpnet("sweep", "--status", store).stdout
     assert mpnet("export", f"{store}:{'q' * 13}", "--to", "cfg").returncode == 0
-    chosen = document_of(mpnet("export", f"{store}:1/smallest", "--to", "cfg", "--json"))
-    assert chosen["precision"] == first["picks"]["smallest"]["precision"]
+    exported = document_of(mpnet("export", f"{store}:1/smallest", "--to", "cfg", "--json"))
+    assert exported["precision"] == first["picks"]["smallest"]["precision"]
     page = document_of(mpnet("report", store, "--sweep", 1, "--no-compute", "--json", "-o", tmp_path / "r.html"))
     assert any("16 configurations" in sentence for sentence in page["summary"])
     refused = mpnet("report", store, "--sweep", 9, "-o", tmp_path / "r.html")
@@ -226,10 +235,10 @@ def test_an_older_sweep_stays_within_reach(mpnet: Mpnet, sweep_file: Path, tmp_p
 
 
 def test_a_strategy_with_fewer_trials_than_the_store_is_not_beyond_its_total(mpnet: Mpnet, sweep_file: Path) -> None:
-    document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    one = document_of(mpnet("sweep", sweep_file, *SMALL, "--json", "--set", "sweep.strategy=one_at_a_time"))
-    status = document_of(mpnet("sweep", "--status", one["store"], "--json"))
-    assert (status["trials"], status["total"], status["known"]) == (one["trials"], one["trials"], 16)
+    document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    short_sweep = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json", "--set", "sweep.strategy=one_at_a_time"))
+    status = document_of(mpnet("sweep", "--status", short_sweep["store"], "--json"))
+    assert (status["trials"], status["total"], status["known"]) == (short_sweep["trials"], short_sweep["trials"], 16)
 
 
 @pytest.mark.slow
@@ -281,31 +290,33 @@ def test_interrupting_ends_workers_and_says_how_to_go_on(sweep_file: Path) -> No
     ]
     child = subprocess.Popen(arguments, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     assert child.stderr is not None
-    first = child.stderr.readline()
+    first_line = child.stderr.readline()
     os.kill(child.pid, signal.SIGINT)
-    out, rest = child.communicate(timeout=120)
-    assert child.returncode == 130, first + rest
-    assert out == ""
-    assert "the same command begins again" in rest or "the same command goes on from there" in rest
-    assert "Traceback" not in rest
+    output, errors = child.communicate(timeout=120)
+    assert child.returncode == 130, first_line + errors
+    assert output == ""
+    assert "the same command begins again" in errors or "the same command goes on from there" in errors
+    assert "Traceback" not in errors
 
 
 @pytest.fixture
 def read_only(mpnet: Mpnet, sweep_file: Path) -> Iterator[Callable[..., Any]]:
     """A call of `mpnet sweep` on the experiment's store, for whom its folder is read-only, as on a medium."""
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+    with tempfile.TemporaryDirectory() as folder_name:
+        folder = Path(folder_name)
         shutil.copytree(sweep_file.parent, folder, dirs_exist_ok=True)
-        assert mpnet("sweep", folder / sweep_file.name, *SMALL, "--store", folder / "made/a.sqlite").returncode == 0
+        assert mpnet("sweep", folder / sweep_file.name, *SMALL_SPACE, "--store", folder / "made/a.sqlite").returncode == 0
         user = os.getuid()
 
-        def call(*more: str) -> Any:
+        def call(*options: str) -> Any:
             for path in (folder, folder / "made", folder / "made/a.sqlite"):
                 path.chmod(0o444 if path.is_file() else 0o555)
             if user == 0:
                 os.setresuid(65534, 65534, 0)  # an administrator writes everywhere
             try:
-                return mpnet("sweep", folder / sweep_file.name, *SMALL, "--store", folder / "made/a.sqlite", *more, cwd=folder)
+                return mpnet(
+                    "sweep", folder / sweep_file.name, *SMALL_SPACE, "--store", folder / "made/a.sqlite", *options, cwd=folder
+                )
             finally:
                 if user == 0:
                     os.setresuid(0, 0, 0)
@@ -323,18 +334,18 @@ def test_a_finished_sweep_answers_from_a_read_only_store(mpnet: Mpnet, read_only
 
 
 def test_an_unfinished_sweep_on_a_read_only_store_is_one_line(read_only: Callable[..., Any]) -> None:
-    more = read_only("--set", "sweep.precisions=[fp32, fp16, int8]")
-    assert more.returncode == 2
-    assert re.search(r"error: \S+a\.sqlite: cannot be written; choose another --store or output folder\n$", more.stderr)
+    process = read_only("--set", "sweep.precisions=[fp32, fp16, int8]")
+    assert process.returncode == 2
+    assert re.search(r"error: \S+a\.sqlite: cannot be written; choose another --store or output folder\n$", process.stderr)
 
 
 def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The baseline, and parts of one configuration each, of which the third is interrupted."""
-    evaluate, left = Evaluator.evaluate, [2]
+    evaluate, remaining_calls = Evaluator.evaluate, [2]
 
     def interrupted(worker: Evaluator, unit: WorkChunk) -> ChunkResult:
-        left[0] -= 1
-        if left[0] < 0:
+        remaining_calls[0] -= 1
+        if remaining_calls[0] < 0:
             raise KeyboardInterrupt
         return evaluate(worker, unit)
 
@@ -342,12 +353,12 @@ def test_what_an_interruption_says_is_kept_is_kept(mpnet: Mpnet, sweep_file: Pat
     monkeypatch.setattr(chunk_sizes, "CHUNK_SECONDS", 0.0)
     monkeypatch.setattr(chunk_sizes, "CHUNK_SHARE", 0.0)
     monkeypatch.setattr(Evaluator, "evaluate", interrupted)
-    stopped = mpnet("sweep", sweep_file, *SMALL)
-    assert stopped.returncode == 130
-    assert re.search(r"all 3 finished trials are in \S+\.sqlite; the same command goes on from there", stopped.stderr)
-    left[0] = 1000
-    again = document_of(mpnet("sweep", sweep_file, *SMALL, "--json"))
-    assert (again["trials"], again["computed"]) == (16, 13)
+    process = mpnet("sweep", sweep_file, *SMALL_SPACE)
+    assert process.returncode == 130
+    assert re.search(r"all 3 finished trials are in \S+\.sqlite; the same command goes on from there", process.stderr)
+    remaining_calls[0] = 1000
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--json"))
+    assert (document["trials"], document["computed"]) == (16, 13)
 
 
 def test_the_baseline_is_kept_before_workers_begin(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -358,20 +369,23 @@ def test_the_baseline_is_kept_before_workers_begin(mpnet: Mpnet, sweep_file: Pat
 
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "evaluate", interrupted)
-        stopped = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4", "--store", "a.sqlite")
-    assert "preparing: 5 images are read, and the baseline runs on them\n" in stopped.stderr
-    assert stopped.stderr.endswith("1 finished trial is in a.sqlite; the same command goes on from there\n\ninterrupted\n")
+        process = mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.holdout=0.4", "--store", "a.sqlite")
+    assert "preparing: 5 images are read, and the baseline runs on them\n" in process.stderr
+    assert process.stderr.endswith("1 finished trial is in a.sqlite; the same command goes on from there\n\ninterrupted\n")
     with monkeypatch.context() as patch:
         patch.setattr(Evaluator, "baseline_trial", lambda self: None)
-        assert mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.holdout=0.4", "--store", "b.sqlite").returncode == 0
-    with TrialStore.read(sweep_file.parent / "a.sqlite") as kept, TrialStore.read(sweep_file.parent / "b.sqlite") as whole:
-        [trial] = kept.trials(1)
-        assert trial == whole.find(1, [trial.key])[trial.key]
+        assert mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.holdout=0.4", "--store", "b.sqlite").returncode == 0
+    with (
+        TrialStore.read(sweep_file.parent / "a.sqlite") as interrupted_store,
+        TrialStore.read(sweep_file.parent / "b.sqlite") as complete_store,
+    ):
+        [trial] = interrupted_store.trials(1)
+        assert trial == complete_store.find(1, [trial.key])[trial.key]
         assert trial.key == "f" * 13
 
 
-def board(mpnet: Mpnet, folder: Path, *more: Any) -> Path:
-    result = mpnet("profile", folder / "net.cfg", "-o", folder / "board.json", "--repeats", 3, "--threads", 1, *more)
+def board(mpnet: Mpnet, folder: Path, *options: Any) -> Path:
+    result = mpnet("profile", folder / "net.cfg", "-o", folder / "board.json", "--repeats", 3, "--threads", 1, *options)
     # 1: this machine was too busy for sums that a sweep would take unasked.
     table = json.loads((folder / "board.json").read_text(encoding="utf-8"))
     assert result.returncode == (0 if table["error_percent"]["mean"] <= 8 else 1), result.stderr
@@ -422,14 +436,14 @@ def test_a_profile_predicts_every_configuration(mpnet: Mpnet, sweep_file: Path) 
 )
 def test_a_table_that_is_none_is_one_line(mpnet: Mpnet, sweep_file: Path, table: str, message: str) -> None:
     (sweep_file.parent / "board.json").write_text(table, encoding="utf-8")
-    result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.latency=board.json")
     assert result.returncode == 2
     assert message in result.stderr.splitlines()[-1]
 
 
 def test_a_table_without_a_precision_says_which(mpnet: Mpnet, sweep_file: Path) -> None:
     board(mpnet, sweep_file.parent, "--precisions", "fp32")
-    result = mpnet("sweep", sweep_file, *SMALL, "--set", "sweep.latency=board.json")
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", "sweep.latency=board.json")
     assert (result.returncode, "the table lacks int8" in result.stderr) == (2, True)
 
 
@@ -448,9 +462,9 @@ def test_a_table_without_a_precision_says_which(mpnet: Mpnet, sweep_file: Path) 
     ],
 )
 def test_what_cannot_be_swept_is_one_line(mpnet: Mpnet, sweep_file: Path, changes: list[str], message: str) -> None:
-    arguments = [part for change in changes for part in ("--set", change)]
+    arguments = [word for change in changes for word in ("--set", change)]
     if "baseline=none" in changes or "sweep.objectives=[AP, latency_ms]" in changes:
-        arguments += list(SMALL)
+        arguments += list(SMALL_SPACE)
     result = mpnet("sweep", sweep_file, "--workers", 1, "--quiet", *arguments)
     assert result.returncode == 2, result.stdout
     assert message in result.stderr
@@ -460,19 +474,19 @@ def test_what_cannot_be_swept_is_one_line(mpnet: Mpnet, sweep_file: Path, change
 
 def test_a_long_exact_sweep_asks_first(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("mpnet.sweep.run.ASK_SECONDS", 0.0)
-    result = mpnet("sweep", sweep_file, *SMALL)
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE)
     assert result.returncode == 2
     assert "exhaustive over 16 configurations takes about" in result.stderr
     assert "start it with --yes, narrow sweep.space, or use another strategy" in result.stderr
-    assert mpnet("sweep", sweep_file, *SMALL, "--yes").returncode == 0
+    assert mpnet("sweep", sweep_file, *SMALL_SPACE, "--yes").returncode == 0
 
 
 def test_a_store_of_another_network_is_one_line(mpnet: Mpnet, sweep_file: Path, tmp_path: Path) -> None:
     store = tmp_path / "s.sqlite"
-    assert mpnet("sweep", sweep_file, *SMALL, "--store", store).returncode == 0
+    assert mpnet("sweep", sweep_file, *SMALL_SPACE, "--store", store).returncode == 0
     cfg = sweep_file.parent / "net.cfg"
     cfg.write_text(cfg.read_text(encoding="utf-8") + "\n# another\n", encoding="utf-8")
-    result = mpnet("sweep", sweep_file, *SMALL, "--store", store, "--quiet")
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE, "--store", store, "--quiet")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "a store of another network (cfg)" in result.stderr
 
@@ -487,7 +501,7 @@ def test_without_a_sweep_section_it_says_what_to_write(mpnet: Mpnet, experiment:
 def test_no_scheduler_is_one_line(mpnet: Mpnet, sweep_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("distributed", reason="SKIPPED WITHOUT DASK: pip install 'mpnet[dask]'")
     monkeypatch.setattr("mpnet.sweep.evaluate.dask_executor.CONNECT_SECONDS", 1.0)
-    result = mpnet("sweep", sweep_file, *SMALL, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
+    result = mpnet("sweep", sweep_file, *SMALL_SPACE, "--scheduler", "tcp://127.0.0.1:9", "--quiet")
     assert (result.returncode, result.stderr.count("\n")) == (2, 1)
     assert "no Dask scheduler answers" in result.stderr
 
@@ -495,7 +509,7 @@ def test_no_scheduler_is_one_line(mpnet: Mpnet, sweep_file: Path, monkeypatch: p
 @pytest.mark.slow
 def test_options_may_ask_for_calibration(mpnet: Mpnet, sweep_file: Path) -> None:
     ways = "{activations.ranges: [dynamic, calibrated], bias_correction: [false, true]}"
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, "--set", f"sweep.space.quantization={ways}", "--json"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, "--set", f"sweep.space.quantization={ways}", "--json"))
     assert (document["trials"], document["space"]) == (64, 64)
     with TrialStore.read(document["store"]) as store:
         calibrations = [d["identity"]["calibration"] for d in store.contexts().values()]
@@ -514,7 +528,7 @@ def test_options_may_ask_for_calibration(mpnet: Mpnet, sweep_file: Path) -> None
 
 def test_identities_are_of_the_options_as_well(mpnet: Mpnet, sweep_file: Path) -> None:
     options = ("--set", "sweep.space.quantization={weights.granularity: [per_channel, per_tensor]}")
-    document = document_of(mpnet("sweep", sweep_file, *SMALL, *options, "--json"))
+    document = document_of(mpnet("sweep", sweep_file, *SMALL_SPACE, *options, "--json"))
     assert (document["trials"], document["space"]) == (32, 32)
     with TrialStore.read(document["store"]) as store:
         contexts = store.contexts()

@@ -39,9 +39,9 @@ def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overf
     assert not [key for key in offered if fails(key)]
     assert document["gap"]["hypervolume_ratio"] == 1  # the whole space is known
 
-    again = mpnet("sweep", overflowing, *OPTIONS, "-q")
-    assert "36 of 81 configurations (0 computed now)" in again.stdout
-    assert f"45 of 81 configurations failed and have no figures: {REASON} (27); layer 2 (conv-2)" in again.stdout
+    second_process = mpnet("sweep", overflowing, *OPTIONS, "-q")
+    assert "36 of 81 configurations (0 computed now)" in second_process.stdout
+    assert f"45 of 81 configurations failed and have no figures: {REASON} (27); layer 2 (conv-2)" in second_process.stdout
 
     store = Path(document["store"])
     assert "45 configurations failed" in mpnet("sweep", "--status", store).stdout
@@ -52,8 +52,8 @@ def test_a_sweep_goes_on_beside_configurations_that_overflow(mpnet: Mpnet, overf
     assert mpnet("report", store, "-o", "page.html").returncode == 0
     assert f"45 configurations failed and have no figures: {REASON} (27)" in (overflowing.parent / "page.html").read_text()
 
-    one = mpnet("run", overflowing, "--set", "precision={default: fp16}", "--set", "detection.confidence=0.3")
-    assert (one.returncode, one.stderr) == (2, f"error: {overflowing.parent / 'net.cfg'}: {REASON}\n")
+    run_process = mpnet("run", overflowing, "--set", "precision={default: fp16}", "--set", "detection.confidence=0.3")
+    assert (run_process.returncode, run_process.stderr) == (2, f"error: {overflowing.parent / 'net.cfg'}: {REASON}\n")
 
 
 @pytest.mark.slow
@@ -64,8 +64,12 @@ def test_other_strategies_end_on_the_same_front(mpnet: Mpnet, overflowing: Path)
         strategy = ("--set", f"sweep.strategy={name}", "--set", "sweep.holdout=0.4", "--store", f"{name}.sqlite")
         document = document_of(mpnet("sweep", overflowing, *OPTIONS, *strategy, "--json"))
         assert document["failed"]
-        again = document_of(mpnet("sweep", overflowing, *OPTIONS, *strategy, "--json"))
-        assert (again["computed"], again["forward_equivalents"], again["failed"]) == (0, 0, document["failed"])
+        second_document = document_of(mpnet("sweep", overflowing, *OPTIONS, *strategy, "--json"))
+        assert (second_document["computed"], second_document["forward_equivalents"], second_document["failed"]) == (
+            0,
+            0,
+            document["failed"],
+        )
         fronts[name] = [(entry["precision"], entry["metrics"], entry["held_out"]) for entry in document["front"]]
     assert fronts["exact_front"] == fronts["exhaustive"]
     assert {key for key, *_ in fronts["greedy"]} & {key for key, *_ in fronts["exhaustive"]}
@@ -73,9 +77,9 @@ def test_other_strategies_end_on_the_same_front(mpnet: Mpnet, overflowing: Path)
 
 def test_a_baseline_that_overflows_is_an_error(mpnet: Mpnet, overflowing: Path) -> None:
     for _ in range(2):
-        ended = mpnet("sweep", overflowing, *OPTIONS, "-q", "--set", "sweep.precisions=[fp16, int8]")
-        assert ended.returncode == 2
-        assert ended.stderr == (
+        process = mpnet("sweep", overflowing, *OPTIONS, "-q", "--set", "sweep.precisions=[fp16, int8]")
+        assert process.returncode == 2
+        assert process.stderr == (
             f"error: {overflowing.parent / 'net.cfg'}: {REASON}, in the configuration hhhh that all others are compared with; "
             "give that layer other precisions in sweep.space.layers\n"
         )
@@ -101,21 +105,21 @@ def test_what_overflows_under_a_condition_alone_has_no_figures_under_it(mpnet: M
     text = path.read_text()
     section = SWEEP.replace("holdout: 0", "holdout: 0, conditions: [noise:5, dark]").replace("fp16, int8", "fp16")
     path.write_text(text + section)
-    first = document_of(mpnet("sweep", path, *OPTIONS, "--json"))
-    part = first["conditions"]
-    assert first["failed"] == []
-    failing = [row for row in part["rows"] if fails(row["precision"])]
-    assert 0 < len(failing) < len(part["rows"])
-    for row in part["rows"]:
+    document = document_of(mpnet("sweep", path, *OPTIONS, "--json"))
+    conditions = document["conditions"]
+    assert document["failed"] == []
+    failing = [row for row in conditions["rows"] if fails(row["precision"])]
+    assert 0 < len(failing) < len(conditions["rows"])
+    for row in conditions["rows"]:
         assert set(row["under"]) == {"clean", "dark:3", *(() if row in failing else ("noise:5", "mean", "worst"))}
-    said = {(one["condition"], one["precision"]): one["reason"] for one in part["failed"]}
-    assert {key for _, key in said} == {row["precision"] for row in failing}
-    assert {reason for (_, key), reason in said.items() if key[0] == "h"} == {REASON}
+    reasons = {(failure["condition"], failure["precision"]): failure["reason"] for failure in conditions["failed"]}
+    assert {key for _, key in reasons} == {row["precision"] for row in failing}
+    assert {reason for (_, key), reason in reasons.items() if key[0] == "h"} == {REASON}
     for name in ("mean", "worst"):
-        assert not [key for key in (*part["front"][name], *part["picks"][name].values()) if fails(key)]
-    shown = mpnet("sweep", path, *OPTIONS, "-q")
-    assert f"under noise:5 {failing[0]['precision']} has no figures: layer " in shown.stdout
-    store = Path(first["store"])
-    assert document_of(mpnet("sweep", path, *OPTIONS, "--json"))["conditions"] == part
+        assert not [key for key in (*conditions["front"][name], *conditions["picks"][name].values()) if fails(key)]
+    process = mpnet("sweep", path, *OPTIONS, "-q")
+    assert f"under noise:5 {failing[0]['precision']} has no figures: layer " in process.stdout
+    store = Path(document["store"])
+    assert document_of(mpnet("sweep", path, *OPTIONS, "--json"))["conditions"] == conditions
     assert mpnet("report", store, "-o", "page.html").returncode == 0
     assert "under noise:5 " in (tmp_path / "page.html").read_text()

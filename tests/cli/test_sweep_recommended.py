@@ -22,19 +22,19 @@ SWEEP = ("--set", SECTION, "--workers", "1", "--no-time")
 
 @pytest.mark.parametrize("budget", [None, "100 agreement", "0.001 agreement"])
 def test_every_output_of_a_sweep_names_the_same_configuration(mpnet: Mpnet, experiment: Path, budget: str | None) -> None:
-    named = () if budget is None else ("--max-loss", budget)
-    document = json.loads(mpnet("sweep", experiment, *SWEEP, *named, "--json").stdout)
+    budget_option = () if budget is None else ("--max-loss", budget)
+    document = json.loads(mpnet("sweep", experiment, *SWEEP, *budget_option, "--json").stdout)
     key, store = document["recommended"]["precision"], document["store"]
     sentence = recommendation_text(build(SweepResult, document))
     assert document["recommended"]["reason"] in sentence
     assert sentence.startswith("Recommended is ")
-    terminal = mpnet("sweep", experiment, *SWEEP, *named).stdout
+    terminal = mpnet("sweep", experiment, *SWEEP, *budget_option).stdout
     assert sentence in " ".join(terminal.split())
     assert f"export {store}:recommended" in terminal
     # The status, the report's page and summary, and the statement.
     assert document_of(mpnet("sweep", "--status", store, "--json"))["findings"]["recommended"]["precision"] == key
-    told = document_of(mpnet("report", store, "-o", "page.html", "--no-compute", "--json"))
-    assert told["summary"][0] == sentence
+    report_document = document_of(mpnet("report", store, "-o", "page.html", "--no-compute", "--json"))
+    assert report_document["summary"][0] == sentence
     folder = experiment.parent
     page = html.unescape((folder / "page.html").read_text(encoding="utf-8"))
     assert sentence.replace("-", "−") in page.replace("-", "−")
@@ -62,8 +62,8 @@ def test_a_store_from_before_recommendations_has_one(mpnet: Mpnet, experiment: P
     with TrialStore.open_or_read(Path(document["store"]), _subject(Path(document["store"]))) as store:
         for name in store.notes("findings"):
             store.set_note(name, json.dumps(document))
-    found = document_of(mpnet("sweep", "--status", document["store"], "--json"))["findings"]["recommended"]
-    assert found == recommended
+    read_recommended = document_of(mpnet("sweep", "--status", document["store"], "--json"))["findings"]["recommended"]
+    assert read_recommended == recommended
 
 
 def _subject(path: Path) -> Subject:

@@ -86,14 +86,14 @@ def test_a_boards_latency_stands_in_the_summary(mpnet: Mpnet, experiment: Path) 
     assert mpnet(
         "profile", "net.cfg", "-o", "board.json", "--repeats", 3, "-q", "--precisions", "fp32,int8", "--threads", 1
     ).returncode in (0, 1)  # 1: the machine is busy
-    more = ("--set", "sweep.latency=board.json", "--set", "sweep.latency_error=100000", "--workers", 1, "-q")
-    asked = mpnet("sweep", experiment, "--set", SWEEP, *more)
-    assert asked.returncode == 0, asked.stderr
-    assert "latency: predicted by a table of" in asked.stdout
-    assert "latency saved" in " ".join(asked.stdout.split())
+    options = ("--set", "sweep.latency=board.json", "--set", "sweep.latency_error=100000", "--workers", 1, "-q")
+    process = mpnet("sweep", experiment, "--set", SWEEP, *options)
+    assert process.returncode == 0, process.stderr
+    assert "latency: predicted by a table of" in process.stdout
+    assert "latency saved" in " ".join(process.stdout.split())
     # Whoever says nothing of objectives pays in the board's milliseconds first.
     open_ = "sweep={strategy: greedy, budget: {trials: 3}}"
-    document = document_of(mpnet("sweep", experiment, "--set", open_, *more, "--json"))
+    document = document_of(mpnet("sweep", experiment, "--set", open_, *options, "--json"))
     assert document["objectives"] == ["AP", "latency_ms"]
     assert document["table"].startswith("a table of ")
     assert all(row["costs"]["latency_ms"] > 0 for row in document["front"])

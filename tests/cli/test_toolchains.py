@@ -32,10 +32,10 @@ def attention(form: Callable[[Builder, str], str]) -> Any:
 
 
 def shipped() -> Any:
-    found = find_spec(PACKAGE)
-    if found is None or found.origin is None:
+    spec = find_spec(PACKAGE)
+    if spec is None or spec.origin is None:
         pytest.skip(f"no trained file: pip install --no-deps {PACKAGE.replace('_', '-')}")
-    return onnx.load(Path(found.origin).parent / "models" / "slider.onnx")
+    return onnx.load(Path(spec.origin).parent / "models" / "slider.onnx")
 
 
 MODELS: dict[str, Callable[[], Any]] = {
@@ -59,21 +59,21 @@ def test_a_choice_goes_to_a_users_own_quantiser_and_comes_back(
     images = tmp_path / "images"
     assert mpnet("import", "net.onnx", "-o", "net").returncode == 0
     data = f"data={{unlabelled: {images}, calibration: {{images: {images}, count: 2}}, limit: 2}}"
-    told = ["--set", data, "--set", "quantization.activations=calibrated", "--set", "output=runs"]
+    settings = ["--set", data, "--set", "quantization.activations=calibrated", "--set", "output=runs"]
     if name != "shipped":  # minutes
-        done = mpnet("sweep", "net/net.yaml", *told, "--set", "sweep.budget.trials=3", "--no-time", "-q")
-        assert done.returncode == 0, done.stderr
-    told += ["--set", "precision={default: int8, layers: {first: fp32, last: fp16}}"]
-    done = mpnet("export", "net/net.yaml", *told, "--to", "recipe", "--flavour", "onnxruntime", "-o", "net.recipe.json")
-    assert done.returncode == 0, done.stderr
+        process = mpnet("sweep", "net/net.yaml", *settings, "--set", "sweep.budget.trials=3", "--no-time", "-q")
+        assert process.returncode == 0, process.stderr
+    settings += ["--set", "precision={default: int8, layers: {first: fp32, last: fp16}}"]
+    process = mpnet("export", "net/net.yaml", *settings, "--to", "recipe", "--flavour", "onnxruntime", "-o", "net.recipe.json")
+    assert process.returncode == 0, process.stderr
     names = {node.name for node in model.graph.node}
-    said = json.loads((tmp_path / "net.recipe.json").read_text(encoding="utf-8"))
-    assert {*said["nodes_to_quantize"], *said["nodes_to_exclude"]} <= names
+    recipe = json.loads((tmp_path / "net.recipe.json").read_text(encoding="utf-8"))
+    assert {*recipe["nodes_to_quantize"], *recipe["nodes_to_exclude"]} <= names
     script = runpy.run_path(str(tmp_path / "net.recipe.py"))
     script["main"](str(tmp_path / "net.onnx"), str(images), str(tmp_path / "net-int8.onnx"))
     monkeypatch.syspath_prepend(str(repository / "benchmarks"))
     monkeypatch.chdir(tmp_path)
-    bench = open_workbench(read_experiment(tmp_path / "net" / "net.yaml", told[1::2]))
+    bench = open_workbench(read_experiment(tmp_path / "net" / "net.yaml", settings[1::2]))
     plan = bench.assign()
     read_back = importlib.import_module("recipes").quantised_layers(tmp_path / "net-int8.onnx", bench.prepared.network)
     assert read_back == [index for index in plan.weighted if plan[index].carries_scale]

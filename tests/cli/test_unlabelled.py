@@ -38,15 +38,15 @@ def video(path: Path, count: int = 7) -> Path:
 def test_ap_is_of_labelled_images_and_agreement_of_all(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
     arguments = ("run", experiment, "--set", "precision.default=int8", "--json")
     alone = document_of(mpnet(*arguments))
-    both = document_of(mpnet(*arguments, "--unlabelled", frames))
-    assert both["metrics"] == alone["metrics"]
-    assert both["per_class"] == alone["per_class"]
-    assert both["protocol"]["images"] == alone["protocol"]["images"] + 6
-    assert both["protocol"]["unlabelled"] == 6
+    with_frames = document_of(mpnet(*arguments, "--unlabelled", frames))
+    assert with_frames["metrics"] == alone["metrics"]
+    assert with_frames["per_class"] == alone["per_class"]
+    assert with_frames["protocol"]["images"] == alone["protocol"]["images"] + 6
+    assert with_frames["protocol"]["unlabelled"] == 6
     assert "unlabelled" not in alone["protocol"]
-    assert both["digests"]["data"] != alone["digests"]["data"]
-    assert both["agreement"]["head_sqnr_db"] != alone["agreement"]["head_sqnr_db"]
-    assert len(json.loads((Path(both["folder"]) / "detections.json").read_text())) > len(
+    assert with_frames["digests"]["data"] != alone["digests"]["data"]
+    assert with_frames["agreement"]["head_sqnr_db"] != alone["agreement"]["head_sqnr_db"]
+    assert len(json.loads((Path(with_frames["folder"]) / "detections.json").read_text())) > len(
         json.loads((Path(alone["folder"]) / "detections.json").read_text())
     )
 
@@ -79,12 +79,12 @@ def test_compare_and_report_take_runs_to_further_images(mpnet: Mpnet, experiment
     compared = document_of(mpnet("compare", *runs, "--unlabelled", frames, "--json"))
     direct = document_of(mpnet("compare", *wider, "--json"))
     alone = document_of(mpnet("compare", *runs, "--json"))
-    for one, other in zip(compared["runs"], direct["runs"], strict=True):
-        assert one["id"] == other["id"]
-        for row in (one, other):
+    for compared_run, direct_run in zip(compared["runs"], direct["runs"], strict=True):
+        assert compared_run["id"] == direct_run["id"]
+        for row in (compared_run, direct_run):
             del row["folder"], row["latency"]
             (row["agreement"] or {}).pop("head_sqnr_db", None)  # of tensors, which a run of its own does not compare
-        assert one == other
+        assert compared_run == direct_run
     assert compared["runs"][1]["differences"]["agreement_AP"] != alone["runs"][1]["differences"]["agreement_AP"]
     page = experiment.parent / "page.html"
     pages = [
@@ -117,16 +117,16 @@ def test_a_sweep_measures_as_a_run_does(mpnet: Mpnet, experiment: Path, frames: 
 
 @pytest.mark.slow
 def test_of_one_image_nothing_is_said_about_others(mpnet: Mpnet, experiment: Path, frames: Path) -> None:
-    for other in sorted(frames.iterdir())[1:]:
-        other.unlink()
+    for image_path in sorted(frames.iterdir())[1:]:
+        image_path.unlink()
     for name, data in (("labelled", "data.limit=1"), ("bare", f"data={{unlabelled: {frames}}}")):
         arguments = ("sweep", experiment, *SWEEP, "--set", data, "--set", f"name={name}")
-        found = document_of(mpnet(*arguments, "--json"))
-        assert found["images"] == 1
-        assert found["stability"] == {}
+        sweep_document = document_of(mpnet(*arguments, "--json"))
+        assert sweep_document["images"] == 1
+        assert sweep_document["stability"] == {}
         printed = mpnet(*arguments).stdout
         page = experiment.parent / "page.html"
-        assert mpnet("report", found["store"], "-o", page).returncode == 0
+        assert mpnet("report", sweep_document["store"], "-o", page).returncode == 0
         for text in (printed, page.read_text(encoding="utf-8")):
             assert "1 images" not in text
             assert "all 1 image" not in text
@@ -192,8 +192,8 @@ def test_init_writes_the_key(mpnet: Mpnet, experiment: Path, frames: Path) -> No
     folder = experiment.parent
     for images, name in ((("--images", "images"), "both"), ((), "alone")):
         arguments = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--unlabelled", "other/images")
-        made = document_of(mpnet("init", *arguments, *images, "-o", f"{name}.yaml", "--json", cwd=folder))
-        assert made["unlabelled"] == 6
+        document = document_of(mpnet("init", *arguments, *images, "-o", f"{name}.yaml", "--json", cwd=folder))
+        assert document["unlabelled"] == 6
         assert ("agreement_AP, AP, bit_operations" in (folder / f"{name}.yaml").read_text()) == bool(images)
         run = document_of(mpnet("run", f"{name}.yaml", "--json", cwd=folder))
         assert run["protocol"]["unlabelled"] == 6
