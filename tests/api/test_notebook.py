@@ -56,9 +56,9 @@ def test_runs_and_comparisons_are_tables(experiment: Path) -> None:
     assert layers["weight_bytes"].sum() == run.result.document["cost"]["weight_bytes"]
     assert isinstance(run.result.classes.to_pandas(), pandas.DataFrame)
     compared = compare(run.baseline, run.result)
-    first = compared.to_pandas().iloc[0]
-    assert first["value"] - first["baseline"] == pytest.approx(first["difference"], abs=1e-9)
-    assert first["low"] <= first["difference"] <= first["high"]
+    first_row = compared.to_pandas().iloc[0]
+    assert first_row["value"] - first_row["baseline"] == pytest.approx(first_row["difference"], abs=1e-9)
+    assert first_row["low"] <= first_row["difference"] <= first_row["high"]
     assert "<caption>Differences from" in compared._repr_html_()
 
 

@@ -21,9 +21,9 @@ from tests.core import extension  # noqa: E402
 
 
 def main() -> int:
-    root, out = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
+    root, output_folder = Path(sys.argv[1]).resolve(), Path(sys.argv[2]).resolve()
     compiler = shlex.split(os.environ.get("CC", "aarch64-linux-gnu-gcc"))
-    package = out / "mpnet"
+    package = output_folder / "mpnet"
     shutil.rmtree(package, ignore_errors=True)
     shutil.copytree(REPOSITORY / "mpnet", package, ignore=shutil.ignore_patterns("*.so", "_core.c", "__pycache__"))
     extension(package / "kernels", compiler, [], root / "usr/include/python3.11", root / "usr/include")

@@ -68,15 +68,15 @@ def family_digests(level: str) -> list[str]:
 
 
 def main() -> int:
-    wanted = sys.argv[1:] or [level for level in usable_levels() if level != "scalar"] or ["scalar"]
-    results = {level: digests(level) + family_digests(level) for level in wanted}
-    first = results[wanted[0]]
-    print("\n".join(first))
+    levels = sys.argv[1:] or [level for level in usable_levels() if level != "scalar"] or ["scalar"]
+    results = {level: digests(level) + family_digests(level) for level in levels}
+    reference_lines = results[levels[0]]
+    print("\n".join(reference_lines))
     for level, lines in results.items():
-        if lines != first:
+        if lines != reference_lines:
             print(f"level {level} differs:\n" + "\n".join(lines), file=sys.stderr)
             return 1
-    print(f"levels that agree: {' '.join(wanted)}", file=sys.stderr)
+    print(f"levels that agree: {' '.join(levels)}", file=sys.stderr)
     return 0
 
 

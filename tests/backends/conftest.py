@@ -27,7 +27,7 @@ INFINITE = "infinitely"
 """A flavour whose last value of every head is infinite."""
 
 
-_KEPT: dict[bytes, Configuration] = {}
+_CONFIGURATION_OF: dict[bytes, Configuration] = {}
 """What was exported, by its content: the file stands for it."""
 
 
@@ -35,7 +35,7 @@ def _write(configuration: Configuration, flavour: str, options: Mapping[str, Any
     plan = configuration.precisions
     layers = [(layer.line, layer.inputs, layer.out_shape) for layer in configuration.network.layers]
     content = f"{flavour} {configuration.network.digest} {plan.key} {layers} {configuration.options!r}".encode()
-    _KEPT[content] = configuration
+    _CONFIGURATION_OF[content] = configuration
     return Exported({".pair": content}, {}, {index: (plan[index].name, plan[index].name, "") for index in plan.weighted})
 
 
@@ -49,7 +49,7 @@ class ScalarModel:
     version = "1.0"
 
     def __init__(self, exported: Exported) -> None:
-        configuration = _KEPT[exported.content]
+        configuration = _CONFIGURATION_OF[exported.content]
         ours = configuration.prepared
         prepared = Prepared(configuration.network, Weights({}), kernels("scalar"), folded=ours.folded)
         self._plan = configuration.plan
@@ -74,18 +74,18 @@ class ScalarModel:
 @pytest.fixture
 def scalar_backends(monkeypatch: pytest.MonkeyPatch) -> dict[str, Backend]:
     """The engines `scalar`, `rough` and `overflowing`, beside those that mpnet has."""
-    known = {
+    all_targets = {
         **export.targets(),
         "pair": Target("mpnet itself", ".pair", _write, support=support, flavours=dict.fromkeys(("exact", ROUGH, INFINITE))),
     }
     mode = {"activations": {"ranges": "dynamic", "mode": "affine"}}
-    found = {
+    scalar_rows = {
         **backends.backends(),
         **{
             name: Backend("mpnet's scalar kernels", "pair", flavour, lambda exported, threads: ScalarModel(exported), mode)
             for name, flavour in (("scalar", "exact"), ("rough", ROUGH), ("overflowing", INFINITE))
         },
     }
-    monkeypatch.setattr(export, "targets", lambda: known)
-    monkeypatch.setattr(backends, "backends", lambda: found)
-    return found
+    monkeypatch.setattr(export, "targets", lambda: all_targets)
+    monkeypatch.setattr(backends, "backends", lambda: scalar_rows)
+    return scalar_rows

@@ -141,32 +141,32 @@ def configured(
     weights: Weights | None = None,
     narrow: NarrowOptions = WITHOUT_STATISTICS,
     quantization: QuantizationOptions = NO_OPTIONS,
-    **more: Any,
+    **keywords: Any,
 ) -> Configuration:
     """A configuration with random weights. key: a precision string, or one character for all layers."""
     network = parse_cfg(text, "net.cfg")
     prepared = Prepared(network, weights or random_weights(network, 3), kernels())
     options = QuantizationOptions(activations, narrow=narrow).overlaid(quantization)
-    return decided(prepared, key, options, batch_of(network), content=text.encode(), **more)
+    return decided(prepared, key, options, batch_of(network), content=text.encode(), **keywords)
 
 
 def trained(
     shared_data: Path, name: str, key: str, activations: ActivationOptions, quantization: QuantizationOptions = NO_OPTIONS
 ) -> tuple[Configuration, Floats]:
     """A network of the developers' data (`aix` or `fastest`) and two of its images; ranges are of four others."""
-    folder, stem, below, batch_norm = {
+    folder, stem, image_folder, batch_norm = {
         "aix": ("aix2022", "yolov3-tiny-aix2022", "aix2022/images", "darknet"),
         "fastest": ("yolo-fastest", "yolo-fastest-1.1", "coco/images", "alexeyab"),
     }[name]
     network = read_cfg(shared_data / folder / f"{stem}.cfg")
     weights = read_weights(shared_data / folder / f"{stem}.weights", network)
-    files = sorted((shared_data / below).iterdir())[:6]
+    files = sorted((shared_data / image_folder).iterdir())[:6]
     images = np.concatenate([preprocess(read_image(file), network.width, network.height, "stretch")[0] for file in files])
     prepared = Prepared(network, weights, kernels(), batch_norm=batch_norm)
     return decided(prepared, key, QuantizationOptions(activations).overlaid(quantization), images[2:]), images[:2]
 
 
-def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, images: Floats, **more: Any) -> Configuration:
+def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, images: Floats, **keywords: Any) -> Configuration:
     """A configuration whose ranges, where it has any, are of the images. key: as in `configured`."""
     network = prepared.network
     options = resolve_options(network, quantization, batch_norm=prepared.batch_norm)
@@ -175,15 +175,15 @@ def decided(prepared: Prepared, key: str, quantization: QuantizationOptions, ima
         ranges = calibrate(prepared, [images], requests, {}).by_tensor()
         options = resolve_options(network, quantization, batch_norm=prepared.batch_norm, ranges=ranges)
     full = key * len(network.convolutions) if len(key) == 1 else key
-    return Configuration.from_prepared(prepared, assign_key(network, full), options, **more)
+    return Configuration.from_prepared(prepared, assign_key(network, full), options, **keywords)
 
 
 def without_pairs(weights: Weights) -> Weights:
     """The same with every second input channel at 0: no pair of int8 products exceeds 16 bits, on any CPU."""
     layers = {}
     for index, layer in weights.layers.items():
-        kept = np.arange(layer.weights.shape[1]) % 2 == 0
-        layers[index] = replace(layer, weights=layer.weights * kept[:, None, None].astype(np.float32))
+        is_kept = np.arange(layer.weights.shape[1]) % 2 == 0
+        layers[index] = replace(layer, weights=layer.weights * is_kept[:, None, None].astype(np.float32))
     return replace(weights, layers=layers)
 
 
@@ -198,16 +198,16 @@ def with_key(configuration: Configuration, key: str) -> Configuration:
     return Configuration.from_prepared(configuration.prepared, assign_key(configuration.network, key), configuration.options)
 
 
-def own(configuration: Configuration, batch: Floats) -> list[Floats]:
+def compute_heads(configuration: Configuration, batch: Floats) -> list[Floats]:
     """What mpnet gives."""
     return Session(configuration.prepared, configuration.plan, 1).forward(batch)
 
 
-def head_error(found: list[Floats], wanted: list[Floats]) -> float:
+def head_error(actual: list[Floats], expected: list[Floats]) -> float:
     """The largest relative RMS difference of a head."""
     worst = 0.0
-    for one, other in zip(found, wanted, strict=True):
-        assert one.shape == other.shape
-        difference = one.astype(np.float64) - other
-        worst = max(worst, float(np.sqrt((difference**2).sum() / (other.astype(np.float64) ** 2).sum())))
+    for head, expected_head in zip(actual, expected, strict=True):
+        assert head.shape == expected_head.shape
+        difference = head.astype(np.float64) - expected_head
+        worst = max(worst, float(np.sqrt((difference**2).sum() / (expected_head.astype(np.float64) ** 2).sum())))
     return worst

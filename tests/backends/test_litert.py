@@ -20,10 +20,10 @@ from tests.backends.foreign_cases import (
     SHUFFLED,
     WITHOUT_STATISTICS,
     batch_of,
+    compute_heads,
     configured,
     head_error,
     one_layer,
-    own,
     random_keys,
     trained,
     with_key,
@@ -40,20 +40,20 @@ def _open(configuration: Configuration, flavour: str = "litert") -> Model:
 
 def _error(configuration: Configuration, flavour: str = "litert") -> float:
     batch = batch_of(configuration.network)
-    return head_error(_open(configuration, flavour).forward(batch), own(configuration, batch))
+    return head_error(_open(configuration, flavour).forward(batch), compute_heads(configuration, batch))
 
 
 def test_fp32_gives_the_same_bits() -> None:
     configuration = configured(tiny_cfg(), "f")
     batch = batch_of(configuration.network, 3)
-    for found, wanted in zip(_open(configuration).forward(batch), own(configuration, batch), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for head, expected in zip(_open(configuration).forward(batch), compute_heads(configuration, batch), strict=True):
+        np.testing.assert_array_equal(head, expected)
 
 
 @pytest.mark.parametrize("flavour", ["litert", "integer"])
-@pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("q", 2e-2), ("i", 1e-3)])
-def test_channel_shuffles_carry_what_they_read(key: str, most: float, flavour: str) -> None:
-    assert _error(configured(SHUFFLED, key, CALIBRATED), flavour) <= most
+@pytest.mark.parametrize(("key", "bound"), [("f", 2e-6), ("q", 2e-2), ("i", 1e-3)])
+def test_channel_shuffles_carry_what_they_read(key: str, bound: float, flavour: str) -> None:
+    assert _error(configured(SHUFFLED, key, CALIBRATED), flavour) <= bound
 
 
 @pytest.mark.parametrize("key", ["4", "4qhfq4f4h"])
@@ -94,18 +94,18 @@ def test_groups_of_channels_are_refused() -> None:
 def test_heads_of_the_family_are_outputs(head: str) -> None:
     configuration = configured(one_layer("[convolutional]\nfilters=14\nsize=1\nactivation=linear\n" + head), "f")
     batch = batch_of(configuration.network)
-    found, wanted = _open(configuration).forward(batch), own(configuration, batch)
-    np.testing.assert_array_equal(found[0], wanted[0])
+    heads, expected = _open(configuration).forward(batch), compute_heads(configuration, batch)
+    np.testing.assert_array_equal(heads[0], expected[0])
 
 
-@pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
+@pytest.mark.parametrize(("key", "bound"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
 @pytest.mark.parametrize("flavour", ["litert", "armnn"])
-def test_every_kind_of_layer_at_every_precision(key: str, most: float, flavour: str) -> None:
+def test_every_kind_of_layer_at_every_precision(key: str, bound: float, flavour: str) -> None:
     text = ODD if flavour == "litert" else ODD.replace("size=3\nstride=2\npadding=1", "size=2\nstride=2")
     if flavour == "armnn" and key == "q":
         assert _error(configured(text, key, CALIBRATED), flavour) <= 6e-2
     else:
-        assert _error(configured(text, key), flavour) <= most
+        assert _error(configured(text, key), flavour) <= bound
 
 
 def test_a_hybrid_convolution_measures_the_image_and_not_the_pixel() -> None:
@@ -201,14 +201,14 @@ def test_what_is_no_model_is_one_line() -> None:
 def test_trained_networks(shared_data: Path, name: str) -> None:
     configuration, batch = trained(shared_data, name, "f", DYNAMIC)
     # XNNPACK sums a depthwise window column by column, mpnet row by row.
-    most = 0.0 if name == "aix" else 2e-6
-    assert head_error(_open(configuration).forward(batch), own(configuration, batch)) <= most
+    bound = 0.0 if name == "aix" else 2e-6
+    assert head_error(_open(configuration).forward(batch), compute_heads(configuration, batch)) <= bound
     for key in random_keys(configuration, 2):
         mixed = with_key(configuration, key)
-        assert head_error(_open(mixed).forward(batch), own(mixed, batch)) <= 2e-2
+        assert head_error(_open(mixed).forward(batch), compute_heads(mixed, batch)) <= 2e-2
 
 
 @pytest.mark.parametrize("name", ["aix", "fastest"])
 def test_trained_networks_in_int16(shared_data: Path, name: str) -> None:
     configuration, batch = trained(shared_data, name, "i", CALIBRATED)
-    assert head_error(_open(configuration).forward(batch), own(configuration, batch)) <= 1e-3
+    assert head_error(_open(configuration).forward(batch), compute_heads(configuration, batch)) <= 1e-3

@@ -18,10 +18,10 @@ from tests.backends.foreign_cases import (
     SYMMETRIC,
     Floats,
     batch_of,
+    compute_heads,
     configured,
     head_error,
     one_layer,
-    own,
     random_keys,
     trained,
     with_key,
@@ -37,21 +37,21 @@ def _open(configuration: Configuration) -> Model:
 
 def _error(configuration: Configuration) -> float:
     batch = batch_of(configuration.network)
-    return head_error(_open(configuration).forward(batch), own(configuration, batch))
+    return head_error(_open(configuration).forward(batch), compute_heads(configuration, batch))
 
 
 def _same_bits(configuration: Configuration, batch: Floats) -> None:
-    for found, wanted in zip(_open(configuration).forward(batch), own(configuration, batch), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for head, expected in zip(_open(configuration).forward(batch), compute_heads(configuration, batch), strict=True):
+        np.testing.assert_array_equal(head, expected)
 
 
-@pytest.mark.parametrize(("key", "most"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
-def test_every_kind_of_layer_at_every_precision(key: str, most: float) -> None:
-    assert _error(configured(ODD, key, SYMMETRIC)) <= most
+@pytest.mark.parametrize(("key", "bound"), [("f", 2e-6), ("w", 2e-6), ("h", 2e-3), ("q", 2e-2)])
+def test_every_kind_of_layer_at_every_precision(key: str, bound: float) -> None:
+    assert _error(configured(ODD, key, SYMMETRIC)) <= bound
 
 
 @pytest.mark.parametrize(
-    "more",
+    "lines",
     [
         "filters=16\nsize=1\n",
         "filters=16\nsize=3\npad=1\nstride=2\n",
@@ -62,10 +62,10 @@ def test_every_kind_of_layer_at_every_precision(key: str, most: float) -> None:
     ],
 )
 @pytest.mark.parametrize("activation", ["linear", "leaky", "relu6"])
-def test_int8_layers_give_the_same_bits(more: str, activation: str) -> None:
+def test_int8_layers_give_the_same_bits(lines: str, activation: str) -> None:
     # The same codes, the same whole numbers, then one fused product and sum (which every CPU with FMA has). Depthwise ones and
     # those with groups are where ncnn's own de-scaling is coarse, or wrong.
-    configuration = configured(one_layer(f"[convolutional]\nactivation={activation}\n{more}"), "q", SYMMETRIC)
+    configuration = configured(one_layer(f"[convolutional]\nactivation={activation}\n{lines}"), "q", SYMMETRIC)
     _same_bits(configuration, batch_of(configuration.network))
 
 
@@ -139,10 +139,10 @@ def test_what_is_no_network_is_one_line() -> None:
 def test_trained_network(shared_data: Path) -> None:
     configuration, batch = trained(shared_data, "aix", "q", SYMMETRIC)
     full = with_key(configuration, "f" * 11)
-    assert head_error(_open(full).forward(batch), own(full, batch)) <= 2e-6
+    assert head_error(_open(full).forward(batch), compute_heads(full, batch)) <= 2e-6
     for key in ("q" * 11, *random_keys(configuration, 3)):
         mixed = with_key(configuration, key)
-        assert head_error(_open(mixed).forward(batch), own(mixed, batch)) <= 2e-2
+        assert head_error(_open(mixed).forward(batch), compute_heads(mixed, batch)) <= 2e-2
 
 
 @pytest.mark.parametrize("name", ["aix", "fastest"])

@@ -52,9 +52,9 @@ def sums_of(engine: str, weights: Weights) -> Weights:
 
 
 def _open(engine: str, configuration: Configuration) -> tuple[Model, Exported]:
-    chosen = backend(engine)
-    exported = export(chosen.target, configuration, chosen.flavour)
-    return chosen.load(exported, 1), exported
+    engine_backend = backend(engine)
+    exported = export(engine_backend.target, configuration, engine_backend.flavour)
+    return engine_backend.load(exported, 1), exported
 
 
 @pytest.fixture(scope="module")
@@ -99,8 +99,8 @@ def test_every_layer_at_every_precision_gives_mpnets_heads(
         Prepared(network, sums_of(engine, random_weights(network, seed=1)), kernels()), key, quantization, batch
     )
     model, _ = _open(engine, configuration)
-    own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert head_error(model.forward(batch), own) <= bound
+    expected = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert head_error(model.forward(batch), expected) <= bound
 
 
 @pytest.mark.parametrize("layers", ["[convolutional]\nfilters=5\nsize=1\nactivation=leaky\n[avgpool]\n", "[dropout]\n"])
@@ -110,8 +110,8 @@ def test_a_network_without_heads_gives_its_last_tensor(engine: str, layers: str)
     key = "q" * len(network.convolutions)
     weights = sums_of(engine, random_weights(network))
     configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
-    own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert head_error(_open(engine, configuration)[0].forward(batch), own) <= 2e-6
+    expected = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert head_error(_open(engine, configuration)[0].forward(batch), expected) <= 2e-6
 
 
 @pytest.mark.parametrize("saturates", [False, True])
@@ -127,8 +127,8 @@ def test_int8_sums_saturate_where_the_engine_says_so(monkeypatch: pytest.MonkeyP
     deployment = deploy("openvino", configuration)
     # Two products of 255 * 127 in place of 2.0; in 16 bits their sum ends at 32767.
     (head,) = deployment.open(1).forward(batch)
-    lost = 1 - 32767 / (2 * 255 * 127) if int8_sums_saturate() else 0.0
-    np.testing.assert_allclose(head, 2 * (1 - lost), rtol=1e-5)
+    saturated_share = 1 - 32767 / (2 * 255 * 127) if int8_sums_saturate() else 0.0
+    np.testing.assert_allclose(head, 2 * (1 - saturated_share), rtol=1e-5)
     assert any("can overflow on this CPU" in note for note in deployment.notes) == int8_sums_saturate()
     monkeypatch.setattr("mpnet.backends.openvino.int8_sums_saturate", lambda: saturates)
     assert any("can overflow on this CPU" in note for note in deploy("openvino", configuration).notes) == saturates
@@ -170,9 +170,9 @@ def test_what_layers_run_in_is_read_from_the_engine(engine: str, demo: tuple[Net
     assert executed[indices[0]][0] == executed[indices[-1]][0] == "fp32"
     assert "widened" in executed[indices[-1]][1]
     # ONNX Runtime convolves codes only where it stores codes.
-    stored = [step.layer for step in configuration.plan.steps if step.operation.name == "Quantize"]
+    quantized_layers = [step.layer for step in configuration.plan.steps if step.operation.name == "Quantize"]
     expected = {"openvino": count - 2, "onnxruntime": 1}[engine]
-    assert stored
+    assert quantized_layers
     assert sum(precision == "int8" for precision, _ in executed.values()) >= expected
     times = model.layer_ms()
     assert times is not None
@@ -186,15 +186,15 @@ def test_the_fast_form_runs_all_but_heads_in_codes(demo: tuple[NetworkSpec, Weig
     prepared = Prepared(network, weights, kernels())
     mixed = "f" + "q" * (len(network.convolutions) - 1)
     heads = {index for layer in network.yolos for index in layer.inputs}
-    asked = {layer.index for layer in network.convolutions[1:]} - heads
+    int8_layers = {layer.index for layer in network.convolutions[1:]} - heads
     configuration = decided(prepared, mixed, QuantizationOptions(CALIBRATED), batch)
     model, _ = _open("onnxruntime-fast", configuration)
     executed = model.executed()
     assert executed is not None
-    assert {index for index, (precision, _) in executed.items() if precision == "int8"} == asked
+    assert {index for index, (precision, _) in executed.items() if precision == "int8"} == int8_layers
     # Sums are rounded once more, to steps that are larger than the result's where LeakyReLU shrinks what is below 0.
-    own = Session(prepared, configuration.plan).forward(batch)
-    assert 0 < head_error(model.forward(batch), own) <= 0.1
+    expected = Session(prepared, configuration.plan).forward(batch)
+    assert 0 < head_error(model.forward(batch), expected) <= 0.1
     dynamic = decided(prepared, mixed, QuantizationOptions(), batch)
     fast, plain = (
         onnx.load_from_string(export("onnx", dynamic, flavour).content).graph for flavour in ("onnxruntime-fast", "onnxruntime")
@@ -216,8 +216,8 @@ def test_the_demos_heads_survive(
     network, weights, batch = demo
     weights = sums_of(engine, weights)
     configuration = decided(Prepared(network, weights, kernels()), key, QuantizationOptions(CALIBRATED), batch)
-    own = Session(configuration.prepared, configuration.plan).forward(batch)
-    assert head_error(_open(engine, configuration)[0].forward(batch), own) <= bounds[engine]
+    expected = Session(configuration.prepared, configuration.plan).forward(batch)
+    assert head_error(_open(engine, configuration)[0].forward(batch), expected) <= bounds[engine]
 
 
 def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weights, Floats]) -> None:
@@ -240,22 +240,22 @@ def test_boxes_in_the_graph_are_mpnets_detections(demo: tuple[NetworkSpec, Weigh
             decode_head(head[index : index + 1], yolo, square, 0.05)
             for yolo, head in zip(yolo_heads(network), heads, strict=True)
         ]
-        own = suppress(candidates, np.ones((1, 2), np.float32))
+        detections = suppress(candidates, np.ones((1, 2), np.float32))
         boxes, scores, classes = session.run(
             ["boxes", "scores", "classes"], {"picture": np.ascontiguousarray(image.transpose(2, 0, 1)[None])}
         )
-        assert classes.tolist() == own.category.tolist()
-        np.testing.assert_allclose(scores, own.score, rtol=2e-5, atol=2e-6)
+        assert classes.tolist() == detections.category.tolist()
+        np.testing.assert_allclose(scores, detections.score, rtol=2e-5, atol=2e-6)
         corners = np.concatenate([boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, 2:]], axis=1)
-        np.testing.assert_allclose(corners, own.box, rtol=2e-4, atol=2e-6)
+        np.testing.assert_allclose(corners, detections.box, rtol=2e-4, atol=2e-6)
         total += len(classes)
     assert total > 0
 
 
 def test_a_file_that_the_engine_refuses_is_one_line(engine: str) -> None:
-    with pytest.raises(EngineError, match=r"refuses the file") as failed:
+    with pytest.raises(EngineError, match=r"refuses the file") as excinfo:
         backend(engine).load(Exported({".onnx": b"no such thing"}), 1)
-    assert "\n" not in str(failed.value)
+    assert "\n" not in str(excinfo.value)
 
 
 def test_backends_import_nothing_before_a_model_is_opened() -> None:

@@ -20,9 +20,9 @@ from mpnet.packages import OLDEST_VERSIONS, requirements
 
 
 def test_every_backend_runs_what_a_target_writes() -> None:
-    known = targets()
+    all_targets = targets()
     for name, row in backends().items():
-        assert row.flavour in (known[row.target].flavours or ("",))
+        assert row.flavour in (all_targets[row.target].flavours or ("",))
         assert runner_of(row.target, row.flavour) is not None, name
         assert set(row.mode) <= set(keys_of(QuantizationOptions))
     with pytest.raises(ConfigError, match="engine 'none' is unknown; known are"):
@@ -44,7 +44,9 @@ def test_extras_ask_for_the_oldest_versions_that_mpnet_takes(repository: Path) -
     # `bench` and `tf` take any version.
     required = {requirement for name, rows in extras.items() if name not in ("bench", "tf") for requirement in rows}
     for name, requirement in zip(OLDEST_VERSIONS, requirements(*OLDEST_VERSIONS), strict=True):
-        assert {other for other in required if re.split("[<>=]", other)[0] == name} == {requirement}
+        assert {required_package for required_package in required if re.split("[<>=]", required_package)[0] == name} == {
+            requirement
+        }
 
 
 def test_asking_what_there_is_imports_no_engine() -> None:

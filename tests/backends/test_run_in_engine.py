@@ -21,34 +21,38 @@ pytestmark = pytest.mark.usefixtures("scalar_backends")
 
 
 def test_an_engine_with_mpnets_arithmetic_gives_mpnets_result(mpnet: Mpnet, experiment: Path) -> None:
-    own = document_of(mpnet("run", experiment, "--json"))
-    found = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
-    assert found["id"] != own["id"]
-    for part in ("metrics", "agreement", "per_class", "cost", "precision", "protocol"):
-        assert found[part] == own[part]
-    deployed = found["deployed"]
-    assert (deployed["engine"], deployed["version"], deployed["reference"]) == ("scalar", "1.0", own["id"])
+    reference = document_of(mpnet("run", experiment, "--json"))
+    document = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert document["id"] != reference["id"]
+    for section in ("metrics", "agreement", "per_class", "cost", "precision", "protocol"):
+        assert document[section] == reference[section]
+    deployed = document["deployed"]
+    assert (deployed["engine"], deployed["version"], deployed["reference"]) == ("scalar", "1.0", reference["id"])
     assert deployed["head_error"] == 0
-    assert (deployed["AP"], deployed["agreement_AP"]) == (own["metrics"]["AP"], own["agreement"]["AP"])
+    assert (deployed["AP"], deployed["agreement_AP"]) == (reference["metrics"]["AP"], reference["agreement"]["AP"])
     assert deployed["latency_ms"] > 0 < deployed["mpnet_latency_ms"]
     assert deployed["fp32_latency_ms"] > 0  # all of it in int8 is what was run
     assert "int8_latency_ms" not in deployed
     assert [layer["executed"] for layer in deployed["layers"]] == ["int8"] * 13
-    again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
-    assert (again["reused"], again["id"]) == (True, found["id"])
+    second_document = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert (second_document["reused"], second_document["id"]) == (True, document["id"])
     assert "deployed" not in document_of(mpnet("run", experiment, "--json"))
 
 
 def test_with_another_baseline_both_are_compared_with_that(mpnet: Mpnet, experiment: Path) -> None:
-    def sides(*more: str) -> list[dict[str, Any]]:
-        found = document_of(mpnet("run", experiment, "--engine", "rough", "--json", *more))
-        own = Path(found["folder"]).parent / found["deployed"]["reference"] / "result.json"
-        return [found, json.loads(own.read_text())]
+    def sides(*options: str) -> list[dict[str, Any]]:
+        document = document_of(mpnet("run", experiment, "--engine", "rough", "--json", *options))
+        reference_path = Path(document["folder"]).parent / document["deployed"]["reference"] / "result.json"
+        return [document, json.loads(reference_path.read_text())]
 
-    first, other = sides(), sides("--set", "baseline=fp16")
-    assert [side["id"] for side in first] == [side["id"] for side in other]
-    assert len({side["agreement"]["baseline"] for side in first}) == len({side["agreement"]["baseline"] for side in other}) == 1
-    assert first[0]["agreement"]["baseline"] != other[0]["agreement"]["baseline"]
+    fp32_sides, fp16_sides = sides(), sides("--set", "baseline=fp16")
+    assert [side["id"] for side in fp32_sides] == [side["id"] for side in fp16_sides]
+    assert (
+        len({side["agreement"]["baseline"] for side in fp32_sides})
+        == len({side["agreement"]["baseline"] for side in fp16_sides})
+        == 1
+    )
+    assert fp32_sides[0]["agreement"]["baseline"] != fp16_sides[0]["agreement"]["baseline"]
 
 
 @pytest.mark.slow
@@ -68,12 +72,12 @@ def test_engines_do_not_mix_and_say_how_far_they_are(mpnet: Mpnet, experiment: P
 
 @pytest.mark.slow
 def test_a_classifiers_figures_in_an_engine_are_measures(mpnet: Mpnet, shapes: Path, tmp_path: Path) -> None:
-    found = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
-    data = collect([Path(found["folder"])], progress=silent, draws=100)
+    document = document_of(mpnet("run", shapes / "shapes.yaml", "--engine", "rough", "--set", f"output={tmp_path}", "--json"))
+    data = collect([Path(document["folder"])], progress=silent, draws=100)
     columns = {name: data.configurations.value(2, name) for name in ("deployed_top1", "deployed_agreement_top1")}
     assert columns == {
-        "deployed_top1": found["deployed"]["top1"],
-        "deployed_agreement_top1": found["deployed"]["agreement_top1"],
+        "deployed_top1": document["deployed"]["top1"],
+        "deployed_agreement_top1": document["deployed"]["agreement_top1"],
     }
     assert "top-1 in the engine" in {measure(name).label for name in columns}
 
@@ -81,54 +85,54 @@ def test_a_classifiers_figures_in_an_engine_are_measures(mpnet: Mpnet, shapes: P
 def test_another_mode_is_said(mpnet: Mpnet, experiment: Path) -> None:
     arguments = ("run", experiment, "--engine", "scalar", "--json")
     assert not any("quantises in another mode" in note for note in document_of(mpnet(*arguments))["notes"])
-    other = document_of(mpnet(*arguments, "--set", "quantization.activations.mode=symmetric"))
-    [note] = [note for note in other["notes"] if "quantises in another mode" in note]
+    document = document_of(mpnet(*arguments, "--set", "quantization.activations.mode=symmetric"))
+    [note] = [note for note in document["notes"] if "quantises in another mode" in note]
     assert "activations.mode is symmetric" in note
     assert "--set quantization.activations.mode=affine" in note
 
 
 @pytest.mark.parametrize(
-    ("changed", "said"),
+    ("changes", "message"),
     [({}, "engine 'none' is unknown; known are"), ({"packages": ("no-such-engine>=3",)}, "pip install --upgrade 'mpnet[")],
 )
 def test_what_cannot_run_is_one_line(
-    mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changed: dict[str, object], said: str
+    mpnet: Mpnet, experiment: Path, scalar_backends: dict[str, Backend], changes: dict[str, object], message: str
 ) -> None:
-    for name, value in changed.items():
+    for name, value in changes.items():
         object.__setattr__(scalar_backends["scalar"], name, value)
-    failed = mpnet("run", experiment, "--engine", "scalar" if changed else "none")
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert said in failed.stderr
+    process = mpnet("run", experiment, "--engine", "scalar" if changes else "none")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert message in process.stderr
 
 
 def test_a_stored_result_of_another_machine_is_timed_again_beside_the_others(mpnet: Mpnet, experiment: Path) -> None:
     first = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
     path = Path(first["folder"]) / "result.json"
-    stored = json.loads(path.read_text())
-    stored["latency"]["cpu"] = "another"
-    path.write_text(json.dumps(stored))
-    again = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
-    assert again["reused"]
-    assert again["latency"]["cpu"] == first["latency"]["cpu"]
-    assert again["deployed"]["latency_ms"] == again["latency"]["median_ms"]
-    own = json.loads((Path(again["folder"]).parent / again["deployed"]["reference"] / "result.json").read_text())
-    assert own["latency"]["median_ms"] == again["deployed"]["mpnet_latency_ms"]
-    same = ("metrics", "agreement", "id", "created", "precision")
-    assert {name: again[name] for name in same} == {name: first[name] for name in same}
+    result_document = json.loads(path.read_text())
+    result_document["latency"]["cpu"] = "another"
+    path.write_text(json.dumps(result_document))
+    second = document_of(mpnet("run", experiment, "--engine", "scalar", "--json"))
+    assert second["reused"]
+    assert second["latency"]["cpu"] == first["latency"]["cpu"]
+    assert second["deployed"]["latency_ms"] == second["latency"]["median_ms"]
+    reference = json.loads((Path(second["folder"]).parent / second["deployed"]["reference"] / "result.json").read_text())
+    assert reference["latency"]["median_ms"] == second["deployed"]["mpnet_latency_ms"]
+    unchanged = ("metrics", "agreement", "id", "created", "precision")
+    assert {name: second[name] for name in unchanged} == {name: first[name] for name in unchanged}
 
 
 def test_a_mix_stands_beside_the_engines_own_fp32_and_int8(mpnet: Mpnet, experiment: Path) -> None:
     mix = ("--set", "precision.layers.heads=fp16")
-    told = mpnet("run", experiment, "--engine", "scalar", *mix).stdout
+    text = mpnet("run", experiment, "--engine", "scalar", *mix).stdout
     deployed = document_of(mpnet("run", experiment, "--engine", "scalar", "--json", *mix))["deployed"]
     assert {"latency_ms", "mpnet_latency_ms", "fp32_latency_ms", "int8_latency_ms"} <= deployed.keys()
-    assert "all layers in fp32" in told
-    assert "all layers in int8" in told
+    assert "all layers in fp32" in text
+    assert "all layers in int8" in text
 
 
 @pytest.mark.parametrize(
-    ("mix", "said"), [(8.8, "scalar takes longer than with all layers in fp32: 8.80 against 7.20 ms"), (7.2, "")]
+    ("mix", "note"), [(8.8, "scalar takes longer than with all layers in fp32: 8.80 against 7.20 ms"), (7.2, "")]
 )
-def test_one_line_says_that_a_mix_is_slower_than_fp32(mix: float, said: str) -> None:
-    assert slower_note("scalar", mix, {"fp32": 7.2, "int8": 4.9}) == said
+def test_one_line_says_that_a_mix_is_slower_than_fp32(mix: float, note: str) -> None:
+    assert slower_note("scalar", mix, {"fp32": 7.2, "int8": 4.9}) == note
     assert slower_note("scalar", mix, {}) == ""

@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("scalar_backends")
 SWEEP = "sweep={strategy: greedy, precisions: [fp32, int8], objectives: [agreement_AP, bit_operations], budget: {trials: 4}}"
 
 
-def _swept(mpnet: Mpnet, experiment: Path, verify: str, *more: object) -> Any:
+def _swept(mpnet: Mpnet, experiment: Path, verify: str, *options: object) -> Any:
     return document_of(
         mpnet(
             "sweep",
@@ -35,7 +35,7 @@ def _swept(mpnet: Mpnet, experiment: Path, verify: str, *more: object) -> Any:
             1,
             "-q",
             "--json",
-            *more,
+            *options,
         )
     )
 
@@ -49,8 +49,8 @@ def test_a_front_survives_in_an_engine_with_mpnets_arithmetic(mpnet: Mpnet, expe
         assert row["head_error"] == 0
         assert row["deployed_AP"] == row["AP"] == entry["metrics"]["AP"]
         assert row["deployed_agreement_AP"] == row["agreement_AP"]
-    again = _swept(mpnet, experiment, "{engine: scalar}")["verified"]
-    assert again == verified  # times as well: nothing was run again
+    second_verified = _swept(mpnet, experiment, "{engine: scalar}")["verified"]
+    assert second_verified == verified  # times as well: nothing was run again
 
 
 def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, experiment: Path) -> None:
@@ -61,10 +61,10 @@ def test_what_does_not_survive_is_marked_in_terminal_and_report(mpnet: Mpnet, ex
     assert f"\nfp32, but int8 in first  q{'f' * 12} " in table
     store = next((experiment.parent / "runs" / "tiny").glob("sweep-*.sqlite"))
     data = from_store(read_sweep(store), store, Status("finished", 4))
-    lost = [note for note in data.notes if note.startswith("Does not survive in rough 1.0: ")]
-    assert lost
+    loss_notes = [note for note in data.notes if note.startswith("Does not survive in rough 1.0: ")]
+    assert loss_notes
     assert any(RULE in note for note in data.notes)
-    key = lost[0].split(": ")[1].split(" ")[0]
+    key = loss_notes[0].split(": ")[1].split(" ")[0]
     assert find_configuration(f"{store}:{key}").values["deployed_agreement_AP"] < 99
 
 
@@ -73,9 +73,9 @@ def test_what_overflows_in_an_engine_does_not_survive_there(mpnet: Mpnet, experi
         rows = _swept(mpnet, experiment, "{engine: overflowing}")["verified"]["rows"]
         assert {(row["survived"], "head_error" in row) for row in rows} == {(False, False)}
         assert all(re.fullmatch(r"layer \d+ \(.*\): in overflowing a value is NaN or infinite", row["why"]) for row in rows)
-    ended = mpnet("run", experiment, "--engine", "overflowing")
-    assert (ended.returncode, ended.stderr.count("error: ")) == (2, 1)
-    assert "in overflowing a value is NaN or infinite" in ended.stderr
+    process = mpnet("run", experiment, "--engine", "overflowing")
+    assert (process.returncode, process.stderr.count("error: ")) == (2, 1)
+    assert "in overflowing a value is NaN or infinite" in process.stderr
     assert not list((experiment.parent / "runs").glob("*/*/result.json"))
 
 
@@ -87,9 +87,9 @@ def test_what_cannot_be_exported_does_not_survive_and_an_unknown_engine_stops_be
     for row in rows:
         assert row["survived"] == ("H" not in row["precision"])
         assert row["survived"] or "it has no halves" in row["why"]
-    failed = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify.engine=no-such")
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert "engine 'no-such' is unknown" in failed.stderr
+    process = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify.engine=no-such")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "engine 'no-such' is unknown" in process.stderr
 
 
 def test_a_sweep_is_verified_in_the_experiments_backends_and_says_so_where_it_is_not(mpnet: Mpnet, experiment: Path) -> None:
@@ -99,8 +99,8 @@ def test_a_sweep_is_verified_in_the_experiments_backends_and_says_so_where_it_is
     [row] = verified["rows"]
     assert row["survived"]
     assert row["deployed_AP"] == row["AP"]
-    said = mpnet("sweep", experiment, "--set", SWEEP, "--workers", 1, *shared).stderr
-    assert "a sweep searches with mpnet's own kernels" in said
-    failed = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify={}")
-    assert (failed.returncode, failed.stderr.count("\n")) == (2, 1)
-    assert "sweep.verify.engine" in failed.stderr
+    errors = mpnet("sweep", experiment, "--set", SWEEP, "--workers", 1, *shared).stderr
+    assert "a sweep searches with mpnet's own kernels" in errors
+    process = mpnet("sweep", experiment, "--set", SWEEP, "--set", "sweep.verify={}")
+    assert (process.returncode, process.stderr.count("\n")) == (2, 1)
+    assert "sweep.verify.engine" in process.stderr

@@ -47,7 +47,7 @@ def open_page(browser: Any) -> Iterator[Any]:
     """A function: path of a page (and context options) -> Opened, ready to be used."""
     contexts = []
 
-    def opened(path: Path, **options: Any) -> WatchedPage:
+    def open_file(path: Path, **options: Any) -> WatchedPage:
         context = browser.new_context(accept_downloads=True, **options)
         contexts.append(context)
         # A machine under load may take its time; nothing here is about speed.
@@ -66,6 +66,6 @@ def open_page(browser: Any) -> Iterator[Any]:
         session.page.wait_for_selector("html[data-ready]")
         return session
 
-    yield opened
+    yield open_file
     for context in contexts:
         context.close()

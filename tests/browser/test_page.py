@@ -52,10 +52,10 @@ def drawn_rows(page: Any) -> list[int]:
 
 
 def test_nothing_is_asked_of_any_network_and_nothing_goes_wrong(report: Path, open_page: Any) -> None:
-    opened = open_page(report)
-    unfold(opened.page)
-    assert opened.requests == []
-    assert opened.problems == []
+    watched = open_page(report)
+    unfold(watched.page)
+    assert watched.requests == []
+    assert watched.problems == []
 
 
 def lonely_front_row() -> int:
@@ -272,15 +272,15 @@ def test_hostile_names_show_as_text(open_page: Any, tmp_path: Path) -> None:
     path = tmp_path / "hostile.html"
     data = report_data(class_names=HOSTILE, layer_names=HOSTILE, title=HOSTILE[0], image_name='a"b\nc<d>.jpg')
     path.write_text(render(data), encoding="utf-8")
-    opened = open_page(path)
-    unfold(opened.page)
-    assert opened.page.text_content("h1") == HOSTILE[0]
-    assert HOSTILE[0] in opened.page.locator("#table-classes td").all_text_contents()
-    assert HOSTILE[0] in opened.page.locator("#table-layers td").all_text_contents()
-    assert "<script>alert(1…" in opened.page.text_content("#plot-heat svg")
-    assert opened.page.locator("#plot-heat a").count() == 0
-    assert opened.problems == []
-    assert opened.requests == []
+    watched = open_page(path)
+    unfold(watched.page)
+    assert watched.page.text_content("h1") == HOSTILE[0]
+    assert HOSTILE[0] in watched.page.locator("#table-classes td").all_text_contents()
+    assert HOSTILE[0] in watched.page.locator("#table-layers td").all_text_contents()
+    assert "<script>alert(1…" in watched.page.text_content("#plot-heat svg")
+    assert watched.page.locator("#plot-heat a").count() == 0
+    assert watched.problems == []
+    assert watched.requests == []
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

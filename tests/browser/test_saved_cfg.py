@@ -14,8 +14,8 @@ from tests.cli.test_report import store as store
 
 def test_a_saved_cfg_runs_to_the_same_ap(mpnet: Mpnet, store: Path, tmp_path: Path, open_page: Any) -> None:
     document_of(mpnet("report", store, "-o", "page.html", "--draws", 100, "--json"))
-    opened: WatchedPage = open_page(tmp_path / "page.html")
-    page = opened.page
+    watched: WatchedPage = open_page(tmp_path / "page.html")
+    page = watched.page
     page.click("nav a[href='#configurations']")
     page.select_option("#rows-filter", "all")
     page.fill("#rows-find", "qfq" + "f" * 10)
@@ -32,5 +32,5 @@ def test_a_saved_cfg_runs_to_the_same_ap(mpnet: Mpnet, store: Path, tmp_path: Pa
     row = page.evaluate("TABLE.keys.indexOf(byId('panel-key').textContent)")
     stored_metrics = page.evaluate("row => [TABLE.columns.AP[row], TABLE.columns.agreement_AP[row]]", row)
     assert [run["metrics"]["AP"], run["agreement"]["AP"]] == stored_metrics
-    assert opened.problems == []
-    assert opened.requests == []
+    assert watched.problems == []
+    assert watched.requests == []

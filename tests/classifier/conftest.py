@@ -9,7 +9,7 @@ import pytest
 
 from tests.classifier.crops import write_imagefolder
 
-HERE = Path(__file__).resolve().parent
+FOLDER = Path(__file__).resolve().parent
 SCENES = 24
 # Symmetric ranges and one scale per tensor: the scheme of the simplest hardware, which this network feels.
 EXPERIMENT = """\
@@ -29,5 +29,5 @@ def shapes(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with val/<class>/*.png, about five images for each of 24 scenes, and shapes.yaml; treat as read-only."""
     folder = tmp_path_factory.mktemp("shapes")
     write_imagefolder(folder, "val", SCENES)
-    (folder / "shapes.yaml").write_text(EXPERIMENT.format(here=HERE), encoding="utf-8")
+    (folder / "shapes.yaml").write_text(EXPERIMENT.format(here=FOLDER), encoding="utf-8")
     return folder

@@ -22,10 +22,10 @@ def crops(split: str, scenes: int) -> Iterator[tuple[int, Image]]:
     for index in range(scenes):
         image, boxes = scene(split, index)
         for box in boxes:
-            yield box.label, _cut(image, box)
+            yield box.label, _crop(image, box)
 
 
-def _cut(image: Image, box: LabelledBox) -> Image:
+def _crop(image: Image, box: LabelledBox) -> Image:
     height = min(max(box.width, box.height) * 5 // 4, SIZE)
     width = min(height * 5 // 4, SIZE)
     left = min(max((box.x0 + box.x1 - width) // 2, 0), SIZE - width)

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from mpnet.sweep.store import TrialStore
-from tests.classifier.conftest import HERE
+from tests.classifier.conftest import FOLDER
 from tests.cli.conftest import Mpnet, document_of, mpnet
 
 __all__ = ["mpnet"]
-NET = ("--cfg", HERE / "shapes.cfg", "--weights", HERE / "shapes.weights", "--names", HERE / "shapes.names")
+NET = ("--cfg", FOLDER / "shapes.cfg", "--weights", FOLDER / "shapes.weights", "--names", FOLDER / "shapes.names")
 
 
 @pytest.fixture
@@ -39,19 +39,19 @@ def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     assert document_of(mpnet("run", file, "--json"))["reused"]
 
     baseline = folder.parent / run["agreement"]["baseline"]
-    found = document_of(mpnet("compare", baseline, folder, "--images", "lost", "--json"))
-    other, images = found["runs"][1], run["protocol"]["images"]
-    lost = [change for change in other["changes"] if change["kind"] == "lost"]
-    gained = [change for change in other["changes"] if change["kind"] == "gained"]
-    assert other["differences"]["top1"] == pytest.approx(100 * (len(gained) - len(lost)) / images)
-    assert other["agreement"]["top1"] == run["agreement"]["top1"]
-    interval = other["intervals"]["top1"]
-    assert interval["low"] <= other["differences"]["top1"] <= interval["high"]
-    assert all(change["baseline_class"] == change["class"] != change["other_class"] for change in lost)
-    assert all(change["other_class"] == change["class"] != change["baseline_class"] for change in gained)
-    assert {(file.parent / change["file"]).read_bytes()[:2] for change in lost + gained} == {b"\xff\xd8"}
+    comparison = document_of(mpnet("compare", baseline, folder, "--images", "lost", "--json"))
+    compared_run, images = comparison["runs"][1], run["protocol"]["images"]
+    lost_images = [change for change in compared_run["changes"] if change["kind"] == "lost"]
+    gained_images = [change for change in compared_run["changes"] if change["kind"] == "gained"]
+    assert compared_run["differences"]["top1"] == pytest.approx(100 * (len(gained_images) - len(lost_images)) / images)
+    assert compared_run["agreement"]["top1"] == run["agreement"]["top1"]
+    interval = compared_run["intervals"]["top1"]
+    assert interval["low"] <= compared_run["differences"]["top1"] <= interval["high"]
+    assert all(change["baseline_class"] == change["class"] != change["other_class"] for change in lost_images)
+    assert all(change["other_class"] == change["class"] != change["baseline_class"] for change in gained_images)
+    assert {(file.parent / change["file"]).read_bytes()[:2] for change in lost_images + gained_images} == {b"\xff\xd8"}
     text = mpnet("compare", baseline, folder).stdout
-    assert f"{len(lost)} images lost, {len(gained)} gained" in text
+    assert f"{len(lost_images)} images lost, {len(gained_images)} gained" in text
     assert "McNemar's test: mid-p" in text
 
     page = document_of(mpnet("report", folder, "-o", "page.html", "--json"))
@@ -59,17 +59,17 @@ def test_run_compare_and_report(mpnet: Mpnet, file: Path) -> None:
     assert "% of the images" in page["summary"][1]
     html = file.with_name("page.html").read_text(encoding="utf-8")
     assert "McNemar" in html
-    assert all(f"→ {change['other_class']}" in html for change in lost)
+    assert all(f"→ {change['other_class']}" in html for change in lost_images)
 
 
 @pytest.mark.slow
 def test_every_trial_of_a_sweep_is_what_a_run_gives_and_a_second_sweep_computes_nothing(mpnet: Mpnet, file: Path) -> None:
-    small = ("--set", "sweep.space.tied=[[1..6], [7..13]]", "--set", "sweep.strategy=exhaustive", "--workers", 1)
-    swept = document_of(mpnet("sweep", file, *small, "--json"))
+    small_space = ("--set", "sweep.space.tied=[[1..6], [7..13]]", "--set", "sweep.strategy=exhaustive", "--workers", 1)
+    swept = document_of(mpnet("sweep", file, *small_space, "--json"))
     assert (swept["space"], swept["computed"]) == (8, 8)
     assert swept["objectives"] == ["agreement_top1", "bit_operations"]
     assert set(swept["picks"]) <= {"safe", "balanced", "smallest"}
-    assert document_of(mpnet("sweep", file, *small, "--json"))["computed"] == 0
+    assert document_of(mpnet("sweep", file, *small_space, "--json"))["computed"] == 0
     with TrialStore.read(swept["store"]) as store:
         trials = {trial.key: trial.values for trial in store.trials(1)}
         digests = {key: store.trial_digest(1, key) for key in trials}
@@ -90,8 +90,8 @@ def test_analyze_and_detect(mpnet: Mpnet, file: Path, shapes: Path) -> None:
     analysis = document_of(mpnet("analyze", file, "--images", 4, "--json"))
     assert len(analysis["head_sqnr_db"]) == 1
     image = sorted((shapes / "val" / "star").iterdir())[0]
-    found = document_of(mpnet("detect", *NET, image, "--out", "drawn", "--json"))
-    classes = found["files"][0]["classes"]
+    document = document_of(mpnet("detect", *NET, image, "--out", "drawn", "--json"))
+    classes = document["files"][0]["classes"]
     assert len(classes) == 5
     assert [c["score"] for c in classes] == sorted((c["score"] for c in classes), reverse=True)
     assert 0 < sum(c["score"] for c in classes) <= 1 + 1e-5

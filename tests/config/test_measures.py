@@ -50,10 +50,10 @@ def test_held_out_measures_inherit() -> None:
 
 
 def test_what_is_stored_is_not_always_what_was_measured() -> None:
-    stored = np.array([-1.0, 0.0, 99.0, 150.0])
-    assert np.array_equal(measure("AP").measured(stored), [np.nan, 0.0, 99.0, 150.0], equal_nan=True)
-    assert measure("held_out_head_sqnr_db").measured(stored).tolist() == [-1.0, 0.0, 99.0, np.inf]
-    assert measure("weight_bytes").measured(stored).tolist() == stored.tolist()
+    stored_values = np.array([-1.0, 0.0, 99.0, 150.0])
+    assert np.array_equal(measure("AP").measured(stored_values), [np.nan, 0.0, 99.0, 150.0], equal_nan=True)
+    assert measure("held_out_head_sqnr_db").measured(stored_values).tolist() == [-1.0, 0.0, 99.0, np.inf]
+    assert measure("weight_bytes").measured(stored_values).tolist() == stored_values.tolist()
 
 
 @pytest.mark.parametrize("name", ["ap", "int8_macs", "AP_small", "held_out_AP"])

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from limits import EXECUTED, TOLERANCE, Executed
 
-HERE = Path(__file__).parent
-ROOT = HERE.parents[1]
+FOLDER = Path(__file__).parent
+ROOT = FOLDER.parents[1]
 SAVED_REGISTERS = 8  # vector registers that a function keeps and restores: accesses to the stack that are no spill
 
 
@@ -54,9 +54,9 @@ def check(program: Path, plugin: Path, limit: Executed) -> int:
     over_count = 0
     name = f"{limit.table} {limit.precision}"
     limits = (limit.tile, *limit.convolutions)
-    for (part, macs, kinds), macs_limit in zip(count_instructions(program, plugin, limit), limits, strict=True):
-        lines = [(f"instructions per MAC, {part}", kinds["total"] / macs, macs_limit * TOLERANCE)]
-        if part == "tile":
+    for (kernel_part, macs, kinds), macs_limit in zip(count_instructions(program, plugin, limit), limits, strict=True):
+        lines = [(f"instructions per MAC, {kernel_part}", kinds["total"] / macs, macs_limit * TOLERANCE)]
+        if kernel_part == "tile":
             lines.append(("vector accesses to the stack, tile", kinds["stack"], SAVED_REGISTERS))
         for label, value, limit_value in lines:
             is_within = value <= limit_value
@@ -72,7 +72,7 @@ def main() -> int:
     folder = Path(sys.argv[1]).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     compiler = shlex.split(os.environ.get("CC", "aarch64-linux-gnu-gcc"))
-    build = [sys.executable, str(ROOT / "tests/core.py"), str(HERE / "kernels.c"), str(folder / "kernels")]
+    build = [sys.executable, str(ROOT / "tests/core.py"), str(FOLDER / "kernels.c"), str(folder / "kernels")]
     subprocess.run([*build, *compiler], check=True)
     subprocess.run(
         [
@@ -83,7 +83,7 @@ def main() -> int:
             "-Werror",
             "-fPIC",
             "-shared",
-            str(HERE / "plugin.c"),
+            str(FOLDER / "plugin.c"),
             "-o",
             str(folder / "plugin.so"),
         ],

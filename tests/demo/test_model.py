@@ -32,7 +32,7 @@ def _sections(path: Path) -> list[tuple[str, dict[str, str]]]:
     return sections
 
 
-def _short(kind: str, keys: dict[str, str]) -> str:
+def _abbreviate(kind: str, keys: dict[str, str]) -> str:
     if kind == "convolutional":
         return "conv" + keys["size"]
     return "max" + keys["stride"] if kind == "maxpool" else kind
@@ -51,7 +51,7 @@ def test_packaged_files_are_whole() -> None:
 def test_topology_is_yolov3_tiny() -> None:
     net, *layers = _sections(model_files().cfg)
     assert (net[0], net[1]["width"], net[1]["height"]) == ("net", str(SIZE), str(SIZE))
-    assert [_short(*layer) for layer in layers] == TOPOLOGY
+    assert [_abbreviate(*layer) for layer in layers] == TOPOLOGY
     assert [keys["layers"] for kind, keys in layers if kind == "route"] == ["-4", "-1, 8"]
     assert [keys["mask"] for kind, keys in layers if kind == "yolo"] == ["3,4,5", "0,1,2"]
 

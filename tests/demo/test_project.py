@@ -40,12 +40,16 @@ def test_experiment_to_copy_reads_what_the_demo_writes_by_default(repository: Pa
     copy = tmp_path / "experiments" / "demo.yaml"
     copy.parent.mkdir()
     shutil.copy(repository / "experiments" / "demo.yaml", copy)
-    here, there = read_experiment(project.experiment), read_experiment(copy)
-    assert here.data is not None
-    assert there.data is not None
-    pairs = [(here.model.cfg, there.model.cfg), (here.data.images, there.data.images), (here.output, there.output)]
+    original, copied = read_experiment(project.experiment), read_experiment(copy)
+    assert original.data is not None
+    assert copied.data is not None
+    pairs = [
+        (original.model.cfg, copied.model.cfg),
+        (original.data.images, copied.data.images),
+        (original.output, copied.output),
+    ]
     assert all(a.resolve() == b.resolve() for a, b in pairs)
-    assert (here.precision, here.quantization, here.sweep) == (there.precision, there.quantization, there.sweep)
+    assert (original.precision, original.quantization, original.sweep) == (copied.precision, copied.quantization, copied.sweep)
 
 
 @pytest.mark.slow
@@ -58,12 +62,12 @@ def test_processes_write_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_writing_again_replaces_and_keeps_what_is_more(tmp_path: Path) -> None:
-    whole = write_project(tmp_path, 3)
-    first = whole.folder / "val" / "images" / "00000.png"
+    project = write_project(tmp_path, 3)
+    image_path = project.folder / "val" / "images" / "00000.png"
     expected = _content(tmp_path)
-    first.write_bytes(b"half an image")
-    again = write_project(tmp_path, 1)
-    assert (whole.stored, again.stored) == (3, 3)
+    image_path.write_bytes(b"half an image")
+    second_project = write_project(tmp_path, 1)
+    assert (project.stored, second_project.stored) == (3, 3)
     assert _content(tmp_path) == expected
 
 

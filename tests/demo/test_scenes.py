@@ -45,7 +45,7 @@ def test_scene_has_rgb_bytes_of_the_input_size() -> None:
 
 
 def test_boxes_lie_in_the_image_and_have_known_classes() -> None:
-    seen = set()
+    labels = set()
     for index in range(40):
         _, boxes = scene("val", index)
         assert len(boxes) <= MAX_OBJECTS
@@ -54,8 +54,8 @@ def test_boxes_lie_in_the_image_and_have_known_classes() -> None:
             assert 0 <= box.y0 < box.y1 <= SIZE
             # Half the image, and one pixel for edges that fall inside pixels.
             assert max(box.width, box.height) <= SIZE // 2 + 1
-            seen.add(box.label)
-    assert seen == set(range(len(CLASSES)))
+            labels.add(box.label)
+    assert labels == set(range(len(CLASSES)))
 
 
 def test_split_seeds_are_disjoint() -> None:
@@ -82,22 +82,22 @@ def test_written_dataset_is_the_generated_one(tmp_path: Path) -> None:
     assert (root / "classes.names").read_text().split() == list(CLASSES)
     for index in range(3):
         image, boxes = scene("val", index)
-        stored = cv2.imread(str(root / "images" / f"{index:05d}.png"))[:, :, ::-1]
-        assert np.array_equal(stored, image)
+        written_image = cv2.imread(str(root / "images" / f"{index:05d}.png"))[:, :, ::-1]
+        assert np.array_equal(written_image, image)
         lines = (root / "labels" / f"{index:05d}.txt").read_text().splitlines()
         assert len(lines) == len(boxes)
         for line, box in zip(lines, boxes, strict=True):
-            label, *rest = line.split()
-            cx, cy, w, h = (float(value) * SIZE for value in rest)
+            label, *coordinates = line.split()
+            cx, cy, w, h = (float(value) * SIZE for value in coordinates)
             # Nine decimals of a fraction of 224 pixels: exact to 2e-7 pixels, far below the half pixel of centres.
             corners = [round(v, 5) for v in (cx - w / 2, cy - h / 2, cx + w / 2, cy + h / 2)]
             assert (int(label), *corners) == (box.label, box.x0, box.y0, box.x1, box.y1)
 
 
 def test_stream_is_splitmix64_in_scalars_and_arrays() -> None:
-    one, many = Stream(7), Stream(7)
-    assert [one.word() for _ in range(5)] == many.words(5).tolist()
-    assert one.word() == many.word()
+    scalar_stream, array_stream = Stream(7), Stream(7)
+    assert [scalar_stream.word() for _ in range(5)] == array_stream.words(5).tolist()
+    assert scalar_stream.word() == array_stream.word()
 
 
 def test_sine_table_is_rounded_sine() -> None:

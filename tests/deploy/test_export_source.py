@@ -30,17 +30,19 @@ def experiment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("target", "out", "package"),
+    ("target", "file_name", "package"),
     [("onnx", "net.onnx", "onnxruntime"), ("tflite", "net.tflite", "ai_edge_litert"), ("cfg", "m.cfg", "")],
 )
-def test_command_and_api_give_the_same_report(target: str, out: str, package: str, experiment: Path, mpnet: Mpnet) -> None:
+def test_command_and_api_give_the_same_report(
+    target: str, file_name: str, package: str, experiment: Path, mpnet: Mpnet
+) -> None:
     if package:
         pytest.importorskip(package)
-    document = document_of(mpnet("export", experiment.name, "--to", target, "-o", out, "--no-time", "--json"))
-    written = Path(out).read_bytes()
-    report = export(experiment.name, out, target, timed=False)
+    document = document_of(mpnet("export", experiment.name, "--to", target, "-o", file_name, "--no-time", "--json"))
+    content = Path(file_name).read_bytes()
+    report = export(experiment.name, file_name, target, timed=False)
     assert report.as_json() == document
-    assert Path(out).read_bytes() == written
+    assert Path(file_name).read_bytes() == content
     assert list(report) == [Path(path) for path in document["files"]]
     assert [{**asdict(layer), "falls_back": layer.falls_back} for layer in report.layers] == document["layers"]
     assert report.table.columns.get("executed", []) == [layer["executed"] for layer in document["layers"]]

@@ -57,36 +57,36 @@ def direct(explanation: Explanation, raised: tuple[int, ...]) -> Finds:
 def test_shares_are_shapleys_of_direct_runs(twelve: Explanation) -> None:
     layers = list(twelve.costs)
     finds = {
-        frozenset(chosen): direct(twelve, chosen)
+        frozenset(raised_layers): direct(twelve, raised_layers)
         for size in range(len(layers) + 1)
-        for chosen in itertools.combinations(layers, size)
+        for raised_layers in itertools.combinations(layers, size)
     }
     kinds = set()
-    for one in twelve.explained:
-        kinds.add(one.object.kind)
-        values = {raised: one.object.value(f, one.object.index) for raised, f in finds.items()}
+    for explained_object in twelve.explained:
+        kinds.add(explained_object.object.kind)
+        values = {raised: explained_object.object.value(f, explained_object.object.index) for raised, f in finds.items()}
         expected = dict.fromkeys(layers, 0.0)
         for order in itertools.permutations(layers):
             for end, layer in enumerate(order):
                 expected[layer] += values[frozenset(order[: end + 1])] - values[frozenset(order[:end])]
-        assert math.isclose(sum(share.percent for share in one.shares), 100, abs_tol=1e-9)
-        for share in one.shares:
+        assert math.isclose(sum(share.percent for share in explained_object.shares), 100, abs_tol=1e-9)
+        for share in explained_object.shares:
             gain = expected[share.layer] / math.factorial(len(layers))
-            assert math.isclose(share.percent * one.loss / 100, gain, abs_tol=1e-12)
+            assert math.isclose(share.percent * explained_object.loss / 100, gain, abs_tol=1e-12)
             assert share.half_width == 0
     assert {"lost", "doubled"} <= kinds
 
 
 @pytest.mark.slow
 def test_what_is_named_brings_the_object_back_and_nothing_cheaper_does(twelve: Explanation) -> None:
-    for one in twelve.explained:
-        assert one.way is not None
-        finds = direct(twelve, one.way.layers)
-        assert one.object.is_back(finds, one.object.index)
-        assert one.way.score == finds.score[one.object.index]
+    for explained_object in twelve.explained:
+        assert explained_object.way is not None
+        finds = direct(twelve, explained_object.way.layers)
+        assert explained_object.object.is_back(finds, explained_object.object.index)
+        assert explained_object.way.score == finds.score[explained_object.object.index]
         for layer, cost in twelve.costs.items():
-            if cost < one.way.bit_operations:
-                assert not one.object.is_back(direct(twelve, (layer,)), one.object.index)
+            if cost < explained_object.way.bit_operations:
+                assert not explained_object.object.is_back(direct(twelve, (layer,)), explained_object.object.index)
 
 
 def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
@@ -94,9 +94,9 @@ def test_drawn_orders_add_up_as_well_and_repeat(tmp_path: Path) -> None:
     write_network(tmp_path, 2, tiny_cfg())
     explanation = explained(tmp_path, worst=4, pairs=3)
     assert len(explanation.costs) == 13
-    shares = [one.shares for one in explanation.explained]
+    shares = [explained_object.shares for explained_object in explanation.explained]
     assert len(shares) == 4
-    assert shares == [one.shares for one in explained(tmp_path, worst=4, pairs=3).explained]
+    assert shares == [explained_object.shares for explained_object in explained(tmp_path, worst=4, pairs=3).explained]
     for of_layers in shares:
         assert math.isclose(sum(share.percent for share in of_layers), 100, abs_tol=1e-6)
         assert any(share.half_width > 0 for share in of_layers)
@@ -113,35 +113,38 @@ def dataset_of(boxes: list[tuple[float, float, float, float]]) -> Dataset:
     return Dataset.of([ImageRecord(1, "a.png", 100, 100, "0" * 64)], [Category(1, "thing")], objects)
 
 
-def detections(*found: tuple[float, tuple[float, float, float, float]]) -> Detections:
-    count = len(found)
-    return Detections.of(1, [0] * count, [0] * count, [score for score, _ in found], [box for _, box in found])
+def detections(*scored_boxes: tuple[float, tuple[float, float, float, float]]) -> Detections:
+    count = len(scored_boxes)
+    return Detections.of(1, [0] * count, [0] * count, [score for score, _ in scored_boxes], [box for _, box in scored_boxes])
 
 
 def test_kinds_of_loss() -> None:
     dataset = dataset_of([(0, 0, 20, 20), (40, 40, 20, 20), (70, 10, 20, 20), (10, 70, 20, 20)])
-    before = detections(*((0.9, tuple(box)) for box in dataset.box.tolist()))
-    after = detections(
+    baseline = detections(*((0.9, tuple(box)) for box in dataset.box.tolist()))
+    lowered = detections(
         (0.8, (50, 40, 20, 20)),  # moved: IoU 1/3 with the second
         (0.7, (70, 10, 20, 20)),
         (0.6, (72, 10, 20, 20)),  # the third, twice
         (0.9, (10, 70, 20, 20)),
         (0.2, (0, 0, 20, 20)),  # too low: the first is lost
     )
-    truths = collect_reference_objects(dataset, before)
-    lost = find_lost_objects(truths, find(before, truths), find(after, truths))
-    found = {one.number: (one.kind, one.at_edge, one.baseline_score, round(one.score, 2)) for one in lost}
+    truths = collect_reference_objects(dataset, baseline)
+    lost_objects = find_lost_objects(truths, find(baseline, truths), find(lowered, truths))
+    loss_of = {
+        lost_object.number: (lost_object.kind, lost_object.at_edge, lost_object.baseline_score, round(lost_object.score, 2))
+        for lost_object in lost_objects
+    }
     nine = float(np.float32(0.9))
-    assert found == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}
-    assert [one.number for one in lost] == [2, 1, 3]
-    assert [round(one.near_score, 2) for one in lost] == [0.8, 0.0, 0.6]
-    of_first, places = select_image(truths, 0, lost)
+    assert loss_of == {1: ("lost", True, nine, 0.2), 2: ("moved", False, nine, 0.0), 3: ("doubled", False, 0.0, 0.6)}
+    assert [lost_object.number for lost_object in lost_objects] == [2, 1, 3]
+    assert [round(lost_object.near_score, 2) for lost_object in lost_objects] == [0.8, 0.0, 0.6]
+    of_first, indices = select_image(truths, 0, lost_objects)
     assert of_first.image_count == 1
-    assert places == [one.index for one in lost]
+    assert indices == [lost_object.index for lost_object in lost_objects]
 
 
 @pytest.mark.parametrize(
-    ("name", "said"),
+    ("name", "message"),
     [
         ("scene-1.png", "write IMAGE:N, such as street.jpg:3"),
         ("nowhere.png:1", "no image of the data set is called so"),
@@ -149,10 +152,10 @@ def test_kinds_of_loss() -> None:
         ("scene-1.png:0", "scene-1.png has"),
     ],
 )
-def test_objects_that_are_not_there(folder: Path, name: str, said: str) -> None:
+def test_objects_that_are_not_there(folder: Path, name: str, message: str) -> None:
     with pytest.raises(ConfigError, match="--object") as excinfo:
         explained(folder, objects=[name])
-    assert said in str(excinfo.value)
+    assert message in str(excinfo.value)
 
 
 def test_what_the_baseline_misses_cannot_be_explained(tmp_path: Path) -> None:

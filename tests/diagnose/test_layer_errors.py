@@ -46,10 +46,10 @@ def analysed(prepared: Prepared, plan: Plan, images: np.ndarray) -> Analysis:
 
 def heads_sqnr(prepared: Prepared, plan: Plan, images: np.ndarray) -> list[float]:
     exact = Session(prepared, build_plan(plan.network, assign(plan.network, "fp32"))).forward(images)
-    found = Session(prepared, plan).forward(images)
+    heads = Session(prepared, plan).forward(images)
     return [
         sqnr_db(float((e.astype(np.float64) ** 2).sum()), float(((f.astype(np.float64) - e) ** 2).sum()))
-        for e, f in zip(exact, found, strict=True)
+        for e, f in zip(exact, heads, strict=True)
     ]
 
 
@@ -58,15 +58,15 @@ def test_cumulative_error_is_that_of_the_run(
     network: NetworkSpec, prepared: Prepared, images: np.ndarray, default: str
 ) -> None:
     plan = build_plan(network, assign(network, default))
-    found = analysed(prepared, plan, images)
-    assert found.images == 3
-    assert found.head_db == pytest.approx(heads_sqnr(prepared, plan, images), abs=1e-6)
-    heads = [step for step in found.steps if step.name.endswith(("yolo-1", "yolo-2")) and step.operation == "Convolve"]
+    analysis = analysed(prepared, plan, images)
+    assert analysis.images == 3
+    assert analysis.head_db == pytest.approx(heads_sqnr(prepared, plan, images), abs=1e-6)
+    heads = [step for step in analysis.steps if step.name.endswith(("yolo-1", "yolo-2")) and step.operation == "Convolve"]
     if default == "int8":
-        assert [step.cumulative.sqnr_db for step in heads] == pytest.approx(list(found.head_db))
-    assert sorted(layer.layer for layer in found.layers) == [layer.index for layer in network.convolutions]
-    assert sum(layer.noise for layer in found.layers) == pytest.approx(1.0)
-    noises = [layer.noise for layer in found.layers]
+        assert [step.cumulative.sqnr_db for step in heads] == pytest.approx(list(analysis.head_db))
+    assert sorted(layer.layer for layer in analysis.layers) == [layer.index for layer in network.convolutions]
+    assert sum(layer.noise for layer in analysis.layers) == pytest.approx(1.0)
+    noises = [layer.noise for layer in analysis.layers]
     assert noises == sorted(noises, reverse=True)
 
 
@@ -76,7 +76,7 @@ def test_the_first_quantize_step_is_measured_on_the_image(
 ) -> None:
     scheme = ActivationScheme(mode)
     options = EngineOptions(default=LayerQuantization(scheme))
-    found = analysed(prepared, build_plan(network, assign(network, "int8"), options), images)
+    analysis = analysed(prepared, build_plan(network, assign(network, "int8"), options), images)
     meter = ErrorMeter()
     for image in images:
         params = range_to_params(float(image.min()), float(image.max()), scheme)
@@ -84,13 +84,13 @@ def test_the_first_quantize_step_is_measured_on_the_image(
         meter.observe(
             dequantize_activation(codes, params), image, scale=params.scale, codes=codes, low=params.low, high=params.high
         )
-    first = found.steps[0]
-    assert first.operation == "Quantize"
-    assert first.local is not None
+    first_step = analysis.steps[0]
+    assert first_step.operation == "Quantize"
+    assert first_step.local is not None
     for name, value in vars(meter.result()).items():
-        assert getattr(first.local, name) == pytest.approx(value, rel=1e-9), name
-        assert getattr(first.cumulative, name) == pytest.approx(value, rel=1e-9), name
-    assert sum(first.histogram) == images.size
+        assert getattr(first_step.local, name) == pytest.approx(value, rel=1e-9), name
+        assert getattr(first_step.cumulative, name) == pytest.approx(value, rel=1e-9), name
+    assert sum(first_step.histogram) == images.size
 
 
 def test_a_layer_alone_is_the_run_in_which_only_it_is_lowered(
@@ -98,23 +98,23 @@ def test_a_layer_alone_is_the_run_in_which_only_it_is_lowered(
 ) -> None:
     everything = analysed(prepared, build_plan(network, assign(network, "int8")), images)
     for layer in (0, 8, 18):
-        one = build_plan(network, assign(network, "fp32", overrides={layer: PRECISIONS["int8"]}))
-        found = analysed(prepared, one, images)
-        assert [row.layer for row in found.layers] == [layer]
-        assert found.layers[0].noise == 1.0
-        assert found.layers[0].alone_db == found.head_db
+        plan_of_layer = build_plan(network, assign(network, "fp32", overrides={layer: PRECISIONS["int8"]}))
+        analysis = analysed(prepared, plan_of_layer, images)
+        assert [row.layer for row in analysis.layers] == [layer]
+        assert analysis.layers[0].noise == 1.0
+        assert analysis.layers[0].alone_db == analysis.head_db
         row = next(row for row in everything.layers if row.layer == layer)
-        assert row.alone_db == pytest.approx(found.head_db, abs=1e-9)
-        assert row.local.sqnr_db == pytest.approx(found.layers[0].cumulative.sqnr_db, abs=1e-9)
+        assert row.alone_db == pytest.approx(analysis.head_db, abs=1e-9)
+        assert row.local.sqnr_db == pytest.approx(analysis.layers[0].cumulative.sqnr_db, abs=1e-9)
 
 
 def test_exact_steps_have_no_local_error(network: NetworkSpec, prepared: Prepared, images: np.ndarray) -> None:
     plan = build_plan(network, assign(network, "fp32", overrides={8: PRECISIONS["int8"]}))
-    found = analysed(prepared, plan, images)
-    rounding = [(step.operation, step.layer) for step in found.steps if step.local is not None]
+    analysis = analysed(prepared, plan, images)
+    rounding = [(step.operation, step.layer) for step in analysis.steps if step.local is not None]
     assert rounding == [("Quantize", 8), ("Convolve", 8)]
-    before = [step for step in found.steps if step.number < 8 and step.layer < 8]
-    assert all(step.cumulative.sqnr_db == np.inf for step in before)
+    earlier_steps = [step for step in analysis.steps if step.number < 8 and step.layer < 8]
+    assert all(step.cumulative.sqnr_db == np.inf for step in earlier_steps)
 
 
 @pytest.mark.parametrize(
@@ -132,10 +132,10 @@ def test_every_kind_of_layer_is_analysed(default: str, layers: dict[str | int, s
     ready = Prepared(net, random_weights(net, 1), kernels(None))
     x = np.random.default_rng(9).uniform(0, 1, (2, *net.in_shape)).astype(np.float32)
     plan = build_plan(net, assign(net, default, layers))
-    found = analyze(ready, plan, [x])
-    assert found.head_db == pytest.approx(heads_sqnr(ready, plan, x), abs=1e-6)
-    assert len(found.steps) == sum(step.operation.name != "Yolo" for step in plan.steps)
-    for step in found.steps:
+    analysis = analyze(ready, plan, [x])
+    assert analysis.head_db == pytest.approx(heads_sqnr(ready, plan, x), abs=1e-6)
+    assert len(analysis.steps) == sum(step.operation.name != "Yolo" for step in plan.steps)
+    for step in analysis.steps:
         if step.local is not None:
             assert step.local.sqnr_db > 15, step
 
@@ -150,10 +150,14 @@ def test_nothing_to_analyse_is_an_error(network: NetworkSpec, prepared: Prepared
 def test_the_fp32_reference_is_not_touched_by_the_configuration(
     network: NetworkSpec, prepared: Prepared, images: np.ndarray
 ) -> None:
-    one = analysed(prepared, build_plan(network, assign(network, "int8")), images)
-    other = analysed(prepared, build_plan(network, assign(network, "fp16")), images)
+    int8_analysis = analysed(prepared, build_plan(network, assign(network, "int8")), images)
+    fp16_analysis = analysed(prepared, build_plan(network, assign(network, "fp16")), images)
     ranges = [
-        {step.layer: (step.cumulative.minimum, step.cumulative.maximum) for step in found.steps if step.operation == "Convolve"}
-        for found in (one, other)
+        {
+            step.layer: (step.cumulative.minimum, step.cumulative.maximum)
+            for step in analysis.steps
+            if step.operation == "Convolve"
+        }
+        for analysis in (int8_analysis, fp16_analysis)
     ]
     assert ranges[0] == ranges[1]

@@ -216,13 +216,13 @@ def test_a_layer_that_overflows_half_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("cfg", "precision", "place"),
+    ("cfg", "precision", "layer_place"),
     [
         ("[maxpool]\nsize=2\nstride=2\n", None, "layer 0 (maxpool-1)"),
         ("[convolutional]\nactivation=linear\n[shortcut]\nfrom=0\n", "fp16", "layer 1 (shortcut-1)"),
     ],
 )
-def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, place: str) -> None:
+def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str | None, layer_place: str) -> None:
     network = parse_cfg("[net]\nwidth=4\nheight=4\nchannels=1\n" + cfg, "t.cfg")
     unit_kernel = np.ones((1, 1, 1, 1), np.float32)
     layer_weights = ConvolutionWeights(np.zeros(1, np.float32), unit_kernel)
@@ -235,7 +235,7 @@ def test_results_that_pass_no_convolution_are_checked(cfg: str, precision: str |
     for run in (session.forward, lambda x: session.observe(x, lambda *_: None)):
         with pytest.raises(EngineError) as excinfo:
             run(image)
-        assert str(excinfo.value).startswith(f"t.cfg: {place}: ")
+        assert str(excinfo.value).startswith(f"t.cfg: {layer_place}: ")
 
 
 def test_weights_of_another_network_are_refused(prepared: Prepared) -> None:

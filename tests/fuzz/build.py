@@ -20,8 +20,8 @@ import tempfile
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parent.parent
+FOLDER = Path(__file__).resolve().parent
+ROOT = FOLDER.parent.parent
 if __name__ == "__main__":
     sys.path.insert(0, str(ROOT))
 
@@ -41,12 +41,12 @@ EMULATED = ("-static", "-DMP_EMULATED_TILES")
 
 @dataclass(frozen=True)
 class Kind:
-    """flags: of the target. core: of objects that csrc/mprun/Makefile makes. more: sources beside the target's."""
+    """flags: of the target. core: of objects that csrc/mprun/Makefile makes. extra_sources: sources beside the target's."""
 
     flags: tuple[str, ...]
     core: tuple[str, ...]
     link: tuple[str, ...] = ()
-    more: tuple[str, ...] = ()
+    extra_sources: tuple[str, ...] = ()
 
 
 # To optimise kernels with sanitizers in them takes a minute; the few thousand files of a test are then read 3 s sooner.
@@ -55,40 +55,44 @@ _HUNTING = (*SANITIZED, "-O1")
 KINDS = {
     "hunting": Kind((*_HUNTING, "-fsanitize=fuzzer"), (*_HUNTING, "-fsanitize=fuzzer-no-link")),
     "scalar": Kind((*_SCALAR, "-fsanitize=fuzzer"), (*_SCALAR, "-fsanitize=fuzzer-no-link")),
-    "replayed": Kind(_SCALAR, _SCALAR, more=("replay.c",)),
+    "replayed": Kind(_SCALAR, _SCALAR, extra_sources=("replay.c",)),
     "guarded": Kind(("-g", "-O1"), (), (GUARDED,), ("replay.c", "guard.c")),
-    "emulated": Kind(("-O1", "-static"), EMULATED, more=("replay.c",)),
+    "emulated": Kind(("-O1", "-static"), EMULATED, extra_sources=("replay.c",)),
 }
 
 
-def build(target: str, out: Path, kind: str, compiler: str = "", inputs: tuple[Path, ...] = (), runs: int = 0) -> None:
+def build(target: str, program: Path, kind: str, compiler: str = "", inputs: tuple[Path, ...] = (), runs: int = 0) -> None:
     """Compile one target.
 
     compiler: "" for the one that the kind needs. inputs, runs: the files of an emulated program, and how often it changes one.
     Raises: RuntimeError with what the compiler said.
     """
-    print("building", out, "...", file=sys.stderr, flush=True)  # all tables take minutes the first time
-    how = KINDS[kind]
+    print("building", program, "...", file=sys.stderr, flush=True)  # all tables take minutes the first time
+    recipe = KINDS[kind]
     compiler = compiler or ("clang" if kind in ("hunting", "scalar") else "gcc")
     if kind == "replayed" and can_build(compiler, "scalar"):
-        how = replace(how, core=KINDS["scalar"].core)  # compiled once for both
+        recipe = replace(recipe, core=KINDS["scalar"].core)  # compiled once for both
     names = [*(f"objects/mprun/{name}.o" for name in COMMANDS if target == "command"), "libmprun.a"]
     if target == "jpeg":  # it needs no kernels, which take most of the time to compile
         names = [f"objects/image/{source.stem}.o" for source in sorted(ROOT.glob("csrc/image/*.c"))]
-    folder = core([compiler], list(how.core), *names)
-    sources = [HERE / f"{target}_target.c", *(HERE / name for name in how.more), *(folder / name for name in names)]
-    own = []
-    if kind == "emulated":
-        sources.insert(1, _embedded(inputs, out.with_suffix(".S")))
-        # Bochs 2.7 rounds some ties of vcvtps2ph away from even, for all vector tables alike.
-        own = ["-DEMBEDDED", f"-DRUNS={runs}", "-DSEED=1", '-DLEFT_OUT="scalar"']
-    command = [
-        *(compiler, *how.flags, *own, "-std=gnu11", "-pthread", f"-I{ROOT / 'csrc'}"),
-        *(*map(str, sources), *how.link, "-o", str(out), "-lm"),
+    folder = core([compiler], list(recipe.core), *names)
+    sources = [
+        FOLDER / f"{target}_target.c",
+        *(FOLDER / name for name in recipe.extra_sources),
+        *(folder / name for name in names),
     ]
-    made = subprocess.run(command, capture_output=True, text=True, check=False)
-    if made.returncode:
-        raise RuntimeError(f"{' '.join(command)}\n{made.stderr}")
+    defines = []
+    if kind == "emulated":
+        sources.insert(1, _embedded(inputs, program.with_suffix(".S")))
+        # Bochs 2.7 rounds some ties of vcvtps2ph away from even, for all vector tables alike.
+        defines = ["-DEMBEDDED", f"-DRUNS={runs}", "-DSEED=1", '-DLEFT_OUT="scalar"']
+    command = [
+        *(compiler, *recipe.flags, *defines, "-std=gnu11", "-pthread", f"-I{ROOT / 'csrc'}"),
+        *(*map(str, sources), *recipe.link, "-o", str(program), "-lm"),
+    ]
+    process = subprocess.run(command, capture_output=True, text=True, check=False)
+    if process.returncode:
+        raise RuntimeError(f"{' '.join(command)}\n{process.stderr}")
 
 
 def _embedded(inputs: tuple[Path, ...], path: Path) -> Path:
@@ -115,10 +119,10 @@ def under_disk() -> None:
         sys.exit("fuzz: disk.c, which faults are injected by, is for Linux and built by gcc; install gcc")
     WORK.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=WORK) as folder:
-        made, library = Path(folder) / "disk.so", WORK / "disk.so"
+        built_library, library = Path(folder) / "disk.so", WORK / "disk.so"
         flags = ["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC"]
-        subprocess.run(["gcc", *flags, str(HERE / "disk.c"), "-o", str(made), "-ldl"], check=True)
-        made.replace(library)  # another process may have the old one loaded
+        subprocess.run(["gcc", *flags, str(FOLDER / "disk.c"), "-o", str(built_library), "-ldl"], check=True)
+        built_library.replace(library)  # another process may have the old one loaded
     os.environ["LD_PRELOAD"] = str(library)
     os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
 
@@ -143,9 +147,9 @@ def can_build(compiler: str, kind: str) -> bool:
 
 def inputs_of(target: str) -> tuple[Path, ...]:
     """The seeds of a target and what hunts have found."""
-    return tuple(path for folder in ("corpus", "findings") for path in sorted((HERE / folder / target).glob("*")))
+    return tuple(path for folder in ("corpus", "findings") for path in sorted((FOLDER / folder / target).glob("*")))
 
 
 if __name__ == "__main__":
-    target, out, *rest = sys.argv[1:]
-    build(target, Path(out), *rest)
+    target, out, *other_arguments = sys.argv[1:]
+    build(target, Path(out), *other_arguments)

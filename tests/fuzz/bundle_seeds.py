@@ -97,19 +97,19 @@ def main() -> None:
     for seed in range(8):
         content, _ = bundle_bytes(configuration(network, seed), ("scalar",) if seed % 2 else (), profile=False)
         (folder / f"network-{seed}.mpnet").write_bytes(content)
-    whole = parse_cfg(CFG.replace("mish", "relu6"), "whole")
+    integer_network = parse_cfg(CFG.replace("mish", "relu6"), "whole")
     for seed in range(4):
-        content, _ = bundle_bytes(integer_configuration(whole, seed), ("scalar",) if seed == 3 else (), profile=False)
+        content, _ = bundle_bytes(integer_configuration(integer_network, seed), ("scalar",) if seed == 3 else (), profile=False)
         (folder / f"whole-{seed}.mpnet").write_bytes(content)
     for level in ("avx2", "avx512vnni"):
         (folder / f"packed-{level}.mpnet").write_bytes(bundle_bytes(configuration(network, 5), (level,), profile=False)[0])
-    others = {f"head-{decoder}": partial(imported, decoder) for decoder in IMPORTED}
-    for name, text in {**FAMILY, **others}.items():
+    imported_heads = {f"head-{decoder}": partial(imported, decoder) for decoder in IMPORTED}
+    for name, text in {**FAMILY, **imported_heads}.items():
         network = parse_cfg(text(), name)
-        made = (bundle_bytes(configuration(network, seed), (), profile=False)[0] for seed in range(1, 5))
-        small = next((content for content in made if len(content) <= MAX_BYTES), None)
-        if small:
-            (folder / f"{name}.mpnet").write_bytes(small)
+        contents = (bundle_bytes(configuration(network, seed), (), profile=False)[0] for seed in range(1, 5))
+        small_content = next((content for content in contents if len(content) <= MAX_BYTES), None)
+        if small_content:
+            (folder / f"{name}.mpnet").write_bytes(small_content)
     image = np.random.default_rng(0).integers(0, 256, (6, 9, 3), np.uint8)
     for name, options in {"a.ppm": [], "b.jpg": [], "c.jpg": [cv2.IMWRITE_JPEG_PROGRESSIVE, 1]}.items():
         cv2.imwrite(str(folder / name), image, options)

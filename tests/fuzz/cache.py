@@ -39,39 +39,39 @@ def heads(folder: Path) -> bytes:
     return b"".join(results)
 
 
-def _prepare(folder: Path, expected: bytes, done: Connection) -> None:
+def _prepare(folder: Path, expected: bytes, sender: Connection) -> None:
     """Load and run for ever; tell after each time whether the heads were the expected ones, and its seconds."""
     while True:
-        begun = time.monotonic()
-        done.send((heads(folder) == expected, time.monotonic() - begun))
+        start = time.monotonic()
+        sender.send((heads(folder) == expected, time.monotonic() - start))
 
 
-def _overwrite(rng: random.Random, path: Path, others: list[Path]) -> None:
+def _overwrite(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
     with open(path, "r+b") as file:
         size = os.fstat(file.fileno()).st_size
         file.seek(rng.randrange(max(1, size)))
         file.write(rng.randbytes(rng.choice((1, 8, 64, 4096))))
 
 
-def _resize(rng: random.Random, path: Path, others: list[Path]) -> None:
+def _resize(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
     os.truncate(path, rng.choice((0, 1, 127, 128, 192, rng.randrange(1 << 16))))
 
 
-def _exchange(rng: random.Random, path: Path, others: list[Path]) -> None:
-    path.write_bytes(rng.choice(others).read_bytes())
+def _exchange(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
+    path.write_bytes(rng.choice(other_paths).read_bytes())
 
 
-def _link(rng: random.Random, path: Path, others: list[Path]) -> None:
+def _link(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
     path.unlink()
-    path.symlink_to(rng.choice(others))
+    path.symlink_to(rng.choice(other_paths))
 
 
-def _pipe(rng: random.Random, path: Path, others: list[Path]) -> None:
+def _pipe(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
     path.unlink()
     os.mkfifo(path)
 
 
-def _remove(rng: random.Random, path: Path, others: list[Path]) -> None:
+def _remove(rng: random.Random, path: Path, other_paths: list[Path]) -> None:
     path.unlink()
 
 
@@ -99,7 +99,7 @@ def _damage(rng: random.Random) -> None:
 
 def hunt(rounds: int, seed: int) -> tuple[int, float]:
     """(how many passes had other heads, or ended their process; seconds of the longest pass)."""
-    rng, wrong, slowest = random.Random(seed), 0, 0.0
+    rng, failures, slowest = random.Random(seed), 0, 0.0
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["MPNET_CACHE"] = str(folder / "cache")
@@ -118,21 +118,21 @@ def hunt(rounds: int, seed: int) -> tuple[int, float]:
                 receiver, worker = pairs[number % 2][0], workers[number % 2]
                 while not receiver.poll(0.1):
                     if not worker.is_alive():
-                        return wrong + 1, slowest
-                right, seconds = receiver.recv()
-                wrong, slowest = wrong + (not right), max(slowest, seconds)
+                        return failures + 1, slowest
+                is_equal, seconds = receiver.recv()
+                failures, slowest = failures + (not is_equal), max(slowest, seconds)
         finally:
             for worker in workers:
                 worker.kill()
                 worker.join()
-    return wrong, slowest
+    return failures, slowest
 
 
 def main(words: list[str]) -> int:
     rounds, seed = int(words[0]), int(words[1]) if len(words) > 1 else 0
-    wrong, slowest = hunt(rounds, seed)
-    print(f"cache: {rounds} changes from seed {seed}, {wrong} wrong, {usage(slowest)}")
-    return int(wrong > 0)
+    failures, slowest = hunt(rounds, seed)
+    print(f"cache: {rounds} changes from seed {seed}, {failures} wrong, {usage(slowest)}")
+    return int(failures > 0)
 
 
 if __name__ == "__main__":

@@ -28,24 +28,24 @@ VARIANTS = 5
 
 
 def entries(book: bytes) -> Iterator[tuple[int, str, int, bytes, int]]:
-    at, head = 0, struct.Struct("4q")
-    while at < len(book):
-        what, offset, size, path_size = head.unpack_from(book, at)
-        at += head.size
-        path = book[at : at + path_size].decode()
-        at += path_size
-        data = book[at : at + size] if what == WRITE else b""
-        at += len(data)
-        yield what, path, offset, data, size
+    position, head = 0, struct.Struct("4q")
+    while position < len(book):
+        kind, offset, size, path_size = head.unpack_from(book, position)
+        position += head.size
+        path = book[position : position + path_size].decode()
+        position += path_size
+        data = book[position : position + size] if kind == WRITE else b""
+        position += len(data)
+        yield kind, path, offset, data, size
 
 
-def changed(content: bytes, what: int, offset: int, data: bytes) -> bytes:
-    if what == TRUNCATE:
+def apply_change(content: bytes, kind: int, offset: int, data: bytes) -> bytes:
+    if kind == TRUNCATE:
         return content[:offset].ljust(offset, b"\0")
     return content[:offset].ljust(offset, b"\0") + data + content[offset + len(data) :]
 
 
-def cut(folder: Path, step: int) -> None:
+def cut_power(folder: Path, step: int) -> None:
     """Power goes after any change: what was synced is there, of the rest any changes, in any order, the last torn."""
     path = folder / "s" / "sweep.sqlite"
     path.parent.mkdir()
@@ -59,53 +59,55 @@ def cut(folder: Path, step: int) -> None:
     DISK.disk_record(0)
     size = ctypes.c_size_t()
     DISK.disk_book.restype = ctypes.c_void_p
-    at = DISK.disk_book(ctypes.byref(size))
-    history = list(entries(ctypes.string_at(at, size.value)))
-    draw, looked, slowest = random.Random(0), 0, 0.0
+    book = DISK.disk_book(ctypes.byref(size))
+    history = list(entries(ctypes.string_at(book, size.value)))
+    draw, cut_count, slowest = random.Random(0), 0, 0.0
     durable: dict[str, bytes] = {}
     pending: list[tuple[str, int, int, bytes]] = []
     committed = -1
-    for number, (what, name, offset, data, _) in enumerate(history):
-        if what == MARK:
+    for number, (kind, name, offset, data, _) in enumerate(history):
+        if kind == MARK:
             committed = offset
-        elif what == SYNC:
-            for other, kind, place, content in [entry for entry in pending if entry[0] == name]:
-                durable[other] = changed(durable.get(other, b""), kind, place, content)
+        elif kind == SYNC:
+            for file_name, pending_kind, position, content in [entry for entry in pending if entry[0] == name]:
+                durable[file_name] = apply_change(durable.get(file_name, b""), pending_kind, position, content)
             pending = [entry for entry in pending if entry[0] != name]
-        elif what == UNLINK:
+        elif kind == UNLINK:
             durable.pop(name, None)
             pending = [entry for entry in pending if entry[0] != name]
         else:
-            pending.append((name, what, offset, data))
+            pending.append((name, kind, offset, data))
         if number % step or committed < 0:
             continue
         for variant in range(VARIANTS):
             files = dict(durable)
-            kept = list(pending) if variant == 1 else [entry for entry in pending if variant and draw.random() < 0.5]
+            surviving = list(pending) if variant == 1 else [entry for entry in pending if variant and draw.random() < 0.5]
             if variant > 2:
-                draw.shuffle(kept)
-            for place_in_kept, (other, kind, place, content) in enumerate(kept):
-                torn = variant > 1 and place_in_kept == len(kept) - 1 and len(content) > 512
-                piece = content[: draw.randrange(0, len(content), 512)] if torn else content
-                files[other] = changed(files.get(other, b""), kind, place, piece)
+                draw.shuffle(surviving)
+            for place_in_kept, (file_name, pending_kind, position, content) in enumerate(surviving):
+                is_torn = variant > 1 and place_in_kept == len(surviving) - 1 and len(content) > 512
+                piece = content[: draw.randrange(0, len(content), 512)] if is_torn else content
+                files[file_name] = apply_change(files.get(file_name, b""), pending_kind, position, piece)
             copy = folder / "cut"
             shutil.rmtree(copy, ignore_errors=True)
             copy.mkdir()
-            for other, content in files.items():
-                (copy / Path(other).name).write_bytes(content)
+            for file_name, content in files.items():
+                (copy / Path(file_name).name).write_bytes(content)
             began = time.process_time()
             with TrialStore.open(copy / path.name, SUBJECT) as store:
-                held: list[Trial] = list(store.trials(context))
+                stored_trials: list[Trial] = list(store.trials(context))
             slowest = max(slowest, time.process_time() - began)
             expected = [[trial for unit in range(units) for trial in trials(100 * unit)] for units in range(7)]
-            assert held in expected[committed : committed + 2], f"after change {number}, variant {variant}: {len(held)} trials"
-            looked += 1
-    assert looked > 20
-    print(f"{len(history)} changes, {looked} power cuts: every committed trial is there, {usage(slowest)}", flush=True)
+            assert stored_trials in expected[committed : committed + 2], (
+                f"after change {number}, variant {variant}: {len(stored_trials)} trials"
+            )
+            cut_count += 1
+    assert cut_count > 20
+    print(f"{len(history)} changes, {cut_count} power cuts: every committed trial is there, {usage(slowest)}", flush=True)
 
 
 if __name__ == "__main__":
     under_disk()
     os.environ["OMP_NUM_THREADS"] = "1"
     with tempfile.TemporaryDirectory() as space:
-        cut(Path(space), int(sys.argv[1]))
+        cut_power(Path(space), int(sys.argv[1]))

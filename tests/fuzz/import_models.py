@@ -49,8 +49,10 @@ TEXTS = (
 )
 
 
-def _number(rng: random.Random, old: Any) -> int:
-    return int(rng.choice((rng.choice(INTEGERS), int(old) + rng.choice((-1, 1)), int(old) * 2, rng.randrange(-2, 9))))
+def _number(rng: random.Random, old_value: Any) -> int:
+    return int(
+        rng.choice((rng.choice(INTEGERS), int(old_value) + rng.choice((-1, 1)), int(old_value) * 2, rng.randrange(-2, 9)))
+    )
 
 
 # ONNX: any message of the file, through protobuf's own descriptors.
@@ -60,22 +62,24 @@ def _messages(message: Any) -> Iterator[Any]:
     yield message
     for field, value in message.ListFields():
         if field.message_type is not None:
-            for part in value if field.is_repeated else [value]:
-                yield from _messages(part)
+            for element in value if field.is_repeated else [value]:
+                yield from _messages(element)
 
 
-def _scalar(rng: random.Random, field: Any, old: Any, texts: list[str]) -> Any:
+def _scalar(rng: random.Random, field: Any, old_value: Any, texts: list[str]) -> Any:
     match field.cpp_type:
         case 5 | 6:
             return rng.choice(REALS)
-        case 9 if isinstance(old, bytes):
-            return rng.choice((b"", old[: len(old) // 2], old * 2, rng.choice(texts).encode(), rng.randbytes(8)))
+        case 9 if isinstance(old_value, bytes):
+            return rng.choice(
+                (b"", old_value[: len(old_value) // 2], old_value * 2, rng.choice(texts).encode(), rng.randbytes(8))
+            )
         case 9:
             return rng.choice(texts)
         case 8:
             return rng.choice([value.number for value in field.enum_type.values])
         case kind:
-            number = _number(rng, old)
+            number = _number(rng, old_value)
             low, high = {1: (-(1 << 31), (1 << 31) - 1), 2: (-(1 << 63), (1 << 63) - 1)}.get(kind, (0, (1 << 32) - 1))
             return max(low, min(high, number))
 
@@ -99,30 +103,30 @@ def mutate_onnx(model: Any, rng: random.Random) -> None:
             else:
                 _copied(rng, every, value)
             continue
-        at, action = rng.randrange(len(value)) if value else 0, rng.randrange(6)
+        index, action = rng.randrange(len(value)) if value else 0, rng.randrange(6)
         if not value or action == 0:
             if field.message_type is None:
                 value.append(_scalar(rng, field, b"" if field.type == 12 else 0, texts))
             else:
                 _copied(rng, every, value.add())
         elif action == 1:
-            del value[at]
+            del value[index]
         elif action == 2 and field.message_type is not None:
-            _copied(rng, [value[at]], value.add())
+            _copied(rng, [value[index]], value.add())
         elif action == 3 and len(value) > 1:
-            other = rng.randrange(len(value))
-            pair = [type(v)() if field.message_type else v for v in (value[at], value[other])]
+            other_index = rng.randrange(len(value))
+            pair = [type(v)() if field.message_type else v for v in (value[index], value[other_index])]
             if field.message_type is not None:
-                for copy, source in zip(pair, (value[other], value[at]), strict=True):
+                for copy, source in zip(pair, (value[other_index], value[index]), strict=True):
                     copy.CopyFrom(source)
-                value[at].CopyFrom(pair[0])
-                value[other].CopyFrom(pair[1])
+                value[index].CopyFrom(pair[0])
+                value[other_index].CopyFrom(pair[1])
             else:
-                value[at], value[other] = pair[1], pair[0]
+                value[index], value[other_index] = pair[1], pair[0]
         elif field.message_type is None:
-            value[at] = _scalar(rng, field, value[at], texts)
+            value[index] = _scalar(rng, field, value[index], texts)
         else:
-            _copied(rng, every, value[at])
+            _copied(rng, every, value[index])
 
 
 _BUSY = ("NodeProto", "AttributeProto", "TensorProto", "TensorShapeProto", "Dimension", "StringStringEntryProto")
@@ -130,10 +134,10 @@ _BUSY = ("NodeProto", "AttributeProto", "TensorProto", "TensorShapeProto", "Dime
 
 def _copied(rng: random.Random, every: list[Any], target: Any) -> None:
     """Make a message one of the others of its type."""
-    same = [message for message in every if message.DESCRIPTOR is target.DESCRIPTOR]
-    if same:
+    candidates = [message for message in every if message.DESCRIPTOR is target.DESCRIPTOR]
+    if candidates:
         source = type(target)()  # one may be a part of the other
-        source.CopyFrom(rng.choice(same))
+        source.CopyFrom(rng.choice(candidates))
         target.CopyFrom(source)
 
 
@@ -178,51 +182,57 @@ def _onnx(rng: random.Random, seeds: list[Any]) -> bytes:
 # TensorFlow Lite: the objects that flatbuffers' generated code unpacks to.
 
 
-def _places(holder: Any) -> Iterator[tuple[Any, Any]]:
+def _walk(holder: Any) -> Iterator[tuple[Any, Any]]:
     """(object or list, attribute or index) of every value below an object."""
     keys: Any = range(len(holder)) if isinstance(holder, list) else vars(holder)
     for key in keys:
         value = holder[key] if isinstance(holder, list) else getattr(holder, key)
         yield holder, key
         if isinstance(value, list) or hasattr(value, "Pack"):
-            yield from _places(value)
+            yield from _walk(value)
 
 
-def _changed(rng: random.Random, old: Any, others: list[Any]) -> Any:
-    match old:
+def _change_value(rng: random.Random, old_value: Any, alternatives: list[Any]) -> Any:
+    match old_value:
         case bool():
-            return not old
+            return not old_value
         case int():
-            return _number(rng, old)
+            return _number(rng, old_value)
         case float():
             return rng.choice(REALS)
         case bytes() | str():
-            return rng.choice((b"", old[:3], old + old, b"\xff\n"))
-        case np.ndarray() if old.size:
-            values = old.copy() if rng.random() < 0.8 else np.concatenate([old, old])[: rng.randrange(2 * old.size + 1)]
+            return rng.choice((b"", old_value[:3], old_value + old_value, b"\xff\n"))
+        case np.ndarray() if old_value.size:
+            values = (
+                old_value.copy()
+                if rng.random() < 0.8
+                else np.concatenate([old_value, old_value])[: rng.randrange(2 * old_value.size + 1)]
+            )
             if values.size:
                 number = rng.choice(REALS) if values.dtype.kind == "f" else _number(rng, 3)
                 with np.errstate(all="ignore"):
                     values.flat[rng.randrange(values.size)] = np.asarray(number, np.float64).astype(values.dtype)
             return values
-        case list() if old:
-            at = rng.randrange(len(old))
-            return rng.choice((old[:at], old[at:], [*old, old[at]], old[::-1]))
-    return copy.deepcopy(rng.choice(others))
+        case list() if old_value:
+            index = rng.randrange(len(old_value))
+            return rng.choice((old_value[:index], old_value[index:], [*old_value, old_value[index]], old_value[::-1]))
+    return copy.deepcopy(rng.choice(alternatives))
 
 
 def mutate_tflite(model: Any, rng: random.Random) -> None:
     """Change some values of a ModelT in place."""
     for _ in range(rng.choice((1, 1, 1, 2, 3, 6))):
-        places = list(_places(model))
-        holder, key = rng.choice(places)
-        old = holder[key] if isinstance(holder, list) else getattr(holder, key)
-        alike = [v for h, k in places for v in [h[k] if isinstance(h, list) else getattr(h, k)] if type(v) is type(old)]
-        new = _changed(rng, old, alike) if rng.random() < 0.7 else copy.deepcopy(rng.choice(alike))
+        slots = list(_walk(model))
+        holder, key = rng.choice(slots)
+        old_value = holder[key] if isinstance(holder, list) else getattr(holder, key)
+        same_type = [
+            v for h, k in slots for v in [h[k] if isinstance(h, list) else getattr(h, k)] if type(v) is type(old_value)
+        ]
+        new_value = _change_value(rng, old_value, same_type) if rng.random() < 0.7 else copy.deepcopy(rng.choice(same_type))
         if isinstance(holder, list):
-            holder[key] = new
+            holder[key] = new_value
         else:
-            setattr(holder, key, new)
+            setattr(holder, key, new_value)
 
 
 def _tflite_seeds() -> list[Any]:
@@ -245,8 +255,8 @@ def _exported(target: str, precision: str, flavour: str, mode: str, ranges: str 
     from tests.fuzz.readers import MODEL
 
     network = parse_cfg(MODEL, "model.cfg")
-    asked = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
-    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    quantization = QuantizationOptions(ActivationOptions(mode=mode, ranges=ranges))
+    options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     configuration = Configuration.from_prepared(
         Prepared(network, random_weights(network, 3), kernels()), assign(network, precision), options
     )
@@ -301,7 +311,7 @@ def attempt(path: Path) -> str | None:
     return None
 
 
-def hunt(kind: str, files: int, seed: int = 0, kept: Path | None = None) -> int:
+def hunt(kind: str, files: int, seed: int = 0, kept_folder: Path | None = None) -> int:
     """Mutate and import. Result: in how many places something was wrong; each is printed once."""
 
     def late(number: int, frame: Any) -> None:
@@ -310,7 +320,7 @@ def hunt(kind: str, files: int, seed: int = 0, kept: Path | None = None) -> int:
     signal.signal(signal.SIGPROF, late)
     make_seeds, mutated, _ = KINDS[kind]
     seeds = make_seeds()
-    rng, wrong, slowest, imported = random.Random(seed), dict[str, int](), 0.0, 0
+    rng, failures, slowest, imported = random.Random(seed), dict[str, int](), 0.0, 0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
         path = Path(space) / f"m.{kind}"
         for number in range(files):
@@ -319,32 +329,33 @@ def hunt(kind: str, files: int, seed: int = 0, kept: Path | None = None) -> int:
             peak, start = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss, time.process_time()
             problem = attempt(path)
             slowest = max(slowest, time.process_time() - start)
-            grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            peak_now = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             imported += problem == ""
-            if not problem and grown > peak and grown * 1024 > MEMORY_BYTES:
-                problem = f"takes {grown * 1024 / 1e6:.0f} MB"
+            if not problem and peak_now > peak and peak_now * 1024 > MEMORY_BYTES:
+                problem = f"takes {peak_now * 1024 / 1e6:.0f} MB"
             if not problem:
                 continue
             key = "\n".join(problem.strip().splitlines()[-3:])[:600]
-            if key not in wrong:
+            if key not in failures:
                 print(f"--- {kind} {number} of seed {seed}\n{problem[-1500:]}", flush=True)
-                if kept is not None:
-                    kept.mkdir(parents=True, exist_ok=True)
-                    (kept / f"{hashlib.sha1(content).hexdigest()[:12]}.{kind}").write_bytes(content)
-            wrong[key] = wrong.get(key, 0) + 1
+                if kept_folder is not None:
+                    kept_folder.mkdir(parents=True, exist_ok=True)
+                    (kept_folder / f"{hashlib.sha1(content).hexdigest()[:12]}.{kind}").write_bytes(content)
+            failures[key] = failures.get(key, 0) + 1
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / 1e6
     print(
-        f"{kind}: {files} files from seed {seed}, {imported} imported, {sum(wrong.values())} wrong in {len(wrong)} places, "
+        f"{kind}: {files} files from seed {seed}, {imported} imported, "
+        f"{sum(failures.values())} wrong in {len(failures)} places, "
         f"slowest {slowest:.2f} s, at most {peak_mb:.0f} MB",
         flush=True,
     )
-    return len(wrong)
+    return len(failures)
 
 
 def main(arguments: list[str]) -> int:
-    kept = Path(arguments[arguments.index("--kept") + 1]) if "--kept" in arguments else None
-    plain = arguments[: arguments.index("--kept")] if kept else arguments
-    return min(1, hunt(plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0, kept))
+    kept_folder = Path(arguments[arguments.index("--kept") + 1]) if "--kept" in arguments else None
+    plain = arguments[: arguments.index("--kept")] if kept_folder else arguments
+    return min(1, hunt(plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0, kept_folder))
 
 
 if __name__ == "__main__":

@@ -77,11 +77,11 @@ class _Worker(multiprocessing.get_context("fork").Process):  # type: ignore[misc
     """A worker as a fork that has no more open than one that was started fresh, and answers signals as that does."""
 
     def run(self) -> None:
-        kept = self._args[0].fileno()
+        kept_descriptor = self._args[0].fileno()
         for descriptor in map(int, os.listdir("/proc/self/fd")):
             try:
                 # Pipes are multiprocessing's own, by which either side learns of the other's end.
-                if descriptor > 2 and descriptor != kept and not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+                if descriptor > 2 and descriptor != kept_descriptor and not stat.S_ISFIFO(os.fstat(descriptor).st_mode):
                     os.close(descriptor)
             except OSError:
                 pass  # of listdir itself
@@ -119,9 +119,9 @@ def _marked(mark: Path) -> Callable[..., VerifiedRows]:
 
     def verify(*arguments: Any) -> VerifiedRows:
         mark.touch()
-        found = work(*arguments)
+        verified_rows = work(*arguments)
         mark.unlink(missing_ok=True)
-        return found
+        return verified_rows
 
     return verify
 
@@ -145,12 +145,12 @@ def in_container(folder: Path, store: Path) -> int:
     ).pid
 
 
-def stored(store: Path) -> dict[str, Trial]:
+def read_trials(store: Path) -> dict[str, Trial]:
     if not store.exists():
         return {}
     try:
-        with TrialStore.read(store) as opened:
-            return {trial.key: trial for number in opened.contexts() for trial in opened.trials(number)}
+        with TrialStore.read(store) as store_reader:
+            return {trial.key: trial for number in store_reader.contexts() for trial in store_reader.trials(number)}
     except Exception as error:
         if "not a store of mpnet" in str(error) or "no such store" in str(error):
             return {}  # killed while it was made: an empty file
@@ -165,21 +165,25 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in text.split()]
 
 
-def ended(pid: int, seconds: float) -> int | None:
+def wait_for_exit(pid: int, seconds: float) -> int | None:
     """The exit code, None while it lives; waits so long."""
-    until = time.monotonic() + seconds
+    deadline = time.monotonic() + seconds
     while True:
-        done, status = os.waitpid(pid, os.WNOHANG)
-        if done:
+        finished_pid, status = os.waitpid(pid, os.WNOHANG)
+        if finished_pid:
             return os.waitstatus_to_exitcode(status)
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             return None
         time.sleep(0.003)
 
 
-def kinds(rng: random.Random, allowed: bool) -> Iterator[str]:
+def kinds(rng: random.Random, has_container: bool) -> Iterator[str]:
     while True:
-        yield "namespace" if allowed and rng.random() < 0.05 else rng.choice(("parent", "parent", "parent", "group", "worker"))
+        yield (
+            "namespace"
+            if has_container and rng.random() < 0.05
+            else rng.choice(("parent", "parent", "parent", "group", "worker"))
+        )
 
 
 def front(trials: dict[str, Trial]) -> set[str]:
@@ -190,32 +194,32 @@ def front(trials: dict[str, Trial]) -> set[str]:
 
 
 def kill_sweeps(
-    folder: Path, kills: int, seed: int, whole: dict[str, Trial], took: float, verifying: float
+    folder: Path, kills: int, seed: int, expected: dict[str, Trial], took: float, verifying: float
 ) -> tuple[Counter[str], float]:
     """What was killed and found, and the seconds of the longest next sweep.
 
     took: seconds of a sweep that nobody disturbs, within which it is killed. verifying: how many of them it verifies.
     """
     rng = random.Random(seed)
-    allowed = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
-    done: Counter[str] = Counter()
+    has_container = subprocess.run([*CONTAINER, "true"], capture_output=True, check=False).returncode == 0
+    kill_counts: Counter[str] = Counter()
     parted, verified, waited = 0, 0, 0.0
-    number, which = 0, kinds(rng, allowed)
-    store, before, mark = folder / "0.sqlite", dict[str, Trial](), folder / VERIFYING
-    while sum(done.values()) < kills:
-        kind = next(which)
+    number, kill_kinds = 0, kinds(rng, has_container)
+    store, stored_trials, mark = folder / "0.sqlite", dict[str, Trial](), folder / VERIFYING
+    while sum(kill_counts.values()) < kills:
+        kind = next(kill_kinds)
         spawn = rng.random() < 0.1
         fresh = kind == "namespace" or (spawn and kind != "parent")
         delay = rng.uniform(0.2, 2.0) if fresh else rng.uniform(0.0, took if kind == "parent" else 2 * took)
         pid = in_container(folder, store) if kind == "namespace" else forked(folder, store, 1 if kind == "parent" else 2, spawn)
         if verifying and kind in ("parent", "group") and rng.random() < 0.75 and reached(pid, mark):
             delay = rng.uniform(0.0, verifying)
-        code = ended(pid, delay)
+        code = wait_for_exit(pid, delay)
         if code is None:
             if kind == "worker":
                 for child in children(pid)[-1:]:
                     os.kill(child, signal.SIGKILL)
-                code = ended(pid, SECONDS)  # it goes on by itself
+                code = wait_for_exit(pid, SECONDS)  # it goes on by itself
                 assert code == 0, f"a sweep whose worker was killed ended with {code}"
             elif kind == "parent":
                 os.kill(pid, signal.SIGKILL)
@@ -223,25 +227,29 @@ def kill_sweeps(
             else:
                 os.killpg(pid, signal.SIGKILL)
                 os.waitpid(pid, 0)
-            done[kind] += 1
-            if sum(done.values()) % 100 == 0:
-                print(f"{dict(done)}: nothing lost, changed or repeated so far", flush=True)
+            kill_counts[kind] += 1
+            if sum(kill_counts.values()) % 100 == 0:
+                print(f"{dict(kill_counts)}: nothing lost, changed or repeated so far", flush=True)
         else:
             assert code == 0, f"an undisturbed sweep ended with {code}"
-        now = stored(store)
-        assert all(now.get(key) == trial for key, trial in before.items()), f"kill {done}: a stored trial is lost or changed"
-        assert all(whole.get(key) == trial for key, trial in now.items()), f"kill {done}: a trial has other values"
-        before = now
-        parted += code is None and 0 < len(now) < len(whole)
+        now = read_trials(store)
+        assert all(now.get(key) == trial for key, trial in stored_trials.items()), (
+            f"kill {kill_counts}: a stored trial is lost or changed"
+        )
+        assert all(expected.get(key) == trial for key, trial in now.items()), f"kill {kill_counts}: a trial has other values"
+        stored_trials = now
+        parted += code is None and 0 < len(now) < len(expected)
         verified += mark.exists()
         mark.unlink(missing_ok=True)
-        if len(now) == len(whole) or code == 0:
-            waited = max(waited, finish(folder, store, whole))
+        if len(now) == len(expected) or code == 0:
+            waited = max(waited, finish(folder, store, expected))
             store.unlink()
             number += 1
-            store, before = folder / f"{number}.sqlite", {}
-    waited = max(waited, finish(folder, store, whole))
-    return done + Counter({"stores": number + 1, "found part of the trials": parted, "while verifying": verified}), waited
+            store, stored_trials = folder / f"{number}.sqlite", {}
+    waited = max(waited, finish(folder, store, expected))
+    return kill_counts + Counter(
+        {"stores": number + 1, "found part of the trials": parted, "while verifying": verified}
+    ), waited
 
 
 def undisturbed(folder: Path, store: Path) -> tuple[float, float]:
@@ -249,79 +257,79 @@ def undisturbed(folder: Path, store: Path) -> tuple[float, float]:
 
     Result: seconds of a second one, in a fork, and how many of them it verified.
     """
-    here = os.getcwd()
+    working_folder = os.getcwd()
     os.chdir(folder)
     try:
         with open(os.devnull, "w") as devnull, redirect_stdout(devnull):
             assert guarded(lambda: cli.main(arguments(store, 1), standalone_mode=False)) == 0
     finally:
-        os.chdir(here)
+        os.chdir(working_folder)
     began = time.monotonic()
     pid = forked(folder, folder / f"again-{store.name}", 1)
     verifying = time.monotonic() if reached(pid, folder / VERIFYING) else None
-    assert ended(pid, SECONDS) == 0
-    until = time.monotonic()
-    return until - began, 0.0 if verifying is None else until - verifying
+    assert wait_for_exit(pid, SECONDS) == 0
+    end = time.monotonic()
+    return end - began, 0.0 if verifying is None else end - verifying
 
 
-def finish(folder: Path, store: Path, whole: dict[str, Trial]) -> float:
+def finish(folder: Path, store: Path, expected: dict[str, Trial]) -> float:
     """The seconds of a sweep that goes on where others were killed, and leaves what nobody disturbed would have left."""
     began = time.monotonic()
-    code = ended(forked(folder, store, 1), SECONDS)
+    code = wait_for_exit(forked(folder, store, 1), SECONDS)
     assert code == 0, f"the next sweep ended with {code} (None: still waiting after {SECONDS} s)"
     took = time.monotonic() - began
-    now = stored(store)
-    assert all(whole.get(key) == trial for key, trial in now.items())
-    assert len(now) == len(whole) or (EXACT and front(now) == front(whole)), "not all is there"
+    now = read_trials(store)
+    assert all(expected.get(key) == trial for key, trial in now.items())
+    assert len(now) == len(expected) or (EXACT and front(now) == front(expected)), "not all is there"
     assert verified(store) == verified(folder / "whole.sqlite"), "another verification"
     time.sleep(0.01)
-    left = sorted(path.name for path in folder.glob(f"{store.name}-*"))
-    assert left == [], f"left beside a finished store: {left}"
+    leftovers = sorted(path.name for path in folder.glob(f"{store.name}-*"))
+    assert leftovers == [], f"left beside a finished store: {leftovers}"
     return took
 
 
 def verified(store: Path) -> list[Any]:
     """What of the front survives in another engine, and its figures, without times."""
-    with TrialStore.read(store) as opened:
-        rows = [row for name in opened.notes("verified/") for row in (opened.document(name) or {}).get("rows", [])]
+    with TrialStore.read(store) as reader:
+        rows = [row for name in reader.notes("verified/") for row in (reader.document(name) or {}).get("rows", [])]
     return [{name: value for name, value in row.items() if not name.endswith("latency_ms")} for row in rows]
 
 
 def kill_salvages(folder: Path, kills: int, seed: int) -> tuple[Counter[str], float]:
     """Kills `sweep --salvage` of a store with a damaged trial: what it writes is there whole or not at all, and the next one
     writes it; in seconds at most the second of the result."""
-    source, out, rng, done = folder / "whole.sqlite", folder / "salvaged.sqlite", random.Random(seed), Counter[str]()
-    with TrialStore.open(source) as opened:
-        opened._db.execute("UPDATE trials SET AP = 0.5 + AP / 2 WHERE key = 'ffff'")
-    words = ["sweep", "--salvage", str(source), "--store", str(out)]
+    source, salvaged, rng, counts = folder / "whole.sqlite", folder / "salvaged.sqlite", random.Random(seed), Counter[str]()
+    with TrialStore.open(source) as damaged_store:
+        damaged_store._db.execute("UPDATE trials SET AP = 0.5 + AP / 2 WHERE key = 'ffff'")
+    words = ["sweep", "--salvage", str(source), "--store", str(salvaged)]
     began = time.monotonic()
-    assert ended(forked(folder, source, 1, words=words), SECONDS) == 0
-    took, waited, whole = time.monotonic() - began, 0.0, stored(out)
-    assert whole
-    assert "ffff" not in whole
-    while done["killed"] < kills:
-        out.unlink(missing_ok=True)
+    assert wait_for_exit(forked(folder, source, 1, words=words), SECONDS) == 0
+    took, waited, expected = time.monotonic() - began, 0.0, read_trials(salvaged)
+    assert expected
+    assert "ffff" not in expected
+    while counts["killed"] < kills:
+        salvaged.unlink(missing_ok=True)
         pid = forked(folder, source, 1, words=words)
-        if ended(pid, rng.uniform(0.0, took)) is None:
+        if wait_for_exit(pid, rng.uniform(0.0, took)) is None:
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
-            done["killed"] += 1
-            if done["killed"] % 100 == 0:
-                print(f"{dict(done)} so far", flush=True)
-        done["whole" if out.exists() else "not there"] += 1
-        ready = not out.exists()  # who writes the same next removes what the killed one left
+            counts["killed"] += 1
+            if counts["killed"] % 100 == 0:
+                print(f"{dict(counts)} so far", flush=True)
+        counts["whole" if salvaged.exists() else "not there"] += 1
+        ready = not salvaged.exists()  # who writes the same next removes what the killed one left
         if ready:
             began = time.monotonic()
-            assert ended(forked(folder, source, 1, words=words), SECONDS) == 0, "the next one failed"
+            assert wait_for_exit(forked(folder, source, 1, words=words), SECONDS) == 0, "the next one failed"
             waited = max(waited, time.monotonic() - began)
-        assert stored(out) == whole, f"{done}: something else was salvaged"
-        left = sorted(path.name for path in folder.glob("*salvaged*") if path != out)
-        left += sorted(path.name for path in folder.glob(".*salvaged*")) if ready else []
-        assert left == [], f"left behind: {left}"
-    return done, waited
+        assert read_trials(salvaged) == expected, f"{counts}: something else was salvaged"
+        leftovers = sorted(path.name for path in folder.glob("*salvaged*") if path != salvaged)
+        leftovers += sorted(path.name for path in folder.glob(".*salvaged*")) if ready else []
+        assert leftovers == [], f"left behind: {leftovers}"
+    return counts, waited
 
 
-def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> float:
+def crowd(folder: Path, processes: int, seed: int, expected: dict[str, Trial]) -> float:
     """Many sweeps on one store, every fifth killed; seconds of the next one."""
     rng = random.Random(seed)
     store = folder / "crowd.sqlite"
@@ -330,9 +338,9 @@ def crowd(folder: Path, processes: int, seed: int, whole: dict[str, Trial]) -> f
         time.sleep(rng.uniform(0.0, 0.05))
         os.kill(pid, signal.SIGKILL)
     for pid, dies in alive.items():
-        code = ended(pid, 10 * SECONDS)
+        code = wait_for_exit(pid, 10 * SECONDS)
         assert code in ((0, -signal.SIGKILL) if dies else (0,)), f"a sweep among {processes} ended with {code}"
-    return finish(folder, store, whole)
+    return finish(folder, store, expected)
 
 
 def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> None:
@@ -348,17 +356,17 @@ def main(kills: int, processes: int, seed: int = 0, kind: str = "greedy") -> Non
             undisturbed(folder, folder / "whole.sqlite")
         experiment.write_text(text + SECTIONS[kind])
         took, verifying = undisturbed(folder, folder / ("exact.sqlite" if EXACT else "whole.sqlite"))
-        whole = stored(folder / "whole.sqlite")
+        expected = read_trials(folder / "whole.sqlite")
         if kind == "salvage":
-            done, waited = kill_salvages(folder, kills, seed)
-            print(f"{kills} kills {dict(done)}: whole or not there, {usage(waited)}", flush=True)
+            counts, waited = kill_salvages(folder, kills, seed)
+            print(f"{kills} kills {dict(counts)}: whole or not there, {usage(waited)}", flush=True)
             return
         if kills:
-            done, waited = kill_sweeps(folder, kills, seed, whole, took, verifying)
-            print(f"{kills} kills {dict(done)}: nothing lost, changed or repeated, {usage(waited)}", flush=True)
+            counts, waited = kill_sweeps(folder, kills, seed, expected, took, verifying)
+            print(f"{kills} kills {dict(counts)}: nothing lost, changed or repeated, {usage(waited)}", flush=True)
         if processes:
-            waited = crowd(folder, processes, seed, whole)
-            print(f"{processes} sweeps on one store, every fifth killed: all {len(whole)} trials in order, {usage(waited)}")
+            waited = crowd(folder, processes, seed, expected)
+            print(f"{processes} sweeps on one store, every fifth killed: all {len(expected)} trials in order, {usage(waited)}")
 
 
 if __name__ == "__main__":

@@ -94,32 +94,32 @@ TOKENS: tuple[bytes, ...] = (
 
 def bytes_of(data: bytes, rng: random.Random) -> bytes:
     """One to four small changes anywhere."""
-    changed = bytearray(data)
+    mutated = bytearray(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
-        at = rng.randrange(len(changed) + 1)
+        position = rng.randrange(len(mutated) + 1)
         kind = rng.randrange(8)
         span = rng.choice((1, 2, 4, 16, 256))
-        if kind == 0 and changed:
-            changed[min(at, len(changed) - 1)] ^= 1 << rng.randrange(8)
+        if kind == 0 and mutated:
+            mutated[min(position, len(mutated) - 1)] ^= 1 << rng.randrange(8)
         elif kind == 1:
-            changed[at : at + span] = b""
+            mutated[position : position + span] = b""
         elif kind == 2:
-            changed[at:at] = rng.choice(TOKENS)
+            mutated[position:position] = rng.choice(TOKENS)
         elif kind == 3:
-            changed[at:at] = rng.randbytes(span)
+            mutated[position:position] = rng.randbytes(span)
         elif kind == 4:
-            changed[at:at] = changed[at : at + span] * rng.choice((1, 2, 50))
+            mutated[position:position] = mutated[position : position + span] * rng.choice((1, 2, 50))
         elif kind == 5 and rng.random() < 0.3:
-            del changed[at:]
+            del mutated[position:]
         elif kind == 6:
-            source = rng.randrange(len(changed) + 1)
-            changed[at : at + span] = changed[source : source + span]
+            source = rng.randrange(len(mutated) + 1)
+            mutated[position : position + span] = mutated[source : source + span]
         else:
-            numbers = list(re.finditer(rb"-?\d+(\.\d+)?", bytes(changed)))
+            numbers = list(re.finditer(rb"-?\d+(\.\d+)?", bytes(mutated)))
             if numbers:
-                found = rng.choice(numbers)
-                changed[found.start() : found.end()] = rng.choice(TOKENS[:10])
-    return bytes(changed)
+                number = rng.choice(numbers)
+                mutated[number.start() : number.end()] = rng.choice(TOKENS[:10])
+    return bytes(mutated)
 
 
 def json_of(data: bytes, rng: random.Random) -> bytes:
@@ -136,21 +136,21 @@ def json_of(data: bytes, rng: random.Random) -> bytes:
 
 
 def _change(document: Any, rng: random.Random) -> Any:
-    places = list(_places(document))
-    if not places or rng.random() < 0.02:
+    slots = list(_walk(document))
+    if not slots or rng.random() < 0.02:
         return _odd(rng)
     # Objects deep in long lists would otherwise take all the changes.
-    depth = rng.choice(sorted({depth for _, _, depth in places}))
-    holder, key, _ = rng.choice([place for place in places if place[2] == depth])
+    depth = rng.choice(sorted({depth for _, _, depth in slots}))
+    holder, key, _ = rng.choice([slot for slot in slots if slot[2] == depth])
     kind = rng.randrange(6)
     if kind == 0:
         del holder[key]
     elif kind == 1 and isinstance(holder, dict):
         holder[rng.choice(("x", "", "\ud800", "index", "id"))] = holder.pop(key)
     elif kind == 2:
-        other, name, _ = rng.choice(places)
-        if name in other if isinstance(other, dict) else name < len(other):
-            holder[key] = json.loads(json.dumps(other[name]))
+        holder_of_name, name, _ = rng.choice(slots)
+        if name in holder_of_name if isinstance(holder_of_name, dict) else name < len(holder_of_name):
+            holder[key] = json.loads(json.dumps(holder_of_name[name]))
     elif kind == 3 and isinstance(holder, list):
         holder.append(copy.deepcopy(holder[key]))
     else:
@@ -163,15 +163,15 @@ def _odd(rng: random.Random) -> Any:
     return copy.deepcopy(rng.choice(ODD))
 
 
-def _places(value: Any, depth: int = 0) -> Any:
+def _walk(value: Any, depth: int = 0) -> Any:
     if isinstance(value, dict):
         for key in value:
             yield value, key, depth
-            yield from _places(value[key], depth + 1)
+            yield from _walk(value[key], depth + 1)
     elif isinstance(value, list):
         for key in range(len(value)):
             yield value, key, depth
-            yield from _places(value[key], depth + 1)
+            yield from _walk(value[key], depth + 1)
 
 
 def store_of(data: bytes, rng: random.Random) -> bytes:
@@ -193,12 +193,14 @@ def store_of(data: bytes, rng: random.Random) -> bytes:
 
 def _overwrite(data: bytes, rng: random.Random) -> bytes:
     """Bytes changed in place: a disk's damage."""
-    changed = bytearray(data)
+    mutated = bytearray(data)
     for _ in range(rng.choice((1, 3, 20))):
-        at = rng.randrange(len(changed))
+        position = rng.randrange(len(mutated))
         span = rng.choice((1, 1, 2, 8, 512))
-        changed[at : at + span] = rng.choice((bytes(span), b"\xff" * span, rng.randbytes(span)))[: len(changed) - at]
-    return bytes(changed)
+        mutated[position : position + span] = rng.choice((bytes(span), b"\xff" * span, rng.randbytes(span)))[
+            : len(mutated) - position
+        ]
+    return bytes(mutated)
 
 
 def _change_cell(db: sqlite3.Connection, rng: random.Random) -> None:
@@ -212,16 +214,18 @@ def _change_cell(db: sqlite3.Connection, rng: random.Random) -> None:
     if not count:
         return
     key = columns[0] if table != "trials" else "key"
-    [(which, old)] = db.execute(f'SELECT "{key}", "{column}" FROM {table} LIMIT 1 OFFSET {rng.randrange(count)}').fetchall()
-    new: Any = rng.choice(ODD)
-    if isinstance(old, str) and old[:1] == "{" and rng.random() < 0.8:
-        new = json_of(old.encode(), rng).decode("utf-8", "replace")
-    elif isinstance(new, (list, dict)):
-        new = json.dumps(new)
-    elif isinstance(new, str):
-        new = new.encode("utf-8", "replace").decode()
-    elif isinstance(new, int) and not -(2**63) <= new < 2**63:
-        new = float(new)
+    [(row_key, old_value)] = db.execute(
+        f'SELECT "{key}", "{column}" FROM {table} LIMIT 1 OFFSET {rng.randrange(count)}'
+    ).fetchall()
+    new_value: Any = rng.choice(ODD)
+    if isinstance(old_value, str) and old_value[:1] == "{" and rng.random() < 0.8:
+        new_value = json_of(old_value.encode(), rng).decode("utf-8", "replace")
+    elif isinstance(new_value, (list, dict)):
+        new_value = json.dumps(new_value)
+    elif isinstance(new_value, str):
+        new_value = new_value.encode("utf-8", "replace").decode()
+    elif isinstance(new_value, int) and not -(2**63) <= new_value < 2**63:
+        new_value = float(new_value)
     try:
         if rng.random() < 0.1:
             db.execute(
@@ -235,6 +239,6 @@ def _change_cell(db: sqlite3.Connection, rng: random.Random) -> None:
                 )
             )
         else:
-            db.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{key}" IS ?', (new, which))
+            db.execute(f'UPDATE {table} SET "{column}" = ? WHERE "{key}" IS ?', (new_value, row_key))
     except sqlite3.Error:
         pass  # a constraint that holds

@@ -3,7 +3,8 @@
 
 python -m tests.fuzz.readers FORMAT RUNS [SEED] [--found FOLDER]: each must end with exit code 0, or with 2 and one line, within
 10 seconds and 1 GB; what does not is kept in FOLDER and named. FORMAT may be `all`. --corpus FOLDER keeps the smallest file for
-each sentence that an error has, at most MOST for a format: what tests/fuzz/corpus/readers holds, and each `make test` reads.
+each sentence that an error has, at most MOST_FILES for a format: what tests/fuzz/corpus/readers holds, which each `make test`
+reads.
 """
 
 from __future__ import annotations
@@ -68,7 +69,7 @@ from tests.networks import NAMES, small_cfg, tiny_cfg, write_experiment
 SECONDS, MEMORY_BYTES = 10, 1 << 30
 PRINTED, RENDERED = 8, 200  # of so many, one becomes a table, or a whole page, which take long
 DRAWS = MIN_DRAWS
-MOST, MOST_BYTES = 24, 400_000
+MOST_FILES, MOST_BYTES = 24, 400_000
 """Files of a format in the corpus, and their bytes."""
 KEY = "5" * 64
 """Of the cache's entry."""
@@ -80,15 +81,15 @@ class Hang(BaseException):
 
 @dataclass(frozen=True)
 class Format:
-    """seed: file below the workspace that is mutated. read: what looks at it, given the workspace and a number.
+    """seed: file below the workspace that is mutated. look_at: what reads it, given the workspace and a number.
 
-    more: other contents of that file to begin with.
+    extra_contents: other contents of that file to begin with.
     """
 
     seed: str
     mutation: Mutation
-    read: Callable[[Path, int], Any]
-    more: tuple[bytes, ...] = ()
+    look_at: Callable[[Path, int], Any]
+    extra_contents: tuple[bytes, ...] = ()
 
 
 def _quiet() -> Console:
@@ -96,12 +97,12 @@ def _quiet() -> Console:
 
 
 def _result(folder: Path, number: int) -> None:
-    own, base = folder / "result", folder / "base"
-    find_configuration(str(own))
-    compared = compare_runs([base, own], draws=DRAWS)
+    run_folder, base = folder / "result", folder / "base"
+    find_configuration(str(run_folder))
+    compared = compare_runs([base, run_folder], draws=DRAWS)
     if number % PRINTED == 0:
         print_comparison(compared, _quiet())
-    data = collect([base, own] if number % 2 else [own], progress=silent, draws=DRAWS, compute=False)
+    data = collect([base, run_folder] if number % 2 else [run_folder], progress=silent, draws=DRAWS, compute=False)
     sentences(data)
     if number % RENDERED == 0:
         render(data)
@@ -120,12 +121,12 @@ def _store(folder: Path, number: int) -> None:
         sentences(collect([path], progress=silent, compute=False))
 
 
-def _dataset(folder: Path, **more: Any) -> Any:
-    return load_dataset(**{"images": folder / "images", "names": NAMES, **more})
+def _dataset(folder: Path, **keywords: Any) -> Any:
+    return load_dataset(**{"images": folder / "images", "names": NAMES, **keywords})
 
 
-def _lists(format: str, labels: str, **more: Any) -> Callable[[Path, int], Any]:
-    return lambda folder, number: _dataset(folder, format=format, labels=folder / labels, **more).digest
+def _lists(format: str, labels: str, **keywords: Any) -> Callable[[Path, int], Any]:
+    return lambda folder, number: _dataset(folder, format=format, labels=folder / labels, **keywords).digest
 
 
 FORMATS: dict[str, Format] = {
@@ -135,7 +136,7 @@ FORMATS: dict[str, Format] = {
         lambda folder, number: cli.main(
             ["show", str(folder / "net.cfg"), *(["--json"] if number % 5 else [])], standalone_mode=False
         ),
-        more=tuple(text.encode() for text in (tiny_cfg(), *map(family_cfg, LAYERS))),
+        extra_contents=tuple(text.encode() for text in (tiny_cfg(), *map(family_cfg, LAYERS))),
     ),
     "weights": Format(
         "net.weights", bytes_of, lambda folder, number: read_weights(folder / "net.weights", read_cfg(folder / "net.cfg"))
@@ -200,7 +201,7 @@ def prepare(folder: Path) -> None:
     (folder / "data.yaml").write_text(f"path: .\ntrain: images\nval: valid.txt\nnc: {len(NAMES)}\nnames: {list(NAMES)}\n")
     (folder / "classes.txt").write_text("".join(f"scene-{k}.png {k}\n" for k in range(2)))
     FileCache(folder / "cache", 1 << 30).store(KEY, [np.arange(40, dtype=np.float32), np.arange(3, dtype=np.int8)])
-    here = os.getcwd()
+    working_folder = os.getcwd()
     os.chdir(folder)
     try:
         with redirect_stdout(io.StringIO()), redirect_stderr(io.StringIO()):
@@ -214,7 +215,7 @@ def prepare(folder: Path) -> None:
                 == 0
             )
     finally:
-        os.chdir(here)
+        os.chdir(working_folder)
     runs = [path for path in sorted((folder / "runs/tiny").iterdir()) if not path.is_symlink() and path.is_dir()]
     for path in runs:
         agreement = json.loads((path / "result.json").read_text())["agreement"]
@@ -271,8 +272,8 @@ def prepare(folder: Path) -> None:
 def _model(precision: str, target: str) -> bytes:
     """MODEL as `mpnet export` writes it, calibrated."""
     network = parse_cfg(MODEL, "model.cfg")
-    asked = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
-    options = resolve_options(network, asked, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
+    quantization = QuantizationOptions(ActivationOptions(mode="affine", ranges="calibrated"))
+    options = resolve_options(network, quantization, ranges=dict.fromkeys(range(-1, len(network.layers)), (-3.0, 3.0)))
     prepared = Prepared(network, random_weights(network, 3), kernels())
     flavour = "armnn" if (target, precision) == ("tflite", "int8") else ""
     return export(
@@ -287,21 +288,21 @@ def attempt(kind: Format, folder: Path, number: int) -> str | None:
 
 def ending(kind: Format, folder: Path, number: int) -> tuple[str | None, str]:
     """Read what lies there: what is wrong with how that ended, None: nothing; and the text on standard error."""
-    out, err = io.StringIO(), io.StringIO()
+    output, errors = io.StringIO(), io.StringIO()
     signal.setitimer(signal.ITIMER_PROF, SECONDS)  # of this process's CPU time: others may have the cores
     try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = guarded(lambda: _read(kind, folder, number))
+        with redirect_stdout(output), redirect_stderr(errors):
+            code = guarded(lambda: _look_at(kind, folder, number))
     except Hang:
         return f"took more than {SECONDS} s", ""
     except BaseException:  # this is what is looked for
         return traceback.format_exc(), ""
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
-    printed = err.getvalue()
-    errors = sum(line.startswith("error: ") for line in printed.splitlines())
-    if code not in (0, 2) or errors != (code == 2) or max(map(len, printed.splitlines() or [""])) > 1_500:
-        return f"exit code {code}, {errors} lines: {printed[:300]!r}", printed
+    printed = errors.getvalue()
+    error_count = sum(line.startswith("error: ") for line in printed.splitlines())
+    if code not in (0, 2) or error_count != (code == 2) or max(map(len, printed.splitlines() or [""])) > 1_500:
+        return f"exit code {code}, {error_count} lines: {printed[:300]!r}", printed
     return None, printed
 
 
@@ -310,58 +311,58 @@ def sentence(printed: str) -> str:
     return re.sub(r"'[^']*'|\"[^\"]*\"|\S*/\S*|[0-9.eE+-]*[0-9][0-9.eE+-]*", "#", printed)[:120]
 
 
-def _read(kind: Format, folder: Path, number: int) -> None:
-    kind.read(folder, number)
+def _look_at(kind: Format, folder: Path, number: int) -> None:
+    kind.look_at(folder, number)
 
 
-def hunt(name: str, runs: int, seed: int, found: Path | None, corpus: Path | None = None) -> int:
+def hunt(name: str, runs: int, seed: int, finding_folder: Path | None, corpus: Path | None = None) -> int:
     """Mutate and read. Result: how many were wrong; each is named on standard output, once per place."""
     kind = FORMATS[name]
     signal.signal(signal.SIGPROF, _hang)
-    wrong: dict[str, int] = {}
+    failures: dict[str, int] = {}
     smallest: dict[str, tuple[int, str, bytes]] = {}
     slowest = 0.0
     with tempfile.TemporaryDirectory(dir="/dev/shm" if Path("/dev/shm").is_dir() else None) as space:
         folder = Path(space)
         prepare(folder)
-        place = folder / kind.seed
-        seeds = [place.read_bytes(), *kind.more]
+        path = folder / kind.seed
+        seeds = [path.read_bytes(), *kind.extra_contents]
         rng = random.Random(seed)
         for number in range(runs):
             content = kind.mutation(rng.choice(seeds), rng)
-            place.write_bytes(content)
-            for beside in folder.glob(f"{place.name}-*"):
-                beside.unlink()
+            path.write_bytes(content)
+            for sidecar in folder.glob(f"{path.name}-*"):
+                sidecar.unlink()
             began = time.process_time()
             problem, printed = ending(kind, folder, number)
-            kept = (len(content), f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}", content)
-            said = sentence(printed)
-            smallest[said] = min(smallest.get(said, kept), kept)
+            entry = (len(content), f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}", content)
+            error_sentence = sentence(printed)
+            smallest[error_sentence] = min(smallest.get(error_sentence, entry), entry)
             slowest = max(slowest, time.process_time() - began)
-            for made in folder.glob("salvaged-*"):
-                made.unlink()
+            for salvaged in folder.glob("salvaged-*"):
+                salvaged.unlink()
             if problem is not None:
-                where = problem.strip().splitlines()
-                key = "\n".join(where[-3:])[:600] if len(where) > 1 else problem[:40]
-                if key not in wrong and found is not None:
-                    found.mkdir(parents=True, exist_ok=True)
-                    (found / f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}").write_bytes(content)
-                    print(f"--- {name} {number}\n{problem if len(wrong) < 5 else key}", flush=True)
-                wrong[key] = wrong.get(key, 0) + 1
+                problem_lines = problem.strip().splitlines()
+                key = "\n".join(problem_lines[-3:])[:600] if len(problem_lines) > 1 else problem[:40]
+                if key not in failures and finding_folder is not None:
+                    finding_folder.mkdir(parents=True, exist_ok=True)
+                    (finding_folder / f"{name}-{number % 210}-{hashlib.sha1(content).hexdigest()[:12]}").write_bytes(content)
+                    print(f"--- {name} {number}\n{problem if len(failures) < 5 else key}", flush=True)
+                failures[key] = failures.get(key, 0) + 1
     room = MOST_BYTES
-    for size, file, content in sorted(smallest.values())[:MOST] if corpus else ():
+    for size, file, content in sorted(smallest.values())[:MOST_FILES] if corpus else ():
         room -= size
         if room >= 0:
             (corpus / file).write_bytes(content)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     if peak > MEMORY_BYTES:
-        wrong[f"took {peak / 1e6:.0f} MB"] = 1
+        failures[f"took {peak / 1e6:.0f} MB"] = 1
     print(
-        f"{name}: {runs} runs from seed {seed}, {sum(wrong.values())} wrong in {len(wrong)} places, at most "
+        f"{name}: {runs} runs from seed {seed}, {sum(failures.values())} wrong in {len(failures)} places, at most "
         f"{peak / 1e6:.0f} MB, {slowest * 1e3:.0f} ms",
         flush=True,
     )
-    return len(wrong)
+    return len(failures)
 
 
 def _hang(signum: int, frame: Any) -> None:
@@ -371,14 +372,14 @@ def _hang(signum: int, frame: Any) -> None:
 def main(arguments: list[str]) -> int:
     options = {word: Path(arguments[arguments.index(word) + 1]) for word in ("--found", "--corpus") if word in arguments}
     plain = arguments[: min(map(arguments.index, options), default=None)]
-    name, runs, seed = plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0
+    requested_name, runs, seed = plain[0], int(plain[1]), int(plain[2]) if len(plain) > 2 else 0
     for folder in options.values():
         folder.mkdir(parents=True, exist_ok=True)
-    if name != "all":
-        return 1 if hunt(name, runs, seed, options.get("--found"), options.get("--corpus")) else 0
+    if requested_name != "all":
+        return 1 if hunt(requested_name, runs, seed, options.get("--found"), options.get("--corpus")) else 0
     codes = [
-        subprocess.run([sys.executable, "-m", "tests.fuzz.readers", each, *arguments[1:]], check=False).returncode
-        for each in filter(available, FORMATS)
+        subprocess.run([sys.executable, "-m", "tests.fuzz.readers", name, *arguments[1:]], check=False).returncode
+        for name in filter(available, FORMATS)
     ]
     return 1 if any(codes) else 0
 

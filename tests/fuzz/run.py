@@ -26,8 +26,8 @@ from tests.fuzz.build import ROOT, TARGETS, WORK, build, can_build, has_disk, in
 from tests.fuzz.kills import SECTIONS
 from tests.fuzz.readers import FORMATS
 
-FOUND = WORK / "found"
-CHANGED = 20_000
+FINDINGS = WORK / "found"
+CHANGE_COUNT = 20_000
 """Files that replay.c changes in one process."""
 CHANGES = 200
 """Of the cache in one round."""
@@ -54,7 +54,7 @@ class Outcome:
         self.slowest_s = max(self.slowest_s, slowest_s)
 
 
-def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
+def _run_program(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
     """Exit code, what it printed on both streams, and its most memory in MB."""
     print(*command[:4], "...", file=sys.stderr, flush=True)
     log = WORK / "log"
@@ -66,15 +66,15 @@ def _ran(command: list[object], folder: Path = ROOT) -> tuple[int, str, float]:
             stderr=subprocess.STDOUT,
             env={**os.environ, **SANITIZER, "PYTHONPATH": str(ROOT)},
         )
-        _, status, used = os.wait4(process.pid, 0)
-    return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), used.ru_maxrss * 1024 / 1e6
+        _, status, usage = os.wait4(process.pid, 0)
+    return os.waitstatus_to_exitcode(status), log.read_text(encoding="utf-8", errors="replace"), usage.ru_maxrss * 1024 / 1e6
 
 
 def _rounds(minutes: float) -> Iterator[int]:
     """A random number again and again until the time is over, once at least."""
-    until = time.monotonic() + 60 * minutes
+    deadline = time.monotonic() + 60 * minutes
     yield random.randrange(1 << 30)
-    while time.monotonic() < until:
+    while time.monotonic() < deadline:
         yield random.randrange(1 << 30)
 
 
@@ -90,7 +90,7 @@ def workspace(folder: Path) -> Path:
     return folder
 
 
-def _changed(target: str, kind: str, minutes: float) -> Outcome:
+def _hunt_with_changes(target: str, kind: str, minutes: float) -> Outcome:
     """Changed files through replay.c."""
     outcome = Outcome()
     program = WORK / f"{target}-{kind}"
@@ -99,12 +99,12 @@ def _changed(target: str, kind: str, minutes: float) -> Outcome:
     folder.mkdir(exist_ok=True)
     for seed in _rounds(minutes):
         (folder / "found").unlink(missing_ok=True)
-        code, printed, memory = _ran([program, "-m", CHANGED, seed, *inputs_of(target)], folder)
+        code, printed, memory = _run_program([program, "-m", CHANGE_COUNT, seed, *inputs_of(target)], folder)
         slowest = re.search(r"slowest (\d+) ms", printed)
-        outcome.add(CHANGED, code != 0, memory, float(slowest[1]) / 1e3 if slowest else 0.0)
+        outcome.add(CHANGE_COUNT, code != 0, memory, float(slowest[1]) / 1e3 if slowest else 0.0)
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
-            shutil.copy(folder / "found", FOUND / f"{target}-{kind}-{seed}")
+            shutil.copy(folder / "found", FINDINGS / f"{target}-{kind}-{seed}")
     return outcome
 
 
@@ -118,8 +118,8 @@ def _guided(target: str, minutes: float) -> Outcome:
     corpus.mkdir(exist_ok=True)
     options = [f"-max_total_time={round(60 * minutes)}", "-max_len=10240", "-rss_limit_mb=1024", "-timeout=60"]
     folder = workspace(WORK / "command") if target == "command" else WORK
-    code, printed, memory = _ran(
-        [program, *options, "-print_final_stats=1", f"-artifact_prefix={FOUND}/", corpus, *_seed_folders(target)], folder
+    code, printed, memory = _run_program(
+        [program, *options, "-print_final_stats=1", f"-artifact_prefix={FINDINGS}/", corpus, *_seed_folders(target)], folder
     )
     numbers = dict(re.findall(r"stat::(\w+):\s+(\d+)", printed))
     if code:
@@ -140,7 +140,7 @@ def _emulated(minutes: float) -> Outcome:
     outcome, runs = Outcome(), 300
     program = WORK / "bundle-emulated"
     build("bundle", program, "emulated", inputs=inputs_of("bundle"), runs=runs)
-    code, printed, memory = _ran([ROOT / "tests/kernels/bochs/run.sh", program, max(600, round(60 * minutes))])
+    code, printed, memory = _run_program([ROOT / "tests/kernels/bochs/run.sh", program, max(600, round(60 * minutes))])
     if code == 2:
         return Outcome(skipped=printed.strip().splitlines()[-1])
     outcome.add(runs + len(inputs_of("bundle")), code != 0, memory, 0.0)
@@ -151,7 +151,7 @@ def _emulated(minutes: float) -> Outcome:
 
 def _reader(name: str, minutes: float) -> Outcome:
     line = r"(?P<inputs>\d+) runs from seed \d+, (?P<wrong>\d+) wrong in \d+ places, at most (?P<mb>\d+) MB, (?P<ms>\d+) ms"
-    return _mutated(["tests.fuzz.readers", name, 300], ["--found", FOUND], line, minutes)
+    return _mutated(["tests.fuzz.readers", name, 300], ["--found", FINDINGS], line, minutes)
 
 
 def _imports(kind: str, minutes: float) -> Outcome:
@@ -159,22 +159,22 @@ def _imports(kind: str, minutes: float) -> Outcome:
     if not import_models.available(kind):
         return Outcome(skipped=f"no package that writes {kind} here: pip install '.[onnx,tflite]'")
     line = r"(?P<inputs>\d+) files from .* (?P<wrong>\d+) wrong in \d+ places, slowest (?P<s>[\d.]+) s, at most (?P<mb>\d+) MB"
-    return _mutated(["tests.fuzz.import_models", kind, 300], ["--kept", FOUND], line, minutes)
+    return _mutated(["tests.fuzz.import_models", kind, 300], ["--kept", FINDINGS], line, minutes)
 
 
 def _mutated(module: list[object], options: list[object], line: str, minutes: float) -> Outcome:
     """Rounds of a module that takes a seed between these words, and prints a line of this form at its end."""
     outcome = Outcome()
     for seed in _rounds(minutes):
-        _, printed, _ = _ran([sys.executable, "-m", *module, seed, *options])
-        said = re.search(line, printed)
-        if said:
-            counts = said.groupdict()
+        _, printed, _ = _run_program([sys.executable, "-m", *module, seed, *options])
+        match = re.search(line, printed)
+        if match:
+            counts = match.groupdict()
             slowest = float(counts["s"]) if "s" in counts else float(counts["ms"]) / 1e3
             outcome.add(int(counts["inputs"]), int(counts["wrong"]), float(counts["mb"]), slowest)
         else:
             outcome.add(0, 1, 0, 0)
-        if not said or said["wrong"] != "0":
+        if not match or match["wrong"] != "0":
             print(printed[-3000:], file=sys.stderr, flush=True)
     return outcome
 
@@ -190,7 +190,7 @@ def _faults(minutes: float) -> Outcome:
         return Outcome(skipped="what fails them is for Linux, and built by gcc")
     outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.writers", 1, seed])
+        code, printed, memory = _run_program([sys.executable, "-m", "tests.fuzz.writers", 1, seed])
         outcome.add(sum(map(int, re.findall(r": (\d+) tries", printed))), code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
@@ -201,7 +201,7 @@ def _cache(minutes: float) -> Outcome:
     """Entries of the cache that change while processes use them."""
     outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.cache", CHANGES, seed])
+        code, printed, memory = _run_program([sys.executable, "-m", "tests.fuzz.cache", CHANGES, seed])
         outcome.add(CHANGES, code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
@@ -214,7 +214,7 @@ def _kills(kind: str, minutes: float) -> Outcome:
         return Outcome(skipped="it verifies in ONNX Runtime: pip install '.[onnxruntime]'")
     outcome = Outcome()
     for seed in _rounds(minutes):
-        code, printed, memory = _ran([sys.executable, "-m", "tests.fuzz.kills", KILLS, 5, seed, kind])
+        code, printed, memory = _run_program([sys.executable, "-m", "tests.fuzz.kills", KILLS, 5, seed, kind])
         outcome.add(KILLS, code != 0, memory, _slowest(printed))
         if code:
             print(printed[-3000:], file=sys.stderr, flush=True)
@@ -223,7 +223,7 @@ def _kills(kind: str, minutes: float) -> Outcome:
 
 HUNTS: dict[str, Callable[[float], Outcome]] = {
     **{target: partial(_guided, target) for target in TARGETS},
-    **{f"{target}-guarded": partial(_changed, target, "guarded") for target in TARGETS},
+    **{f"{target}-guarded": partial(_hunt_with_changes, target, "guarded") for target in TARGETS},
     "bundle-emulated": _emulated,
     **{name: partial(_reader, name) for name in FORMATS},
     **{f"import-{kind}": partial(_imports, kind) for kind in import_models.KINDS},
@@ -239,8 +239,8 @@ def main(words: list[str]) -> int:
     if unknown := [name for name in names if name not in HUNTS]:
         print(f"fuzz: unknown target '{unknown[0]}'; known: {', '.join(HUNTS)}", file=sys.stderr)
         return 2
-    FOUND.mkdir(parents=True, exist_ok=True)
-    failed = False
+    FINDINGS.mkdir(parents=True, exist_ok=True)
+    has_failed = False
     for name in names:
         outcome = HUNTS[name](minutes / len(names))
         if outcome.skipped:
@@ -251,10 +251,10 @@ def main(words: list[str]) -> int:
             f"{outcome.slowest_s:.2f} s",
             flush=True,
         )
-        failed |= outcome.failures > 0
-    if failed:
-        print(f"fuzz: something was found; its files are in {FOUND}, and belong to tests/fuzz/findings", file=sys.stderr)
-    return int(failed)
+        has_failed |= outcome.failures > 0
+    if has_failed:
+        print(f"fuzz: something was found; its files are in {FINDINGS}, and belong to tests/fuzz/findings", file=sys.stderr)
+    return int(has_failed)
 
 
 if __name__ == "__main__":

@@ -23,11 +23,14 @@ def _ptrace(request: int, pid: int, data: int = 0) -> int:
 
 
 def killed_at(
-    work: Callable[[], object], number: int | None, sent: int = signal.SIGKILL, look: Callable[[], object] = lambda: None
+    work: Callable[[], object],
+    number: int | None,
+    signal_number: int = signal.SIGKILL,
+    look: Callable[[], object] = lambda: None,
 ) -> tuple[bool, int]:
     """Run `work` in a fork and kill it at its `number`-th stop, of which every system call has one before and one after.
 
-    sent: the signal; work may become another program. look: called at every stop.
+    signal_number: the signal; work may become another program. look: called at every stop.
     Result: whether it was killed, and how many stops there were; None as number lets it end.
     """
     pid = os.fork()
@@ -69,8 +72,8 @@ def killed_at(
             os.waitpid(pid, 0)
             raise
         if stops == number:
-            os.kill(pid, sent)
-            if sent == signal.SIGKILL:
+            os.kill(pid, signal_number)
+            if signal_number == signal.SIGKILL:
                 os.waitpid(pid, 0)
                 return True, stops
 
@@ -80,7 +83,7 @@ def every_stop(
     work: Callable[[], object],
     check: Callable[[bool], object],
     step: int = 1,
-    sent: int = signal.SIGKILL,
+    signal_number: int = signal.SIGKILL,
 ) -> int:
     """prepare(); work() until its n-th stop; check(whether it was killed): for every n, or every `step`-th, until it ends.
 
@@ -90,7 +93,7 @@ def every_stop(
     number = 1
     while True:
         prepare()
-        killed, _ = killed_at(work, number, sent)
+        killed, _ = killed_at(work, number, signal_number)
         check(killed)
         if not killed:
             return number - 1
@@ -108,14 +111,14 @@ def every_state(
     Result: how many stops there were.
     """
     _need_linux()
-    aside, last = folder.with_name(f"{folder.name}-aside"), None
+    aside, previous = folder.with_name(f"{folder.name}-aside"), None
 
     def look() -> None:
-        nonlocal last
+        nonlocal previous
         state = _state(folder)
-        if state == last:
+        if state == previous:
             return
-        last = state
+        previous = state
         folder.rename(aside)
         try:
             shutil.copytree(aside, folder, symlinks=True)

@@ -19,15 +19,15 @@ RUNS = 3_000
 ENVIRONMENT = {**os.environ, **SANITIZER, "LSAN_OPTIONS": "report_objects=1"}
 
 
-def ran(program: Path, *words: object, folder: Path) -> str:
+def run_program(program: Path, *words: object, folder: Path) -> str:
     """What a program says that ends well.
 
     libFuzzer looks at the most memory that its process ever had, which begins with this one's; a shell's child begins anew.
     """
     command = ["sh", "-c", '"$@"; exit $?', "sh", str(program), *map(str, words)]
-    done = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=folder, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stderr
+    process = subprocess.run(command, capture_output=True, text=True, env=ENVIRONMENT, cwd=folder, check=False)
+    assert process.returncode == 0, process.stderr[-2000:]
+    return process.stderr
 
 
 # The others are built with all kernels, which take a minute to compile.
@@ -40,8 +40,8 @@ def test_seeds_and_findings_are_replayed(target: str, tmp_path: Path) -> None:
     if compiler is None:
         pytest.skip("SKIPPED: no compiler with address and undefined-behaviour sanitizers")
     build(target, tmp_path / target, "replayed", compiler)
-    said = ran(tmp_path / target, *inputs_of(target), folder=workspace(tmp_path / "work"))
-    assert said.count("\n") == len(inputs_of(target)) > 0
+    errors = run_program(tmp_path / target, *inputs_of(target), folder=workspace(tmp_path / "work"))
+    assert errors.count("\n") == len(inputs_of(target)) > 0
 
 
 @targets
@@ -51,8 +51,8 @@ def test_changed_files_with_guard_pages_and_all_tables(target: str, tmp_path: Pa
         pytest.skip("SKIPPED: mprun is built by make and gcc, and one is missing")
     build(target, tmp_path / target, "guarded")
     folder = workspace(tmp_path / "work")
-    ran(tmp_path / target, *inputs_of(target), folder=folder)
-    assert f"{RUNS} changed files" in ran(tmp_path / target, "-m", RUNS, 1, *inputs_of(target), folder=folder)
+    run_program(tmp_path / target, *inputs_of(target), folder=folder)
+    assert f"{RUNS} changed files" in run_program(tmp_path / target, "-m", RUNS, 1, *inputs_of(target), folder=folder)
 
 
 @pytest.mark.slow
@@ -64,4 +64,4 @@ def test_a_short_hunt_finds_nothing(target: str, tmp_path: Path) -> None:
     options = (f"-runs={RUNS}", "-seed=1", "-max_len=10240", "-rss_limit_mb=512", "-timeout=10")
     (tmp_path / "found").mkdir()
     seeds = sorted({path.parent for path in inputs_of(target)})
-    ran(tmp_path / target, *options, tmp_path / "found", *seeds, folder=workspace(tmp_path / "work"))
+    run_program(tmp_path / target, *options, tmp_path / "found", *seeds, folder=workspace(tmp_path / "work"))

@@ -29,8 +29,8 @@ def every_37th_stop(folder: Path, prepare: Act, work: Act, check: Callable[[bool
 STOPS = pytest.mark.parametrize("stops", [pytest.param(every_state, marks=pytest.mark.slow), every_37th_stop])
 Stops = Callable[[Path, Act, Act, Callable[[bool], object]], int]
 SUBJECT = Subject("n" * 64, "w" * 64, "d" * 64, "p" * 64)
-OLD = {"result.json": b"old" * 100, "detections.json": b"old"}
-NEW = {"result.json": b"new" * 2_000, "detections.json": b"new"}
+OLD_FILES = {"result.json": b"old" * 100, "detections.json": b"old"}
+NEW_FILES = {"result.json": b"new" * 2_000, "detections.json": b"new"}
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -39,36 +39,36 @@ def content(folder: Path) -> dict[str, bytes]:
 
 @STOPS
 @pytest.mark.parametrize("exchange", [True, False])
-@pytest.mark.parametrize("before", [OLD, None])
+@pytest.mark.parametrize("previous", [OLD_FILES, None])
 def test_publishing_a_result(
-    tmp_path: Path, exchange: bool, before: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch, stops: Stops
+    tmp_path: Path, exchange: bool, previous: dict[str, bytes] | None, monkeypatch: pytest.MonkeyPatch, stops: Stops
 ) -> None:
     """`run`: the old result or the new one, and the next run cleans up."""
     folder = tmp_path / "runs" / "0123456789abcdef"
     if not exchange:
-        monkeypatch.setattr(atomic, "_exchange", lambda one, other: False)
+        monkeypatch.setattr(atomic, "_exchange", lambda source, target: False)
 
     def prepare() -> None:
         shutil.rmtree(tmp_path / "runs", ignore_errors=True)
-        if before is not None:
-            write_folder(folder, before)
+        if previous is not None:
+            write_folder(folder, previous)
 
     def publish() -> None:
-        write_folder(folder, NEW)
+        write_folder(folder, NEW_FILES)
         write_link(folder.parent / "latest", folder.name)
 
     def check(killed: bool) -> None:
         recover(folder)
         assert [path for path in folder.parent.glob(".*") if not path.is_symlink()] == []
-        if before is not None or not killed:
-            assert content(folder) in ([before, NEW] if killed else [NEW])
+        if previous is not None or not killed:
+            assert content(folder) in ([previous, NEW_FILES] if killed else [NEW_FILES])
         else:
-            assert not folder.exists() or content(folder) == NEW
+            assert not folder.exists() or content(folder) == NEW_FILES
         publish()
-        assert content(folder) == NEW
+        assert content(folder) == NEW_FILES
         assert sorted(path.name for path in folder.parent.iterdir()) == [folder.name, "latest"]
 
-    if before is None:
+    if previous is None:
         (tmp_path / "runs").mkdir()
     assert stops(tmp_path, lambda: (prepare(), folder.parent.mkdir(exist_ok=True)), publish, check) > 50
 
@@ -80,7 +80,7 @@ def test_writing_a_report_or_an_export(tmp_path: Path, stops: Stops) -> None:
     def check(killed: bool) -> None:
         assert path.read_text() in (["old", "new" * 5_000] if killed else ["new" * 5_000])
         write_text(path, "next")
-        assert [left.name for left in path.parent.iterdir()] == ["report.html"]
+        assert [leftover.name for leftover in path.parent.iterdir()] == ["report.html"]
 
     assert stops(tmp_path, lambda: write_text(path, "old"), lambda: write_text(path, "new" * 5_000), check) > 20
 
@@ -110,12 +110,12 @@ def test_committing_trials(tmp_path: Path, stops: Stops) -> None:
 
     def check(killed: bool) -> None:
         with TrialStore.open(path, SUBJECT) as store:
-            held = list(store.trials(store.context({})))
-            whole = held == trials(0) + trials(100)
-            assert whole or (killed and held == trials(0))
-            assert store.work() == (Work(1.0, 1.0) if whole else Work())
+            stored_trials = list(store.trials(store.context({})))
+            is_complete = stored_trials == trials(0) + trials(100)
+            assert is_complete or (killed and stored_trials == trials(0))
+            assert store.work() == (Work(1.0, 1.0) if is_complete else Work())
             assert store.claim(["unit"]) == ["unit"]
-        assert [left.name for left in path.parent.iterdir()] == [path.name]
+        assert [leftover.name for leftover in path.parent.iterdir()] == [path.name]
 
     assert stops(tmp_path, prepare, work, check) > 100
 
@@ -140,30 +140,30 @@ def test_writes_that_did_not_reach_the_disk(tmp_path: Path) -> None:
     path = tmp_path / "sweep.sqlite"
     store = TrialStore.open(path, SUBJECT)
     context = store.context({})
-    kept = [(os.stat(f"{path}-wal").st_size, 0)]
+    log_sizes = [(os.stat(f"{path}-wal").st_size, 0)]
     for number in range(4):
         store.add(context, trials(100 * number))
-        kept.append((os.stat(f"{path}-wal").st_size, 20 * (number + 1)))
+        log_sizes.append((os.stat(f"{path}-wal").st_size, 20 * (number + 1)))
     main, wal = path.read_bytes(), Path(f"{path}-wal").read_bytes()
     for length in range(0, len(wal) + 1, 1_999):
-        for rest in (b"", bytes(len(wal) - length), b"\xff" * min(700, len(wal) - length)):
-            cut = tmp_path / "cut" / "sweep.sqlite"
-            shutil.rmtree(cut.parent, ignore_errors=True)
-            cut.parent.mkdir()
-            cut.write_bytes(main)
-            Path(f"{cut}-wal").write_bytes(wal[:length] + rest)
-            committed = max((count for size, count in kept if size <= length), default=None)
+        for remainder in (b"", bytes(len(wal) - length), b"\xff" * min(700, len(wal) - length)):
+            cut_store = tmp_path / "cut" / "sweep.sqlite"
+            shutil.rmtree(cut_store.parent, ignore_errors=True)
+            cut_store.parent.mkdir()
+            cut_store.write_bytes(main)
+            Path(f"{cut_store}-wal").write_bytes(wal[:length] + remainder)
+            committed = max((count for size, count in log_sizes if size <= length), default=None)
             if committed is None:
                 continue  # before the store itself was there
-            with TrialStore.open(cut, SUBJECT) as opened:
-                held = list(opened.trials(context))
-            assert held == [trial for number in range(committed // 20) for trial in trials(100 * number)]
+            with TrialStore.open(cut_store, SUBJECT) as reopened:
+                stored_trials = list(reopened.trials(context))
+            assert stored_trials == [trial for number in range(committed // 20) for trial in trials(100 * number)]
     store.close()
 
 
 def test_nothing_takes_its_name_before_the_disk_has_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: set[str] = set()
-    flush, place = atomic._flush, atomic._put_in_place
+    flush, put_in_place = atomic._flush, atomic._put_in_place
 
     def noted(path: Path) -> None:
         flushed.add(str(path))
@@ -172,11 +172,11 @@ def test_nothing_takes_its_name_before_the_disk_has_it(tmp_path: Path, monkeypat
     def placed(scratch: Path, folder: Path) -> None:
         assert {str(scratch), *(str(path) for path in Path(scratch).iterdir())} <= flushed
         flushed.clear()
-        place(scratch, folder)
+        put_in_place(scratch, folder)
 
     monkeypatch.setattr(atomic, "_flush", noted)
     monkeypatch.setattr(atomic, "_put_in_place", placed)
-    write_folder(tmp_path / "result", NEW)
+    write_folder(tmp_path / "result", NEW_FILES)
     assert flushed == {str(tmp_path)}
 
 
@@ -201,7 +201,7 @@ def refused_beyond(limit: int, work: Callable[[], object]) -> bool:
 
 def test_any_write_that_is_refused(tmp_path: Path) -> None:
     folder, path = tmp_path / "r" / "result", tmp_path / "s" / "sweep.sqlite"
-    write_folder(folder, OLD)
+    write_folder(folder, OLD_FILES)
     with TrialStore.open(path, SUBJECT) as store:
         context = store.context({})
         store.add(context, trials(0))
@@ -212,9 +212,9 @@ def test_any_write_that_is_refused(tmp_path: Path) -> None:
 
     refused = 0
     for limit in range(0, 70_000, 3_500):
-        refused += refused_beyond(limit, lambda: write_folder(folder, NEW))
-        assert content(folder) in (OLD, NEW)
-        assert [left.name for left in folder.parent.iterdir()] == ["result"]
+        refused += refused_beyond(limit, lambda: write_folder(folder, NEW_FILES))
+        assert content(folder) in (OLD_FILES, NEW_FILES)
+        assert [leftover.name for leftover in folder.parent.iterdir()] == ["result"]
         refused += refused_beyond(limit, commit)
         with TrialStore.open(path, SUBJECT) as store:
             assert list(store.trials(context)) in (trials(0), trials(0) + trials(100))

@@ -20,7 +20,7 @@ from tests.fuzz.build import has_disk
 )
 @pytest.mark.skipif(not has_disk(), reason="SKIPPED: the shim is for Linux, and built by gcc")
 def test_the_disk(words: list[str], repository: Path) -> None:
-    done = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-m", f"tests.fuzz.{words[0]}", *words[1:]],
         cwd=repository,
         capture_output=True,
@@ -28,4 +28,4 @@ def test_the_disk(words: list[str], repository: Path) -> None:
         check=False,
         env={**os.environ, "PYTHONPATH": str(repository)},
     )
-    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    assert process.returncode == 0, process.stdout + process.stderr[-3000:]

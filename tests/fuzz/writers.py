@@ -22,7 +22,7 @@ from typing import NamedTuple
 
 from mpnet.cli.main import cli, guarded
 from tests.fuzz.build import under_disk
-from tests.fuzz.kills import SECTIONS, arguments, stored
+from tests.fuzz.kills import SECTIONS, arguments, read_trials
 from tests.fuzz.usage import usage
 from tests.networks import small_cfg, write_experiment
 
@@ -40,10 +40,20 @@ FAULTS: tuple[tuple[str, int, int, int], ...] = (
     ("request for memory", MEMORY, 1, errno.ENOMEM),
 )
 """Name, what fails, how often from the n-th on, and the error."""
-_RUN = ["run", "experiment.yaml", "-q", "--set", "data.limit=2", "--set", "runtime.threads=1", "--set", "output=out/runs"]
+_RUN_COMMAND = [
+    "run",
+    "experiment.yaml",
+    "-q",
+    "--set",
+    "data.limit=2",
+    "--set",
+    "runtime.threads=1",
+    "--set",
+    "output=out/runs",
+]
 _CFG = ["--cfg", "net.cfg", "--weights", "net.weights"]
 WRITERS: dict[str, list[str]] = {
-    "run": _RUN,
+    "run": _RUN_COMMAND,
     "sweep": arguments(Path("out/s.sqlite"), 1),
     "salvage": ["sweep", "--salvage", "damaged.sqlite", "--store", "out/salvaged.sqlite"],
     "report": ["report", "kept", "-o", "out/r.html"],
@@ -57,11 +67,11 @@ WRITERS: dict[str, list[str]] = {
             "net.cfg" if target == "ncnn" else "kept",
             "--to",
             target,
-            *more,
+            *options,
             "-o",
             f"out/net{suffix}",
         ]
-        for target, suffix, more in (
+        for target, suffix, options in (
             ("bundle", ".mpnet", ["--no-profile"]),
             ("cfg", ".cfg", []),
             ("ncnn", ".param", []),
@@ -75,7 +85,7 @@ WRITERS: dict[str, list[str]] = {
 """Commands that write below out/, and prepared weights into the cache."""
 
 
-class Ended(NamedTuple):
+class Outcome(NamedTuple):
     """What a command did. printed: on standard error. calls: how many could have failed. cpu_s: CPU time."""
 
     code: int
@@ -88,34 +98,36 @@ def call(words: list[str]) -> int:
     return guarded(lambda: cli.main(words, standalone_mode=False))
 
 
-def forked(words: list[str], what: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> Ended:
+def forked(words: list[str], kind: int = CHANGES, number: int = 0, count: int = 0, error: int = 0) -> Outcome:
     """The command in a fork, where calls fail from the `number`-th on."""
     with tempfile.TemporaryFile() as printed:
-        read, write = os.pipe()
+        read_end, write_end = os.pipe()
         pid = os.fork()
         if pid == 0:
             code = 3
             try:
                 os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
                 os.dup2(printed.fileno(), 2)
-                _refuse(what, number, count, error)
+                _refuse(kind, number, count, error)
                 code = call(words)
             finally:
                 calls = LIBRARY.disk_calls()
                 _refuse(CHANGES, 0, 0, 0)
-                os.write(write, str(calls).encode())
+                os.write(write_end, str(calls).encode())
                 sys.stderr.flush()
                 os._exit(code)
-        os.close(write)
-        with os.fdopen(read) as pipe:
+        os.close(write_end)
+        with os.fdopen(read_end) as pipe:
             calls = int(pipe.read() or 0)
-        _, status, used = os.wait4(pid, 0)
+        _, status, resources = os.wait4(pid, 0)
         printed.seek(0)
-        return Ended(os.waitstatus_to_exitcode(status), printed.read().decode(), calls, used.ru_utime + used.ru_stime)
+        return Outcome(
+            os.waitstatus_to_exitcode(status), printed.read().decode(), calls, resources.ru_utime + resources.ru_stime
+        )
 
 
-def _refuse(what: int, number: int, count: int, error: int) -> None:
-    LIBRARY.disk_refuse(what, ctypes.c_long(number), ctypes.c_long(count), error, ctypes.c_size_t(MUCH_MEMORY))
+def _refuse(kind: int, number: int, count: int, error: int) -> None:
+    LIBRARY.disk_refuse(kind, ctypes.c_long(number), ctypes.c_long(count), error, ctypes.c_size_t(MUCH_MEMORY))
 
 
 def clean() -> None:
@@ -124,8 +136,8 @@ def clean() -> None:
     os.mkdir("out")
 
 
-def written() -> dict[str, bytes]:
-    """What lies below out/: content by path, of a link where it leads to. Stores are not in it: stored() reads them."""
+def read_outputs() -> dict[str, bytes]:
+    """What lies below out/: content by path, of a link where it leads to. Stores are not in it: read_trials() reads them."""
     return {
         str(path): os.readlink(path).encode() if path.is_symlink() else path.read_bytes()
         for path in sorted(Path("out").rglob("*"))
@@ -133,21 +145,25 @@ def written() -> dict[str, bytes]:
     }
 
 
-def half_written(whole: dict[str, bytes], same: set[str]) -> list[str]:
-    """Files that an undisturbed command wrote in another way, or not at all. same: those without times and notes."""
-    now, wrong = written(), []
+def half_written(expected_files: dict[str, bytes], fixed_names: set[str]) -> list[str]:
+    """Files that an undisturbed command wrote in another way, or not at all. fixed_names: those without times and notes."""
+    now, faults = read_outputs(), []
     for name, content in now.items():
-        expected = whole.get(name)
-        least = 0 if name.endswith(".html") else 0.9  # a report says what it cannot read, and goes without
+        expected = expected_files.get(name)
+        smallest_share = 0 if name.endswith(".html") else 0.9  # a report says what it cannot read, and goes without
         if expected is None:
-            wrong.append(f"left: {name}")
-        elif content[-8:] != expected[-8:] or (name in same and content != expected) or len(content) < least * len(expected):
-            wrong.append(f"half: {name}, {len(content)} of {len(expected)} bytes")
+            faults.append(f"left: {name}")
+        elif (
+            content[-8:] != expected[-8:]
+            or (name in fixed_names and content != expected)
+            or len(content) < smallest_share * len(expected)
+        ):
+            faults.append(f"half: {name}, {len(content)} of {len(expected)} bytes")
     for folder in {os.path.dirname(name) for name in now if name.startswith("out/runs/")}:
         # A result's folder is published whole. Its parent has only a link.
-        missing = {name for name in whole if os.path.dirname(name) == folder} - set(now)
-        wrong += [f"missing in a result: {name}" for name in missing if not name.endswith("latest")]
-    return wrong
+        missing_names = {name for name in expected_files if os.path.dirname(name) == folder} - set(now)
+        faults += [f"missing in a result: {name}" for name in missing_names if not name.endswith("latest")]
+    return faults
 
 
 def prepare() -> None:
@@ -155,7 +171,7 @@ def prepare() -> None:
     experiment = write_experiment(Path.cwd(), small_cfg())
     experiment.write_text(experiment.read_text().replace("confidence: 0.05", "confidence: 0.5") + SECTIONS["greedy"])
     clean()
-    assert call(_RUN) == 0
+    assert call(_RUN_COMMAND) == 0
     shutil.copytree(Path("out/runs/tiny/latest").resolve(), "kept")
     assert call(arguments(Path("damaged.sqlite"), 1)) == 0
     with open("damaged.sqlite", "r+b") as store:
@@ -177,45 +193,47 @@ def attack(name: str, tries: int, rng: random.Random) -> str:
     contents = []
     for _ in range(2):
         clean()
-        ended = forked(words)
-        assert ended.code == 0, f"{name}: {ended.printed}"
-        contents.append(written())
-    whole, again = contents
-    same = {name for name, content in whole.items() if again[name] == content and not name.endswith((".html", ".json"))}
-    trials = stored(Path("out/s.sqlite")) if is_sweep else {}
-    assert whole or name in ("sweep", "salvage")
-    tried, refused, slowest = 0, 0, 0.0
-    for fault, what, count, error in FAULTS:
+        undisturbed = forked(words)
+        assert undisturbed.code == 0, f"{name}: {undisturbed.printed}"
+        contents.append(read_outputs())
+    expected_files, second = contents
+    fixed_names = {
+        name for name, content in expected_files.items() if second[name] == content and not name.endswith((".html", ".json"))
+    }
+    trials = read_trials(Path("out/s.sqlite")) if is_sweep else {}
+    assert expected_files or name in ("sweep", "salvage")
+    try_count, refused, slowest = 0, 0, 0.0
+    for fault, kind, count, error in FAULTS:
         clean()
-        calls = forked(words, what).calls
+        calls = forked(words, kind).calls
         for number in range(1, calls + 1) if not tries else sorted(rng.sample(range(1, calls + 1), min(tries, calls))):
             clean()
-            code, printed, _, cpu_s = forked(words, what, number, count, error)
-            place = f"{name}, {fault} {number} of {calls}, {count}, {os.strerror(error)}: exit code {code}: {printed}"
+            code, printed, _, cpu_s = forked(words, kind, number, count, error)
+            description = f"{name}, {fault} {number} of {calls}, {count}, {os.strerror(error)}: exit code {code}: {printed}"
             lines = [line for line in printed.splitlines() if line.startswith("error: ")]
-            assert code in (0, 2), place
-            assert len(lines) == (code == 2), place
-            assert "Traceback" not in printed, place
-            wrong = half_written(whole, same)
-            assert not wrong, f"{place}\n{wrong}"
-            now = stored(Path("out/s.sqlite")) if is_sweep else {}
-            assert all(trials[key] == trial for key, trial in now.items()), place
-            assert code or not is_sweep or now == trials, place
-            assert code or sorted(written()) == sorted(whole), place
+            assert code in (0, 2), description
+            assert len(lines) == (code == 2), description
+            assert "Traceback" not in printed, description
+            faults = half_written(expected_files, fixed_names)
+            assert not faults, f"{description}\n{faults}"
+            now = read_trials(Path("out/s.sqlite")) if is_sweep else {}
+            assert all(trials[key] == trial for key, trial in now.items()), description
+            assert code or not is_sweep or now == trials, description
+            assert code or sorted(read_outputs()) == sorted(expected_files), description
             code, printed, *_ = forked(words)
             # What was written before the fault may be in the way of a command that replaces nothing.
             exists = code == 2 and "exists" in printed and any(Path("out").iterdir())
-            assert code == 0 or exists, f"{place}\nand again: {printed}"
-            assert exists or sorted(written()) == sorted(whole), place
-            tried += 1
+            assert code == 0 or exists, f"{description}\nand again: {printed}"
+            assert exists or sorted(read_outputs()) == sorted(expected_files), description
+            try_count += 1
             slowest = max(slowest, cpu_s)
             refused += bool(lines)
-    return f"{name}: {tried} tries, {refused} ended in one line, nothing half or lost, {usage(slowest)}"
+    return f"{name}: {try_count} tries, {refused} ended in one line, nothing half or lost, {usage(slowest)}"
 
 
 def main(tries: int, seed: int, names: list[str]) -> int:
     os.environ["OMP_NUM_THREADS"] = "1"
-    rng, failed = random.Random(seed), False
+    rng, has_failed = random.Random(seed), False
     with tempfile.TemporaryDirectory() as space:
         os.chdir(space)
         os.environ["MPNET_CACHE"] = f"{space}/cache"
@@ -227,9 +245,9 @@ def main(tries: int, seed: int, names: list[str]) -> int:
             try:
                 print(attack(name, tries, rng), flush=True)
             except AssertionError as error:
-                failed = True
+                has_failed = True
                 print(error, flush=True)
-    return int(failed)
+    return int(has_failed)
 
 
 if __name__ == "__main__":

@@ -267,11 +267,11 @@ def yolox_nano(side: int = 64, classes: int = 80, decode: bool = True) -> onnx.M
             y = b.node("Add", [z, y]) if add else z
         return b.conv(b.concat([y, b.conv(x, filters // 2, act=act)]), filters, act=act)
 
-    parts = []
+    slices = []
     for x0, y0 in ((0, 0), (0, 1), (1, 0), (1, 1)):
         rows = b.node("Slice", ["images", *(b.constant([v], np.int64) for v in (y0, 1 << 40, 2, 2))], 3)
-        parts.append(b.node("Slice", [rows, *(b.constant([v], np.int64) for v in (x0, 1 << 40, 3, 2))], 3))
-    x = b.conv(b.concat(parts), 16, 3, act=act, largest=255)
+        slices.append(b.node("Slice", [rows, *(b.constant([v], np.int64) for v in (x0, 1 << 40, 3, 2))], 3))
+    x = b.conv(b.concat(slices), 16, 3, act=act, largest=255)
     x = csp(dw(x, 32, stride=2), 32, 1)
     p3 = csp(dw(x, 64, stride=2), 64, 3)
     p4 = csp(dw(p3, 128, stride=2), 128, 3)
@@ -283,18 +283,18 @@ def yolox_nano(side: int = 64, classes: int = 80, decode: bool = True) -> onnx.M
     n3 = csp(b.concat([b.upsample(h4), p3]), 64, 1, False)
     n4 = csp(b.concat([dw(n3, 64, stride=2), h4]), 128, 1, False)
     n5 = csp(b.concat([dw(n4, 128, stride=2), h5]), 256, 1, False)
-    levels, found = [], []
+    levels, grids = [], []
     for x, stride in ((n3, 8), (n4, 16), (n5, 32)):
         stem = b.conv(x, 64, act=act)
         kinds, boxes = (dw(dw(stem, 64), 64) for _ in range(2))
-        parts = [b.conv(boxes, 4), b.node("Sigmoid", [b.conv(boxes, 1)]), b.node("Sigmoid", [b.conv(kinds, classes)])]
-        levels.append(b.reshape(b.concat(parts), [1, 5 + classes, -1]))
-        found.append((_grid(side, stride).reshape(2, -1).T, stride))
+        branches = [b.conv(boxes, 4), b.node("Sigmoid", [b.conv(boxes, 1)]), b.node("Sigmoid", [b.conv(kinds, classes)])]
+        levels.append(b.reshape(b.concat(branches), [1, 5 + classes, -1]))
+        grids.append((_grid(side, stride).reshape(2, -1).T, stride))
     predictions = b.node("Transpose", [b.node("Concat", levels, axis=2)], perm=[0, 2, 1])
     if not decode:
         return b.model([predictions])
-    grid = b.constant(np.concatenate([g for g, _ in found])[None])
-    scale = b.constant(np.concatenate([np.full((len(g), 1), s) for g, s in found])[None])
+    grid = b.constant(np.concatenate([g for g, _ in grids])[None])
+    scale = b.constant(np.concatenate([np.full((len(g), 1), s) for g, s in grids])[None])
     xy, wh, scores = b.node("Split", [predictions, b.constant([2, 2, 1 + classes], np.int64)], 1, 3, axis=2)
     xy = b.node("Mul", [b.node("Add", [xy, grid]), scale])
     return b.model([b.node("Concat", [xy, b.node("Mul", [b.node("Exp", [wh]), scale]), scores], axis=2)])

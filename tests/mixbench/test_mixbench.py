@@ -38,8 +38,8 @@ output: {folder}/runs
 
 def experiment(folder: Path, strategy: str = "exhaustive", side: int = 64) -> Path:
     path = write_experiment(folder, small_cfg(side))
-    kept = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("output:")]
-    path.write_text("\n".join(kept) + SWEEP.format(strategy=strategy, folder=folder), encoding="utf-8")
+    other_lines = [line for line in path.read_text(encoding="utf-8").splitlines() if not line.startswith("output:")]
+    path.write_text("\n".join(other_lines) + SWEEP.format(strategy=strategy, folder=folder), encoding="utf-8")
     return path
 
 
@@ -52,7 +52,7 @@ def tables(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def small(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def small_problem(tables: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """`small` is the only problem."""
     monkeypatch.setattr(mixbench.problem, "TABLES", tables)
 
@@ -66,10 +66,10 @@ def front(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with np.load(folder / "front.npz") as file:
         arrays = {name: file[name] for name in file.files}
     metadata = json.loads(str(arrays["metadata"]))
-    found = read_table(folder / "front.npz")
-    kept = np.isin(found.columns[QUALITY], exact_front(found)[:, 0])
-    metadata["front"]["ruled_out"] = int((~kept).sum())
-    arrays = {name: values if name == "metadata" else values[kept] for name, values in arrays.items()}
+    front_table = read_table(folder / "front.npz")
+    is_on_front = np.isin(front_table.columns[QUALITY], exact_front(front_table)[:, 0])
+    metadata["front"]["ruled_out"] = int((~is_on_front).sum())
+    arrays = {name: values if name == "metadata" else values[is_on_front] for name, values in arrays.items()}
     arrays["metadata"] = np.array(json.dumps(metadata))
     np.savez_compressed(folder / "front.npz", **arrays)
     return folder
@@ -108,16 +108,16 @@ def test_asking_again_is_free_and_the_budget_ends_asking() -> None:
 
 
 def test_a_front_is_that_of_all_assignments_and_knows_all_costs(front: Path) -> None:
-    found, whole = read_table(front / "front.npz"), load_problem("small")
-    assert found.is_front
-    assert not whole.is_front
-    np.testing.assert_array_equal(exact_front(found), exact_front(whole))
-    np.testing.assert_array_equal(found.costs(), whole.costs())
-    known = ~np.isnan(found.columns[QUALITY])
-    assert known.sum() + found.metadata["front"]["ruled_out"] == found.size
-    assert 0 < known.sum() < found.size
+    front_table, full_table = read_table(front / "front.npz"), load_problem("small")
+    assert front_table.is_front
+    assert not full_table.is_front
+    np.testing.assert_array_equal(exact_front(front_table), exact_front(full_table))
+    np.testing.assert_array_equal(front_table.costs(), full_table.costs())
+    is_measured = ~np.isnan(front_table.columns[QUALITY])
+    assert is_measured.sum() + front_table.metadata["front"]["ruled_out"] == front_table.size
+    assert 0 < is_measured.sum() < front_table.size
     for name in CHOOSING:
-        np.testing.assert_array_equal(found.columns[name][known], whole.columns[name][known])
+        np.testing.assert_array_equal(front_table.columns[name][is_measured], full_table.columns[name][is_measured])
 
 
 def test_a_front_is_checked_against_new_runs(front: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -141,8 +141,8 @@ def test_what_a_front_lacks_is_run_or_refused(front: Path, tables: Path, monkeyp
         measurer.check(problem.metadata)
         problem.measure = measurer
         values = problem.evaluate(lacking)
-    whole = read_table(tables / "small.npz")
-    assert values == whole.evaluate(lacking)
+    full_table = read_table(tables / "small.npz")
+    assert values == full_table.evaluate(lacking)
     assert problem.passes == 1
 
 
@@ -169,43 +169,43 @@ def test_exhaustive_has_no_regret_where_it_chose() -> None:
 
 def test_intervals_are_of_what_scores_see_on_the_others(tables: Path, tmp_path: Path) -> None:
     submissions = [run(name, "small") for name in ("exhaustive", "first-and-last")]
-    kept = tmp_path / "drawn.npz"
-    exact, rule = intervals.rows(submissions, tables / "experiment.yaml", kept)
+    cache_path = tmp_path / "drawn.npz"
+    exact, rule = intervals.rows(submissions, tables / "experiment.yaml", cache_path)
     assert (exact.quality_loss, exact.low, exact.high) == (0, 0, 0)  # it is what all are held against
     problem = submissions[1].problem
     costs = exact_front(problem)[:, 1]
     pairs = zip(picks(problem, problem.keys, costs), picks(problem, submissions[1].answers, costs), strict=True)
-    chosen = [(best, key) for best, key in pairs if best and key]
-    best, mine = (points(problem, keys, HELD_OUT_AGREEMENT)[:, 0] for keys in zip(*chosen, strict=True))
+    pairs_of_picks = [(best, key) for best, key in pairs if best and key]
+    best, mine = (points(problem, keys, HELD_OUT_AGREEMENT)[:, 0] for keys in zip(*pairs_of_picks, strict=True))
     assert rule.quality_loss == pytest.approx(np.mean(best - mine), abs=1e-9)
     assert rule.low <= rule.high
-    assert intervals.rows(submissions, tmp_path / "nothing.yaml", kept) == [exact, rule]  # nothing runs again
+    assert intervals.rows(submissions, tmp_path / "nothing.yaml", cache_path) == [exact, rule]  # nothing runs again
 
 
 @pytest.mark.slow
 def test_a_front_elsewhere_is_run_on_all_images_of_the_other_problem(tables: Path, tmp_path: Path) -> None:
-    kept = tmp_path / "drawn.npz"
-    found = elsewhere.rows("small", tables / "experiment.yaml", kept)
+    cache_path = tmp_path / "drawn.npz"
+    rows = elsewhere.rows("small", tables / "experiment.yaml", cache_path)
     problem = load_problem("small")
-    np.testing.assert_array_equal([row.chose for row in found], exact_front(problem)[:, 0])
-    assert [row.judge for row in found] == points(problem, [row.key for row in found], HELD_OUT_AGREEMENT)[:, 0].tolist()
-    whole = read_experiment(tables / "experiment.yaml", ["sweep.holdout=0", f"output={tmp_path}"])
-    with TrialStore.read(Path(run_sweep(whole, workers=1).store)) as store:
+    np.testing.assert_array_equal([row.chose for row in rows], exact_front(problem)[:, 0])
+    assert [row.judge for row in rows] == points(problem, [row.key for row in rows], HELD_OUT_AGREEMENT)[:, 0].tolist()
+    all_images = read_experiment(tables / "experiment.yaml", ["sweep.holdout=0", f"output={tmp_path}"])
+    with TrialStore.read(Path(run_sweep(all_images, workers=1).store)) as store:
         agreement = {trial.key: trial.get(QUALITY) for trial in store.trials(1)}
-    assert {row.key: row.elsewhere for row in found} == {row.key: agreement[row.key] for row in found}
-    assert all(row.low <= row.high for row in found)
-    assert elsewhere.rows("small", tmp_path / "nothing.yaml", kept) == found  # nothing runs again
+    assert {row.key: row.elsewhere for row in rows} == {row.key: agreement[row.key] for row in rows}
+    assert all(row.low <= row.high for row in rows)
+    assert elsewhere.rows("small", tmp_path / "nothing.yaml", cache_path) == rows  # nothing runs again
 
 
 def test_a_front_does_not_run_on_another_network(tables: Path, tmp_path: Path) -> None:
-    other = experiment(tmp_path, side=32)
+    other_experiment = experiment(tmp_path, side=32)
     with pytest.raises(ConfigError, match="another network"):
-        elsewhere.rows("small", other, tmp_path / "drawn.npz")
+        elsewhere.rows("small", other_experiment, tmp_path / "drawn.npz")
 
 
 def test_scores_are_the_gap_that_a_sweep_of_the_same_strategy_states(tables: Path) -> None:
-    found = run_sweep(read_experiment(tables / "experiment.yaml", ["sweep.strategy=greedy"]), workers=1)
-    gap, result = found.gap, score(run("mpnet-greedy", "small"))
+    sweep_result = run_sweep(read_experiment(tables / "experiment.yaml", ["sweep.strategy=greedy"]), workers=1)
+    gap, result = sweep_result.gap, score(run("mpnet-greedy", "small"))
     assert gap is not None
     assert result.regret_mean == gap.quality_lost_mean
     assert result.regret_max == gap.quality_lost_max
@@ -249,9 +249,9 @@ def test_what_is_no_submission_is_refused_in_one_line(content: str, tmp_path: Pa
 
 
 def test_a_damaged_table_is_refused(tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    whole = (tables / "small.npz").read_bytes()
+    intact = (tables / "small.npz").read_bytes()
     monkeypatch.setattr(mixbench.problem, "TABLES", tmp_path)
-    for content in (b"", whole[:100], whole[:-30], whole[: len(whole) // 2] + b"\0" * 64 + whole[len(whole) // 2 + 64 :]):
+    for content in (b"", intact[:100], intact[:-30], intact[: len(intact) // 2] + b"\0" * 64 + intact[len(intact) // 2 + 64 :]):
         (tmp_path / "small.npz").write_bytes(content)
         with pytest.raises(ConfigError, match=r"small\.npz"):
             load_problem("small")
@@ -261,8 +261,8 @@ def test_the_commands_run_and_score_all(tmp_path: Path, capsys: pytest.CaptureFi
     assert run_main(["-o", str(tmp_path), "--budget", "40"]) == 0
     paths = sorted(map(str, tmp_path.glob("*.json")))
     assert score_main([*paths, "--json"]) == 0
-    out = capsys.readouterr().out
-    assert {row["method"] for row in json.loads(out[out.index("[") :])} <= set(METHODS)
+    output = capsys.readouterr().out
+    assert {row["method"] for row in json.loads(output[output.index("[") :])} <= set(METHODS)
     assert run_main(["--method", "nobody"]) == 2
 
 

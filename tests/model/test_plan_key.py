@@ -29,8 +29,8 @@ def test_key_names_weights_first_and_the_rest_by_index() -> None:
 @given(st.text(sorted(BY_CODE), min_size=2, max_size=2), st.sampled_from(["", *BY_CODE]))
 def test_keys_survive(codes: str, pool: str) -> None:
     key = codes + (f"+1:{pool}" if pool else "")
-    chosen = parse_key(NETWORK, key)
-    assert format_key([chosen[0], chosen[2]], {1: chosen[1]} if pool else {}) == key
+    precisions = parse_key(NETWORK, key)
+    assert format_key([precisions[0], precisions[2]], {1: precisions[1]} if pool else {}) == key
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_arbitrary_keys_are_read_or_refused(key: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "shown"),
+    ("key", "short"),
     [
         ("fqqqqqqqhqh+3:q", "fqqqqqqqhqh+3:q"),
         ("h" + 70 * "q" + 4 * "h", "h q*70 h*4"),
@@ -66,12 +66,12 @@ def test_arbitrary_keys_are_read_or_refused(key: str) -> None:
         (60 * "q" + "+3:q,7:q,9:h", "q*60 +3 more #0dfccf"),
     ],
 )
-def test_long_keys_are_shortened(key: str, shown: str) -> None:
-    assert short_key(key) == shown
+def test_long_keys_are_shortened(key: str, short: str) -> None:
+    assert short_key(key) == short
 
 
 @given(st.sets(st.text("fhq", min_size=60, max_size=80), min_size=2, max_size=5))
 def test_short_keys_are_short_and_stay_apart(keys: set[str]) -> None:
-    shown = [short_key(key) for key in sorted(keys)]
-    assert max(map(len, shown)) <= SHORT
-    assert len(set(shown)) == len(keys)
+    short_keys = [short_key(key) for key in sorted(keys)]
+    assert max(map(len, short_keys)) <= SHORT
+    assert len(set(short_keys)) == len(keys)

@@ -15,8 +15,11 @@ from tests.sweep.sweep_networks import yolov3_tiny
 
 def rows(network: NetworkSpec) -> list[dict[str, Any]]:
     """As results and stores keep layers."""
-    named = zip(network.layers, layer_selectors(network), strict=True)
-    return [{"name": layer.name, "selectors": list(of), "parameters": layer.parameters} for layer, of in named]
+    layers_and_selectors = zip(network.layers, layer_selectors(network), strict=True)
+    return [
+        {"name": layer.name, "selectors": list(selectors), "parameters": layer.parameters}
+        for layer, selectors in layers_and_selectors
+    ]
 
 
 @pytest.mark.parametrize(

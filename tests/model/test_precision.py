@@ -32,7 +32,7 @@ def test_rows_fit_together(row: Precision) -> None:
 
 def test_names_codes_and_dtypes_are_unique() -> None:
     assert len(BY_CODE) == len(PRECISIONS)
-    assert len({stored.dtype for stored in STORED_TYPES.values()}) == len(STORED_TYPES)
+    assert len({stored_type.dtype for stored_type in STORED_TYPES.values()}) == len(STORED_TYPES)
     assert set(BASE_NAMES) == {row.base for row in PRECISIONS.values()}
 
 
@@ -55,8 +55,8 @@ def test_a_key_of_it_is_read_as_it_was_written(row: Precision) -> None:
 
 @EVERY
 def test_a_cfg_declares_it_in_place_of_any_other(row: Precision) -> None:
-    for other in PRECISIONS.values():
-        declared = parse_cfg(edit_precisions(edit_precisions(CFG, [other]), [row]), "t.cfg").layers[0].declared
+    for other_precision in PRECISIONS.values():
+        declared = parse_cfg(edit_precisions(edit_precisions(CFG, [other_precision]), [row]), "t.cfg").layers[0].declared
         assert (declared.precision if declared else FP32) is row
 
 

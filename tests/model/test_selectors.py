@@ -18,7 +18,7 @@ def tiny(repository: Path) -> NetworkSpec:
     return read_cfg(repository / "cfg" / "yolov3-tiny.cfg")
 
 
-ALL = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
+ALL_CONVOLUTIONS = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
 
 
 @pytest.mark.parametrize(
@@ -27,10 +27,10 @@ ALL = (0, 2, 4, 6, 8, 10, 12, 13, 14, 15, 18, 21, 22)
         (0, (0,)),
         ("13", (13,)),
         ("2..6", (2, 4, 6)),
-        ("all", ALL),
-        ("conv", ALL),
-        ("*", ALL),
-        ("conv-*", ALL),
+        ("all", ALL_CONVOLUTIONS),
+        ("conv", ALL_CONVOLUTIONS),
+        ("*", ALL_CONVOLUTIONS),
+        ("conv-*", ALL_CONVOLUTIONS),
         ("first", (0,)),
         ("last", (22,)),
         ("heads", (15, 22)),
@@ -59,7 +59,7 @@ def test_selectors_of_yolov3_tiny(tiny: NetworkSpec, selector: str | int, expect
 
 
 def test_three_by_three(tiny: NetworkSpec) -> None:
-    assert select_layers(tiny, "3x3") == tuple(index for index in ALL if index not in select_layers(tiny, "1x1"))
+    assert select_layers(tiny, "3x3") == tuple(index for index in ALL_CONVOLUTIONS if index not in select_layers(tiny, "1x1"))
 
 
 @pytest.mark.parametrize(

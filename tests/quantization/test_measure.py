@@ -22,27 +22,27 @@ def test_rounding_alone_gives_rmse_of_289_thousandths_of_a_step() -> None:
     codes = quantize_activation(x, params)
     meter = ErrorMeter()
     meter.observe(dequantize_activation(codes, params), x, scale=params.scale, codes=codes)
-    measured = meter.result()
-    assert measured.rmse_per_scale is not None
+    errors = meter.result()
+    assert errors.rmse_per_scale is not None
     # The mean of 400,000 squares of uniform errors deviates by a share of sqrt(0.8 / 400000) per standard deviation.
-    assert abs(measured.rmse_per_scale * math.sqrt(12) - 1) < 5 * math.sqrt(0.8 / 400000) / 2
+    assert abs(errors.rmse_per_scale * math.sqrt(12) - 1) < 5 * math.sqrt(0.8 / 400000) / 2
     # Half of a step of 255 rounds to each end.
-    assert measured.saturated == pytest.approx(1 / 255, rel=0.1)
+    assert errors.saturated == pytest.approx(1 / 255, rel=0.1)
     # Uniform signal on [-1, 3]: mean square 7/3, noise (4/255)^2 / 12.
-    assert measured.sqnr_db == pytest.approx(10 * math.log10(7 / 3 * 12 * (255 / 4) ** 2), abs=0.1)
-    assert measured.elements == 400000
+    assert errors.sqnr_db == pytest.approx(10 * math.log10(7 / 3 * 12 * (255 / 4) ** 2), abs=0.1)
+    assert errors.elements == 400000
 
 
 def test_known_numbers() -> None:
     meter = ErrorMeter()
     meter.observe(np.array([3.0, 5.0]), np.array([3.0, 4.0]))
-    measured = meter.result()
-    assert measured.sqnr_db == pytest.approx(10 * math.log10(25))
-    assert measured.cosine == pytest.approx(29 / (5 * math.sqrt(34)))
-    assert (measured.rmse, measured.mean_error, measured.max_abs_error) == (math.sqrt(0.5), 0.5, 1.0)
-    assert (measured.minimum, measured.maximum) == (3.0, 4.0)
-    assert measured.rmse_per_scale is None
-    assert measured.saturated is None
+    errors = meter.result()
+    assert errors.sqnr_db == pytest.approx(10 * math.log10(25))
+    assert errors.cosine == pytest.approx(29 / (5 * math.sqrt(34)))
+    assert (errors.rmse, errors.mean_error, errors.max_abs_error) == (math.sqrt(0.5), 0.5, 1.0)
+    assert (errors.minimum, errors.maximum) == (3.0, 4.0)
+    assert errors.rmse_per_scale is None
+    assert errors.saturated is None
 
 
 def test_batches_add_up() -> None:

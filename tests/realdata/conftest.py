@@ -28,8 +28,8 @@ Analyzed = Callable[[Experiment, QuantizationOptions], AnalysisReport]
 @pytest.fixture(scope="session")
 def output(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Where results go: one folder for all tests, whichever process runs them, so that equal trials run once."""
-    own = tmp_path_factory.getbasetemp()
-    return (own.parent if "PYTEST_XDIST_WORKER" in os.environ else own) / "realdata"
+    base_folder = tmp_path_factory.getbasetemp()
+    return (base_folder.parent if "PYTEST_XDIST_WORKER" in os.environ else base_folder) / "realdata"
 
 
 @pytest.fixture(scope="session")

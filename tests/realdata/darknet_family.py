@@ -87,13 +87,13 @@ def deviations(case: Case) -> tuple[float, dict[int, float]]:
     Session(case.prepared, plan, 1).observe(case.image, keep)
     heads = 0.0
     for layer in network.layers:
-        found = slots[plan.layer_slots[layer.index]][0].transpose(2, 0, 1)
+        output = slots[plan.layer_slots[layer.index]][0].transpose(2, 0, 1)
         # A detection head hands on what enters it.
         name = f"in{layer.index}" if isinstance(layer, YoloSpec) else f"out{layer.index}"
         if name in golden:
-            wanted = golden[name].ravel()
-            heads = max(heads, float(np.abs(found.ravel() - wanted).max() / np.abs(wanted).max()))
-        results[layer.index] = found
+            expected = golden[name].ravel()
+            heads = max(heads, float(np.abs(output.ravel() - expected).max() / np.abs(expected).max()))
+        results[layer.index] = output
     return heads, {i: _deviation(case, i, value) for i, value in results.items()}
 
 

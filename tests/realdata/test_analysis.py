@@ -38,10 +38,10 @@ def test_the_proposal_is_no_worse_than_the_heads(
         for percent in percents
     ]
     heads = dict.fromkeys(select_layers(bench.network, "heads"), FP16)
-    chosen = [bench.uniform("fp32"), bench.assign(heads), *(bench.assign(proposal.precisions) for proposal in proposals)]
-    baseline, *found = run_plans(bench, [bench.plan(precisions) for precisions in chosen])
+    assignments = [bench.uniform("fp32"), bench.assign(heads), *(bench.assign(proposal.precisions) for proposal in proposals)]
+    baseline, *outcomes = run_plans(bench, [bench.plan(precisions) for precisions in assignments])
     meter = bench.kit.meter(bench.dataset, baseline.predictions)
-    by_thumb, *proposed = (meter.values(outcome.predictions)["agreement_AP"] for outcome in found)
+    by_thumb, *proposed = (meter.values(outcome.predictions)["agreement_AP"] for outcome in outcomes)
     for percent, proposal, agreement in zip(percents, proposals, proposed, strict=True):
         assert proposal.raised.macs <= percent / 100 * bench.network.macs
         assert agreement >= by_thumb
@@ -50,12 +50,12 @@ def test_the_proposal_is_no_worse_than_the_heads(
 def test_yolo_fastest_per_tensor_needs_its_worst_depthwise_layers(
     fastest: Experiment, analyzed: Analyzed, output: Path
 ) -> None:
-    kept = [layer.layer for layer in analyzed(fastest, PER_TENSOR).proposal.layers]
-    precision = PrecisionSection("int8", tuple((str(layer), "fp16") for layer in kept))
+    kept_layers = [layer.layer for layer in analyzed(fastest, PER_TENSOR).proposal.layers]
+    precision = PrecisionSection("int8", tuple((str(layer), "fp16") for layer in kept_layers))
     result = run_experiment(
         replace(fastest, precision=precision, quantization=QuantizationSection(PER_TENSOR), output=output)
     ).result
     cost = result.document["cost"]
     assert cost["int8_macs"] >= 0.9 * cost["macs"]
     assert result.metrics["AP"] >= 14.3
-    assert {2, 5, 18} <= set(kept)  # 67, 14 and 8 % of the noise
+    assert {2, 5, 18} <= set(kept_layers)  # 67, 14 and 8 % of the noise

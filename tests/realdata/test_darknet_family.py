@@ -13,21 +13,21 @@ from tests.realdata.darknet_family import HEAD, LAYER, deviations, family_names,
 QUICK_BYTES = 1 << 20
 
 
-def small(row: dict) -> bool:
+def is_small(row: dict) -> bool:
     return bool(row["weights_bytes"] < QUICK_BYTES)
 
 
-def check(shared_data: Path, tmp_path: Path, wanted: bool) -> None:
+def check(shared_data: Path, tmp_path: Path, is_small_wanted: bool) -> None:
     folder = shared_data / "darknet-family"
     maker = tool(shared_data.parent / "tools" / "golden_darknet.py")
-    wrong = []
-    rows = [row for row in family_names(folder) if small(row) is wanted]
+    deviating = []
+    rows = [row for row in family_names(folder) if is_small(row) is is_small_wanted]
     assert len(rows) > 10
     for row in rows:
         heads, layers = deviations(open_case(folder, row, maker, tmp_path))
-        wrong += [f"{row['name']}: heads {heads:.1e}"] if heads > HEAD else []
-        wrong += [f"{row['name']}: layer {index} {value:.1e}" for index, value in layers.items() if not value <= LAYER]
-    assert wrong == []
+        deviating += [f"{row['name']}: heads {heads:.1e}"] if heads > HEAD else []
+        deviating += [f"{row['name']}: layer {index} {value:.1e}" for index, value in layers.items() if not value <= LAYER]
+    assert deviating == []
 
 
 def test_networks_written_to_cover_every_layer(shared_data: Path, tmp_path: Path) -> None:

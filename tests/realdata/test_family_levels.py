@@ -28,12 +28,12 @@ def shrunk(path: Path) -> str:
     """The cfg with the smallest square image that its layers can take."""
     text = path.read_bytes().decode("utf-8", "replace")
     for side in SIDES:
-        small = re.sub(r"(?m)^(width|height)\s*=.*$", rf"\1={side}", text)
+        small_text = re.sub(r"(?m)^(width|height)\s*=.*$", rf"\1={side}", text)
         try:
-            parse_cfg(small.encode(), str(path))
+            parse_cfg(small_text.encode(), str(path))
         except Exception:
             continue
-        return small
+        return small_text
     return text
 
 
@@ -44,18 +44,18 @@ def levels_of(path: Path, oracle: bool = True) -> dict[str, str]:
     image = np.random.Generator(np.random.PCG64(3)).random((1, *network.in_shape), np.float32)
     tables = [*([ReferenceKernels()] if oracle else []), *map(kernels, usable_levels())]
     prepared = [Prepared(network, weights, table) for table in tables]
-    found = {}
+    unequal_levels = {}
     for precision in ("fp16", "int8"):
         plan = build_plan(network, assign(network, precision), resolve_options(network))
         outputs = []
-        for one in prepared:
+        for level_weights in prepared:
             try:
-                outputs.append([tensor.tobytes() for tensor in Session(one, plan).forward(image)])
+                outputs.append([tensor.tobytes() for tensor in Session(level_weights, plan).forward(image)])
             except EngineError as error:
                 outputs.append([str(error).encode()])
         unequal = [str(table) for table, output in zip(tables, outputs, strict=True) if output != outputs[0]]
-        found[precision] = ", ".join(unequal)
-    return found
+        unequal_levels[precision] = ", ".join(unequal)
+    return unequal_levels
 
 
 @pytest.mark.slow

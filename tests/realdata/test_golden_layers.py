@@ -66,18 +66,18 @@ def activated(network: NetworkSpec, index: int, value: NDArray[np.float32]) -> N
 def test_every_layer(case: tuple[str, NetworkSpec, Any, Any], level: str) -> None:
     _, network, _, golden = case
     results = layer_results(case, level)
-    wrong = []
+    deviating = []
     for layer in network.layers:
         name = f"L{layer.index:03d}"
-        found = results[layer.index]
-        assert list(found.shape) == golden["layer_shapes"][layer.index].tolist()
-        pairs = [(found.ravel()[golden[f"{name}_sample_idx"]], golden[f"{name}_samples"])]
+        output = results[layer.index]
+        assert list(output.shape) == golden["layer_shapes"][layer.index].tolist()
+        pairs = [(output.ravel()[golden[f"{name}_sample_idx"]], golden[f"{name}_samples"])]
         if name in golden:
-            pairs.append((found, golden[name]))
+            pairs.append((output, golden[name]))
         worst = max(float((np.abs(a - b) / np.maximum(1, np.abs(b))).max()) for a, b in pairs)
         if worst > RELATIVE:
-            wrong.append(f"layer {layer.index} ({layer.name}): {worst:.2e}")
-    assert wrong == []
+            deviating.append(f"layer {layer.index} ({layer.name}): {worst:.2e}")
+    assert deviating == []
 
 
 def test_detections(case: tuple[str, NetworkSpec, Any, Any]) -> None:
@@ -88,15 +88,17 @@ def test_detections(case: tuple[str, NetworkSpec, Any, Any]) -> None:
     width, height = (int(v) for v in golden["image_wh"])
     geometry = plan_geometry(width, height, network.width, network.height, "stretch")
     x = np.ascontiguousarray(golden["input"].transpose(1, 2, 0)[None])
-    found = [
+    head_candidates = [
         decode_head(tensor, head, [geometry], CASES[name][2])
         for head, tensor in zip(yolo_heads(network), session.forward(x), strict=True)
     ]
     options = NmsOptions(network.yolos[-1].nms_kind, 0.45, network.yolos[-1].beta_nms)
-    kept = suppress(found, np.array([[width, height]], dtype=np.float32), options)
+    detections = suppress(head_candidates, np.array([[width, height]], dtype=np.float32), options)
     expected = golden["detections"]
-    assert len(kept) == len(expected)
-    rows = np.column_stack([kept.category, kept.score, kept.box[:, :2], kept.box[:, :2] + kept.box[:, 2:]])
+    assert len(detections) == len(expected)
+    rows = np.column_stack(
+        [detections.category, detections.score, detections.box[:, :2], detections.box[:, :2] + detections.box[:, 2:]]
+    )
     order = np.lexsort((rows[:, 2], -rows[:, 1], rows[:, 0]))
     expected = expected[np.lexsort((expected[:, 2], -expected[:, 1], expected[:, 0]))]
     np.testing.assert_array_equal(rows[order, 0], expected[:, 0])

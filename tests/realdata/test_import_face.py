@@ -27,9 +27,9 @@ CONFIDENCE, BOUND = 0.3, 2e-6
 
 def model() -> Path:
     spec = find_spec("mediapipe")
-    places = list(spec.submodule_search_locations or ()) if spec is not None else []
-    for place in places:
-        path = Path(place) / "modules/face_detection/face_detection_short_range.tflite"
+    locations = list(spec.submodule_search_locations or ()) if spec is not None else []
+    for location in locations:
+        path = Path(location) / "modules/face_detection/face_detection_short_range.tflite"
         if path.is_file():
             return path
     pytest.skip("the package mediapipe (0.10), whose face detector is tried, is not installed")
@@ -53,26 +53,28 @@ def test_a_trained_face_detector_finds_what_litert_finds(shared_data: Path) -> N
         heads = heads_of(imported, x)
         # 16 x 16 cells of two boxes, then 8 x 8 of six: boxes before classes in a head of mpnet's.
         theirs = [
-            np.concatenate([part[rows].reshape(side, side, -1) for part in (raw, scores)], -1)
+            np.concatenate([values[rows].reshape(side, side, -1) for values in (raw, scores)], -1)
             for rows, side in ((slice(0, 512), 16), (slice(512, None), 8))
         ]
-        for mine, other in zip(heads, theirs, strict=True):
+        for mine, reference_head in zip(heads, theirs, strict=True):
             # XNNPACK sums depthwise convolutions in another order.
-            assert np.abs(mine[0] - other).max() <= BOUND * np.abs(other).max()
-            worst = max(worst, float(np.abs(mine[0] - other).max() / np.abs(other).max()))
-        found = [decode_head(head, kind, [geometry], CONFIDENCE) for head, kind in zip(heads, yolo_heads(network), strict=True)]
-        assert all(len(part.offsets) == 2 for part in found)
-        boxes = np.concatenate([part.box for part in found])
-        wanted, kept = _mediapipe(raw, scores), 1 / (1 + np.exp(-scores[:, 0].astype(float))) > CONFIDENCE
+            assert np.abs(mine[0] - reference_head).max() <= BOUND * np.abs(reference_head).max()
+            worst = max(worst, float(np.abs(mine[0] - reference_head).max() / np.abs(reference_head).max()))
+        candidates = [
+            decode_head(head, kind, [geometry], CONFIDENCE) for head, kind in zip(heads, yolo_heads(network), strict=True)
+        ]
+        assert all(len(values.offsets) == 2 for values in candidates)
+        boxes = np.concatenate([values.box for values in candidates])
+        expected, is_confident = _mediapipe(raw, scores), 1 / (1 + np.exp(-scores[:, 0].astype(float))) > CONFIDENCE
         left, top, width, height = geometry.relative
-        wanted = (wanted[kept] - [left, top, 0, 0]) / [width, height, width, height]
-        assert len(boxes) == len(wanted)
-        ordered = boxes[np.lexsort(boxes.T)], wanted[np.lexsort(wanted.T)]
+        expected = (expected[is_confident] - [left, top, 0, 0]) / [width, height, width, height]
+        assert len(boxes) == len(expected)
+        ordered = boxes[np.lexsort(boxes.T)], expected[np.lexsort(expected.T)]
         np.testing.assert_allclose(*ordered, atol=2e-5)
         faces += len(boxes)
     assert faces > 3
     print(f"{faces} boxes, heads differ by {worst:.2g}")
-    assert join_images(found).image_count == len(found)
+    assert join_images(candidates).image_count == len(candidates)
 
 
 def _mediapipe(raw: np.ndarray, scores: np.ndarray) -> np.ndarray:

@@ -36,10 +36,10 @@ class Calibration:
     """The first 32 images."""
 
     def __init__(self, inputs: list[Floats]) -> None:
-        self._left: Iterator[Any] = iter([{"picture": x.transpose(0, 3, 1, 2)} for x in inputs[:32]])
+        self._remaining: Iterator[Any] = iter([{"picture": x.transpose(0, 3, 1, 2)} for x in inputs[:32]])
 
     def get_next(self) -> Any:
-        return next(self._left, None)
+        return next(self._remaining, None)
 
 
 def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path) -> None:
@@ -71,11 +71,11 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
     assert any("weights keep their integers" in note for note in imported.notes)
 
     def ap(forward: Callable[[Floats], list[Floats]], heads: Any) -> float:
-        found = [
+        head_candidates = [
             [decode_head(head, kind, [geometry], 0.005) for head, kind in zip(forward(x), heads, strict=True)]
             for x, geometry in ready
         ]
-        joined = [join_images(parts) for parts in zip(*found, strict=True)]
+        joined = [join_images(image_candidates) for image_candidates in zip(*head_candidates, strict=True)]
         return CocoEvaluator(dataset).evaluate(suppress(joined, dataset.sizes)).summary["AP"]
 
     engine = onnxruntime.InferenceSession(path.read_bytes(), providers=["CPUExecutionProvider"])
@@ -87,7 +87,7 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
         yolo_heads(network),
     )
 
-    def own(imported: Imported) -> float:
+    def compute_ap(imported: Imported) -> float:
         network = imported.network
         session = Session(
             Prepared(network, parse_weights(imported.weights, network, "w"), kernels()),
@@ -95,7 +95,7 @@ def test_ap_of_a_quantised_file_is_the_engines(shared_data: Path, tmp_path: Path
         )
         return ap(lambda x: [y.copy() for y in session.forward(x)], yolo_heads(network))
 
-    mine, fewer = own(imported), own(import_model(path))
+    mine, fewer = compute_ap(imported), compute_ap(import_model(path))
     print(f"AP {mine:.2f}, rounded by int8 layers alone {fewer:.2f}, ONNX Runtime {theirs:.2f}")
     # Where this engine's sums of bytes saturate its figure is another one, by up to a point.
     apart = 1.0 if int8_sums_saturate() else 0.3

@@ -18,7 +18,7 @@ from mpnet.model.quantization import NO_OPTIONS, ActivationOptions, Quantization
 from mpnet.trial.result import Result
 from tests.realdata.conftest import Analyzed
 
-Run = Callable[..., Result]
+RunExperiment = Callable[..., Result]
 
 SYMMETRIC = QuantizationOptions(ActivationOptions(mode="symmetric"))
 PER_TENSOR = QuantizationOptions(weights=WeightOptions(granularity="per_tensor"))
@@ -28,14 +28,14 @@ PER_TENSOR_CORRECTED = replace(PER_TENSOR, bias_correction=True, equalisation=Tr
 
 
 @pytest.fixture
-def run(output: Path) -> Run:
+def run(output: Path) -> RunExperiment:
     """Run an experiment with other options, unless another test did."""
 
     def call(experiment: Experiment, options: QuantizationOptions = NO_OPTIONS, **layers: str) -> Result:
         default = layers.pop("default", "int8")
         precision = PrecisionSection(default, tuple((name.lstrip("_"), value) for name, value in layers.items()))
-        changed = replace(experiment, precision=precision, quantization=QuantizationSection(options), output=output)
-        return run_experiment(changed).result
+        changed_experiment = replace(experiment, precision=precision, quantization=QuantizationSection(options), output=output)
+        return run_experiment(changed_experiment).result
 
     return call
 
@@ -60,17 +60,22 @@ def figures(result: Result) -> tuple[float, float]:
     ids=["fp16", "int8", "symmetric", "calibrated", "corrected", "per tensor", "heads fp16", "per tensor corrected"],
 )
 def test_aix(
-    aix: Experiment, run: Run, options: QuantizationOptions, layers: dict[str, str], least_ap: float, least_agreement: float
+    aix: Experiment,
+    run: RunExperiment,
+    options: QuantizationOptions,
+    layers: dict[str, str],
+    least_ap: float,
+    least_agreement: float,
 ) -> None:
     ap, agreement = figures(run(aix, options, **layers))
     assert ap >= least_ap
     assert agreement >= least_agreement
 
 
-def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Run, analyzed: Analyzed) -> None:
+def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: RunExperiment, analyzed: Analyzed) -> None:
     """fp16 for the layers that analysis would keep within 10 % of the MACs."""
-    kept = {f"_{layer.layer}": "fp16" for layer in analyzed(aix, CORRECTED).proposal.layers}
-    result = run(aix, CORRECTED, **kept)
+    fp16_layers = {f"_{layer.layer}": "fp16" for layer in analyzed(aix, CORRECTED).proposal.layers}
+    result = run(aix, CORRECTED, **fp16_layers)
     cost = result.document["cost"]
     assert cost["int8_macs"] >= 0.9 * cost["macs"]
     ap, agreement = figures(result)
@@ -79,5 +84,5 @@ def test_aix_mixed_with_nine_tenths_of_the_macs_in_int8(aix: Experiment, run: Ru
 
 
 @pytest.mark.parametrize(("options", "least_ap"), [(NO_OPTIONS, 14.3), (SYMMETRIC, 13.5)], ids=["affine", "symmetric"])
-def test_yolo_fastest(fastest: Experiment, run: Run, options: QuantizationOptions, least_ap: float) -> None:
+def test_yolo_fastest(fastest: Experiment, run: RunExperiment, options: QuantizationOptions, least_ap: float) -> None:
     assert figures(run(fastest, options))[0] >= least_ap

@@ -18,33 +18,33 @@ from mpnet.config.experiment import DataSection, Experiment, PrecisionSection
 from mpnet.trial.result import Result
 
 TOLERANCE = 0.0051
-Run = Callable[[Experiment], Result]
+RunExperiment = Callable[[Experiment], Result]
 
 
 @pytest.fixture
-def run(output: Path) -> Run:
+def run(output: Path) -> RunExperiment:
     """Run an experiment, unless another test did."""
     return lambda experiment: run_experiment(replace(experiment, output=output)).result
 
 
-def at(experiment: Experiment, precision: str) -> Experiment:
+def with_precision(experiment: Experiment, precision: str) -> Experiment:
     """The experiment with every layer at one precision."""
     return replace(experiment, precision=PrecisionSection(precision))
 
 
-def test_fp32_stretched(aix: Experiment, run: Run) -> None:
+def test_fp32_stretched(aix: Experiment, run: RunExperiment) -> None:
     metrics = run(aix).metrics
     expected = {"AP": 44.58, "AP50": 84.24, "AP75": 41.82, "AR100": 52.47, "darknet_mAP50": 83.34}
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_fp32_letterboxed(aix: Experiment, run: Run) -> None:
+def test_fp32_letterboxed(aix: Experiment, run: RunExperiment) -> None:
     metrics = run(replace(aix, detection=replace(aix.detection, resize="letterbox"))).metrics
     expected = {"AP": 30.64, "AP50": 68.42, "AP75": 22.13, "AR100": 41.69}
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_coco_annotations_give_the_same_as_label_files(aix: Experiment, run: Run, shared_data: Path) -> None:
+def test_coco_annotations_give_the_same_as_label_files(aix: Experiment, run: RunExperiment, shared_data: Path) -> None:
     folder = shared_data / "aix2022"
     data = DataSection("coco", folder / "images", annotations=folder / "instances_dev.json")
     metrics, expected = run(replace(aix, data=data)).metrics, run(aix).metrics
@@ -52,31 +52,31 @@ def test_coco_annotations_give_the_same_as_label_files(aix: Experiment, run: Run
     assert metrics["AP"] == pytest.approx(expected["AP"], abs=0.02)
 
 
-def test_fp16_loses_nothing_that_can_be_measured(aix: Experiment, run: Run) -> None:
-    result, expected = run(at(aix, "fp16")), run(aix).metrics
+def test_fp16_loses_nothing_that_can_be_measured(aix: Experiment, run: RunExperiment) -> None:
+    result, expected = run(with_precision(aix, "fp16")), run(aix).metrics
     assert result.metrics["AP"] == pytest.approx(expected["AP"], abs=0.1)
     assert result.document["agreement"]["AP"] >= 99.9
 
 
-def test_int8_per_channel_dynamic(aix: Experiment, run: Run) -> None:
-    result = run(at(aix, "int8"))
+def test_int8_per_channel_dynamic(aix: Experiment, run: RunExperiment) -> None:
+    result = run(with_precision(aix, "int8"))
     assert result.document["precision"]["key"] == "q" * 11
     assert result.metrics["AP"] >= 43.0
 
 
-def test_yolo_fastest_on_coco(fastest: Experiment, run: Run) -> None:
+def test_yolo_fastest_on_coco(fastest: Experiment, run: RunExperiment) -> None:
     metrics = run(fastest).metrics
     expected = {"AP": 15.29, "AP50": 32.32, "AP75": 11.86, "AR100": 29.13}
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)
 
 
-def test_yolo_fastest_takes_greedynms_from_its_cfg(fastest: Experiment, run: Run) -> None:
-    said = run(fastest)
-    unsaid = run(replace(fastest, detection=replace(fastest.detection, nms_kind=None)))
-    assert unsaid.id == said.id
+def test_yolo_fastest_takes_greedynms_from_its_cfg(fastest: Experiment, run: RunExperiment) -> None:
+    with_cfg_nms = run(fastest)
+    default = run(replace(fastest, detection=replace(fastest.detection, nms_kind=None)))
+    assert default.id == with_cfg_nms.id
 
 
-def test_yolo_fastest_with_plain_iou(fastest: Experiment, run: Run) -> None:
+def test_yolo_fastest_with_plain_iou(fastest: Experiment, run: RunExperiment) -> None:
     metrics = run(replace(fastest, detection=replace(fastest.detection, nms_kind="default"))).metrics
     expected = {"AP": 15.02, "AP50": 32.49, "AP75": 11.83, "AR100": 27.01}
     assert {name: metrics[name] for name in expected} == pytest.approx(expected, abs=TOLERANCE)

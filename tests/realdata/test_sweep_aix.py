@@ -63,9 +63,9 @@ def test_forty_random_configurations_equal_direct_runs(prepared: Prepared) -> No
     trials = evaluator.evaluate(unit).trials
     outcomes = direct(bench, keys)
     for key, trial, outcome in zip(keys, trials, outcomes[1:], strict=True):
-        found = evaluator.predictions(0, key)
+        predictions = evaluator.predictions(0, key)
         for name in ("image_index", "category", "score", "box"):
-            ours, theirs = getattr(found, name), getattr(outcome.predictions, name)
+            ours, theirs = getattr(predictions, name), getattr(outcome.predictions, name)
             assert ours.dtype == theirs.dtype
             assert np.array_equal(ours.view(np.uint32), theirs.view(np.uint32)), (key, name)
         metrics, _ = measure_detections(outcome.predictions, bench.dataset)

@@ -44,26 +44,26 @@ def test_figures_of_0_1_0_are_doubted_by_what_they_hold() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "again"),
+    ("change", "is_stale"),
     [({}, False), ({"isa": "avx2"}, True), ({"threads": 7}, True), ({"cpu": "another"}, True), ({"doubt": "noise"}, True)],
 )
-def test_a_latency_of_another_machine_is_measured_again(change: dict[str, Any], again: bool) -> None:
+def test_a_latency_of_another_machine_is_measured_again(change: dict[str, Any], is_stale: bool) -> None:
     latency = replace(latency_of(CALM, "scalar", 1), **{"doubt": "", "cpu": cpu_name(), **change})
-    assert stale(latency, "scalar", 1) is again
+    assert stale(latency, "scalar", 1) is is_stale
     assert stale(None, "scalar", 1)
 
 
 def test_a_disturbed_measurement_is_repeated_and_the_calmest_kept() -> None:
-    found = iter([[NOISY], [Times((10.0, 14.0, 14.0))], [Times((10.0, 20.0, 20.0))]])
-    assert believable(lambda: next(found), 1) == [Times((10.0, 14.0, 14.0))]
+    measurements = iter([[NOISY], [Times((10.0, 14.0, 14.0))], [Times((10.0, 20.0, 20.0))]])
+    assert believable(lambda: next(measurements), 1) == [Times((10.0, 14.0, 14.0))]
     once = iter([[CALM]])
     assert believable(lambda: next(once), 1) == [CALM]
 
 
 def test_what_is_added_up_keeps_its_rounds() -> None:
     assert together([Times((1.0, 2.0), 0.5), Times((10.0, 20.0), 1.5)]) == Times((11.0, 22.0), 1.5)
-    [own] = in_turn(lambda: None, repeats=3)
-    assert len(own.ms) == 3
+    [rounds] = in_turn(lambda: None, repeats=3)
+    assert len(rounds.ms) == 3
 
 
 def table(error: float) -> LatencyTable:
@@ -72,9 +72,9 @@ def table(error: float) -> LatencyTable:
 
 
 def test_a_table_that_predicts_badly_is_refused_unless_told_otherwise() -> None:
-    good, bad = table(BOUND_PERCENT - 1), table(60.0)
-    assert (good.good, bad.good) == (True, False)
-    good.check(tiny_yolo(), ["fp32"])
+    good_table, poor_table = table(BOUND_PERCENT - 1), table(60.0)
+    assert (good_table.good, poor_table.good) == (True, False)
+    good_table.check(tiny_yolo(), ["fp32"])
     with pytest.raises(ConfigError, match=r"off by 60\.0 % on average .*sweep\.latency_error: 61"):
-        bad.check(tiny_yolo(), ["fp32"])
-    bad.check(tiny_yolo(), ["fp32"], 61)
+        poor_table.check(tiny_yolo(), ["fp32"])
+    poor_table.check(tiny_yolo(), ["fp32"], 61)

@@ -46,9 +46,9 @@ def test_what_is_screened_is_noise_and_cost_of_the_trial() -> None:
     sweep_context = replace(with_baseline(context(NETWORK)), screening=np.arange(5))
     keys = ("ffffff", "fhqqff", "qqqqqq")
     worker = Evaluator(sweep_context)
-    screened, measured = (worker.evaluate(WorkChunk(0, keys, is_screening=flag)).trials for flag in (True, False))
-    assert [trial.key for trial in screened] == list(keys)
-    for screened_trial, full_trial in zip(screened, measured, strict=True):
+    screened_trials, full_trials = (worker.evaluate(WorkChunk(0, keys, is_screening=flag)).trials for flag in (True, False))
+    assert [trial.key for trial in screened_trials] == list(keys)
+    for screened_trial, full_trial in zip(screened_trials, full_trials, strict=True):
         assert screened_trial.values == {name: full_trial.values[name] for name in screened_trial.values}
         assert {"head_sqnr_db", "bit_operations"} <= screened_trial.values.keys()
 

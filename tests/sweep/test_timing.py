@@ -24,14 +24,14 @@ SWEEP = "sweep={strategy: one_at_a_time, precisions: [fp32, int8], holdout: 0.4}
 class Stopwatch:
     """Times that are made up: the n-th pass of a round takes n milliseconds."""
 
-    def __init__(self, spread: float = 1.0) -> None:
-        self.rounds, self.spread = 0, spread
+    def __init__(self, upper_ratio: float = 1.0) -> None:
+        self.rounds, self.upper_ratio = 0, upper_ratio
 
     def __call__(self, passes: Sequence[Any], threads: int) -> list[Times]:
         self.rounds += 1
         for forward in passes:
             forward()
-        return [Times((number, number * self.spread, number * self.spread)) for number in range(1, len(passes) + 1)]
+        return [Times((number, number * self.upper_ratio, number * self.upper_ratio)) for number in range(1, len(passes) + 1)]
 
 
 def sweep(folder: Path, **options: Any) -> SweepResult:
@@ -52,7 +52,7 @@ def test_baseline_and_picks_are_timed_once(tmp_path: Path, monkeypatch: pytest.M
 
 
 def test_what_cannot_be_believed_is_timed_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Stopwatch(spread=1.5)
+    watch = Stopwatch(upper_ratio=1.5)
     monkeypatch.setattr(timing, "passes_in_turn", watch)
     assert "1.5 times the least" in (sweep(tmp_path, timed=True).times["baseline"].doubt or "")
     sweep(tmp_path, timed=True)

@@ -20,7 +20,7 @@ def follow(search: Search[_Answer], measure: Measure) -> tuple[_Answer, list[Dep
         batch = next(search)
         while True:
             requested_depths += batch
-            batch = search.send({a: measured for a in batch if (measured := measure(a)) is not None})
+            batch = search.send({a: lowering for a in batch if (lowering := measure(a)) is not None})
     except StopIteration as stop:
         answer: _Answer = stop.value
         return answer, requested_depths
