@@ -43,7 +43,7 @@ INNER_FLOORS = {
         {"choices", "readers"},
         {"passes", "write"},
         {"model"},
-        {"experiment", "__init__"},
+        {"__init__"},
     ),
     "report": (
         {"colours"},

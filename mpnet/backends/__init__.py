@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import ConfigError
 from mpnet.export import Exported
+from mpnet.model.precision import USUAL_NAMES
 from mpnet.packages import declared, require
 
 Executed = Mapping[int, tuple[str, str]]
@@ -57,6 +58,7 @@ class Backend:
     packages: requirements such as `onnxruntime>=1.17`; extra: the extra of mpnet that brings them.
     load:     (exported, threads) -> model. Raises: EngineError, one line, when the program refuses the file.
     caution:  what the layers run in -> one line on what to know of this program on this CPU, else ''.
+    runs:     the usual precisions that layers can really run in; others are widened when a file is loaded.
     """
 
     what: str
@@ -67,6 +69,7 @@ class Backend:
     packages: tuple[str, ...] = ()
     extra: str = ""
     caution: Callable[[Executed], str] = field(default=lambda executed: "", repr=False)
+    runs: tuple[str, ...] = USUAL_NAMES
 
 
 @dataclass(frozen=True)
@@ -76,6 +79,7 @@ class Reader:
     target: str
     flavour: str
     mode: Mapping[str, Any]
+    runs: tuple[str, ...] = USUAL_NAMES
 
 
 READERS = {"armnn": Reader("tflite", "armnn", {"activations": {"mode": "affine", "ranges": "calibrated"}})}

@@ -112,4 +112,5 @@ BACKEND = Backend(
     {"activations": {"mode": "affine", "ranges": "calibrated"}},
     requirements("onnxruntime", "onnx"),
     "onnxruntime",
+    runs=("fp32", "int8"),
 )

@@ -14,11 +14,11 @@ from mpnet.config.protocol import RESIZES
 from mpnet.errors import ConfigError
 from mpnet.formats.files.atomic import write_files
 from mpnet.importing import Choices, Imported, import_model
-from mpnet.importing.experiment import experiment_text
 from mpnet.importing.file_metadata import Pixels
 from mpnet.messages import count_text
 from mpnet.model.heads import DECODERS
 from mpnet.report.text.terminal import print_table
+from mpnet.trial.import_template import import_template
 
 
 @declare(
@@ -113,7 +113,7 @@ def command(
         out / f"{stem}.cfg": imported.cfg.encode(),
         out / f"{stem}.weights": imported.weights,
         out / f"{stem}.names": "".join(f"{line}\n" for line in imported.names).encode(),
-        out / f"{stem}.yaml": experiment_text(stem, imported).encode(),
+        out / f"{stem}.yaml": import_template(stem, imported).encode(),
     }
     write_files(files)
     if as_json:

@@ -37,13 +37,13 @@ class Task:
     file: str
     key: str
 
-    def objectives(self, baseline: bool, latency: bool = False) -> tuple[str, ...]:
+    def objectives(self, baseline: bool, latency: bool = False, labelled: bool = True) -> tuple[str, ...]:
         """Return the objectives of a sweep that names none.
 
-        baseline: whether there is one to agree with; latency: whether there is a table.
-
+        baseline: whether there is one to agree with; latency: whether there is a table; labelled: whether any image has labels.
         """
-        return (self.objective if baseline else self.quality, "latency_ms" if latency else "bit_operations")
+        quality = self.quality if not baseline else self.objective if labelled else self.agreement
+        return (quality, "latency_ms" if latency else "bit_operations")
 
 
 DETECTION = Task(

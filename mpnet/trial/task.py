@@ -45,7 +45,12 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
             f"{source}: data.format is {data.format!r}, but {network.source} is {task.a}; use {' or '.join(task.formats)}"
         )
     if sweep is not None:
-        objective_names = sweep.objectives or task.objectives(experiment.baseline is not None, sweep.latency is not None)
+        labelled = data is None or data.format != ""
+        objective_names = sweep.objectives or task.objectives(
+            experiment.baseline is not None, sweep.latency is not None, labelled
+        )
+        if not labelled:
+            objective_names = _without_accuracy(objective_names, task, source)
         limits = ["AP" for limit in (sweep.constraints.ap_drop, sweep.constraints.ap_drop_relative) if limit is not None]
         for key, names in (("objectives", objective_names), ("constraints", [*limits, *sweep.constraints.drop_names])):
             for name in names:
@@ -57,3 +62,15 @@ def for_task(experiment: Experiment, network: NetworkSpec) -> Experiment:
         sweep = replace(sweep, objectives=objective_names)
     resize = experiment.detection.resize or network.resize
     return replace(experiment, sweep=sweep, detection=replace(experiment.detection, resize=resize))
+
+
+def _without_accuracy(names: tuple[str, ...], task: Task, source: str) -> tuple[str, ...]:
+    """Return the objectives that images without labels have. Raises: ConfigError where none of them is of quality."""
+    measured = tuple(name for name in names if measure(name).kind != "accuracy")
+    if any(measure(name).higher for name in measured):
+        return measured
+    missing = ", ".join(name for name in names if name not in measured)
+    raise ConfigError(
+        f"{source}: sweep.objectives: {missing} cannot be measured of images without labels; use {task.agreement}, which needs "
+        "a baseline, or name labelled images in data.format and data.images"
+    )

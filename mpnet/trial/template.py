@@ -6,27 +6,24 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Mapping
 
 from mpnet.backends import reader
 from mpnet.config.experiment import HOLDOUT, MANY_IMAGES, DataSection
 from mpnet.data.dataset import Dataset
-from mpnet.engine.options import layer_quantization
 from mpnet.errors import ConfigError
-from mpnet.export import target as export_target
 from mpnet.formats.cfg.read import read_cfg
 from mpnet.formats.documents.experiment import parse_experiment
-from mpnet.formats.documents.experiment_writer import format_flow, quote_path
+from mpnet.formats.documents.experiment_writer import format_flow, quantization_keys, quote_path
 from mpnet.formats.images.read import SUFFIXES, unread_kinds
 from mpnet.formats.labels.class_names import class_names
 from mpnet.formats.labels.dataset import dataset_of
 from mpnet.formats.weights import open_weights
 from mpnet.model.network import NetworkSpec
-from mpnet.model.precision import PRECISIONS, USUAL_NAMES
-from mpnet.model.quantization import BY_ACTIVATIONS, ActivationOptions, QuantizationOptions
+from mpnet.model.precision import USUAL_NAMES
 from mpnet.model.selectors import layer_groups
 from mpnet.model.task import CLASSIFICATION
-from mpnet.quantization.equalise import depthwise_pairs
+from mpnet.trial.defaults import default_objectives, default_precisions, default_quantization, refused_layers
 from mpnet.trial.task import task_of
 
 _PAGE = "# All keys: docs/experiments.md. Try it:\n"
@@ -130,38 +127,26 @@ def _beside(images: Path) -> Path | None:
     )
 
 
-def _refused(network: NetworkSpec, engine: str, activations: Mapping[str, Any]) -> dict[str, list[str]]:
-    """Return by usual precision the names of convolutions that the engine's exported form cannot express in it."""
-    runner = reader(engine)
-    exported, options = export_target(runner.target), QuantizationOptions(activations=ActivationOptions(**activations))
-    return {
-        name: [
-            layer.name
-            for layer in network.convolutions
-            if exported.refuses(layer, PRECISIONS[name], layer_quantization(options), runner.flavour)
-        ]
-        for name in USUAL_NAMES
-    }
-
-
 def _quantization(network: NetworkSpec, engine: str) -> tuple[str, str]:
-    """Return the line of the mode, and that of the precisions a sweep may choose."""
-    activations: Mapping[str, Any] = {"ranges": "dynamic"}
-    note, precisions = "", list(USUAL_NAMES)
+    """Return the lines of the mode, and that of the precisions a sweep may choose."""
+    note = ""
     if engine:
-        activations = reader(engine).mode["activations"]
-        refusals = _refused(network, engine, activations)
-        precisions = [name for name, layers in refusals.items() if not layers] or precisions
-        partly = {name: layers for name, layers in refusals.items() if 0 < len(layers) < len(network.convolutions)}
         note = f"# As {engine} quantises. "
-        note += "".join(f"It cannot run {name} in {', '.join(layers)}. " for name, layers in partly.items())
+        for name, layers in refused_layers(network, engine).items():
+            if 0 < len(layers) < len(network.convolutions):
+                note += f"It cannot run {name} in {', '.join(layers)}. "
+        unused = [name for name in USUAL_NAMES if name not in reader(engine).runs]
+        note += "".join(f"It runs {name} as fp32, so that is not searched. " for name in unused)
         note = note.rstrip() + "\n"
-    equalisation = None
-    if depthwise_pairs(network):  # Measured: docs/results/quantization.md.
+    options = default_quantization(network, engine)
+    if options.equalisation is not None:
         note += "# Channels that depthwise layers read are equalised: it costs nothing and changes no fp32 result.\n"
-        equalisation = BY_ACTIVATIONS
-    quantization = {"weights": "per_channel", "activations": activations, "equalisation": equalisation}
-    return (f"{note}quantization: {format_flow(quantization)}", f"precisions: {format_flow(precisions)}")
+    if options.bias_correction is not None:
+        note += "# bias_correction takes out the mean error of rounded weights, which is large in depthwise layers.\n"
+    return (
+        f"{note}quantization: {format_flow(quantization_keys(options))}",
+        f"precisions: {format_flow(default_precisions(network, engine))}",
+    )
 
 
 def _text(head: str, network: NetworkSpec, dataset: Dataset, target: Path, engine: str) -> str:
@@ -206,7 +191,7 @@ sweep:
   # auto tries every combination where that is cheap, else a chain of them; exhaustive tries all, exactly.
   strategy: auto
   {precisions}
-  objectives: [{task.agreement}, {f"{task.quality}, " if images else ""}bit_operations]
+  objectives: {format_flow(default_objectives(task, images > 0))}
   {holdout}
   # holdout: {HOLDOUT if few else 0}
   # What a choice must keep, such as {drop}: 1 (points) or weight_bytes: 4000000.

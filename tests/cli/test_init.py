@@ -11,6 +11,7 @@ import pytest
 
 from mpnet.backends import READERS, backends, reader
 from mpnet.formats.documents.experiment import read_experiment
+from mpnet.model.precision import USUAL_NAMES
 from tests.cli.conftest import Mpnet, document_of
 from tests.networks import NAMES
 
@@ -104,7 +105,8 @@ def test_a_target_decides_how_the_file_quantises(mpnet: Mpnet, user_folder: Path
     assert mpnet("init", *MODEL, "--images", "street.data", "--target", engine).returncode == 0
     experiment = read_experiment(user_folder / "net.yaml")
     assert experiment.sweep is not None
-    assert experiment.sweep.precisions == ("fp32", "fp16", "int8")
+    assert experiment.sweep.precisions == (reader(engine).runs if engine != "mprun" else USUAL_NAMES)
+    assert ("It runs fp16 as fp32" in (user_folder / "net.yaml").read_text()) is engine.startswith("onnxruntime")
     activations = experiment.quantization.options.activations
     mode = reader(engine).mode["activations"] if engine != "mprun" else {"ranges": "dynamic"}
     assert {key: getattr(activations, key) for key in mode} == dict(mode)

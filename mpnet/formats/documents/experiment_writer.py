@@ -7,6 +7,8 @@ import json
 import re
 from typing import Any, Mapping
 
+from mpnet.model.quantization import QuantizationOptions
+
 _PLAIN = re.compile(r"[A-Za-z0-9_./][A-Za-z0-9_./@+-]*")
 """Paths that YAML takes as they are."""
 
@@ -31,3 +33,17 @@ def format_flow(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return f"[{', '.join(map(format_flow, value))}]"
     return str(value)
+
+
+def quantization_keys(options: QuantizationOptions) -> dict[str, Any]:
+    """Return the keys of a section `quantization`, ready for `format_flow`; a granularity alone stands for its section."""
+    keys = {"weights": None, "activations": None, **_yaml_values(options.plain_values())}
+    if isinstance(keys["weights"], dict) and keys["weights"].keys() == {"granularity"}:
+        keys["weights"] = keys["weights"]["granularity"]
+    return keys
+
+
+def _yaml_values(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _yaml_values(child) for key, child in value.items()}
+    return str(value).lower() if isinstance(value, bool) else value
