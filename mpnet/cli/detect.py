@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,9 +18,11 @@ from mpnet.cli.image_files import Source, find_sources
 from mpnet.cli.options import PATH, declare, dialect_option, experiment_of, layer_option, selected_precisions
 from mpnet.cli.output import fail, note, print_json, progress
 from mpnet.cli.side_by_side import Predict, SideBySide, View
-from mpnet.config.protocol import NMS_KINDS, RESIZES
+from mpnet.config.protocol import NMS_KINDS, ORIENTATIONS, RESIZES
 from mpnet.detection.images import read_image
 from mpnet.errors import ConfigError, DataError, StoreError
+from mpnet.formats.images.orientation import describe_count, find_orientation, is_turned
+from mpnet.formats.images.read import read_bytes
 from mpnet.model.plan_key import parse_key, split_key
 from mpnet.model.precision import BY_CODE, PRECISIONS, Precision
 from mpnet.model.task import CLASSIFICATION, DETECTION, Task
@@ -66,6 +69,11 @@ NMS = 0.45
     type=click.Choice(RESIZES),
     help="How an image is fitted to the network.  [default: the experiment's, else the cfg's; stretch, of classifiers crop]",
 )
+@click.option(
+    "--orientation",
+    type=click.Choice(ORIENTATIONS),
+    help="Images as they are stored, or as EXIF turns them.  [default: the experiment's, else stored]",
+)
 @click.option("--default", type=click.Choice(list(PRECISIONS)), help="Precision of layers for which the cfg says none.")
 @layer_option
 @dialect_option
@@ -83,6 +91,7 @@ def command(
     nms: float | None,
     nms_kind: str | None,
     resize: str | None,
+    orientation: str | None,
     default: str | None,
     layers: tuple[str, ...],
     dialect: str,
@@ -130,6 +139,8 @@ def command(
     )
     files: list[dict[str, Any]] = []
     failed: list[dict[str, str]] = []
+    data = experiment.data if experiment else None
+    turner = _Turner(is_turned(orientation or (data.orientation if data else None), data.format if data else ""))
     targets = [_target(source, out, force) for source in sources]
     if camera is not None:
         from mpnet.cli.videos import detect_from_camera
@@ -142,7 +153,11 @@ def command(
     with progress(quiet or len(sources) <= 1)("files", len(sources)) as advance:
         for source, target in zip(sources, targets, strict=True):
             try:
-                record = _video(source, target, compared, quiet, most) if source.is_video else _image(source, target, compared)
+                record = (
+                    _video(source, target, compared, quiet, most)
+                    if source.is_video
+                    else _image(source, target, compared, turner)
+                )
             except DataError as error:
                 if len(sources) == 1:
                     raise
@@ -153,6 +168,9 @@ def command(
                 if not as_json:
                     _print(record)
             advance(1)
+    if turner.count:
+        images_seen = sum(file["kind"] == "picture" for file in files)
+        note(describe_count(turner.count, images_seen, turner.turns, "--orientation "))
     if as_json:
         print_json(
             {
@@ -285,10 +303,25 @@ def _new(target: Path, force: bool) -> Path:
     return target
 
 
-def _image(source: Source, target: Path | None, compared: SideBySide) -> dict[str, Any]:
+@dataclass
+class _Turner:
+    """The images that EXIF turns. turns: whether they are turned. count: how many there were."""
+
+    turns: bool
+    count: int = 0
+
+    def orientation_of(self, path: Path) -> int:
+        """Count an image that EXIF turns; return the orientation by which it is to be turned, 1: as stored."""
+        orientation = find_orientation(read_bytes(path))
+        self.count += orientation != 1
+        return orientation if self.turns else 1
+
+
+def _image(source: Source, target: Path | None, compared: SideBySide, turner: _Turner) -> dict[str, Any]:
     image = read_image(
         source.path,
         repaired=lambda path: note(f"{path}: a damaged JPEG, decoded by OpenCV, which guesses what is missing; restore it"),
+        orientation=turner.orientation_of(source.path),
     )
     views = compared.views(image)
     if target is not None:

@@ -13,7 +13,7 @@ from typing import Mapping
 
 from mpnet.config.limits import MAX_THREADS
 from mpnet.config.measures import DROP, droppable, limits, objectives
-from mpnet.config.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, RESIZES
+from mpnet.config.protocol import BATCH_NORMS, DIALECTS, NMS_KINDS, ORIENTATIONS, RESIZES
 from mpnet.model.keys import Key, flag, inline, integer, number, path, section, selectors, text, word
 from mpnet.model.precision import PRECISIONS
 from mpnet.model.quantization import NO_OPTIONS, QuantizationOptions
@@ -81,6 +81,8 @@ class DataSection:
            follows from it are measured on them as well; accuracy is not. With them alone there is no format ('').
     condition: what the images are put through before they are evaluated, such as `fog` or `fog:4` (detection.conditions);
            calibration sees them as they are. None: nothing.
+    orientation: `stored`: images as they are stored, `exif`: as EXIF turns them. None: as the program does whose format it is,
+           Ultralytics exif, all others stored.
     """
 
     format: str = field(default="", metadata=word(DATA_FORMATS))
@@ -91,6 +93,7 @@ class DataSection:
     calibration: CalibrationSection = field(default=CalibrationSection(), metadata=section(CalibrationSection))
     unlabelled: Path | None = field(default=None, metadata=path())
     condition: str | None = field(default=None, metadata=text())
+    orientation: str | None = field(default=None, metadata=word(ORIENTATIONS))
 
 
 @dataclass(frozen=True)

@@ -31,13 +31,30 @@ F = TypeVar("F", bound=_Findings)
 
 @dataclass(frozen=True)
 class ImageRecord:
-    """One image. width and height in pixels, as stored (no EXIF rotation); sha256 of the file's bytes, hex."""
+    """One image.
+
+    width, height:    in pixels, upright where it is turned.
+    sha256:           of the file's bytes, hex.
+    exif_orientation: what the file says, from 1 (as stored) to 8. is_turned: whether the image is turned so.
+    """
 
     id: int
     path: str
     width: int
     height: int
     sha256: str
+    exif_orientation: int = 1
+    is_turned: bool = False
+
+    @property
+    def orientation(self) -> int:
+        """Return the EXIF orientation by which the image is turned, 1 where it is taken as stored."""
+        return self.exif_orientation if self.is_turned else 1
+
+    @property
+    def content(self) -> str:
+        """Return what decides the image's pixels: the digest of the file, and how it is turned."""
+        return self.sha256 if self.orientation == 1 else f"{self.sha256} turned {self.orientation}"
 
 
 @dataclass(frozen=True)
@@ -185,14 +202,14 @@ class Dataset:
         """Return the SHA-256 (hex) of images and labels; file names and folders do not count.
 
         Hashed text, one line each, in this order: every category (id, name), every image (id, width, height, digest
-        of its bytes), how many images have no labels if some have none, every box (image index, category index, x, y,
-        width, height, area as hexadecimal floats, crowd).
+        of its bytes, and how it is turned if it is), how many images have no labels if some have none, every box (image
+        index, category index, x, y, width, height, area as hexadecimal floats, crowd).
         """
         text = hashlib.sha256(b"mpnet-dataset-1\n")
         for category in self.categories:
             text.update(f"category {category.id} {json.dumps(category.name)}\n".encode())
         for image in self.images:
-            text.update(f"image {image.id} {image.width} {image.height} {image.sha256}\n".encode())
+            text.update(f"image {image.id} {image.width} {image.height} {image.content}\n".encode())
         if self.unlabelled:
             text.update(f"unlabelled {self.unlabelled}\n".encode())
         for index, category_index, box, area, crowd in zip(

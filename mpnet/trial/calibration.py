@@ -22,6 +22,7 @@ from mpnet.engine.prepared_cache import equalisation_digest
 from mpnet.errors import DataError
 from mpnet.formats.documents.ranges import ranges_json, read_ranges, write_ranges
 from mpnet.formats.files.cache import open_cache
+from mpnet.formats.images.orientation import is_turned
 from mpnet.formats.images.read import SUFFIXES, probe
 from mpnet.formats.labels.yolo import list_files
 from mpnet.model.ranges import CalibratedRanges
@@ -124,12 +125,14 @@ class _Images:
             if not files:
                 suffixes = ", ".join(SUFFIXES)
                 raise DataError(f"{section.images}: holds no image to calibrate on (known suffixes: {suffixes})")
-            records = [probe(files[i], i) for i in _drawn(len(files), section)]
+            data = experiment.data
+            turns = data is not None and is_turned(data.orientation, data.format)
+            records = [probe(files[i], i, turns) for i in _drawn(len(files), section)]
         if not records:
             raise DataError("calibration: the data set holds no image; name a folder in data.calibration.images")
         self._inputs = Inputs(records, bench.network, experiment.detection.fitted, image, workers=bench.threads)
         self._batch = experiment.runtime.batch
-        self.digest = digest_of([record.sha256 for record in records])
+        self.digest = digest_of([record.content for record in records])
 
     def among(self, dataset: Dataset) -> tuple[str, ...]:
         """Return the names of those that are images of a data set as well, by what is in the files."""

@@ -25,6 +25,7 @@ def protocol_of(bench: Workbench) -> dict[str, Any]:
         "images": len(bench.dataset.images),
         **({"unlabelled": bench.dataset.unlabelled} if bench.dataset.unlabelled else {}),
         **({"condition": data.condition} if data and data.condition else {}),
+        **({"orientation": "exif"} if any(image.orientation != 1 for image in bench.dataset.images) else {}),
         "resize": bench.experiment.detection.resize,
         **bench.kit.protocol(bench.experiment, network, bench.dataset),
         "batch_norm": bench.options.batch_norm,

@@ -42,6 +42,7 @@ def open_dataset(provenance: Provenance) -> Dataset:
             names=names,
             limit=_labelled(protocol) or None,
             unlabelled=sources.get("unlabelled"),
+            orientation=_orientation(protocol),
         )
     except OSError as error:
         raise DataError(f"{error.filename}: cannot be read ({error.strerror}); the data set has moved") from None
@@ -55,6 +56,11 @@ def image_loader(protocol: Mapping[str, Any]) -> Callable[[ImageRecord], NDArray
         return image
     image_condition = condition(text, "protocol.condition")
     return lambda record: image_condition.apply(image(record), record.sha256)
+
+
+def _orientation(protocol: Mapping[str, Any]) -> str:
+    """Return how images were turned; what says nothing had none that were."""
+    return str(protocol.get("orientation", "stored"))
 
 
 def _labelled(protocol: Mapping[str, Any]) -> int:
@@ -81,6 +87,7 @@ def experiment_of(
         "data": {
             **({"format": protocol["dataset"], "limit": _labelled(protocol)} if protocol["dataset"] else {}),
             **data,
+            "orientation": _orientation(protocol),
             **({"condition": protocol["condition"]} if protocol.get("condition") else {}),
             **({"calibration": as_json(provenance.calibration)} if provenance.calibration else {}),
         },

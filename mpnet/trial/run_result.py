@@ -29,6 +29,7 @@ _PROTOCOL = Fields(
         "boxes": int,
         "unlabelled": int,
         "condition": str,
+        "orientation": str,
         "resize": str,
         "confidence": float,
         "nms": float,

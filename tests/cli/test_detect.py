@@ -13,6 +13,7 @@ import pytest
 
 from mpnet.report.collect.draw import DrawnBox, class_colour, draw_labels
 from tests.cli.conftest import Mpnet, document_of
+from tests.formats.test_images_orientation import STORE, exif, with_exif
 
 MODEL = ("--cfg", "net.cfg", "--weights", "net.weights", "--names", "net.names", "--threads", "1")
 
@@ -179,3 +180,18 @@ def test_neighbouring_classes_have_distant_colours() -> None:
 def test_json_is_one_document(mpnet: Mpnet, folder: Path) -> None:
     result = mpnet("detect", *MODEL, "images", "drive.avi", "--json", cwd=folder)
     assert set(json.loads(result.stdout)) == {"cfg", "precision", "protocol", "files"}
+
+
+def test_images_that_exif_turns_are_counted_and_turned(mpnet: Mpnet, folder: Path) -> None:
+    path = folder / "images" / "scene-0.png"
+    upright = document_of(mpnet("detect", *MODEL, "images", "--json", cwd=folder))
+    pixels = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
+    path.write_bytes(with_exif(".png", STORE[6](pixels), exif(6)))
+    stored = mpnet("detect", *MODEL, "images", "--json", cwd=folder)
+    assert "1 of 5 images would be turned by EXIF" in stored.stderr
+    assert "--orientation exif" in stored.stderr
+    height, width = pixels.shape[:2]
+    assert [document_of(stored)["files"][0][side] for side in ("width", "height")] == [height, width]
+    turned = mpnet("detect", *MODEL, "images", "--json", "--orientation", "exif", cwd=folder)
+    assert "1 of 5 images are turned upright by EXIF" in turned.stderr
+    assert document_of(turned) == upright

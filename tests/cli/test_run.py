@@ -10,12 +10,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import cv2
 import pytest
 
 from mpnet import __version__
 from mpnet.model.precision import PRECISIONS, Precision
 from mpnet.trial.result import read_result
 from tests.cli.conftest import Mpnet, document_of
+from tests.formats.test_images_orientation import STORE, exif, with_exif
 
 
 def folders(experiment: Path) -> list[str]:
@@ -340,3 +342,20 @@ def test_the_threshold_to_deploy_with_travels_only_where_it_is_asked_for(mpnet: 
         assert (refused.returncode, refused.stderr.count("\n")) == (2, 1)
         assert text in refused.stderr
     assert not (folder / "other.cfg").exists()
+
+
+def test_images_that_exif_turns_give_the_figures_of_upright_ones(mpnet: Mpnet, experiment: Path) -> None:
+    """Every second image is stored turned, with the tag that says so; a result reopens as it was measured."""
+    upright = document_of(mpnet("run", experiment, "--json"))
+    for path in sorted((experiment.parent / "images").iterdir())[::2]:
+        pixels = cv2.cvtColor(cv2.imread(str(path)), cv2.COLOR_BGR2RGB)
+        path.write_bytes(with_exif(".png", STORE[6](pixels), exif(6)))
+    stored = document_of(mpnet("run", experiment, "--json"))
+    turned = document_of(mpnet("run", experiment, "--json", "--set", "data.orientation=exif"))
+    assert any("3 of 5 images would be turned by EXIF" in note for note in stored["notes"])
+    assert any("3 of 5 images are turned upright by EXIF" in note for note in turned["notes"])
+    assert turned["metrics"] == upright["metrics"] != stored["metrics"]
+    assert turned["protocol"] == {**upright["protocol"], "orientation": "exif"}
+    assert len({document["digests"]["trial"] for document in (upright, stored, turned)}) == 3
+    again = mpnet("run", f"runs/tiny/{turned['id']}", "--json")
+    assert document_of(again)["digests"] == turned["digests"]

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from mpnet.detection.images import image
 from mpnet.errors import DataError
 from mpnet.formats.cfg.read import read_cfg, read_cfg_bytes
+from mpnet.formats.images.read import probe
 from mpnet.formats.labels.coco import read_coco
 from mpnet.formats.labels.lines import LabelKinds, parse_labels
 from mpnet.formats.labels.yolo import read_names
@@ -82,3 +84,10 @@ def test_a_detector_in_float16_is_decoded_as_that_in_float32(wild: Path) -> None
     pytest.importorskip("onnx")
     network = import_model(wild / "onnx" / "v8_half.onnx").network
     assert [head.decoder for head in network.yolos] == ["yolov8"] * 3  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("file", ["exif6.jpg", "exif6.png"])
+def test_a_photograph_stored_turned_is_recognised(wild: Path, file: str) -> None:
+    record = probe(wild / "images" / file, 1, is_turned=True)
+    assert (record.width, record.height, record.orientation) == (960, 540, 6)
+    assert image(record).shape == (540, 960, 3)

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from mpnet.errors import DataError
 from mpnet.formats.files.bounded import read_bounded
+from mpnet.formats.images.orientation import find_orientation
 from mpnet.formats.images.walk import walk
 from mpnet.messages import all_at_once, named
 
@@ -147,7 +148,7 @@ def walked(data: bytes, name: Path | str) -> tuple[bytes, int, int]:
 
 
 def decode(data: bytes, name: Path | str) -> NDArray[np.uint8]:
-    """Return RGB image, uint8 (height, width, 3), from the bytes of a file; EXIF rotation is ignored, as Darknet does.
+    """Return RGB image, uint8 (height, width, 3), from the bytes of a file; as it is stored, whatever EXIF says.
 
     name: what messages call it. Raises: DataError for what is no image, corrupt, or outside the limits.
     """
@@ -172,12 +173,12 @@ def decode_walked(data: bytes, width: int, height: int, name: Path | str) -> NDA
     return np.asarray(cv2.cvtColor(image, cv2.COLOR_BGR2RGB), dtype=np.uint8)
 
 
-def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
-    """Probe each image, numbered from 1. Raises: DataError that names all that cannot be used."""
+def probe_all(paths: Sequence[Path], is_turned: bool = False) -> list[ImageRecord]:
+    """Probe each image, numbered from 1. is_turned: as `probe`. Raises: DataError that names all that cannot be used."""
     records, problems = [], [""] * len(paths)
     for number, path in enumerate(paths):
         try:
-            records.append(probe(path, number + 1))
+            records.append(probe(path, number + 1, is_turned))
         except DataError as error:
             problems[number] = str(error)
     if len(records) < len(paths):  # then look closer at the others, so that one message names them all
@@ -190,9 +191,16 @@ def probe_all(paths: Sequence[Path]) -> list[ImageRecord]:
     return records
 
 
-def probe(path: Path | str, identity: int) -> ImageRecord:
-    """Return an image file as a record, without decoding it. Raises: DataError as `read_bytes` and `checked_size`."""
+def probe(path: Path | str, identity: int, is_turned: bool = False) -> ImageRecord:
+    """Return an image file as a record, without decoding it.
+
+    is_turned: whether EXIF turns it. Raises: DataError as `read_bytes` and `checked_size`.
+    """
     from mpnet.data.dataset import ImageRecord
 
     data = read_bytes(path)
-    return ImageRecord(identity, str(path), *checked_size(data, path), hashlib.sha256(data).hexdigest())
+    width, height = checked_size(data, path)
+    orientation = find_orientation(data)
+    if is_turned and orientation >= 5:
+        width, height = height, width
+    return ImageRecord(identity, str(path), width, height, hashlib.sha256(data).hexdigest(), orientation, is_turned)

@@ -18,10 +18,11 @@ LIST_SUFFIXES = (".txt", ".list")
 MAX_LIST_BYTES = 64 << 20
 
 
-def read_unlabelled(path: Path | str) -> list[ImageRecord]:
+def read_unlabelled(path: Path | str, is_turned: bool = False) -> list[ImageRecord]:
     """Read the images that `data.unlabelled` names: of a folder by name, of a list or a video in their order.
 
-    Paths in a list count from its folder. Raises: DataError when there is no image, or one that cannot be used.
+    Paths in a list count from its folder. is_turned: whether EXIF turns them.
+    Raises: DataError when there is no image, or one that cannot be used.
     """
     source = Path(path)
     if source.suffix.lower() in VIDEO_SUFFIXES:
@@ -29,7 +30,7 @@ def read_unlabelled(path: Path | str) -> list[ImageRecord]:
     files = _listed(source) if source.suffix.lower() in LIST_SUFFIXES else _folder(source)
     if not files:
         raise DataError(f"{named(source)}: holds no images ({' '.join(SUFFIXES)}); check data.unlabelled")
-    return probe_all(files)
+    return probe_all(files, is_turned)
 
 
 def _folder(folder: Path) -> list[Path]:

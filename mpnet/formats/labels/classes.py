@@ -20,12 +20,12 @@ MAX_LIST_BYTES = 256 * 1024 * 1024
 _BLANKS = re.compile(r"\s+")
 
 
-def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
+def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | None = None, is_turned: bool = False) -> Dataset:
     """Read the images of the folders in a folder; a folder's name is the class of what lies in it.
 
     names: of the classes in index order; each folder must be one of them, in whatever spelling (`find_class`).
     The first image of every class comes first, then the second of every class and so on, each by file name, so that
-    any `limit` takes a like share of each; ids are 1, 2, ...
+    any `limit` takes a like share of each; ids are 1, 2, ... is_turned: whether EXIF turns the images.
     Raises: DataError for folders or files that cannot be read, or folders that are no classes.
     """
     root = Path(images)
@@ -52,15 +52,17 @@ def read_imagefolder(images: Path | str, names: Sequence[str], *, limit: int | N
     notes = [f"{len(empty)} of {len(names)} classes have no image, for example {shown(empty[0])}"] if empty else []
     if respelt:
         notes.append(f"classes that the data set spells otherwise than the network: {few(respelt)}")
-    return _dataset(chosen, names, notes)
+    return _dataset(chosen, names, notes, is_turned)
 
 
-def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
+def read_list(
+    listed: Path | str, images: Path | str, names: Sequence[str], *, limit: int | None = None, is_turned: bool = False
+) -> Dataset:
     """Read the images that a text file lists, one a line, in its order; ids are 1, 2, ...
 
     A line is a path and a class, its name or its index from 0, with a blank between; or, as in Darknet's own lists, a path
     alone in which the name of one class occurs (and others at most within it).
-    images: the folder that relative paths count from.
+    images: the folder that relative paths count from. is_turned: whether EXIF turns the images.
     Raises: DataError for files that cannot be read, FormatError with the line for one without a class, with several, or
     listed before.
     """
@@ -83,7 +85,7 @@ def read_list(listed: Path | str, images: Path | str, names: Sequence[str], *, l
             break
     if not entries:
         raise FormatError(f"{named(listed)}: lists no images; write `path class`, one a line")
-    return _dataset(entries, names, ())
+    return _dataset(entries, names, (), is_turned)
 
 
 def _entry(text: str, index: dict[str, int], location: str) -> tuple[str, int]:
@@ -135,8 +137,8 @@ def _index_of(names: Sequence[str]) -> dict[str, int]:
     return index
 
 
-def _dataset(entries: Sequence[tuple[Path, int]], names: Sequence[str], notes: Sequence[str]) -> Dataset:
-    records = [probe(path, number) for number, (path, _) in enumerate(entries, 1)]
+def _dataset(entries: Sequence[tuple[Path, int]], names: Sequence[str], notes: Sequence[str], is_turned: bool) -> Dataset:
+    records = [probe(path, number, is_turned) for number, (path, _) in enumerate(entries, 1)]
     categories = [Category(position + 1, name) for position, name in enumerate(names)]
     return Dataset.labelled(records, categories, [label for _, label in entries], notes)
 

@@ -17,11 +17,16 @@ from mpnet.messages import all_at_once, named, shown
 
 
 def read_coco(
-    annotations: Path | str, images: Path | str, *, names: Sequence[str] | None = None, limit: int | None = None
+    annotations: Path | str,
+    images: Path | str,
+    *,
+    names: Sequence[str] | None = None,
+    limit: int | None = None,
+    is_turned: bool = False,
 ) -> Dataset:
     """Read the labelled images of an instances file.
 
-    images: folder of the image files. limit: only the first images by rising image id.
+    images: folder of the image files. limit: only the first images by rising image id. is_turned: whether EXIF turns them.
     names:  the network's class names in index order, with which the file's categories are matched (`match_classes`); a class
             that the file lacks gets a category without objects. None: categories by rising ids.
     Raises: DataError for files that cannot be read or images that are missing or of another size, FormatError for
@@ -54,7 +59,7 @@ def read_coco(
     image_records, broken = [], []
     for identity in chosen:
         try:
-            image_records.append(_record(identity, *listed[identity], Path(images), annotations))
+            image_records.append(_record(identity, *listed[identity], Path(images), annotations, is_turned))
         except DataError as error:
             broken.append(str(error))
     if broken:
@@ -111,14 +116,25 @@ def _images(document: Any, name: Path | str) -> dict[int, tuple[str, int, int]]:
     return images
 
 
-def _record(identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str) -> ImageRecord:
+def _record(
+    identity: int, file_name: str, width: int, height: int, folder: Path, name: Path | str, is_turned: bool
+) -> ImageRecord:
     path = folder / file_name
     if not path.is_file():
         raise DataError(f"{named(path)}: missing, but listed in {named(name)} (image id {identity}); check the images folder")
-    record = probe(path, identity)
+    record = probe(path, identity, is_turned)
     if (record.width, record.height) != (width, height):
         raise DataError(
             f"{named(path)}: is {record.width} x {record.height} pixels, but {named(name)} says "
-            f"{width} x {height}; the labels would not fit"
+            f"{width} x {height}; {_remedy(record, width, height)}"
         )
     return record
+
+
+def _remedy(record: ImageRecord, width: int, height: int) -> str:
+    """Return what to do about an image of another size than its annotations say."""
+    if record.exif_orientation >= 5 and (record.width, record.height) == (height, width):
+        if record.is_turned:
+            return "that is how it is stored, before EXIF turns it; set data.orientation: stored"
+        return "EXIF turns it to that; set data.orientation: exif"
+    return "the labels would not fit"

@@ -3,12 +3,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Sequence
 
 from mpnet.config.experiment import DATA_FORMATS, LISTED, DataSection
 from mpnet.data.dataset import Category, Dataset
 from mpnet.errors import ConfigError
+from mpnet.formats.images.orientation import describe_orientations, is_turned
 from mpnet.formats.images.unlabelled import read_unlabelled
 from mpnet.formats.labels.classes import read_imagefolder, read_list
 from mpnet.formats.labels.coco import category_names, read_coco
@@ -25,43 +27,60 @@ def load_dataset(
     names: Sequence[str] | None = None,
     limit: int | None = None,
     unlabelled: Path | str | None = None,
+    orientation: str | None = None,
 ) -> Dataset:
-    """Load the data set of `data: {format, images, labels | annotations, limit, unlabelled}`.
+    """Load the data set of `data: {format, images, labels | annotations, limit, unlabelled, orientation}`.
 
     format: '' for no labelled images at all. names: the network's class names in index order (required for all formats but
     coco, and those whose file names them).
+    orientation: stored, exif (EXIF turns images), None: as the format's own program does.
     Raises: ConfigError for settings that do not go together, DataError and FormatError as the readers.
     """
+    are_turned = is_turned(orientation, format)
+    if format:
+        dataset = _load_labelled(format, images, labels, annotations, names, limit, are_turned)
+    else:
+        dataset = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
     if unlabelled is not None:
-        if format:
-            labelled = load_dataset(format, images, labels=labels, annotations=annotations, names=names, limit=limit)
-        else:
-            labelled = Dataset.of((), [Category(index + 1, name) for index, name in enumerate(names or ())], ())
-        return labelled.with_unlabelled(read_unlabelled(unlabelled))
+        dataset = dataset.with_unlabelled(read_unlabelled(unlabelled, are_turned))
+    note = describe_orientations(dataset.images, are_turned)
+    return replace(dataset, notes=(*dataset.notes, note)) if note else dataset
+
+
+def _load_labelled(
+    format: str,
+    images: Path | str | None,
+    labels: Path | str | None,
+    annotations: Path | str | None,
+    names: Sequence[str] | None,
+    limit: int | None,
+    are_turned: bool,
+) -> Dataset:
+    """Load the labelled images; parameters, Raises: as `load_dataset`."""
     if limit is not None and limit < 1:
         raise ConfigError(f"data.limit: {limit} images; it must be at least 1")
     if format in LISTED:
         if labels is None:
             raise ConfigError(f"data.format {format} needs data.labels (a .data, a list of images, or a data.yaml)")
-        return read_listed(labels, images or None, names, limit=limit)
+        return read_listed(labels, images or None, names, limit=limit, is_turned=are_turned)
     if images is None:
         raise ConfigError(f"data.format {format} needs data.images")
     if format == "yolo":
         if labels is None or names is None:
             raise ConfigError("data.format yolo needs data.labels (a folder) and model.names")
-        return read_yolo(images, labels, names, limit=limit)
+        return read_yolo(images, labels, names, limit=limit, is_turned=are_turned)
     if format == "coco":
         if annotations is None:
             raise ConfigError("data.format coco needs data.annotations (an instances JSON file)")
-        return read_coco(annotations, images, names=names, limit=limit)
+        return read_coco(annotations, images, names=names, limit=limit, is_turned=are_turned)
     if names is None and format in ("imagefolder", "list"):
         raise ConfigError(f"data.format {format} needs model.names")
     if format == "imagefolder" and names is not None:
-        return read_imagefolder(images, names, limit=limit)
+        return read_imagefolder(images, names, limit=limit, is_turned=are_turned)
     if format == "list" and names is not None:
         if labels is None:
             raise ConfigError("data.format list needs data.labels (a text file of lines `path class`)")
-        return read_list(labels, images, names, limit=limit)
+        return read_list(labels, images, names, limit=limit, is_turned=are_turned)
     raise ConfigError(f"data.format: unknown format {format!r}; known are {', '.join(DATA_FORMATS)}")
 
 
@@ -75,6 +94,7 @@ def dataset_of(section: DataSection, names: Sequence[str] | None) -> Dataset:
         names=names,
         limit=section.limit,
         unlabelled=section.unlabelled,
+        orientation=section.orientation,
     )
 
 

@@ -46,13 +46,19 @@ class Listed:
 
 
 def read_listed(
-    file: Path | str, images: Path | str | None = None, names: Sequence[str] | None = None, *, limit: int | None = None
+    file: Path | str,
+    images: Path | str | None = None,
+    names: Sequence[str] | None = None,
+    *,
+    limit: int | None = None,
+    is_turned: bool = False,
 ) -> Dataset:
     """Read the images that a .data, a list of images or a data.yaml names for validation, with their labels.
 
     images: the folder that relative paths count from, None: that of the file, one above it, or the present one, in which they
     are there. names: of the network's classes, with which the file's are matched (`match_classes`); None: as the file says.
-    limit: only the first images. Ids are 1, 2, ... in the file's order; an image without a label file has no objects (said
+    limit: only the first images. is_turned: whether EXIF turns them.
+    Ids are 1, 2, ... in the file's order; an image without a label file has no objects (said
     in `notes`).
     Raises: DataError for what cannot be read or names no images, FormatError with file and line for bad labels,
     or no names.
@@ -63,7 +69,7 @@ def read_listed(
         raise FormatError(f"{named(file)}: names no classes; name them with model.names")
     chosen = listed.images[:limit]
     texts = [_label_file(image) for image in chosen]
-    records = probe_all(chosen)
+    records = probe_all(chosen, is_turned)
     if not any(map(isfile, texts)):
         raise DataError(
             f"{named(texts[0])}: no such file, and no other image of {named(file)} has labels either; they "

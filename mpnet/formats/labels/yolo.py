@@ -35,11 +35,14 @@ def read_names(path: Path | str) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None) -> Dataset:
+def read_yolo(
+    images: Path | str, labels: Path | str, names: Sequence[str], *, limit: int | None = None, is_turned: bool = False
+) -> Dataset:
     """Read the images of a folder with the label files of the same stem in another.
 
     Images by file name; image ids are 1, 2, ..., category ids class index + 1, areas width * height.
     An image without a label file has no objects (said in `notes`). limit: only the first images.
+    is_turned: whether EXIF turns the images.
     Raises: DataError for folders or files that cannot be read, FormatError with file and line for bad labels.
     """
     image_folder, label_folder = Path(images), Path(labels)
@@ -61,7 +64,7 @@ def read_yolo(images: Path | str, labels: Path | str, names: Sequence[str], *, l
             f"{named(label_folder)}: no label file has the name of an image in {named(image_folder)}; check data.labels"
         )
     selected = files[:limit]
-    records = probe_all(selected)
+    records = probe_all(selected, is_turned)
     objects, notes = read_objects(records, [texts.get(file.stem) for file in selected], len(names))
     categories = [Category(index + 1, name) for index, name in enumerate(names)]
     return Dataset.of(records, categories, objects, (*_notes(selected, texts, stems), *notes))
